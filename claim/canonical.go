@@ -1,0 +1,690 @@
+package claim
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Limits of what [Canonical] reads.
+const (
+	// MaxJSONDepth is how many objects and arrays may be open at once. Payment
+	// requests nest three deep; 32 bounds the recursion.
+	MaxJSONDepth = 32
+
+	// MaxNumberDigits is how many significant digits a number may have. IEEE 754
+	// decimal128 keeps 34 and a 128-bit integer needs 39; beyond 64 it is noise.
+	MaxNumberDigits = 64
+
+	// MaxNumberExponent and MinNumberExponent bound x in d.ddd × 10^x: the range
+	// of a double, so that every number any client can hold is accepted and
+	// none can be made to fill memory further on.
+	MaxNumberExponent = 308
+	MinNumberExponent = -324
+
+	// MaxCanonicalBody is the longest text, in bytes. It is far above what the
+	// API admits and keeps offsets within 32 bits, though digits may be added.
+	MaxCanonicalBody = 64 << 20
+
+	// maxPathName is how many bytes of one member name an error repeats.
+	maxPathName = 64
+
+	// plainDigits is the most digits before the decimal point of a number written
+	// without an exponent, and -plainZeros the most zeros after it: ECMAScript's
+	// Number::toString, which RFC 8785 prescribes.
+	plainDigits = 21
+	plainZeros  = -6
+)
+
+// CanonicalOptions changes what [Canonical] keeps. The zero value keeps all.
+type CanonicalOptions struct {
+	// Drop names the members of the top-level object that are left out because
+	// they change between retries of one request (client_ts, trace_id). Names
+	// are compared unescaped. What is dropped is still checked. It is only read.
+	Drop map[string]struct{}
+}
+
+// JSONError says why a text has no canonical form and where.
+type JSONError struct {
+	// Path names the member, as in metadata.color or items[3].sku; empty at the
+	// top level. Names are in canonical escapes and cut at 64 bytes.
+	Path string
+	// Reason is one line, without the path.
+	Reason string
+	// Offset is where reading stopped, in bytes from the start of the text.
+	Offset int
+}
+
+func (e *JSONError) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("JSON body: %s (at byte %d)", e.Reason, e.Offset)
+	}
+	return fmt.Sprintf("JSON body: member %s: %s (at byte %d)", e.Path, e.Reason, e.Offset)
+}
+
+// Canonical returns the one spelling that all JSON texts (RFC 8259) of the same
+// meaning share. It follows RFC 8785, save that numbers are exact:
+//
+//   - Object members are sorted by the UTF-16 code units of their names. A name
+//     given twice, in whatever escapes, is refused.
+//   - There is no white space.
+//   - Strings have only the escapes they must: \" \\ \b \t \n \f \r, and \u00xx
+//     for the other control characters. Invalid UTF-8 and lone surrogates are
+//     refused.
+//   - Numbers are exact decimals. Stripped of leading and trailing zeros, the
+//     digits are laid out as ECMAScript does: plainly if the value is at least
+//     10^-6 and below 10^21, else as d.ddde±x. So 100, 100.0 and 1e2 are 100,
+//     -0 is 0, and 2^53+1 stays apart from 2^53. The shortest text of a double
+//     comes out as RFC 8785 has it.
+//
+// Any JSON value is accepted; what else a body must be is the caller's rule.
+// The error is a *[JSONError]. The result is a new slice that belongs to the
+// caller and less than 6 times as long as body, as 1e20 is written in full; body
+// is only read. Time is O(n log n). It is safe for concurrent use.
+//
+// Libraries that implement RFC 8785 as it stands are of no use here: they take
+// numbers through float64, where 2^53 and 2^53+1 are one.
+func Canonical(body []byte, opt CanonicalOptions) ([]byte, error) {
+	if len(body) > MaxCanonicalBody {
+		return nil, &JSONError{Reason: fmt.Sprintf("longer than %d bytes", MaxCanonicalBody)}
+	}
+	c := canonicaliser{
+		in:      body,
+		out:     make([]byte, 0, len(body)+plainDigits),
+		members: make([]canonMember, 0, 16), // as many as most bodies hold
+		drop:    opt.Drop,
+	}
+	c.skipSpace()
+	if err := c.value(0); err != nil {
+		return nil, err
+	}
+	c.skipSpace()
+	if c.pos < len(c.in) {
+		return nil, c.fail("unexpected data after the JSON value; send one value only")
+	}
+	return c.out, nil
+}
+
+// canonicaliser reads in once and writes out as it goes. An object's members
+// are written in the order they come; only if that is not the canonical order
+// are they moved when the object closes.
+type canonicaliser struct {
+	in      []byte
+	pos     int
+	out     []byte
+	members []canonMember // stack: the members so far of every open object
+	scratch []byte        // an object's members while they are put in order
+	drop    map[string]struct{}
+}
+
+// canonMember is where a member lies in out: the name with its quotes from
+// start to nameEnd, then the colon and the value up to end.
+type canonMember struct {
+	start, nameEnd, end uint32
+	plain               bool // the name is ASCII without escapes
+	dropped             bool
+}
+
+func (m canonMember) name(out []byte) []byte { return out[m.start+1 : m.nameEnd-1] }
+
+func (c *canonicaliser) fail(reason string) *JSONError {
+	if c.pos >= len(c.in) {
+		reason = "unexpected end; send the whole JSON text"
+	}
+	return c.refuse(reason)
+}
+
+// refuse is fail for reasons that hold wherever the text ends.
+func (c *canonicaliser) refuse(reason string) *JSONError {
+	return &JSONError{Reason: reason, Offset: c.pos}
+}
+
+func (c *canonicaliser) skipSpace() {
+	for c.pos < len(c.in) {
+		switch c.in[c.pos] {
+		case ' ', '\t', '\n', '\r':
+			c.pos++
+		default:
+			return
+		}
+	}
+}
+
+// accept skips white space and consumes b if it is next.
+func (c *canonicaliser) accept(b byte) bool {
+	c.skipSpace()
+	if c.pos < len(c.in) && c.in[c.pos] == b {
+		c.pos++
+		return true
+	}
+	return false
+}
+
+// value reads one value, which starts at pos, inside depth open containers.
+func (c *canonicaliser) value(depth int) *JSONError {
+	if c.pos >= len(c.in) {
+		return c.fail("")
+	}
+	switch b := c.in[c.pos]; {
+	case b == '"':
+		_, err := c.str()
+		return err
+	case b == '-' || b >= '0' && b <= '9':
+		return c.number()
+	case b == '{' || b == '[':
+		if depth == MaxJSONDepth {
+			return c.refuse(fmt.Sprintf("nested deeper than %d levels; flatten it", MaxJSONDepth))
+		}
+		c.pos++
+		c.out = append(c.out, b)
+		if b == '{' {
+			return c.object(depth + 1)
+		}
+		return c.array(depth + 1)
+	case b == 't':
+		return c.literal("true")
+	case b == 'f':
+		return c.literal("false")
+	case b == 'n':
+		return c.literal("null")
+	default:
+		return c.fail("a JSON value was expected here")
+	}
+}
+
+func (c *canonicaliser) literal(word string) *JSONError {
+	if !bytes.HasPrefix(c.in[c.pos:], []byte(word)) {
+		return c.refuse("a JSON value was expected here")
+	}
+	c.pos += len(word)
+	c.out = append(c.out, word...)
+	return nil
+}
+
+func (c *canonicaliser) array(depth int) *JSONError {
+	if c.accept(']') {
+		c.out = append(c.out, ']')
+		return nil
+	}
+	for i := 0; ; i++ {
+		c.skipSpace()
+		if err := c.value(depth); err != nil {
+			return err.within(fmt.Sprintf("[%d]", i))
+		}
+		switch {
+		case c.accept(','):
+			c.out = append(c.out, ',')
+		case c.accept(']'):
+			c.out = append(c.out, ']')
+			return nil
+		default:
+			return c.fail("a comma or ] was expected here")
+		}
+	}
+}
+
+func (c *canonicaliser) object(depth int) *JSONError {
+	if c.accept('}') {
+		c.out = append(c.out, '}')
+		return nil
+	}
+	var (
+		base   = len(c.members)
+		first  = len(c.out)
+		inPlan = true // members lie in out as the canonical form wants them
+	)
+	for {
+		c.skipSpace()
+		if c.pos >= len(c.in) || c.in[c.pos] != '"' {
+			return c.fail("a member name in double quotes was expected here")
+		}
+		m := canonMember{start: uint32(len(c.out))}
+		var err *JSONError
+		if m.plain, err = c.str(); err != nil {
+			return err
+		}
+		m.nameEnd = uint32(len(c.out))
+		if depth == 1 && len(c.drop) > 0 && c.isDropped(m) {
+			m.dropped, inPlan = true, false
+		}
+		if !c.accept(':') {
+			return c.fail("a colon was expected here").within(pathName(m.name(c.out)))
+		}
+		c.out = append(c.out, ':')
+		c.skipSpace()
+		if err := c.value(depth); err != nil {
+			return err.within(pathName(m.name(c.out)))
+		}
+		m.end = uint32(len(c.out))
+		if inPlan && len(c.members) > base {
+			inPlan = compareNames(c.out, c.members[len(c.members)-1], m) < 0
+		}
+		c.members = append(c.members, m)
+		if c.accept(',') {
+			c.out = append(c.out, ',')
+			continue
+		}
+		if !c.accept('}') {
+			return c.fail("a comma or } was expected here")
+		}
+		break
+	}
+	if !inPlan {
+		if err := c.arrange(c.members[base:], first); err != nil {
+			return err
+		}
+	}
+	c.members = c.members[:base]
+	c.out = append(c.out, '}')
+	return nil
+}
+
+// arrange puts members, which fill out from first on, in canonical order and
+// leaves the dropped ones out. Names in strictly ascending order never come
+// here, so this is also the only place where a name can occur twice.
+func (c *canonicaliser) arrange(members []canonMember, first int) *JSONError {
+	out := c.out
+	slices.SortFunc(members, func(a, b canonMember) int { return compareNames(out, a, b) })
+	for i := 1; i < len(members); i++ {
+		if bytes.Equal(members[i-1].name(out), members[i].name(out)) {
+			return c.refuse("duplicate member name; send it once").within(pathName(members[i].name(out)))
+		}
+	}
+	c.scratch = append(c.scratch[:0], out[first:]...)
+	c.out = out[:first]
+	for _, m := range members {
+		if m.dropped {
+			continue
+		}
+		if len(c.out) > first {
+			c.out = append(c.out, ',')
+		}
+		c.out = append(c.out, c.scratch[int(m.start)-first:int(m.end)-first]...)
+	}
+	return nil
+}
+
+func (c *canonicaliser) isDropped(m canonMember) bool {
+	name := m.name(c.out)
+	if !m.plain && bytes.IndexByte(name, '\\') >= 0 {
+		var plain []byte
+		for len(name) > 0 {
+			r, n := canonicalRune(name)
+			plain, name = utf8.AppendRune(plain, r), name[n:]
+		}
+		name = plain
+	}
+	_, ok := c.drop[string(name)]
+	return ok
+}
+
+// compareNames orders two members by the UTF-16 code units of their names.
+func compareNames(out []byte, a, b canonMember) int {
+	x, y := a.name(out), b.name(out)
+	if a.plain && b.plain {
+		return bytes.Compare(x, y) // one byte, one code unit
+	}
+	for len(x) > 0 && len(y) > 0 {
+		r, n := canonicalRune(x)
+		s, m := canonicalRune(y)
+		if r != s {
+			// A code point beyond the basic plane sorts as the surrogate it
+			// starts with, which is below U+E000.
+			return cmp.Or(cmp.Compare(firstUnit(r), firstUnit(s)), cmp.Compare(r, s))
+		}
+		x, y = x[n:], y[m:]
+	}
+	return cmp.Compare(len(x), len(y))
+}
+
+func firstUnit(r rune) rune {
+	if high, _ := utf16.EncodeRune(r); high != utf8.RuneError {
+		return high
+	}
+	return r
+}
+
+// canonicalRune decodes the first character of a non-empty string in canonical
+// escapes and returns how many bytes it takes.
+func canonicalRune(s []byte) (rune, int) {
+	if s[0] != '\\' {
+		return utf8.DecodeRune(s)
+	}
+	switch s[1] {
+	case 'b':
+		return '\b', 2
+	case 't':
+		return '\t', 2
+	case 'n':
+		return '\n', 2
+	case 'f':
+		return '\f', 2
+	case 'r':
+		return '\r', 2
+	case 'u':
+		return hex4(s[2:]), 6
+	default: // a quote or a backslash
+		return rune(s[1]), 2
+	}
+}
+
+// str reads the string whose opening quote is at pos. plain says that it is
+// ASCII without escapes.
+func (c *canonicaliser) str() (plain bool, err *JSONError) {
+	start := c.pos
+	high := byte(0) // all bytes or-ed: at least 0x80 if any is not ASCII
+	for i := start + 1; i < len(c.in); i++ {
+		b := c.in[i]
+		high |= b
+		switch {
+		case b == '"':
+			text := c.in[start : i+1]
+			if high >= utf8.RuneSelf && !utf8.Valid(text) {
+				c.pos = i
+				return false, c.refuse("invalid UTF-8 in a string")
+			}
+			c.out = append(c.out, text...)
+			c.pos = i + 1
+			return high < utf8.RuneSelf, nil
+		case b == '\\':
+			return false, c.escapedStr(i)
+		case b < 0x20:
+			c.pos = i
+			return false, c.refuse(fmt.Sprintf("control character 0x%02x in a string; escape it", b))
+		}
+	}
+	c.pos = len(c.in)
+	return false, c.fail("")
+}
+
+// escapedStr is str for a string with escapes, the first of which is at the
+// offset escape.
+func (c *canonicaliser) escapedStr(escape int) *JSONError {
+	run := c.pos // start of the text not yet copied
+	c.pos = escape
+	for c.pos < len(c.in) {
+		b := c.in[c.pos]
+		if b >= 0x20 && b != '"' && b != '\\' {
+			c.pos++
+			continue
+		}
+		if !utf8.Valid(c.in[run:c.pos]) {
+			return c.refuse("invalid UTF-8 in a string")
+		}
+		c.out = append(c.out, c.in[run:c.pos]...)
+		switch b {
+		case '"':
+			c.pos++
+			c.out = append(c.out, '"')
+			return nil
+		case '\\':
+			r, err := c.escape()
+			if err != nil {
+				return err
+			}
+			c.out = appendCanonicalRune(c.out, r)
+			run = c.pos
+		default:
+			return c.refuse(fmt.Sprintf("control character 0x%02x in a string; escape it", b))
+		}
+	}
+	return c.fail("")
+}
+
+// escape reads the escape whose backslash is at pos.
+func (c *canonicaliser) escape() (rune, *JSONError) {
+	rest := c.in[c.pos:]
+	if len(rest) < 2 {
+		c.pos = len(c.in)
+		return 0, c.fail("")
+	}
+	var r rune
+	switch rest[1] {
+	case '"', '\\', '/':
+		r = rune(rest[1])
+	case 'b':
+		r = '\b'
+	case 't':
+		r = '\t'
+	case 'n':
+		r = '\n'
+	case 'f':
+		r = '\f'
+	case 'r':
+		r = '\r'
+	case 'u':
+		return c.unicodeEscape(rest)
+	default:
+		return 0, c.refuse("unknown escape in a string")
+	}
+	c.pos += 2
+	return r, nil
+}
+
+// unicodeEscape reads the \uXXXX at the start of rest, which is what lies at
+// pos, and the second half of a surrogate pair after it.
+func (c *canonicaliser) unicodeEscape(rest []byte) (rune, *JSONError) {
+	r := hex4(rest[2:])
+	if r < 0 {
+		return 0, c.refuse(`\u must be followed by four hexadecimal digits`)
+	}
+	if !utf16.IsSurrogate(r) {
+		c.pos += 6
+		return r, nil
+	}
+	if len(rest) >= 12 && rest[6] == '\\' && rest[7] == 'u' {
+		// DecodeRune wants a high and then a low surrogate.
+		if pair := utf16.DecodeRune(r, hex4(rest[8:])); pair != utf8.RuneError {
+			c.pos += 12
+			return pair, nil
+		}
+	}
+	return 0, c.refuse(`lone surrogate in a string; send both halves or neither`)
+}
+
+// number reads the number that starts at pos.
+func (c *canonicaliser) number() *JSONError {
+	start := c.pos
+	negative := c.in[c.pos] == '-'
+	if negative {
+		c.pos++
+	}
+	whole := c.digits()
+	switch {
+	case len(whole) == 0:
+		return c.fail("a digit was expected here")
+	case whole[0] == '0' && len(whole) > 1:
+		c.pos = start
+		return c.refuse("number with a leading zero; remove it")
+	}
+	if c.pos == len(c.in) || c.in[c.pos] != '.' && c.in[c.pos]|0x20 != 'e' {
+		if len(whole) <= plainDigits && whole[0] != '0' { // nearly every number there is
+			c.out = append(c.out, c.in[start:c.pos]...)
+			return nil
+		}
+	}
+	var fraction []byte
+	if c.pos < len(c.in) && c.in[c.pos] == '.' {
+		c.pos++
+		if fraction = c.digits(); len(fraction) == 0 {
+			return c.fail("a digit was expected after the decimal point")
+		}
+	}
+	var exponent int64
+	if c.pos < len(c.in) && c.in[c.pos]|0x20 == 'e' {
+		c.pos++
+		minus := c.pos < len(c.in) && c.in[c.pos] == '-'
+		if minus || c.pos < len(c.in) && c.in[c.pos] == '+' {
+			c.pos++
+		}
+		digits := c.digits()
+		if len(digits) == 0 {
+			return c.fail("a digit was expected in the exponent")
+		}
+		for _, d := range digits {
+			// Saturates far beyond what zeros in a body of any length could offset.
+			exponent = min(exponent*10+int64(d-'0'), 1e12)
+		}
+		if minus {
+			exponent = -exponent
+		}
+	}
+
+	var all [MaxNumberDigits]byte
+	significant, point, ok := significantDigits(all[:0], whole, fraction)
+	point += exponent
+	switch {
+	case !ok:
+		c.pos = start
+		return c.refuse(fmt.Sprintf("number with more than %d significant digits", MaxNumberDigits))
+	case len(significant) == 0:
+		c.out = append(c.out, '0') // whatever its sign and exponent
+		return nil
+	case point-1 > MaxNumberExponent || point-1 < MinNumberExponent:
+		c.pos = start
+		return c.refuse(fmt.Sprintf("number out of range; its exponent must be from %d to %d", MinNumberExponent, MaxNumberExponent))
+	}
+	if negative {
+		c.out = append(c.out, '-')
+	}
+	c.out = appendDecimal(c.out, significant, int(point))
+	return nil
+}
+
+// digits consumes the decimal digits at pos.
+func (c *canonicaliser) digits() []byte {
+	start := c.pos
+	for c.pos < len(c.in) && c.in[c.pos] >= '0' && c.in[c.pos] <= '9' {
+		c.pos++
+	}
+	return c.in[start:c.pos]
+}
+
+// significantDigits appends to dst the digits of whole.fraction without leading
+// and trailing zeros; the number is then 0.dst × 10^point. ok is false if they
+// exceed the capacity of dst.
+func significantDigits(dst, whole, fraction []byte) (digits []byte, point int64, ok bool) {
+	zeros := 0 // seen since the last other digit; they count once another follows
+	for part, text := range [2][]byte{whole, fraction} {
+		for _, d := range text {
+			switch {
+			case part == 0 && (d != '0' || len(dst) > 0):
+				point++
+			case part == 1 && d == '0' && len(dst) == 0:
+				point--
+			}
+			if d == '0' {
+				if len(dst) > 0 {
+					zeros++
+				}
+				continue
+			}
+			if len(dst)+zeros+1 > cap(dst) {
+				return nil, 0, false
+			}
+			for ; zeros > 0; zeros-- {
+				dst = append(dst, '0')
+			}
+			dst = append(dst, d)
+		}
+	}
+	return dst, point, true
+}
+
+// appendDecimal writes 0.digits × 10^point as ECMAScript's Number::toString
+// lays a number out. digits is not empty and neither starts nor ends with 0.
+func appendDecimal(out, digits []byte, point int) []byte {
+	switch n := len(digits); {
+	case n <= point && point <= plainDigits:
+		out = append(out, digits...)
+		return appendZeros(out, point-n)
+	case 0 < point && point <= plainDigits:
+		out = append(append(out, digits[:point]...), '.')
+		return append(out, digits[point:]...)
+	case plainZeros < point && point <= 0:
+		out = appendZeros(append(out, '0', '.'), -point)
+		return append(out, digits...)
+	}
+	out = append(out, digits[0])
+	if len(digits) > 1 {
+		out = append(append(out, '.'), digits[1:]...)
+	}
+	out = append(out, 'e')
+	if point > 0 {
+		out = append(out, '+')
+	}
+	return strconv.AppendInt(out, int64(point-1), 10)
+}
+
+func appendZeros(out []byte, n int) []byte {
+	for range n {
+		out = append(out, '0')
+	}
+	return out
+}
+
+// hex4 reads four hexadecimal digits of either case; -1 if they are not there.
+func hex4(s []byte) rune {
+	if len(s) < 4 {
+		return -1
+	}
+	var r rune
+	for _, b := range s[:4] {
+		if b >= 'A' && b <= 'F' {
+			b += 'a' - 'A'
+		}
+		d := lowerHex(b)
+		if d > 0xf {
+			return -1
+		}
+		r = r<<4 | rune(d)
+	}
+	return r
+}
+
+func appendCanonicalRune(out []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(out, '\\', byte(r))
+	case '\b':
+		return append(out, '\\', 'b')
+	case '\t':
+		return append(out, '\\', 't')
+	case '\n':
+		return append(out, '\\', 'n')
+	case '\f':
+		return append(out, '\\', 'f')
+	case '\r':
+		return append(out, '\\', 'r')
+	}
+	if r < 0x20 {
+		const digits = "0123456789abcdef"
+		return append(out, '\\', 'u', '0', '0', digits[r>>4], digits[r&0xf])
+	}
+	return utf8.AppendRune(out, r)
+}
+
+// within puts the name of the enclosing member or element before the path.
+func (e *JSONError) within(name string) *JSONError {
+	if e.Path != "" && e.Path[0] != '[' {
+		name += "."
+	}
+	e.Path = name + e.Path
+	return e
+}
+
+// pathName is a member's name as errors show it.
+func pathName(name []byte) string {
+	switch {
+	case len(name) == 0:
+		return `""` // else it would read as the level above
+	case len(name) <= maxPathName:
+		return string(name)
+	}
+	return strings.ToValidUTF8(string(name[:maxPathName]), "") + "…"
+}

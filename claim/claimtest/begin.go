@@ -1,0 +1,167 @@
+package claimtest
+
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var beginTests = []test{
+	{"begin: a fresh key is won, with its outbox row and audit", func(w *world) {
+		before := w.now()
+		a := w.arrival("k", "100")
+		rec := w.begin(a, claim.Won)
+		after := w.now()
+
+		require.Equal(w, claim.InFlight, rec.State)
+		require.Equal(w, uint64(1), rec.Fence)
+		require.Equal(w, a.Holder, rec.Holder)
+		require.Equal(w, a.Print, rec.Fingerprint)
+		require.Equal(w, uint32(1), rec.Generation)
+		require.Equal(w, uint32(1), rec.Attempts)
+		require.NotEmpty(w, rec.ProviderKey)
+		require.Equal(w, a.Mint.ID, rec.Minted.ID)
+		require.Equal(w, a.Mint.Receipt, rec.Minted.Receipt)
+		require.False(w, rec.FirstUse.Before(before) || rec.FirstUse.After(after), "first use is the store's clock")
+		require.True(w, rec.Minted.Created.Equal(rec.FirstUse.Truncate(time.Second)))
+		require.True(w, rec.LeaseUntil.Equal(rec.FirstUse.Add(w.Policy.Lease)))
+		require.Zero(w, rec.FirstUse.Nanosecond()%1000, "times are kept in microseconds")
+		w.same(rec, w.get(rec))
+
+		require.Equal(w, 1, w.pending(w.home))
+		require.Empty(w, w.dueIDs(w.home), "the inline path has the lease's time")
+		w.until(rec.LeaseUntil)
+		taken, err := w.Outbox(w.home).Take(w.ctx, w.home, 10, time.Second)
+		require.NoError(w, err)
+		require.Len(w, taken, 1)
+		m := taken[0]
+		require.Equal(w, outbox.KindProviderCall, m.Kind)
+		require.Equal(w, []string{a.Mint.ID, w.home, w.tenant, "k", "charge", "100", a.TraceParent},
+			[]string{m.ID, m.Region, m.Tenant, m.Key, m.Operation, string(m.Payload), m.TraceParent})
+		require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(rec))
+	}},
+	{"begin: a duplicate finds the holder at work", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		seen := w.begin(w.arrival("k", "100"), claim.Busy)
+		w.same(rec, seen)
+		w.same(rec, w.get(rec))
+		require.Equal(w, 1, w.pending(w.home))
+		require.Len(w, w.events(rec), 1, "a decision that changes nothing writes nothing")
+	}},
+	{"begin: a settled claim is replayed as stored", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		w.same(rec, seen)
+		require.Equal(w, answer(201, "paid"), *seen.Response)
+	}},
+	{"begin: an empty body is replayed as empty", func(w *world) {
+		v := approved("")
+		v.Response.Blob = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+		w.settle(w.begin(w.arrival("k", "100"), claim.Won), v)
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Empty(w, seen.Response.Body)
+		require.Equal(w, v.Response.Blob, seen.Response.Blob)
+	}},
+	{"begin: another request under the key is refused in every state", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.begin(w.arrival("k", "101"), claim.Mismatch)
+		rec = w.settle(rec, declinedSoft("no"))
+		w.begin(w.arrival("k", "101"), claim.Mismatch)
+		rec = w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		w.begin(w.arrival("k", "101"), claim.Mismatch)
+		w.same(rec, w.get(rec))
+	}},
+	{"begin: past the replay window the key is a tombstone", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		w.until(rec.FirstUse.Add(w.Policy.ReplayFor))
+		seen := w.begin(w.arrival("k", "100"), claim.TombStone)
+		require.True(w, seen.FirstUse.Equal(rec.FirstUse), "the time of the original is told")
+		w.begin(w.arrival("k", "101"), claim.TombStone)
+	}},
+	{"begin: past the tombstone the key is new, with a higher fence", func(w *world) {
+		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		w.until(old.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		rec := w.begin(w.arrival("k", "555"), claim.Won)
+		require.Equal(w, old.Fence+1, rec.Fence)
+		require.True(w, rec.FirstUse.After(old.FirstUse))
+		require.NotEqual(w, old.Minted.ID, rec.Minted.ID)
+		require.NotEqual(w, old.ProviderKey, rec.ProviderKey, "a provider may remember the old charge")
+		require.Nil(w, rec.Response)
+		w.same(rec, w.get(rec))
+		_, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, old.Minted.ID)
+		require.NoError(w, err)
+		require.False(w, found, "the old object is gone with its claim")
+		require.Contains(w, w.events(rec), claim.EventReplaced)
+		_, err = w.at(w.home).Settle(w.ctx, old.Key, old.Home, old.Fence, approved("late"))
+		require.ErrorIs(w, err, claim.ErrFenced)
+	}},
+	{"begin: a claim in flight never expires", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.until(rec.FirstUse.Add(w.Policy.PinLife() + w.Policy.Lease))
+		taken := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		require.Equal(w, rec.Minted, taken.Minted)
+		require.Equal(w, rec.ProviderKey, taken.ProviderKey)
+	}},
+	{"begin: no claim is made without a pin", func(w *world) {
+		a := w.arrival("k", "100")
+		a.Stamped = false
+		got, err := w.at(w.home).Begin(w.ctx, a)
+		require.NoError(w, err)
+		require.Equal(w, claim.NeedPin, got.Decision)
+		require.Equal(w, claim.Record{}, got.Record)
+		_, _, found, err := w.at(w.home).Get(w.ctx, a.Key, w.home)
+		require.NoError(w, err)
+		require.False(w, found)
+		require.Zero(w, w.pending(w.home))
+
+		a.PinnedAt = w.now()
+		w.begin(a, claim.Won)
+	}},
+	{"begin: a pin that the claim would outlive is not enough", func(w *world) {
+		start := w.now()
+		a := w.arrival("k", "100")
+		a.Stamped, a.PinnedAt = false, start
+		w.until(start.Add(w.Policy.CreateWithin()))
+		w.begin(a, claim.NeedPin)
+	}},
+	{"begin: an existing claim needs no pin", func(w *world) {
+		a := w.arrival("k", "100")
+		rec := w.begin(a, claim.Won)
+		a.Stamped = false
+		w.begin(a, claim.Busy)
+		w.settle(rec, approved("paid"))
+		w.begin(a, claim.Replay)
+	}},
+	{"begin: tenants, homes and neighbouring keys are apart", func(w *world) {
+		w.PutTenant(w, claim.Tenant{ID: "acme2", Name: "Other", Registrar: w.home})
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		other := w.arrival("k", "200")
+		other.Key.Tenant = "acme2"
+		w.begin(other, claim.Won)
+		// Concatenated, this is the same text as acme2's k.
+		glued := w.arrival("2k", "300")
+		w.begin(glued, claim.Won)
+		far := w.arrival("k", "400")
+		far.Home = w.Regions[1]
+		w.begin(far, claim.Won)
+		for _, k := range []string{"k!", "!k", "k~", "K", "k/../k", `k"\`} {
+			w.begin(w.arrival(k, "500"), claim.Won)
+		}
+		w.same(first, w.get(first))
+		require.Len(w, w.events(first), 1)
+		_, _, found, err := w.at(w.home).Object(w.ctx, "acme2", w.home, first.Minted.ID)
+		require.NoError(w, err)
+		require.False(w, found, "an id tells another tenant nothing")
+	}},
+	{"begin: a cancelled request does nothing", func(w *world) {
+		ctx, cancel := cancelled(w.ctx)
+		defer cancel()
+		a := w.arrival("k", "100")
+		_, err := w.at(w.home).Begin(ctx, a)
+		require.Error(w, err)
+		w.begin(a, claim.Won)
+	}},
+}

@@ -1,0 +1,239 @@
+// Package claimtest is what every claim.Store must do, as tests: [Exercise] runs
+// unchanged on each backend, and [Model] is a naive second opinion that random
+// operations are checked against. New semantics land here first.
+package claimtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Harness is one backend under test, empty at first. All times of the tests are
+// taken from Policy, so that a backend without a movable clock passes a policy
+// of seconds instead of hours.
+type Harness struct {
+	// Regions are at least three; Codes has the code of each.
+	Regions []string
+	// Store and Outbox are the view of a node in a region.
+	Store  func(region string) claim.Store
+	Outbox func(region string) outbox.Store
+	// Policy is what the store was opened with. MaxUnknowns and MaxGenerations
+	// should be small, as tests go through all of them.
+	Policy claim.Policy
+	// ReplicaLag is the longest time after which a replica shows a row.
+	ReplicaLag time.Duration
+	// Advance moves the store's clock; nil if it cannot be moved, and then the
+	// tests watch it pass.
+	Advance func(d time.Duration)
+	// PutTenant and MoveRegistrar change the tenant table.
+	PutTenant     func(t testing.TB, tenant claim.Tenant)
+	MoveRegistrar func(t testing.TB, tenant, to string)
+}
+
+// Exercise checks every promise of the contract on the backends that newHarness
+// opens, one for each subtest.
+func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, group := range [][]test{beginTests, settleTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
+		for _, tc := range group {
+			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
+		}
+	}
+	t.Run("random operations agree with the model", func(t *testing.T) { Random(t, newHarness(t)) })
+}
+
+type test struct {
+	name string
+	run  func(w *world)
+}
+
+// world is a harness with the verbs that stories are told in.
+type world struct {
+	Harness
+	*testing.T
+	ctx    context.Context
+	tenant string
+	home   string // the first region
+	minted int
+}
+
+func newWorld(t *testing.T, h Harness) *world {
+	require.GreaterOrEqual(t, len(h.Regions), 3, "the conformance suite needs three regions")
+	require.NoError(t, h.Policy.Validate())
+	w := &world{Harness: h, T: t, ctx: t.Context(), tenant: "acme", home: h.Regions[0]}
+	h.PutTenant(t, claim.Tenant{ID: w.tenant, Name: "Acme", Registrar: h.Regions[0]})
+	return w
+}
+
+func (w *world) key(value string) claim.Key { return claim.Key{Tenant: w.tenant, Value: value} }
+
+func (w *world) at(region string) claim.Store { return w.Store(region) }
+
+// arrival is a stamped request for key at home with this body.
+func (w *world) arrival(key, body string) claim.Arrival {
+	w.minted++
+	return NewArrival(w.key(key), w.home, body, fmt.Sprintf("node-%d", w.minted), fmt.Sprintf("ch_%s_%04d", key, w.minted))
+}
+
+// NewArrival is a stamped request whose canonical body is body.
+func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
+	in := claim.FingerprintInput{
+		Method: "POST", Path: "/v1/charges", Tenant: key.Tenant,
+		ContentType: "application/json", Canonical: []byte(body),
+	}
+	print, err := in.Fingerprint(claim.CurrentFingerprint)
+	if err != nil {
+		panic(err) // the current version is always known
+	}
+	return claim.Arrival{
+		Key: key, Home: home, Operation: "charge", Input: in, Print: print,
+		Payload: []byte(body), Holder: holder, Region: home, Stamped: true,
+		Mint:        claim.Minted{ID: id, Receipt: "R-" + id},
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+}
+
+func (w *world) begin(a claim.Arrival, want claim.Decision) claim.Record {
+	w.Helper()
+	got, err := w.at(a.Home).Begin(w.ctx, a)
+	require.NoError(w, err)
+	require.Equal(w, want.String(), got.Decision.String())
+	return got.Record
+}
+
+func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
+	w.Helper()
+	got, err := w.at(rec.Home).Settle(w.ctx, rec.Key, rec.Home, rec.Fence, v)
+	require.NoError(w, err)
+	return got
+}
+
+func (w *world) get(rec claim.Record) claim.Record {
+	w.Helper()
+	got, _, found, err := w.at(rec.Home).Get(w.ctx, rec.Key, rec.Home)
+	require.NoError(w, err)
+	require.True(w, found)
+	return got
+}
+
+// now reads the store's clock.
+func (w *world) now() time.Time {
+	w.Helper()
+	_, now, _, err := w.at(w.home).Get(w.ctx, w.key("clock"), w.home)
+	require.NoError(w, err)
+	return now
+}
+
+// until lets the store's clock reach t: it moves it, or watches it.
+func (w *world) until(t time.Time) {
+	w.Helper()
+	if now := w.now(); w.Advance != nil {
+		if d := t.Sub(now); d > 0 {
+			w.Advance(d)
+		}
+		return
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for w.now().Before(t) {
+		select {
+		case <-tick.C:
+		case <-w.ctx.Done():
+			w.Fatal("the test ended before the store's clock got there")
+		}
+	}
+}
+
+// lapse lets rec's lease run out.
+func (w *world) lapse(rec claim.Record) {
+	w.Helper()
+	w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset))
+}
+
+// messages reads the whole backlog of a region by its own key, leasing it for
+// no time so that nothing changes but the fence.
+func (w *world) dueIDs(region string) []string {
+	w.Helper()
+	taken, err := w.Outbox(region).Take(w.ctx, region, 1000, 0)
+	require.NoError(w, err)
+	ids := make([]string, 0, len(taken))
+	for _, m := range taken {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (w *world) pending(region string) int {
+	w.Helper()
+	d, err := w.Outbox(region).Depth(w.ctx, region)
+	require.NoError(w, err)
+	return d.Pending
+}
+
+func (w *world) events(rec claim.Record) []claim.Event {
+	w.Helper()
+	line, err := w.at(rec.Home).Timeline(w.ctx, rec.Key, rec.Home, 100)
+	require.NoError(w, err)
+	events := make([]claim.Event, len(line))
+	for i, e := range line {
+		events[i] = e.Event
+	}
+	return events
+}
+
+// Verdicts that the stories use.
+
+func approved(body string) claim.Verdict {
+	return claim.Verdict{Outcome: claim.OutcomeDone, Response: answer(201, body), ProviderRef: "psp_1", Node: "n", Region: "r"}
+}
+
+func declinedHard(body string) claim.Verdict {
+	return claim.Verdict{Outcome: claim.OutcomeRefused, Response: answer(402, body), Reason: "stolen_card", Node: "n", Region: "r"}
+}
+
+func declinedSoft(body string) claim.Verdict {
+	return claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, body), Reason: "insufficient_funds", Node: "n", Region: "r"}
+}
+
+func unknown(notFound bool) claim.Verdict {
+	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
+}
+
+func answer(status int, body string) claim.Response {
+	return claim.Response{
+		Status: status,
+		// Not UTF-8, on purpose: bytes are bytes.
+		Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}, {Name: "Location", Value: "/v1/\xff"}},
+		Body:   []byte(body),
+	}
+}
+
+// same compares two records field by field, times as instants.
+func (w *world) same(want, got claim.Record) {
+	w.Helper()
+	require.Equal(w, normal(want), normal(got))
+}
+
+func normal(r claim.Record) claim.Record {
+	for _, t := range []*time.Time{&r.LeaseUntil, &r.HeldSince, &r.FirstUse, &r.SettledAt, &r.Minted.Created} {
+		if !t.IsZero() {
+			*t = t.UTC().Round(0)
+		}
+	}
+	if r.Response != nil {
+		c := *r.Response
+		if len(c.Body) == 0 {
+			c.Body = nil
+		}
+		r.Response = &c
+	}
+	return r
+}

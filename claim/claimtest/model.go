@@ -1,0 +1,228 @@
+package claimtest
+
+import (
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Model is the naive second opinion: what a claim store must answer, written
+// down from the promises and not from the transitions, in plain maps and with
+// the clock as an argument. It keeps no secrets: tests compare its cells.
+type Model struct {
+	Policy claim.Policy
+	Cells  map[Place]*Cell
+	Pins   map[claim.Key]*ModelPin
+}
+
+// Place is where a claim lies: two homes may hold the same key.
+type Place struct {
+	Home string
+	Key  claim.Key
+}
+
+// Cell is one claim as the model sees it.
+type Cell struct {
+	Body                                     string
+	Status                                   Status
+	Holder                                   string
+	Fence                                    uint64
+	Generation, Attempts, Unknowns, NotFound uint32
+	First, Held, Lease, Settled              time.Time
+	ID, Reply, Reason                        string
+}
+
+// ModelPin is one pin as the model sees it.
+type ModelPin struct {
+	Home string
+	At   time.Time
+}
+
+// Status is the model's word for a claim's state.
+type Status string
+
+// The model's states.
+const (
+	Working  Status = "working"
+	Paid     Status = "paid"
+	Refused  Status = "refused"
+	Released Status = "released"
+)
+
+// NewModel returns a model in which nothing has happened.
+func NewModel(p claim.Policy) *Model {
+	return &Model{Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{}}
+}
+
+// final says whether the cell's reply is remembered.
+func (c *Cell) final() bool { return c.Status == Paid || c.Status == Refused }
+
+// over says whether d has passed since first use. Work owed is never over.
+func (c *Cell) over(d time.Duration, now time.Time) bool {
+	return c.Status != Working && now.Sub(c.First) >= d
+}
+
+// idle says whether whoever held the cell may be presumed dead.
+func (m *Model) idle(c *Cell, now time.Time) bool {
+	return now.Sub(c.Lease) >= m.Policy.ClockOffset
+}
+
+// Arrive is a request with this body. pinned is nil for a stamped key.
+func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, now time.Time) claim.Decision {
+	c := m.Cells[at]
+	if c == nil || c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
+		if pinned != nil {
+			// The new claim speaks for its key until the end of the tombstone.
+			// The pin must hold that long by the slowest clock.
+			end := now.Add(m.Policy.ReplayFor + m.Policy.TombstoneFor)
+			pinEnd := pinned.Add(m.Policy.ReplayFor + m.Policy.TombstoneFor + m.Policy.PinGrace)
+			if !end.Before(pinEnd.Add(-m.Policy.ClockOffset)) {
+				return claim.NeedPin
+			}
+		}
+		fence := uint64(1)
+		if c != nil {
+			fence = c.Fence + 1
+		}
+		m.Cells[at] = &Cell{
+			Body: body, Status: Working, Holder: holder, Fence: fence, Generation: 1, Attempts: 1,
+			First: now, Held: now, Lease: now.Add(m.Policy.Lease), ID: id,
+		}
+		return claim.Won
+	}
+	if c.over(m.Policy.ReplayFor, now) {
+		return claim.TombStone
+	}
+	if c.Body != body {
+		return claim.Mismatch
+	}
+	if c.final() {
+		return claim.Replay
+	}
+	if c.Status == Released {
+		c.hold(holder, now, m.Policy.Lease)
+		c.Status, c.Reason, c.Unknowns, c.NotFound = Working, "", 0, 0
+		c.Generation++
+		return claim.Won
+	}
+	if !m.idle(c, now) {
+		return claim.Busy
+	}
+	c.hold(holder, now, m.Policy.Lease)
+	return claim.WonUnknown
+}
+
+func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
+	c.Holder, c.Held, c.Lease = holder, now, now.Add(lease)
+	c.Fence++
+	c.Attempts++
+}
+
+// Inherit is a take-over: nil, or the error that the store must give.
+func (m *Model) Inherit(at Place, holder string, now time.Time) error {
+	c := m.Cells[at]
+	if c == nil || c.Status != Working {
+		return claim.ErrFenced
+	}
+	if !m.idle(c, now) {
+		return claim.ErrLeaseHeld
+	}
+	c.hold(holder, now, m.Policy.Lease)
+	return nil
+}
+
+// Renew says whether holder still has the cell under fence and got more time.
+func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool {
+	c := m.Cells[at]
+	if c == nil || c.Status != Working || c.Holder != holder || c.Fence != fence {
+		return false
+	}
+	until := now.Add(m.Policy.Lease)
+	if most := c.Held.Add(m.Policy.LeaseCeiling); until.After(most) {
+		until = most
+	}
+	if until.After(c.Lease) {
+		c.Lease = until
+		return true
+	}
+	return false
+}
+
+// Learn is a verdict. For an unknown outcome that is to be tried again lease is
+// what the store chose, and Learn reports whether it had the right to.
+func (m *Model) Learn(at Place, fence uint64, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
+	c := m.Cells[at]
+	if c == nil || c.Status != Working || c.Fence != fence {
+		return claim.ErrFenced, true
+	}
+	c.Holder, c.Reason = "", v.Reason
+	end := func(s Status) (error, bool) {
+		c.Status, c.Reply, c.Settled = s, string(v.Response.Body), now
+		return nil, true
+	}
+	switch v.Outcome {
+	case claim.OutcomeDone:
+		return end(Paid)
+	case claim.OutcomeRefused:
+		return end(Refused)
+	case claim.OutcomeReleased:
+		if c.Generation == m.Policy.MaxGenerations {
+			return end(Refused)
+		}
+		c.Status = Released
+		return nil, true
+	}
+	c.Unknowns++
+	if c.NotFound++; !v.NotFound {
+		c.NotFound = 0
+	}
+	if c.Unknowns == m.Policy.MaxUnknowns {
+		c.Reason = claim.ReasonOutcomeUnknown
+		return end(Refused)
+	}
+	most := m.Policy.BackoffMin
+	for range c.Unknowns - 1 {
+		most = min(2*most, m.Policy.BackoffMax)
+	}
+	c.Lease = lease
+	pause := lease.Sub(now)
+	// A pause is stored in whole microseconds.
+	least := m.Policy.BackoffMin/4 - time.Microsecond
+	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
+}
+
+// Pin is a pinning request from entry.
+func (m *Model) Pin(key claim.Key, entry string, now time.Time) ModelPin {
+	p := m.Pins[key]
+	life := m.Policy.ReplayFor + m.Policy.TombstoneFor + m.Policy.PinGrace
+	switch {
+	case p == nil:
+		p = &ModelPin{Home: entry, At: now}
+	case now.Sub(p.At) >= life:
+		if c := m.Cells[Place{p.Home, key}]; c == nil || c.Status != Working {
+			p.Home = entry
+		}
+		p.At = now
+	case now.Sub(p.At) >= (m.Policy.PinGrace-m.Policy.ClockOffset)/2:
+		p.At = now
+	}
+	m.Pins[key] = p
+	return *p
+}
+
+// MayShow says whether a replica may show the cell as final.
+func (m *Model) MayShow(at Place, now time.Time) bool {
+	c := m.Cells[at]
+	return c != nil && c.final() && !c.over(m.Policy.ReplayFor, now)
+}
+
+// SpokenFor lists the homes where key has a claim that still answers for it
+// (live, owed or a tombstone). More than one is a broken promise.
+func (m *Model) SpokenFor(key claim.Key, now time.Time) (homes []string) {
+	for at, c := range m.Cells {
+		if at.Key == key && !c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
+			homes = append(homes, at.Home)
+		}
+	}
+	return homes
+}

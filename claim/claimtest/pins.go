@@ -1,0 +1,149 @@
+package claimtest
+
+import (
+	"fmt"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+func (w *world) pin(from, key, entry string) claim.Pin {
+	w.Helper()
+	p, err := w.at(from).Pin(w.ctx, w.key(key), entry)
+	require.NoError(w, err)
+	require.Equal(w, w.key(key), p.Key)
+	return p
+}
+
+var pinTests = []test{
+	{"pin: the first write fixes the home", func(w *world) {
+		before := w.now()
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		require.Equal(w, w.Regions[1], p.Home)
+		require.False(w, p.CreatedAt.Before(before) || p.CreatedAt.After(w.now()))
+		for _, r := range w.Regions {
+			again := w.pin(r, "k", r)
+			require.Equal(w, w.Regions[1], again.Home)
+			require.True(w, again.CreatedAt.Equal(p.CreatedAt))
+		}
+		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "other", w.Regions[2]).Home)
+	}},
+	{"pin: of 32 at once in three regions one wins", func(w *world) {
+		homes := make([]string, 32)
+		var g errgroup.Group
+		for i := range homes {
+			g.Go(func() error {
+				r := w.Regions[i%3]
+				p, err := w.at(r).Pin(w.ctx, w.key("k"), r)
+				homes[i] = p.Home
+				return err
+			})
+		}
+		require.NoError(w, g.Wait())
+		for _, h := range homes {
+			require.Equal(w, homes[0], h)
+		}
+	}},
+	{"pin: an unknown tenant has none", func(w *world) {
+		key := claim.Key{Tenant: "nobody", Value: "k"}
+		_, err := w.at(w.home).Pin(w.ctx, key, w.home)
+		require.ErrorIs(w, err, claim.ErrUnknownTenant)
+		_, err = w.at(w.home).Registrar(w.ctx, "nobody")
+		require.ErrorIs(w, err, claim.ErrUnknownTenant)
+	}},
+	{"pin: the registrar is told", func(w *world) {
+		for _, r := range w.Regions {
+			got, err := w.at(r).Registrar(w.ctx, w.tenant)
+			require.NoError(w, err)
+			require.Equal(w, w.Regions[0], got)
+		}
+	}},
+	{"pin: moving the registrar loses no pin", func(w *world) {
+		old := w.pin(w.Regions[1], "k", w.Regions[1])
+		w.MoveRegistrar(w, w.tenant, w.Regions[2])
+		got, err := w.at(w.home).Registrar(w.ctx, w.tenant)
+		require.NoError(w, err)
+		require.Equal(w, w.Regions[2], got)
+		for _, r := range w.Regions {
+			require.Equal(w, old.Home, w.pin(r, "k", r).Home)
+		}
+		require.Equal(w, w.Regions[0], w.pin(w.Regions[0], "new", w.Regions[0]).Home)
+		w.MoveRegistrar(w, w.tenant, w.Regions[0])
+		require.Equal(w, old.Home, w.pin(w.home, "k", w.home).Home)
+		require.Equal(w, w.Regions[0], w.pin(w.Regions[1], "new", w.Regions[1]).Home)
+	}},
+	{"pin: while the registrar moves one home still wins", func(w *world) {
+		const keys = 16
+		homes := make([][3]string, keys)
+		var g errgroup.Group
+		start := make(chan struct{})
+		for k := range keys {
+			for i, r := range w.Regions[:3] {
+				g.Go(func() error {
+					<-start
+					p, err := w.at(r).Pin(w.ctx, w.key(fmt.Sprint("k", k)), r)
+					homes[k][i] = p.Home
+					return err
+				})
+			}
+		}
+		close(start)
+		w.MoveRegistrar(w, w.tenant, w.Regions[1])
+		require.NoError(w, g.Wait())
+		for k := range keys {
+			require.Equal(w, homes[k][0], homes[k][1])
+			require.Equal(w, homes[k][0], homes[k][2])
+			require.Equal(w, homes[k][0], w.pin(w.home, fmt.Sprint("k", k), w.home).Home)
+		}
+	}},
+	{"pin: an ageing pin is confirmed at its home", func(w *world) {
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		w.until(p.CreatedAt.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		again := w.pin(w.Regions[2], "k", w.Regions[2])
+		require.Equal(w, p.Home, again.Home)
+		require.True(w, again.CreatedAt.After(p.CreatedAt))
+	}},
+	{"pin: a claim made late is outlived by its pin", func(w *world) {
+		// A crash left the pin alone; its first claim is made near its end.
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		w.until(p.CreatedAt.Add(w.Policy.PinLife() - w.Policy.PinGrace/2))
+		fresh := w.pin(w.Regions[1], "k", w.Regions[1])
+		a := w.arrival("k", "100")
+		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
+		w.begin(a, claim.NeedPin)
+		a.PinnedAt = fresh.CreatedAt
+		rec := w.settle(w.begin(a, claim.Won), approved("paid"))
+		// The old pin would be over now; the claim must still be found.
+		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
+		require.Equal(w, claim.Live, rec.Age(&w.Policy, w.now()))
+		require.Equal(w, p.Home, w.pin(w.Regions[2], "k", w.Regions[2]).Home)
+	}},
+	{"pin: past its end the entry takes it", func(w *world) {
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		a := w.arrival("k", "100")
+		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
+		w.settle(w.begin(a, claim.Won), approved("paid"))
+		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
+		taken := w.pin(w.Regions[2], "k", w.Regions[2])
+		require.Equal(w, w.Regions[2], taken.Home)
+		w.begin(a, claim.NeedPin) // the old home may not use the key any more
+		b := w.arrival("k", "200")
+		b.Home, b.Stamped, b.PinnedAt = taken.Home, false, taken.CreatedAt
+		w.begin(b, claim.Won)
+	}},
+	{"pin: not while an outcome is owed under it", func(w *world) {
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		a := w.arrival("k", "100")
+		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
+		rec := w.begin(a, claim.Won)
+		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
+		again := w.pin(w.Regions[2], "k", w.Regions[2])
+		require.Equal(w, p.Home, again.Home)
+		require.True(w, again.CreatedAt.After(p.CreatedAt))
+		w.settle(rec, approved("paid"))
+		w.until(again.CreatedAt.Add(w.Policy.PinLife()))
+		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "k", w.Regions[2]).Home)
+	}},
+}

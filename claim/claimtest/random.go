@@ -1,0 +1,297 @@
+package claimtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+var randomRuns atomic.Int64
+
+// Random runs random operations against a backend and the [Model] side by side
+// and compares every answer and every row after each. Opaque keys go through
+// pins, and no key may ever be spoken for in two homes. It needs a clock that
+// can be moved; Harness.Outbox may be nil, then the backlog is not compared.
+func Random(t *testing.T, h Harness) {
+	if h.Advance == nil {
+		t.Skip("the model tells times exactly and needs a clock that can be moved")
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		// A tenant of its own keeps one run apart from the next.
+		r := &random{
+			Harness: h, ctx: t.Context(), model: NewModel(h.Policy), keys: map[string]providerUse{},
+			tenant: fmt.Sprintf("t%d", randomRuns.Add(1)),
+		}
+		h.PutTenant(t, claim.Tenant{ID: r.tenant, Registrar: h.Regions[0]})
+		for _, region := range h.Regions {
+			r.backlog = append(r.backlog, r.depth(rt, region))
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"arrive":         r.arrive,
+			"arrive, pinned": r.arrivePinned,
+			"settle":         r.settle,
+			"take over":      r.takeOver,
+			"renew":          r.renew,
+			"replica":        r.replica,
+			"time passes":    r.wait,
+			"":               r.compare,
+		})
+	})
+}
+
+type random struct {
+	Harness
+	ctx     context.Context
+	model   *Model
+	tenant  string
+	minted  int
+	backlog []int // of each region before the run
+	keys    map[string]providerUse
+}
+
+// providerUse is what one provider key was used for: it must never be used for
+// anything else.
+type providerUse struct {
+	place      Place
+	first      time.Time
+	generation uint32
+}
+
+func (r *random) region(t *rapid.T, label string) string {
+	return rapid.SampledFrom(r.Regions).Draw(t, label)
+}
+
+func (r *random) place(t *rapid.T) Place {
+	// Stamped keys name their home: key 0 lives in region 0 and so on.
+	i := rapid.IntRange(0, len(r.Regions)-1).Draw(t, "stamped key")
+	return Place{Home: r.Regions[i], Key: claim.Key{Tenant: r.tenant, Value: fmt.Sprintf("stamped%d", i)}}
+}
+
+func (r *random) opaque(t *rapid.T) claim.Key {
+	return claim.Key{Tenant: r.tenant, Value: rapid.SampledFrom([]string{"order-1", "order-2"}).Draw(t, "opaque key")}
+}
+
+// known draws a place that has a claim, or any stamped one.
+func (r *random) known(t *rapid.T) Place {
+	places := []Place{r.place(t)}
+	for _, home := range r.Regions {
+		for _, k := range []string{"order-1", "order-2"} {
+			if at := (Place{home, claim.Key{Tenant: r.tenant, Value: k}}); r.model.Cells[at] != nil {
+				places = append(places, at)
+			}
+		}
+	}
+	return rapid.SampledFrom(places).Draw(t, "place")
+}
+
+func (r *random) now(t *rapid.T) time.Time {
+	_, now, _, err := r.Store(r.Regions[0]).Get(r.ctx, claim.Key{Tenant: r.tenant, Value: "clock"}, r.Regions[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func (r *random) wait(t *rapid.T) {
+	p := r.Policy
+	r.Advance(rapid.SampledFrom([]time.Duration{
+		time.Microsecond, time.Second, p.RenewEvery, p.Lease, p.LeaseCeiling, p.BackoffMax,
+		p.PinGrace / 2, p.PinGrace, p.ReplayFor - p.PinGrace, p.ReplayFor, p.TombstoneFor, p.PinLife(),
+	}).Draw(t, "time"))
+}
+
+func (r *random) arrive(t *rapid.T) { r.begin(t, r.place(t), nil) }
+
+func (r *random) arrivePinned(t *rapid.T) {
+	key := r.opaque(t)
+	entry := r.region(t, "entry")
+	now := r.now(t)
+	pin, err := r.Store(entry).Pin(r.ctx, key, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := r.model.Pin(key, entry, now)
+	if pin.Home != want.Home || !pin.CreatedAt.Equal(want.At) {
+		t.Fatalf("pin of %v is %s at %v, the model has %s at %v", key, pin.Home, pin.CreatedAt, want.Home, want.At)
+	}
+	// The entry may be slow, or crash, before it uses the pin.
+	if rapid.Bool().Draw(t, "slow") {
+		r.wait(t)
+	}
+	r.begin(t, Place{pin.Home, key}, &pin.CreatedAt)
+}
+
+func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
+	body := rapid.SampledFrom([]string{"100", "200"}).Draw(t, "body")
+	r.minted++
+	id := fmt.Sprintf("ch_%s_%d", r.tenant, r.minted)
+	holder := rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "holder")
+	a := NewArrival(at.Key, at.Home, body, holder, id)
+	if pinned != nil {
+		a.Stamped, a.PinnedAt = false, *pinned
+	}
+	now := r.now(t)
+	got, err := r.Store(r.region(t, "from")).Begin(r.ctx, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := r.model.Arrive(at, body, id, holder, pinned, now); got.Decision != want {
+		t.Fatalf("begin of %v: %v, the model says %v", at, got.Decision, want)
+	}
+	if got.Decision != claim.NeedPin {
+		r.equal(t, at, got.Record)
+	}
+}
+
+func (r *random) settle(t *rapid.T) {
+	at := r.known(t)
+	fence := r.fence(t, at)
+	v := rapid.SampledFrom([]claim.Verdict{
+		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
+		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
+	}).Draw(t, "verdict")
+	now := r.now(t)
+	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, at.Key, at.Home, fence, v)
+	want, fair := r.model.Learn(at, fence, v, rec.LeaseUntil, now)
+	switch {
+	case !errors.Is(err, want):
+		t.Fatalf("settle of %v: %v, the model says %v", at, err, want)
+	case !fair:
+		t.Fatalf("settle of %v: the next attempt is at %v, %v from now", at, rec.LeaseUntil, rec.LeaseUntil.Sub(now))
+	case err == nil:
+		r.equal(t, at, rec)
+	}
+}
+
+func (r *random) fence(t *rapid.T, at Place) uint64 {
+	fence := uint64(1)
+	if c := r.model.Cells[at]; c != nil {
+		fence = c.Fence
+	}
+	// Mostly the right one; sometimes that of an earlier or later holder.
+	return fence + uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1, -1}).Draw(t, "fence"))
+}
+
+func (r *random) takeOver(t *rapid.T) {
+	at := r.known(t)
+	now := r.now(t)
+	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, "heir", at.Home)
+	if want := r.model.Inherit(at, "heir", now); !errors.Is(err, want) {
+		t.Fatalf("take-over of %v: %v, the model says %v", at, err, want)
+	}
+	if err == nil {
+		r.equal(t, at, rec)
+	}
+}
+
+func (r *random) renew(t *rapid.T) {
+	holder := rapid.SampledFrom([]string{"n1", "n2", "heir"}).Draw(t, "holder")
+	now := r.now(t)
+	var leases []claim.Lease
+	var want []bool
+	// Each claim once: a second renewal in the same step finds nothing to extend.
+	for _, i := range rapid.Permutation([]int{0, 1, 2}).Draw(t, "claims") {
+		at := Place{r.Regions[i], claim.Key{Tenant: r.tenant, Value: fmt.Sprintf("stamped%d", i)}}
+		l := claim.Lease{Key: at.Key, Home: at.Home, Fence: r.fence(t, at)}
+		leases = append(leases, l)
+		want = append(want, r.model.Renew(at, holder, l.Fence, now))
+	}
+	got, err := r.Store(r.region(t, "from")).Renew(r.ctx, holder, leases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("renewing %v: %v, the model says %v", leases, got, want)
+	}
+}
+
+func (r *random) replica(t *rapid.T) {
+	at := r.known(t)
+	now := r.now(t)
+	rec, found, err := r.Store(r.region(t, "from")).Replica(r.ctx, at.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		return // absence proves nothing
+	}
+	shown := Place{rec.Home, rec.Key}
+	if !r.model.MayShow(shown, now) {
+		t.Fatalf("a replica shows %v, which is not final and live", shown)
+	}
+	r.equal(t, shown, rec)
+}
+
+// compare reads every row back.
+func (r *random) compare(t *rapid.T) {
+	now := r.now(t)
+	working := map[string]int{}
+	for at, c := range r.model.Cells {
+		rec, _, found, err := r.Store(at.Home).Get(r.ctx, at.Key, at.Home)
+		if err != nil || !found {
+			t.Fatalf("get of %v: found %v, %v", at, found, err)
+		}
+		r.equal(t, at, rec)
+		if c.Status == Working {
+			working[at.Home]++
+		}
+		use := providerUse{at, c.First, c.Generation}
+		if other, ok := r.keys[rec.ProviderKey]; ok && other != use {
+			t.Fatalf("provider key %s was used for %v and for %v", rec.ProviderKey, other, use)
+		}
+		for k, other := range r.keys {
+			if other == use && k != rec.ProviderKey {
+				t.Fatalf("%v has had the provider keys %s and %s", use, k, rec.ProviderKey)
+			}
+		}
+		r.keys[rec.ProviderKey] = use
+		if homes := r.model.SpokenFor(at.Key, now); len(homes) > 1 {
+			t.Fatalf("%v is spoken for in %v", at.Key, homes)
+		}
+	}
+	for i, region := range r.Regions {
+		if got := r.depth(t, region) - r.backlog[i]; r.Outbox != nil && got != working[region] {
+			t.Fatalf("%s has %d rows in its outbox and %d claims in flight", region, got, working[region])
+		}
+	}
+}
+
+func (r *random) depth(t *rapid.T, region string) int {
+	if r.Outbox == nil {
+		return 0
+	}
+	d, err := r.Outbox(region).Depth(r.ctx, region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Pending + d.Parked
+}
+
+func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {
+	c := r.model.Cells[at]
+	if c == nil {
+		t.Fatalf("%v has a row, the model has none", at)
+	}
+	states := map[Status]claim.State{Working: claim.InFlight, Paid: claim.Completed, Refused: claim.FailedTerminal, Released: claim.FailedRetry}
+	reply := ""
+	if rec.Response != nil {
+		reply = string(rec.Response.Body)
+	}
+	got := fmt.Sprint(rec.State, rec.Holder, rec.Fence, rec.Generation, rec.Attempts, rec.Unknowns, rec.NotFounds,
+		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil)
+	want := fmt.Sprint(states[c.Status], c.Holder, c.Fence, c.Generation, c.Attempts, c.Unknowns, c.NotFound,
+		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final())
+	if got != want {
+		t.Fatalf("%v is\n%s, the model has\n%s", at, got, want)
+	}
+	if rec.Key != at.Key || rec.Home != at.Home {
+		t.Fatalf("%v is stored as %v in %s", at, rec.Key, rec.Home)
+	}
+}

@@ -1,0 +1,271 @@
+package claimtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+func cancelled(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	cancel()
+	return ctx, cancel
+}
+
+var settleTests = []test{
+	{"settle: success is final, the outbox row is gone", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(held, approved("paid"))
+		require.Equal(w, claim.Completed, rec.State)
+		require.Equal(w, "psp_1", rec.ProviderRef)
+		require.Empty(w, rec.Holder)
+		require.False(w, rec.SettledAt.IsZero())
+		w.same(rec, w.get(rec))
+		require.Zero(w, w.pending(w.home))
+		w.until(held.LeaseUntil)
+		require.Empty(w, w.dueIDs(w.home))
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(rec))
+	}},
+	{"settle: a hard decline is remembered", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
+		require.Equal(w, claim.FailedTerminal, rec.State)
+		require.Equal(w, "stolen_card", rec.Reason)
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Equal(w, answer(402, "stolen"), *seen.Response)
+	}},
+	{"settle: a soft decline releases the key for a new generation", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(first, declinedSoft("no funds"))
+		require.Equal(w, claim.FailedRetry, rec.State)
+		require.Nil(w, rec.Response)
+		require.Zero(w, w.pending(w.home))
+
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		require.Equal(w, first.Generation+1, again.Generation)
+		require.Equal(w, first.Fence+1, again.Fence)
+		require.Equal(w, first.Attempts+1, again.Attempts)
+		require.NotEqual(w, first.ProviderKey, again.ProviderKey, "the old key would fetch the cached decline")
+		require.Equal(w, first.Minted, again.Minted, "minted once")
+		require.True(w, again.FirstUse.Equal(first.FirstUse))
+		require.Empty(w, again.Reason)
+		require.True(w, again.SettledAt.IsZero())
+		w.same(again, w.get(again))
+		require.Equal(w, 1, w.pending(w.home))
+
+		w.settle(again, approved("paid"))
+		require.Equal(w, []claim.Event{
+			claim.EventClaimed, claim.EventAttempt, claim.EventReleased,
+			claim.EventReclaimed, claim.EventAttempt, claim.EventSettled,
+		}, w.events(rec))
+	}},
+	{"settle: the last generation's soft decline is final", func(w *world) {
+		for g := uint32(1); ; g++ {
+			rec := w.begin(w.arrival("k", "100"), claim.Won)
+			require.Equal(w, g, rec.Generation)
+			rec = w.settle(rec, declinedSoft("no funds"))
+			if g == w.Policy.MaxGenerations {
+				require.Equal(w, claim.FailedTerminal, rec.State)
+				break
+			}
+			require.Equal(w, claim.FailedRetry, rec.State)
+		}
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Equal(w, answer(402, "no funds"), *seen.Response)
+	}},
+	{"settle: an unknown outcome stays in flight and the outbox owns it", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		v := unknown(false)
+		v.RetryIn = w.Policy.Lease / 2
+		before := w.now()
+		rec := w.settle(first, v)
+		require.Equal(w, claim.InFlight, rec.State)
+		require.Empty(w, rec.Holder)
+		require.Nil(w, rec.Response)
+		require.Equal(w, uint32(1), rec.Unknowns)
+		require.False(w, rec.LeaseUntil.Before(before.Add(v.RetryIn)), "the provider's wish is a floor")
+		w.same(rec, w.get(rec))
+		w.begin(w.arrival("k", "100"), claim.Busy)
+		require.Empty(w, w.dueIDs(w.home))
+
+		w.lapse(rec)
+		require.Equal(w, []string{first.Minted.ID}, w.dueIDs(w.home))
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "worker", w.home)
+		require.NoError(w, err)
+		require.Equal(w, first.ProviderKey, next.ProviderKey, "money may have moved under it")
+		require.Equal(w, first.Generation, next.Generation)
+		require.Equal(w, rec.Fence+1, next.Fence)
+		require.Empty(w, w.dueIDs(w.home), "the row waits for the new lease")
+		done := w.settle(next, approved("paid"))
+		require.Equal(w, first.Minted, done.Minted)
+		require.Equal(w, []claim.Event{
+			claim.EventClaimed, claim.EventAttempt, claim.EventDeferred,
+			claim.EventTakenOver, claim.EventAttempt, claim.EventSettled,
+		}, w.events(rec))
+	}},
+	{"settle: look-ups that find nothing are counted in a row", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		for i, step := range []struct {
+			notFound bool
+			want     uint32
+		}{{true, 1}, {true, 2}, {false, 0}, {true, 1}} {
+			if uint32(i+1) >= w.Policy.MaxUnknowns {
+				break
+			}
+			rec = w.settle(rec, unknown(step.notFound))
+			require.Equal(w, step.want, rec.NotFounds)
+			require.Equal(w, uint32(i+1), rec.Unknowns)
+		}
+	}},
+	{"settle: the last unknown is given up, finally", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		for range w.Policy.MaxUnknowns {
+			require.Equal(w, claim.InFlight, rec.State)
+			rec = w.settle(rec, unknown(false))
+		}
+		require.Equal(w, claim.FailedTerminal, rec.State)
+		require.Equal(w, claim.ReasonOutcomeUnknown, rec.Reason)
+		require.Zero(w, w.pending(w.home))
+		events := w.events(rec)
+		require.Equal(w, claim.EventGivenUp, events[len(events)-1])
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Equal(w, answer(502, "given up"), *seen.Response)
+	}},
+	{"settle: a fenced holder changes nothing", func(w *world) {
+		old := w.begin(w.arrival("k", "100"), claim.Won)
+		w.lapse(old)
+		rec := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		require.Equal(w, old.Fence+1, rec.Fence)
+		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false)} {
+			_, err := w.at(w.home).Settle(w.ctx, old.Key, old.Home, old.Fence, v)
+			require.ErrorIs(w, err, claim.ErrFenced)
+		}
+		w.same(rec, w.get(rec))
+		require.Equal(w, 1, w.pending(w.home))
+		done := w.settle(rec, approved("paid"))
+		_, err := w.at(w.home).Settle(w.ctx, rec.Key, rec.Home, rec.Fence, approved("twice"))
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.same(done, w.get(rec))
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
+	}},
+	{"settle: there must be a claim", func(w *world) {
+		_, err := w.at(w.home).Settle(w.ctx, w.key("none"), w.home, 1, approved("paid"))
+		require.ErrorIs(w, err, claim.ErrFenced)
+		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "node", w.home)
+		require.ErrorIs(w, err, claim.ErrFenced)
+	}},
+	{"settle: a large response is kept byte for byte", func(w *world) {
+		body := make([]byte, 200<<10)
+		for i := range body {
+			body[i] = byte(i * 7)
+		}
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved(string(body)))
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Equal(w, body, seen.Response.Body)
+		w.same(rec, seen)
+	}},
+	{"settle: any region may act for a home", func(w *world) {
+		a := w.arrival("k", "100")
+		got, err := w.at(w.Regions[1]).Begin(w.ctx, a)
+		require.NoError(w, err)
+		require.Equal(w, claim.Won, got.Decision)
+		done, err := w.at(w.Regions[2]).Settle(w.ctx, a.Key, a.Home, got.Record.Fence, approved("paid"))
+		require.NoError(w, err)
+		w.same(done, w.get(done))
+		w.begin(a, claim.Replay)
+	}},
+}
+
+var leaseTests = []test{
+	{"lease: renewing extends it, for the holder only", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.until(rec.HeldSince.Add(w.Policy.RenewEvery))
+		lease := claim.Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}
+		stale := lease
+		stale.Fence++
+		none := claim.Lease{Key: w.key("none"), Home: w.home, Fence: 1}
+		held, err := w.at(w.home).Renew(w.ctx, rec.Holder, []claim.Lease{none, lease, stale})
+		require.NoError(w, err)
+		require.Equal(w, []bool{false, true, false}, held)
+		renewed := w.get(rec)
+		require.True(w, renewed.LeaseUntil.After(rec.LeaseUntil))
+		require.Equal(w, rec.Fence, renewed.Fence)
+
+		held, err = w.at(w.home).Renew(w.ctx, "somebody else", []claim.Lease{lease})
+		require.NoError(w, err)
+		require.Equal(w, []bool{false}, held)
+		w.same(renewed, w.get(rec))
+
+		held, err = w.at(w.home).Renew(w.ctx, rec.Holder, nil)
+		require.NoError(w, err)
+		require.Empty(w, held)
+	}},
+	{"lease: many of several homes in one step", func(w *world) {
+		var leases []claim.Lease
+		var recs []claim.Record
+		for i, k := range []string{"a", "b", "c", "d", "e"} {
+			a := w.arrival(k, "100")
+			a.Home, a.Holder = w.Regions[i%3], "one node"
+			rec := w.begin(a, claim.Won)
+			recs = append(recs, rec)
+			leases = append(leases, claim.Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence})
+		}
+		w.settle(recs[1], approved("paid"))
+		w.until(recs[4].HeldSince.Add(w.Policy.RenewEvery))
+		held, err := w.at(w.home).Renew(w.ctx, "one node", leases)
+		require.NoError(w, err)
+		require.Equal(w, []bool{true, false, true, true, true}, held)
+	}},
+	{"lease: no renewal goes beyond the ceiling", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		lease := []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}}
+		ceiling := rec.HeldSince.Add(w.Policy.LeaseCeiling)
+		for i := 1; ; i++ {
+			w.until(rec.HeldSince.Add(time.Duration(i) * w.Policy.RenewEvery))
+			held, err := w.at(w.home).Renew(w.ctx, rec.Holder, lease)
+			require.NoError(w, err)
+			got := w.get(rec)
+			require.False(w, got.LeaseUntil.After(ceiling))
+			if !held[0] {
+				require.True(w, got.LeaseUntil.Equal(ceiling))
+				break
+			}
+		}
+		w.until(ceiling.Add(w.Policy.ClockOffset))
+		next := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		require.Equal(w, rec.Fence+1, next.Fence)
+	}},
+	{"lease: it is held until the store's clock, plus its offset, is past it", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		require.ErrorIs(w, err, claim.ErrLeaseHeld)
+		if w.Advance != nil {
+			w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset - time.Microsecond))
+			_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+			require.ErrorIs(w, err, claim.ErrLeaseHeld)
+			w.begin(w.arrival("k", "100"), claim.Busy)
+		}
+		w.lapse(rec)
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "heir", w.Regions[1])
+		require.NoError(w, err)
+		require.Equal(w, rec.Fence+1, next.Fence)
+		require.Equal(w, "heir", next.Holder)
+		require.Equal(w, rec.Attempts+1, next.Attempts)
+		require.Equal(w, rec.ProviderKey, next.ProviderKey)
+		w.same(next, w.get(rec))
+		held, err := w.at(w.home).Renew(w.ctx, rec.Holder, []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})
+		require.NoError(w, err)
+		require.Equal(w, []bool{false}, held, "the old holder learns that it lost")
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		require.ErrorIs(w, err, claim.ErrLeaseHeld)
+	}},
+	{"lease: a settled claim cannot be taken over", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.settle(rec, approved("paid"))
+		w.lapse(rec)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		require.ErrorIs(w, err, claim.ErrFenced)
+	}},
+}

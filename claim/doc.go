@@ -1,0 +1,91 @@
+// Package claim owns the life of an idempotency key: who may act under it,
+// what it remembers, and for how long.
+//
+// # The row is the truth
+//
+// A claim is one row, in the partition of its home region. Whoever wants to act
+// writes it first, with compare-and-set, and the provider hears nothing before
+// that write is durable. Everything else (gossip, in-process wake-ups, local
+// timers, replicas) only saves time: if any of it is wrong, a request waits
+// longer or travels further, and no card is charged.
+//
+// # States
+//
+//	            Begin                      Settle done
+//	 (none) ───────────────▶ IN_FLIGHT ──────────────────▶ COMPLETED ───────┐
+//	   ▲                      ▲  │  │ │                                      │ 24 h
+//	   │                      │  │  │ │     Settle refused                   ▼
+//	   │              Begin   │  │  │ └───────────────────▶ FAILED_TERMINAL ▶ expired
+//	   │       (same request) │  │  │     or given up                        │
+//	   │                      │  │  │                                        │ 24 h
+//	   │        FAILED_RETRY ─┘◀─┘  │ Settle released                        ▼
+//	   │             │              │                                       gone
+//	   │             └─ 24 h ───────┼───────────────────────▶ expired        │
+//	   │                            └─▶ IN_FLIGHT: taken over (fence+1),     │
+//	   │                                or deferred (outcome unknown)        │
+//	   └─────────────────────────────────────────────────────────────────────┘
+//
+// Expiry is judged when the row is read, from FirstUse, by the store's clock
+// ([Record.Age]); physical deletion is housekeeping. A claim in flight never
+// expires: an outcome is still owed. A row that is gone but still stored is
+// replaced with fence+1.
+//
+// The transitions are the pure functions [Begin], [Settle], [Renew], [TakeOver]
+// and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
+// what they return in one atomic step and decides nothing itself.
+//
+// # Fences, leases and trust
+//
+// The fence is the row's counter; every change of holder raises it and every
+// write of a holder compares it. The lease says, by the store's clock, until
+// when others must leave the row alone. The fence alone is what makes it safe:
+// a holder that slept through its lease finds its write refused. The lease only
+// keeps two holders from calling the provider needlessly.
+//
+// A holder counts its trust from before it asked the store, on its own
+// monotonic clock, and stops LeaseMargin early. When trust ends, the provider
+// call's context ends and no further call is issued. A take-over waits
+// ClockOffset longer than the lease. A heartbeat renews all leases of the
+// process in one step, up to LeaseCeiling.
+//
+// # The provider key
+//
+// It is a hash of tenant, key, first use and generation. The generation goes up
+// only when a re-claim follows a definitive no: under the same provider key the
+// provider would only repeat its cached decline. After an unknown outcome it
+// never changes, so that however many holders ask, the provider sees one
+// request.
+//
+// # Crash points
+//
+// The process may die at any point of a request's way; these are the ones that
+// differ, with what the next request (or the outbox worker) sees.
+//
+//	A  before Begin is durable     no row: the retry is the first request
+//	B  after Begin, before the     IN_FLIGHT, lease runs: retries wait, then 409;
+//	   provider was called         when it lapses the outbox row is due, and the
+//	                               worker or the next retry takes over, fence+1,
+//	                               and calls with the same provider key
+//	C  during the provider call    as B; the provider dedupes the second call
+//	D  provider answered, Settle   as B; the second call is answered with the
+//	   not durable                 first one's result and renders the same bytes,
+//	                               because all that varies was minted in Begin
+//	E  after Settle, before or     COMPLETED: replay
+//	   during the reply
+//
+// Between the pin of an opaque key and its Begin: a pin without a claim; the
+// next request is sent to the pinned home, which begins. Between the large body
+// in the object store and its Settle: an orphan blob, which the retry adopts
+// because it is named by its content; the row is as in D. Between the outbox
+// worker's take and its TakeOver: the row is due again when its own short lease
+// ends. Between the last reply and its audit note: the note is lost; notes of
+// replays are the one thing that is allowed to be.
+//
+// # Outcomes
+//
+// An attempt ends in done, refused, released or unknown. Unknown keeps the row
+// IN_FLIGHT without a holder until a back-off passes; then the outbox worker or
+// a retry of the same request asks again. At MaxUnknowns it becomes
+// FAILED_TERMINAL with reason outcome_unknown, which is logged as an error; a
+// charge that surfaces later is to be refunded.
+package claim

@@ -1,0 +1,107 @@
+package claim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"mime"
+	"strings"
+)
+
+// FingerprintVersion names the rules by which a fingerprint was made. It is
+// stored beside the sum, so that rules can change while old claims are alive.
+type FingerprintVersion uint8
+
+const (
+	// FingerprintV1 is SHA-256 over a label, method, path, tenant, normal media
+	// type and canonical body, each preceded by its length.
+	FingerprintV1 FingerprintVersion = 1
+
+	// CurrentFingerprint is the version that new claims are given.
+	CurrentFingerprint = FingerprintV1
+)
+
+// ErrFingerprintVersion says that this build does not know the version, most
+// likely because a newer build wrote the claim. The request can then be neither
+// matched nor refused: the outcome of the comparison is unknown.
+var ErrFingerprintVersion = errors.New("unknown fingerprint version; a newer node must answer this request")
+
+// Fingerprint tells whether two requests under one key are the same request. It
+// is comparable: two requests are the same if their fingerprints of the same
+// version are equal; fingerprints of different versions prove nothing, so
+// compute the new request's in the stored version and compare that.
+type Fingerprint struct {
+	Version FingerprintVersion
+	Sum     [sha256.Size]byte
+}
+
+// String returns the version and the sum in lower-case hexadecimal, "v1:9f86…".
+func (f Fingerprint) String() string {
+	return fmt.Sprintf("v%d:%s", f.Version, hex.EncodeToString(f.Sum[:]))
+}
+
+// FingerprintInput is all that a fingerprint covers. What differs between
+// retries of one request has no place in it: the key itself, User-Agent,
+// request and trace ids, the client's address.
+type FingerprintInput struct {
+	Method      string // as received: POST
+	Path        string // the URL's path without the query: /v1/charges
+	Tenant      string // the merchant account
+	ContentType string // the header as received; it is normalised here
+	Canonical   []byte // the body as [Canonical] returned it; only read
+}
+
+// fingerprintLabel separates these hashes from every other use of SHA-256.
+const fingerprintLabel = "homeward/fingerprint/v1"
+
+// Fingerprint computes the fingerprint by the rules of version v, and fails
+// with [ErrFingerprintVersion] if it does not know them. It is safe for
+// concurrent use.
+func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error) {
+	if v != FingerprintV1 {
+		return Fingerprint{}, fmt.Errorf("version %d: %w", v, ErrFingerprintVersion)
+	}
+	// With its length before it, no part can pass for the end of another.
+	var stack [512]byte // enough for all but the body, as a rule
+	text := stack[:0]
+	for _, part := range [...]string{fingerprintLabel, in.Method, in.Path, in.Tenant, normalMediaType(in.ContentType)} {
+		text = binary.BigEndian.AppendUint64(text, uint64(len(part)))
+		text = append(text, part...)
+	}
+	text = binary.BigEndian.AppendUint64(text, uint64(len(in.Canonical)))
+
+	f := Fingerprint{Version: v}
+	if len(text)+len(in.Canonical) <= len(stack) {
+		f.Sum = sha256.Sum256(append(text, in.Canonical...))
+		return f, nil
+	}
+	// A large body is hashed where it lies rather than copied.
+	h := sha256.New()
+	h.Write(text)
+	h.Write(in.Canonical)
+	h.Sum(f.Sum[:0])
+	return f, nil
+}
+
+// normalMediaType reduces a Content-Type to what changes how a body is parsed:
+// type and parameter names in lower case, parameters sorted, and no charset
+// that says UTF-8, which JSON is anyway. What is not a media type is kept as it
+// is but for the white space around it.
+func normalMediaType(header string) string {
+	if header == "application/json" || header == "" {
+		return header
+	}
+	mediaType, params, err := mime.ParseMediaType(header)
+	if err != nil {
+		return strings.TrimSpace(header)
+	}
+	if cs := params["charset"]; strings.EqualFold(cs, "utf-8") || strings.EqualFold(cs, "utf8") {
+		delete(params, "charset")
+	}
+	if normal := mime.FormatMediaType(mediaType, params); normal != "" {
+		return normal
+	}
+	return strings.TrimSpace(header)
+}

@@ -1,0 +1,171 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// MaxKeyLength is the longest idempotency key, in characters of the unescaped
+// value. 255 is the public contract and what the large payment APIs accept; it
+// also keeps a key inside one index entry in every store.
+const MaxKeyLength = 255
+
+// Sentinels for errors.Is on what [ParseKey] returns.
+var (
+	// ErrKeyMissing says that there was no key: absent, empty or only white space.
+	ErrKeyMissing = errors.New("idempotency key missing")
+	// ErrKeyInvalid says that a key was sent and cannot be one.
+	ErrKeyInvalid = errors.New("idempotency key invalid")
+)
+
+// Key names one claim: a merchant's idempotency key within its tenant. It is
+// comparable, so it can be a map key. Value is the normal form that [ParseKey]
+// returns.
+type Key struct {
+	Tenant, Value string
+}
+
+// KeyError says why a header value is not a key. Reason is one line, fit for
+// the caller's eyes: it never repeats the header.
+type KeyError struct {
+	Reason string
+	kind   error // ErrKeyMissing or ErrKeyInvalid
+}
+
+func (e *KeyError) Error() string {
+	if e.kind == nil {
+		return "idempotency key: " + e.Reason
+	}
+	return e.kind.Error() + ": " + e.Reason
+}
+
+// Unwrap returns [ErrKeyMissing] or [ErrKeyInvalid].
+func (e *KeyError) Unwrap() error { return e.kind }
+
+func invalidKey(format string, args ...any) error {
+	return &KeyError{Reason: fmt.Sprintf(format, args...), kind: ErrKeyInvalid}
+}
+
+// ParseKey reads the value of one Idempotency-Key header field and returns the
+// key's normal form: 1 to [MaxKeyLength] visible ASCII characters, unescaped.
+//
+// The first character alone decides how the value is spelled, so no value can
+// be read in two ways:
+//
+//   - A value that starts with a double quote is an RFC 8941 string: it ends at
+//     the next unescaped quote, and \" and \\ are its only escapes. Nothing may
+//     follow it; parameters are not supported. Spaces, which RFC 8941 allows
+//     inside, are refused: a key is visible ASCII however it is spelled.
+//   - Anything else is bare and taken literally, backslashes and quotes
+//     included: the bare a"b and the quoted "a\"b" are the same key, the bare
+//     a\"b is another one. A key that itself starts with a quote can only be
+//     spelled as a string.
+//
+// White space (space, tab) around the value is not part of it. The error is a
+// *[KeyError] that is either [ErrKeyMissing] or [ErrKeyInvalid]. A request with
+// several Idempotency-Key fields must be refused by the caller: joined by a
+// comma they could read as one bare key.
+func ParseKey(header string) (string, error) {
+	v := strings.Trim(header, " \t")
+	switch {
+	case v == "":
+		return "", &KeyError{
+			Reason: fmt.Sprintf("send an Idempotency-Key header of 1 to %d visible ASCII characters", MaxKeyLength),
+			kind:   ErrKeyMissing,
+		}
+	case v[0] == '"':
+		return parseQuotedKey(v)
+	case len(v) > MaxKeyLength:
+		return "", keyTooLong()
+	}
+	for i := range len(v) {
+		if !visibleASCII(v[i]) {
+			return "", notVisible(v[i], i)
+		}
+	}
+	return v, nil
+}
+
+// FormatKey spells a key's normal form as an RFC 8941 string, which every key
+// can be; [ParseKey] reads it back to the same value.
+func FormatKey(value string) string {
+	var b strings.Builder
+	b.Grow(len(value) + 2)
+	b.WriteByte('"')
+	for i := range len(value) {
+		if c := value[i]; c == '"' || c == '\\' {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(value[i])
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// parseQuotedKey reads v, which starts with a double quote.
+func parseQuotedKey(v string) (string, error) {
+	var (
+		unescaped []byte // nil until the first escape: most keys are a substring of v
+		length    int
+	)
+	for i := 1; i < len(v); i++ {
+		c := v[i]
+		if c == '"' {
+			if rest := strings.TrimLeft(v[i+1:], " \t"); rest != "" {
+				return "", afterQuote(rest[0])
+			}
+			switch {
+			case length == 0:
+				return "", invalidKey("the quoted key is empty; send 1 to %d visible ASCII characters", MaxKeyLength)
+			case unescaped != nil:
+				return string(unescaped), nil
+			default:
+				return v[1:i], nil
+			}
+		}
+		if length++; length > MaxKeyLength {
+			return "", keyTooLong()
+		}
+		if c == '\\' {
+			if i+1 == len(v) {
+				break
+			}
+			if next := v[i+1]; next != '"' && next != '\\' {
+				return "", invalidKey(`the backslash at position %d of the quoted key escapes neither " nor \; write \\ for a backslash`, i)
+			}
+			if unescaped == nil {
+				unescaped = append(make([]byte, 0, MaxKeyLength), v[1:i]...)
+			}
+			i++
+			c = v[i]
+		} else if !visibleASCII(c) {
+			return "", notVisible(c, i)
+		}
+		if unescaped != nil {
+			unescaped = append(unescaped, c)
+		}
+	}
+	return "", invalidKey("the closing double quote is missing")
+}
+
+func visibleASCII(c byte) bool { return c >= 0x21 && c <= 0x7e }
+
+func keyTooLong() error {
+	return invalidKey("the key is longer than %d characters; send a shorter one", MaxKeyLength)
+}
+
+func notVisible(c byte, at int) error {
+	return invalidKey("byte 0x%02x at position %d is not visible ASCII (0x21 to 0x7e); remove or encode it", c, at)
+}
+
+func afterQuote(c byte) error {
+	switch c {
+	case ';':
+		return invalidKey("parameters after the closing quote are not supported; remove them")
+	case ',':
+		return invalidKey("more than one key; send exactly one")
+	default:
+		return invalidKey("unexpected text after the closing quote; remove it")
+	}
+}

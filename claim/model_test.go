@@ -1,0 +1,144 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// pureStore is nothing but the transitions over maps: enough of a store for the
+// model to be compared with them alone. Whatever it lacks panics.
+type pureStore struct {
+	claim.Store
+	policy claim.Policy
+	now    time.Time
+	rows   map[claimtest.Place]*claim.Record
+	pins   map[claim.Key]*claim.Pin
+	// owed is the outbox: the ids of provider calls that are not finished.
+	owed   map[string]map[string]bool
+	jitter uint64
+}
+
+func newPureStore(p claim.Policy) *pureStore {
+	return &pureStore{
+		policy: p, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		rows: map[claimtest.Place]*claim.Record{}, pins: map[claim.Key]*claim.Pin{},
+		owed: map[string]map[string]bool{},
+	}
+}
+
+func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effects) {
+	if next == nil {
+		return
+	}
+	s.rows[at] = next
+	if s.owed[at.Home] == nil {
+		s.owed[at.Home] = map[string]bool{}
+	}
+	if fx.Enqueue != nil {
+		s.owed[at.Home][fx.Enqueue.ID] = true
+	}
+	if fx.Finish {
+		delete(s.owed[at.Home], next.Minted.ID)
+	}
+}
+
+func (s *pureStore) Begin(_ context.Context, a claim.Arrival) (claim.Begun, error) {
+	at := claimtest.Place{Home: a.Home, Key: a.Key}
+	next, fx, d, err := claim.Begin(s.rows[at], &a, &s.policy, s.now)
+	if err != nil || d == claim.NeedPin {
+		return claim.Begun{Decision: d}, err
+	}
+	s.apply(at, next, fx)
+	return claim.Begun{Decision: d, Record: *s.rows[at]}, nil
+}
+
+func (s *pureStore) Settle(_ context.Context, key claim.Key, home string, fence uint64, v claim.Verdict) (claim.Record, error) {
+	at := claimtest.Place{Home: home, Key: key}
+	s.jitter = s.jitter*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
+	next, fx, err := claim.Settle(s.rows[at], fence, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
+	if err != nil {
+		return claim.Record{}, err
+	}
+	s.apply(at, next, fx)
+	return *next, nil
+}
+
+func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+	at := claimtest.Place{Home: home, Key: key}
+	next, fx, err := claim.TakeOver(s.rows[at], holder, region, &s.policy, s.now)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	s.apply(at, next, fx)
+	return *next, nil
+}
+
+func (s *pureStore) Renew(_ context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	held := make([]bool, len(leases))
+	for i, l := range leases {
+		at := claimtest.Place{Home: l.Home, Key: l.Key}
+		if next, err := claim.Renew(s.rows[at], holder, l.Fence, &s.policy, s.now); err == nil {
+			s.rows[at], held[i] = next, true
+		}
+	}
+	return held, nil
+}
+
+func (s *pureStore) Get(_ context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	if rec := s.rows[claimtest.Place{Home: home, Key: key}]; rec != nil {
+		return *rec, s.now, true, nil
+	}
+	return claim.Record{}, s.now, false, nil
+}
+
+func (s *pureStore) Replica(context.Context, claim.Key) (claim.Record, bool, error) {
+	return claim.Record{}, false, nil // the stalest replica there is
+}
+
+func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	old := s.pins[key]
+	owed := false
+	if old != nil {
+		rec := s.rows[claimtest.Place{Home: old.Home, Key: key}]
+		owed = rec != nil && rec.State == claim.InFlight
+	}
+	pin, write := claim.PinFor(old, key, entry, owed, &s.policy, s.now)
+	if write {
+		s.pins[key] = &pin
+	}
+	return pin, nil
+}
+
+type pureOutbox struct {
+	outbox.Store
+	s *pureStore
+}
+
+func (o pureOutbox) Depth(_ context.Context, region string) (outbox.Depth, error) {
+	return outbox.Depth{Pending: len(o.s.owed[region])}, nil
+}
+
+// TestTransitionsAgreeWithModel runs random operations on the pure transitions
+// and on the naive model, as for a store with one clock and with many.
+func TestTransitionsAgreeWithModel(t *testing.T) {
+	for name, offset := range map[string]time.Duration{"one clock": 0, "clocks 500 ms apart": 500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			p := claim.DefaultPolicy()
+			p.ClockOffset, p.MaxUnknowns, p.MaxGenerations = offset, 4, 3
+			s := newPureStore(p)
+			claimtest.Random(t, claimtest.Harness{
+				Regions:   []string{"us-east1", "europe-west1", "asia-northeast1"},
+				Store:     func(string) claim.Store { return s },
+				Outbox:    func(string) outbox.Store { return pureOutbox{s: s} },
+				Policy:    p,
+				Advance:   func(d time.Duration) { s.now = s.now.Add(d) },
+				PutTenant: func(testing.TB, claim.Tenant) {},
+			})
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package claim
+
+import "time"
+
+// Pin says which region is home to an opaque key. It lives in the partition of
+// the tenant's registrar.
+type Pin struct {
+	Key  Key
+	Home string
+	// CreatedAt is the store's clock when the home was fixed or last confirmed.
+	CreatedAt time.Time
+}
+
+// PinFor decides what a pinning request from entry finds. old is the stored
+// pin, nil when there is none; inFlight says whether old's home still owes an
+// outcome under the key and is only read for a pin past its life.
+//
+// It returns the pin that holds from now on and whether it must be written.
+//
+//   - A young pin stands.
+//   - After that, until its end, it is confirmed with a fresh time at the same
+//     home. A claim may be made under it at any moment, even for the first time
+//     (a crash between pin and claim), and the pin must outlive that claim.
+//   - Past its end the entry region takes it, unless the old home's claim is
+//     still in flight: an owed outcome keeps its home, however long it takes.
+//
+// Half of [Policy.CreateWithin] is young, so that whoever is given a pin has at
+// least the other half to get its claim made.
+func PinFor(old *Pin, key Key, entry string, inFlight bool, p *Policy, now time.Time) (pin Pin, write bool) {
+	switch {
+	case old == nil:
+		return Pin{Key: key, Home: entry, CreatedAt: now}, true
+	case now.Before(old.CreatedAt.Add(p.CreateWithin() / 2)):
+		return *old, false
+	case now.Before(old.CreatedAt.Add(p.PinLife())) || inFlight:
+		return Pin{Key: key, Home: old.Home, CreatedAt: now}, true
+	default:
+		return Pin{Key: key, Home: entry, CreatedAt: now}, true
+	}
+}
+
+// Settled reports whether a pin read from a replica may be acted on: only while
+// no other region can have taken it. It names the home; whether a claim may
+// still be made under it is for the home to say, see [Begin].
+func (pin *Pin) Settled(p *Policy, now time.Time) bool {
+	return now.Before(pin.CreatedAt.Add(p.ReplayFor + p.TombstoneFor - p.ClockOffset))
+}

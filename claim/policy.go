@@ -1,0 +1,101 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Policy is every time and bound of a claim's life. The zero value is invalid;
+// start from [DefaultPolicy]. All nodes of a deployment must agree on it.
+type Policy struct {
+	// Lease is how long a holder may act without renewing. It exceeds a
+	// provider call's usual length, so that most calls never renew. Default 30 s.
+	Lease time.Duration `koanf:"lease"`
+	// RenewEvery is the heartbeat: a third of Lease, so that two may fail.
+	RenewEvery time.Duration `koanf:"renew_every"`
+	// LeaseCeiling bounds one holder's time, renewals included; past it even a
+	// healthy-looking holder is presumed stuck. Default 180 s.
+	LeaseCeiling time.Duration `koanf:"lease_ceiling"`
+	// LeaseMargin is how much earlier than the store a holder stops trusting its
+	// lease: at least the store's clock offset plus a statement's time. Default 2 s.
+	LeaseMargin time.Duration `koanf:"lease_margin"`
+	// ClockOffset is the store's greatest distance between two of its clocks;
+	// take-over waits for it. 0 for a store with one clock (embedded), 500 ms or
+	// the cluster's --max-offset for CockroachDB.
+	ClockOffset time.Duration `koanf:"clock_offset"`
+	// ReplayFor and TombstoneFor are the public retention windows: 24 h each.
+	ReplayFor    time.Duration `koanf:"replay_for"`
+	TombstoneFor time.Duration `koanf:"tombstone_for"`
+	// PinGrace is how long a pin outlives the windows: 1 h, far above any
+	// request's deadline. Pins live ReplayFor+TombstoneFor+PinGrace = 49 h.
+	PinGrace time.Duration `koanf:"pin_grace"`
+	// MaxGenerations bounds soft declines under one key. Default 20.
+	MaxGenerations uint32 `koanf:"max_generations"`
+	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax
+	// 5 min the default of 60 is about four hours of asking.
+	MaxUnknowns uint32 `koanf:"max_unknowns"`
+	// BackoffMin and BackoffMax bound the pause after an unknown outcome; it
+	// doubles in between, with full jitter.
+	BackoffMin time.Duration `koanf:"backoff_min"`
+	BackoffMax time.Duration `koanf:"backoff_max"`
+	// WaitPoll is how often the losing side re-reads a row that another node
+	// holds (jittered); WaitMax is how long it waits before 409. 50 ms, 5 s.
+	WaitPoll time.Duration `koanf:"wait_poll"`
+	WaitMax  time.Duration `koanf:"wait_max"`
+	// InlineBody is the largest response body kept in the row, in bytes; larger
+	// ones go to the object store. Default 256 KiB.
+	InlineBody int `koanf:"inline_body"`
+}
+
+// DefaultPolicy is the published contract.
+func DefaultPolicy() Policy {
+	return Policy{
+		Lease:          30 * time.Second,
+		RenewEvery:     10 * time.Second,
+		LeaseCeiling:   180 * time.Second,
+		LeaseMargin:    2 * time.Second,
+		ReplayFor:      24 * time.Hour,
+		TombstoneFor:   24 * time.Hour,
+		PinGrace:       time.Hour,
+		MaxGenerations: 20,
+		MaxUnknowns:    60,
+		BackoffMin:     250 * time.Millisecond,
+		BackoffMax:     5 * time.Minute,
+		WaitPoll:       50 * time.Millisecond,
+		WaitMax:        5 * time.Second,
+		InlineBody:     256 << 10,
+	}
+}
+
+// Validate names every setting that would break a promise.
+func (p Policy) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("claim policy: "+format, args...))
+		}
+	}
+	check(p.Lease > 0, "lease must be above 0, is %v", p.Lease)
+	check(p.RenewEvery > 0 && p.RenewEvery <= p.Lease/2, "renew_every must be above 0 and at most half of lease %v, is %v", p.Lease, p.RenewEvery)
+	check(p.LeaseMargin > 0 && p.LeaseMargin >= p.ClockOffset && p.LeaseMargin < p.Lease, "lease_margin must be at least clock_offset %v and below lease %v, is %v", p.ClockOffset, p.Lease, p.LeaseMargin)
+	check(p.LeaseCeiling >= p.Lease, "lease_ceiling must be at least lease %v, is %v", p.Lease, p.LeaseCeiling)
+	check(p.ClockOffset >= 0, "clock_offset must not be negative, is %v", p.ClockOffset)
+	check(p.ReplayFor > 0, "replay_for must be above 0, is %v", p.ReplayFor)
+	check(p.TombstoneFor > 0, "tombstone_for must be above 0, is %v", p.TombstoneFor)
+	check(p.PinGrace > p.ClockOffset, "pin_grace must be above clock_offset %v, is %v", p.ClockOffset, p.PinGrace)
+	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
+	check(p.MaxUnknowns >= 1, "max_unknowns must be at least 1")
+	check(p.BackoffMin > 0 && p.BackoffMax >= p.BackoffMin, "backoff_min must be above 0 and at most backoff_max %v, is %v", p.BackoffMax, p.BackoffMin)
+	check(p.WaitPoll > 0 && p.WaitMax >= p.WaitPoll, "wait_poll must be above 0 and at most wait_max %v, is %v", p.WaitMax, p.WaitPoll)
+	check(p.InlineBody >= 0, "inline_body must not be negative, is %d", p.InlineBody)
+	return errors.Join(errs...)
+}
+
+// PinLife is how long a pin fixes its key's home.
+func (p *Policy) PinLife() time.Duration { return p.ReplayFor + p.TombstoneFor + p.PinGrace }
+
+// CreateWithin is how long after its time a pin allows a claim to be made under
+// it. The claim's windows then end before the pin does: no other region can take
+// the pin while the claim, or its tombstone, answers for the key.
+func (p *Policy) CreateWithin() time.Duration { return p.PinGrace - p.ClockOffset }

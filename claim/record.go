@@ -1,0 +1,180 @@
+package claim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+)
+
+// State is a claim's place in its life. Expiry is not a state: it is judged
+// from FirstUse when the row is read, see [Record.Age].
+type State uint8
+
+const (
+	// InFlight: somebody may be calling the provider, or the outcome is unknown.
+	InFlight State = iota + 1
+	// Completed: money moved, the response is final.
+	Completed
+	// FailedTerminal: a definitive no (or an unknown given up on); final.
+	FailedTerminal
+	// FailedRetry: a definitive "not now"; the same request may try again.
+	FailedRetry
+)
+
+func (s State) String() string {
+	switch s {
+	case InFlight:
+		return "IN_FLIGHT"
+	case Completed:
+		return "COMPLETED"
+	case FailedTerminal:
+		return "FAILED_TERMINAL"
+	case FailedRetry:
+		return "FAILED_RETRY"
+	default:
+		return "NONE"
+	}
+}
+
+// Final reports whether a claim in this state holds a response to replay.
+func (s State) Final() bool { return s == Completed || s == FailedTerminal }
+
+// Minted is every value that the response shows and that we made up. It is
+// minted once, at claim time, so that any attempt renders the same bytes.
+type Minted struct {
+	// ID is the object's id; it names its home region, see [NewObjectID].
+	ID string
+	// Created is the store's clock at first use, truncated to seconds.
+	Created time.Time
+	// Receipt is the number printed for the payer.
+	Receipt string
+}
+
+// HeaderField is one remembered representation header.
+type HeaderField struct{ Name, Value string }
+
+// Response is what every retry reads. Immutable once stored.
+type Response struct {
+	Status int
+	Header []HeaderField
+	Body   []byte
+	// Blob is the SHA-256, in hex, under which the object store has the body,
+	// when it is too large for the row; Body is then empty in the row.
+	Blob string
+}
+
+// Record is one claim row. Times are the store's clock. A Record returned by a
+// store is the caller's to keep and must not be written to.
+type Record struct {
+	Key         Key
+	Home        string
+	Operation   string
+	Fingerprint Fingerprint
+	State       State
+	// Fence is raised by every change of holder; every transition compares it.
+	Fence uint64
+	// Holder is the node that may act; empty when the outbox owns the row.
+	Holder string
+	// LeaseUntil is when anybody may take the row over.
+	LeaseUntil time.Time
+	// HeldSince is when the present holder got the row; bounds renewal.
+	HeldSince time.Time
+	// FirstUse starts the retention windows. It never changes in a row's life.
+	FirstUse time.Time
+	Minted   Minted
+	// Generation is raised only after a definitive no-charge.
+	Generation uint32
+	// ProviderKey is what the provider dedupes on in this generation.
+	ProviderKey string
+	// Attempts counts the times somebody got the right to call the provider.
+	Attempts uint32
+	// Unknowns counts attempts of this generation that ended unknown.
+	Unknowns uint32
+	// NotFounds counts consecutive look-ups in which the provider knew nothing.
+	NotFounds uint32
+	// Reason is the decline code, or "outcome_unknown"; empty on success.
+	Reason string
+	// ProviderRef is the provider's own id of the movement, once known.
+	ProviderRef string
+	SettledAt   time.Time
+	// Response is set in final states, nil otherwise.
+	Response *Response
+}
+
+// Age is a record's place in its retention windows.
+type Age uint8
+
+const (
+	// Live: it answers for its key.
+	Live Age = iota
+	// Expired: a tombstone; retries are told when the original was.
+	Expired
+	// Gone: the row counts as absent though it may still be stored.
+	Gone
+)
+
+// Age judges r against the store's clock. A claim in flight never ages: its
+// outcome is still owed.
+func (r *Record) Age(p *Policy, now time.Time) Age {
+	if r.State == InFlight || now.Before(r.FirstUse.Add(p.ReplayFor)) {
+		return Live
+	}
+	if now.Before(r.FirstUse.Add(p.ReplayFor + p.TombstoneFor)) {
+		return Expired
+	}
+	return Gone
+}
+
+// LeaseLapsed reports whether anybody may take r over at now. ClockOffset is
+// added because the clock that wrote the lease may be that much behind ours.
+func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
+	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
+}
+
+// providerKey derives what the provider dedupes on. First use is part of it
+// because a key is free again after 48 h while a provider may remember longer:
+// without it the new request would be answered with the old charge.
+func providerKey(k Key, firstUse time.Time, generation uint32) string {
+	h := sha256.New()
+	var n [8]byte
+	for _, s := range []string{"homeward/provider-key/v1", k.Tenant, k.Value} {
+		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+		h.Write(n[:])
+		h.Write([]byte(s))
+	}
+	binary.BigEndian.PutUint64(n[:], uint64(firstUse.UnixMicro()))
+	h.Write(n[:])
+	binary.BigEndian.PutUint32(n[:4], generation)
+	h.Write(n[:4])
+	return "hw_" + hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// Event names an audit entry.
+type Event string
+
+// The audit events, in the order of a claim's life.
+const (
+	EventClaimed   Event = "claimed"
+	EventReclaimed Event = "reclaimed"
+	EventReplaced  Event = "replaced"
+	EventTakenOver Event = "taken_over"
+	EventAttempt   Event = "attempt"
+	EventDeferred  Event = "deferred"
+	EventReleased  Event = "released"
+	EventSettled   Event = "settled"
+	EventGivenUp   Event = "given_up"
+	EventReplied   Event = "replied"
+)
+
+// AuditEntry is one line of a claim's history. Append-only.
+type AuditEntry struct {
+	At         time.Time
+	Event      Event
+	Region     string
+	Node       string
+	Fence      uint64
+	Generation uint32
+	// Detail is a short machine-readable note: an outcome, a decline code.
+	Detail string
+}

@@ -1,0 +1,76 @@
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Request is one merchant request, checked and canonical, on its way to its
+// key's home.
+type Request struct {
+	Key       Key
+	Operation string
+	// Input holds the canonical body, which is also the operation's payload.
+	Input FingerprintInput
+	// Stamped: the key names its home itself. Otherwise PinnedAt is the time of
+	// the pin that does, zero if none has been read.
+	Stamped  bool
+	PinnedAt time.Time
+	// TraceParent is the W3C trace context of the entry, or "".
+	TraceParent string
+}
+
+// Reply is the answer to a [Request] that reached its claim.
+type Reply struct {
+	Response Response
+	Home     string
+	State    State
+	// Replayed: the response was remembered, not made by this request.
+	Replayed bool
+	FirstUse time.Time
+	// ExpiresAt is the end of the replay window.
+	ExpiresAt time.Time
+	// ServedBy is the region whose node answered; Hops how many forwards it took.
+	ServedBy string
+	Hops     int
+}
+
+// The ways in which a request that reached its claim gets no response of its
+// own. Each is carried between regions without loss.
+var (
+	// ErrMismatch: the key belongs to another request.
+	ErrMismatch = errors.New("claim: the key was first used with a different request")
+	// ErrNeedPin: no claim here, and the caller showed no living pin.
+	ErrNeedPin = errors.New("claim: no claim under this key here, and no pin that allows one")
+)
+
+// InUseError: the request is being worked on; the wait for it is over.
+type InUseError struct{ RetryAfter time.Duration }
+
+func (e *InUseError) Error() string {
+	return fmt.Sprintf("claim: a request with this key is in progress, retry after %v", e.RetryAfter)
+}
+
+// UnknownError: the provider may or may not have acted; it is being asked.
+type UnknownError struct{ RetryAfter time.Duration }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("claim: the outcome is not known yet, retry after %v", e.RetryAfter)
+}
+
+// ExpiredError: the replay window is over, the tombstone still stands.
+type ExpiredError struct{ FirstUse time.Time }
+
+func (e *ExpiredError) Error() string {
+	return "claim: the key expired, it was first used at " + e.FirstUse.UTC().Format(time.RFC3339)
+}
+
+// Status is what a merchant may know of a key.
+type Status struct {
+	Record   Record
+	Age      Age
+	Timeline []AuditEntry
+	// ExpiresAt ends the replay window, FreeAt the tombstone.
+	ExpiresAt, FreeAt time.Time
+}

@@ -1,0 +1,423 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Attempt is what an executor needs for one try at an operation.
+type Attempt struct {
+	Record  Record
+	Payload []byte
+	// Recovery: an earlier attempt of this generation may have moved money.
+	Recovery bool
+	// Last: a release would be remembered, see [Record.LastGeneration].
+	Last bool
+	// Now is the store's clock, as nearly as the node knows it.
+	Now time.Time
+}
+
+// Executor makes attempts. Attempt makes at most one call that can move money,
+// under Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown
+// if it cannot tell. It is called concurrently.
+type Executor interface {
+	Attempt(ctx context.Context, a Attempt) Verdict
+}
+
+// Blobs keeps response bodies that are too large for a row, by content. Put is
+// idempotent; what it acknowledged must be durable and readable in any region.
+type Blobs interface {
+	// Put stores body and returns the SHA-256, in hex, that names it.
+	Put(ctx context.Context, body []byte) (ref string, err error)
+	Get(ctx context.Context, ref string) ([]byte, error)
+}
+
+// Operations tells how a new claim's object is named: the id prefix of each
+// operation ("charge" → "ch").
+type Operations map[string]string
+
+// Config assembles a [Service].
+type Config struct {
+	Store    Store
+	Executor Executor
+	Blobs    Blobs
+	Policy   Policy
+	// Node identifies this process in leases: unique per start, never reused, so
+	// that a restarted process does not mistake an old lease for its own.
+	Node string
+	// Region is where the node runs.
+	Region string
+	// Code returns the region code of a home, false for an unknown region.
+	Code       func(home string) (RegionCode, bool)
+	Operations Operations
+	// Random yields ids; nil means crypto/rand. Safe for concurrent use.
+	Random io.Reader
+	Logger *slog.Logger
+}
+
+// Service runs requests against the claims of a home. It is safe for
+// concurrent use. Start begins the heartbeat; Stop ends it, after which held
+// claims lapse on their own.
+type Service struct {
+	c      Config
+	held   holdings
+	flight flights
+	stop   context.CancelFunc
+	done   chan struct{}
+	life   sync.Mutex
+}
+
+// NewService checks the configuration.
+func NewService(c Config) (*Service, error) {
+	if err := c.Policy.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Store == nil || c.Executor == nil || c.Blobs == nil || c.Code == nil || c.Node == "" || c.Region == "" {
+		return nil, errors.New("claim: service needs Store, Executor, Blobs, Code, Node and Region")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Service{c: c}, nil
+}
+
+// Do runs req at home: it executes, waits, replays or refuses. The caller's ctx
+// bounds waiting and reading only: once a claim is won the attempt goes on to
+// its settlement though the caller may hang up, bounded by the lease.
+func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, error) {
+	arrival, err := s.arrival(home, req)
+	if err != nil {
+		return Reply{}, err
+	}
+	var wait *waiter
+	defer func() { wait.close() }()
+	for {
+		done := s.flight.watch(home, req.Key) // before the read, so that no end is missed
+		asked := time.Now()
+		begun, err := s.c.Store.Begin(ctx, arrival)
+		if err != nil {
+			return Reply{}, err
+		}
+		rec := &begun.Record
+		switch begun.Decision {
+		case Won, WonUnknown:
+			return s.execute(context.WithoutCancel(ctx), rec, arrival.Payload, begun.Decision == WonUnknown, asked)
+		case Replay:
+			s.note(ctx, rec, EventReplied, "replay")
+			return s.reply(ctx, rec, true)
+		case Mismatch:
+			s.note(ctx, rec, EventReplied, "mismatch")
+			return Reply{}, ErrMismatch
+		case TombStone:
+			return Reply{}, &ExpiredError{FirstUse: rec.FirstUse}
+		case NeedPin:
+			return Reply{}, ErrNeedPin
+		case Busy:
+			if wait == nil {
+				wait = newWaiter(&s.c.Policy)
+			}
+			if !wait.next(ctx, done) {
+				if ctx.Err() == nil && rec.Unknowns > 0 && rec.Holder == "" {
+					return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+				}
+				return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+			}
+		default:
+			return Reply{}, fmt.Errorf("claim: store decided %v", begun.Decision)
+		}
+	}
+}
+
+func (s *Service) arrival(home string, req *Request) (Arrival, error) {
+	code, ok := s.c.Code(home)
+	if !ok {
+		return Arrival{}, fmt.Errorf("%w: no region %q in the topology", ErrHomeUnreachable, home)
+	}
+	prefix, ok := s.c.Operations[req.Operation]
+	if !ok {
+		return Arrival{}, fmt.Errorf("claim: operation %q has no id prefix", req.Operation)
+	}
+	print, err := req.Input.Fingerprint(CurrentFingerprint)
+	if err != nil {
+		return Arrival{}, err
+	}
+	id, err := NewObjectID(prefix, code, s.c.Random)
+	if err != nil {
+		return Arrival{}, err
+	}
+	return Arrival{
+		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print,
+		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region,
+		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
+		// The receipt is the random part of the id again, in a shape that a person
+		// can read out: it needs no uniqueness of its own.
+		Mint:        Minted{ID: id, Receipt: receipt(id)},
+		TraceParent: req.TraceParent,
+	}, nil
+}
+
+// receipt renders twelve characters of an object id as R-XXXX-XXXX-XXXX.
+func receipt(id string) string {
+	const digits = 12
+	out := make([]byte, 0, len("R-XXXX-XXXX-XXXX"))
+	out = append(out, 'R')
+	start := max(0, len(id)-26) // the random bits lead the 26 characters of the stamp
+	for i := range min(digits, len(id)-start) {
+		if i%4 == 0 {
+			out = append(out, '-')
+		}
+		c := id[start+i]
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
+
+// execute makes one attempt as the holder of rec and settles it. asked is the
+// local time before the store was asked for the lease, so that the trust window
+// begins no later than the store's.
+func (s *Service) execute(ctx context.Context, rec *Record, payload []byte, recovery bool, asked time.Time) (Reply, error) {
+	end := s.flight.begin(rec.Home, rec.Key)
+	defer end()
+	settled, verdict, err := s.attempt(ctx, rec, payload, recovery, asked)
+	if err != nil {
+		if errors.Is(err, ErrFenced) {
+			// Somebody took the claim over: their answer is the answer.
+			s.c.Logger.Warn("claim was taken over while it was being executed", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
+			return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+		}
+		return Reply{}, err
+	}
+	switch settled.State {
+	case InFlight:
+		return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+	case FailedRetry:
+		reply := s.frame(settled, false)
+		reply.Response = verdict.Response
+		return reply, nil
+	default:
+		if settled.Response != nil && settled.Response.Blob != "" {
+			// The body is still at hand; no need to fetch it.
+			reply := s.frame(settled, false)
+			reply.Response = *settled.Response
+			reply.Response.Body, reply.Response.Blob = verdict.Response.Body, ""
+			return reply, nil
+		}
+		return s.reply(ctx, settled, false)
+	}
+}
+
+// attempt calls the provider under the lease and settles what came of it.
+func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, recovery bool, asked time.Time) (*Record, Verdict, error) {
+	p := &s.c.Policy
+	trust := asked.Add(p.Lease - p.LeaseMargin)
+	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
+	verdict := Verdict{Reason: "lease_ran_out"}
+	if callCtx.Err() == nil {
+		verdict = s.c.Executor.Attempt(callCtx, Attempt{
+			Record: *rec, Payload: payload, Recovery: recovery, Last: rec.LastGeneration(p), Now: rec.HeldSince,
+		})
+	}
+	s.held.remove(hold)
+	verdict.Node, verdict.Region = s.c.Node, s.c.Region
+
+	store := verdict
+	if len(verdict.Response.Body) > p.InlineBody {
+		// Stored before the row that points to it: a crash in between leaves an
+		// orphan that a retry of the same bytes adopts, never a dangling row.
+		ref, err := s.c.Blobs.Put(ctx, verdict.Response.Body)
+		if err != nil {
+			return nil, verdict, fmt.Errorf("%w: large response body: %w", ErrUnavailable, err)
+		}
+		store.Response.Body, store.Response.Blob = nil, ref
+	}
+	settled, err := s.c.Store.Settle(ctx, rec.Key, rec.Home, rec.Fence, store)
+	if err != nil {
+		return nil, verdict, err
+	}
+	if settled.Reason == ReasonOutcomeUnknown && settled.State == FailedTerminal {
+		s.c.Logger.Error("outcome still unknown at the bound; claim failed, a charge that surfaces later must be refunded",
+			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "attempts", settled.Attempts)
+	}
+	return &settled, verdict, nil
+}
+
+// Recover works a due provider call off: it takes the claim over and attempts
+// it again. It implements the handler of [outbox.KindProviderCall].
+func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict {
+	key := Key{Tenant: m.Tenant, Value: m.Key}
+	asked := time.Now()
+	rec, err := s.c.Store.TakeOver(ctx, key, m.Region, s.c.Node, s.c.Region)
+	switch {
+	case errors.Is(err, ErrLeaseHeld):
+		// The holder is alive and renewing; look again when its lease could end.
+		return outbox.Later(s.c.Policy.Lease)
+	case errors.Is(err, ErrFenced):
+		// Settled since: Settle removed the row, or another claim wrote it anew.
+		return outbox.Gone()
+	case err != nil:
+		return outbox.Later(s.c.Policy.Lease)
+	}
+	if _, err := s.execute(context.WithoutCancel(ctx), &rec, m.Payload, true, asked); err != nil {
+		var unknown *UnknownError
+		if !errors.As(err, &unknown) {
+			s.c.Logger.Warn("recovery of a provider call did not settle", "tenant", key.Tenant, "home", m.Region, "error", err)
+		}
+	}
+	// The claim's own step has removed or rescheduled the row.
+	return outbox.Gone()
+}
+
+// Replica answers req from the nearest replica if the final response is there.
+// found false proves nothing.
+func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, err error) {
+	rec, found, err := s.c.Store.Replica(ctx, req.Key)
+	if err != nil || !found {
+		return Reply{}, false, err
+	}
+	print, err := req.Input.Fingerprint(rec.Fingerprint.Version)
+	if err != nil {
+		return Reply{}, false, nil // a newer node's row: its home can answer
+	}
+	if print != rec.Fingerprint {
+		return Reply{}, true, ErrMismatch
+	}
+	reply, err = s.reply(ctx, &rec, true)
+	if err != nil {
+		return Reply{}, false, nil
+	}
+	s.note(ctx, &rec, EventReplied, "replica")
+	return reply, true, nil
+}
+
+// Inspect tells what a merchant may know of a key, with authority.
+func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bool, error) {
+	rec, now, found, err := s.c.Store.Get(ctx, key, home)
+	if err != nil || !found {
+		return Status{}, false, err
+	}
+	age := rec.Age(&s.c.Policy, now)
+	if age == Gone {
+		return Status{}, false, nil
+	}
+	line, err := s.c.Store.Timeline(ctx, key, home, maxTimeline)
+	if err != nil {
+		return Status{}, false, err
+	}
+	return Status{
+		Record: rec, Age: age, Timeline: line,
+		ExpiresAt: rec.FirstUse.Add(s.c.Policy.ReplayFor),
+		FreeAt:    rec.FirstUse.Add(s.c.Policy.ReplayFor + s.c.Policy.TombstoneFor),
+	}, true, nil
+}
+
+// maxTimeline bounds an inspection, in entries: more than any claim's life
+// holds but for a key that is replayed without end.
+const maxTimeline = 200
+
+// Object returns the state and final response of an object by its id. Objects
+// outlive their key's replay window for as long as the row is stored.
+func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
+	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
+	if err == nil && !found {
+		rec, _, found, err = s.c.Store.Object(ctx, tenant, home, id)
+	}
+	return s.object(ctx, &rec, found, err)
+}
+
+// ReplicaObject is Object from the nearest replica only: absence proves nothing.
+func (s *Service) ReplicaObject(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
+	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
+	return s.object(ctx, &rec, found, err)
+}
+
+func (s *Service) object(ctx context.Context, rec *Record, found bool, err error) (State, Response, bool, error) {
+	if err != nil || !found {
+		return 0, Response{}, false, err
+	}
+	if rec.Response == nil {
+		return rec.State, Response{}, true, nil
+	}
+	reply, err := s.reply(ctx, rec, true)
+	return rec.State, reply.Response, err == nil, err
+}
+
+func (s *Service) reply(ctx context.Context, rec *Record, replayed bool) (Reply, error) {
+	reply := s.frame(rec, replayed)
+	if rec.Response == nil {
+		return Reply{}, fmt.Errorf("claim: %s is %v without a response", rec.Minted.ID, rec.State)
+	}
+	reply.Response = *rec.Response
+	if ref := reply.Response.Blob; ref != "" {
+		body, err := s.c.Blobs.Get(ctx, ref)
+		if err != nil {
+			return Reply{}, fmt.Errorf("%w: response body %s: %w", ErrUnavailable, ref, err)
+		}
+		reply.Response.Body, reply.Response.Blob = body, ""
+	}
+	return reply, nil
+}
+
+func (s *Service) frame(rec *Record, replayed bool) Reply {
+	return Reply{
+		Home: rec.Home, State: rec.State, Replayed: replayed, FirstUse: rec.FirstUse,
+		ExpiresAt: rec.FirstUse.Add(s.c.Policy.ReplayFor), ServedBy: s.c.Region,
+	}
+}
+
+func (s *Service) note(ctx context.Context, rec *Record, e Event, detail string) {
+	s.c.Store.Note(ctx, rec.Key, rec.Home, AuditEntry{
+		Event: e, Region: s.c.Region, Node: s.c.Node, Fence: rec.Fence, Generation: rec.Generation, Detail: detail,
+	})
+}
+
+// waiter paces the losing side.
+type waiter struct {
+	p     *Policy
+	total *time.Timer
+	poll  *time.Timer
+}
+
+func newWaiter(p *Policy) *waiter {
+	return &waiter{p: p, total: time.NewTimer(p.WaitMax), poll: time.NewTimer(0)}
+}
+
+// next waits for done (nil when the holder is elsewhere: then for the poll
+// interval) and reports whether another look is due.
+func (w *waiter) next(ctx context.Context, done <-chan struct{}) bool {
+	pause := w.p.WaitPoll
+	if done != nil {
+		// The holder is in this process and will say when it ends. The long poll
+		// only guards against a take-over by another node meanwhile.
+		pause *= 10
+	}
+	// Between half and one and a half times the interval, so that waiters spread.
+	w.poll.Reset(pause/2 + rand.N(pause))
+	select {
+	case <-done:
+		return true
+	case <-w.poll.C:
+		return true
+	case <-w.total.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *waiter) close() {
+	if w != nil {
+		w.total.Stop()
+		w.poll.Stop()
+	}
+}

@@ -1,0 +1,85 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What a [Store] answers beside success. Test with errors.Is.
+var (
+	// ErrFenced: the claim is no longer the caller's; abandon the work.
+	ErrFenced = errors.New("claim: fenced off, another holder has the claim or it is settled")
+	// ErrLeaseHeld: the lease still runs.
+	ErrLeaseHeld = errors.New("claim: the lease is held")
+	// ErrUnavailable: the store gave no answer; nothing is known about the write.
+	ErrUnavailable = errors.New("claim: the store is unavailable")
+	// ErrHomeUnreachable: the store works, but not the rows of that region.
+	ErrHomeUnreachable = errors.New("claim: the home region's rows cannot be reached")
+	// ErrUnknownTenant: there is no such tenant row.
+	ErrUnknownTenant = errors.New("claim: no such tenant")
+)
+
+// Begun is the answer to an arrival.
+type Begun struct {
+	Decision Decision
+	// Record is the row as it stands after the call; the zero Record for NeedPin.
+	Record Record
+}
+
+// Lease names one held claim.
+type Lease struct {
+	Key   Key
+	Home  string
+	Fence uint64
+}
+
+// Store keeps claims, pins, responses and audit. Each method is one atomic
+// step: it loads the row, applies the pure transition of the same name with
+// the store's own clock, and makes record and [Effects] durable together before
+// it returns. An error that wraps ErrUnavailable or ErrHomeUnreachable may
+// leave the step done or not done; a store that cannot tell must read back and
+// compare fence and holder before it returns, and never repeat blindly.
+//
+// home names the partition; any region may act on any home that the store can
+// reach. Implementations are safe for concurrent use and honour ctx.
+type Store interface {
+	// Begin applies [Begin]. A decision that changes nothing writes nothing.
+	Begin(ctx context.Context, a Arrival) (Begun, error)
+	// Settle applies [Settle] and returns the row as stored.
+	Settle(ctx context.Context, key Key, home string, fence uint64, v Verdict) (Record, error)
+	// Renew applies [Renew] to each lease in one step; the result tells, in the
+	// order of leases, which are still held.
+	Renew(ctx context.Context, holder string, leases []Lease) ([]bool, error)
+	// TakeOver applies [TakeOver].
+	TakeOver(ctx context.Context, key Key, home, holder, region string) (Record, error)
+	// Get reads one row with authority, and the store's clock at the reading.
+	// found is false where there is none; a row past its tombstone is returned.
+	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)
+	// Object finds a row by its minted id, with authority.
+	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
+
+	// Replica looks for a final, live row of key in the nearest replica of every
+	// home. Only found means something: absence proves nothing.
+	Replica(ctx context.Context, key Key) (rec Record, found bool, err error)
+	// ReplicaObject is Replica by minted id.
+	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
+
+	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
+	// the same step; while a moved registrar's old pins may live it looks there
+	// too. One round trip where the registrar is elsewhere, none where it is here.
+	Pin(ctx context.Context, key Key, entry string) (Pin, error)
+	// ReplicaPin reads a pin from the nearest replica; found only when
+	// [Pin.Settled].
+	ReplicaPin(ctx context.Context, key Key) (pin Pin, found bool, err error)
+	// Registrar returns the region that keeps tenant's pins, from the local copy
+	// of the tenant row: a routing hint, never a decision.
+	Registrar(ctx context.Context, tenant string) (string, error)
+
+	// Note appends an audit entry for something that happened outside any step.
+	// It may wait for the next step to become durable.
+	Note(ctx context.Context, key Key, home string, e AuditEntry)
+	// Timeline returns the audit of key at home in order, at most limit entries,
+	// the latest ones.
+	Timeline(ctx context.Context, key Key, home string, limit int) ([]AuditEntry, error)
+}

@@ -1,0 +1,317 @@
+package claim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Effects is what must become durable in the same atomic step as the record
+// that a transition returns. A store that persists one without the other
+// breaks the design.
+type Effects struct {
+	// Enqueue is the provider call to insert, or nil. It replaces a row with
+	// the same id.
+	Enqueue *outbox.Message
+	// Reschedule moves the claim's own outbox row to be due then; zero: leave it.
+	Reschedule time.Time
+	// Finish removes the claim's own outbox row.
+	Finish bool
+	// Audit is appended in order.
+	Audit []AuditEntry
+}
+
+// Arrival is a request that wants its key's claim.
+type Arrival struct {
+	Key       Key
+	Home      string
+	Operation string
+	// Input yields the fingerprint, under whichever version the row was written.
+	Input FingerprintInput
+	// Print is Input's fingerprint under [CurrentFingerprint].
+	Print Fingerprint
+	// Payload is the canonical body, carried by the outbox row.
+	Payload []byte
+	// Holder is the node that will act if the claim is won.
+	Holder string
+	// Region is where Holder runs, for the audit.
+	Region string
+	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
+	// the pin that names it; zero when the caller knows of none, which allows
+	// everything but creating a claim.
+	Stamped  bool
+	PinnedAt time.Time
+	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
+	Mint        Minted
+	TraceParent string
+}
+
+// Decision is what an arrival may do.
+type Decision uint8
+
+const (
+	// Won: the arrival holds the claim and must attempt the operation.
+	Won Decision = iota + 1
+	// WonUnknown: as Won, but an earlier attempt may have moved money: ask, or
+	// repeat under the same provider key.
+	WonUnknown
+	// Replay: the record holds the final response.
+	Replay
+	// Busy: somebody else's lease is running.
+	Busy
+	// Mismatch: the key belongs to another request.
+	Mismatch
+	// TombStone: the key's replay window is over.
+	TombStone
+	// NeedPin: there is no claim, and the caller showed no pin young enough to
+	// outlive a new one.
+	NeedPin
+)
+
+func (d Decision) String() string {
+	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin"}
+	if int(d) < len(names) {
+		return names[d]
+	}
+	return fmt.Sprintf("decision(%d)", uint8(d))
+}
+
+// Begin is the arrival of a request. rec is the stored row or nil. When the
+// returned record is not nil it must be stored with the effects; otherwise
+// nothing changes.
+func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
+	if rec == nil || rec.Age(p, now) == Gone {
+		if !a.Stamped && !now.Before(a.PinnedAt.Add(p.CreateWithin())) {
+			return nil, Effects{}, NeedPin, nil
+		}
+		next, fx := create(rec, a, p, now)
+		return next, fx, Won, nil
+	}
+	if rec.Age(p, now) == Expired {
+		return nil, Effects{}, TombStone, nil
+	}
+	print := a.Print
+	if print.Version != rec.Fingerprint.Version {
+		var err error
+		if print, err = a.Input.Fingerprint(rec.Fingerprint.Version); err != nil {
+			return nil, Effects{}, 0, err
+		}
+	}
+	if print != rec.Fingerprint {
+		return nil, Effects{}, Mismatch, nil
+	}
+	switch rec.State {
+	case Completed, FailedTerminal:
+		return nil, Effects{}, Replay, nil
+	case FailedRetry:
+		next, fx := reclaim(rec, a, p, now)
+		return next, fx, Won, nil
+	case InFlight:
+		next, fx, err := TakeOver(rec, a.Holder, a.Region, p, now)
+		if err != nil {
+			return nil, Effects{}, Busy, nil
+		}
+		return next, fx, WonUnknown, nil
+	default:
+		return nil, Effects{}, 0, fmt.Errorf("claim: row %s/%s has state %d, which this version does not know", rec.Home, rec.Key.Value, rec.State)
+	}
+}
+
+func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
+	event, fence := EventClaimed, uint64(1)
+	if old != nil {
+		event, fence = EventReplaced, old.Fence+1
+	}
+	mint := a.Mint
+	mint.Created = now.UTC().Truncate(time.Second)
+	next := &Record{
+		Key: a.Key, Home: a.Home, Operation: a.Operation, Fingerprint: a.Print,
+		State: InFlight, Fence: fence, Holder: a.Holder,
+		LeaseUntil: now.Add(p.Lease), HeldSince: now, FirstUse: now,
+		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, now, 1), Attempts: 1,
+	}
+	return next, Effects{
+		Enqueue: providerCall(next, a, now),
+		Audit:   []AuditEntry{next.entry(event, a.Region, a.Holder, now, a.Operation)},
+	}
+}
+
+func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
+	next := *rec
+	next.State = InFlight
+	next.Fence++
+	next.Generation++
+	next.ProviderKey = providerKey(rec.Key, rec.FirstUse, next.Generation)
+	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
+	next.Attempts++
+	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}
+	return &next, Effects{
+		Enqueue: providerCall(&next, a, now),
+		Audit:   []AuditEntry{next.entry(EventReclaimed, a.Region, a.Holder, now, "")},
+	}
+}
+
+func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
+	return &outbox.Message{
+		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
+		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: a.Operation, Payload: a.Payload,
+		TraceParent: a.TraceParent, CreatedAt: now, Due: r.LeaseUntil,
+		// A released claim's row goes and the next generation's has the same id:
+		// a worker that slept meanwhile must not hold a fence that fits it.
+		Fence: uint64(r.Generation-1) << 32,
+	}
+}
+
+// TakeOver gives a lapsed claim to holder, running in region. ErrLeaseHeld when
+// the lease runs, ErrFenced when nothing is in flight.
+func TakeOver(rec *Record, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
+	if rec == nil || rec.State != InFlight {
+		return nil, Effects{}, ErrFenced
+	}
+	if !rec.LeaseLapsed(p, now) {
+		return nil, Effects{}, ErrLeaseHeld
+	}
+	next := *rec
+	next.Fence++
+	next.Holder, next.HeldSince, next.LeaseUntil = holder, now, now.Add(p.Lease)
+	next.Attempts++
+	return &next, Effects{
+		Reschedule: next.LeaseUntil,
+		Audit:      []AuditEntry{next.entry(EventTakenOver, region, holder, now, rec.Holder)},
+	}, nil
+}
+
+// Renew extends the lease of a holder that still has it. ErrFenced otherwise,
+// and once the ceiling is reached.
+func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (*Record, error) {
+	if rec == nil || rec.State != InFlight || rec.Fence != fence || rec.Holder != holder {
+		return nil, ErrFenced
+	}
+	until, ceiling := now.Add(p.Lease), rec.HeldSince.Add(p.LeaseCeiling)
+	if until.After(ceiling) {
+		until = ceiling
+	}
+	if !until.After(rec.LeaseUntil) {
+		return nil, ErrFenced
+	}
+	next := *rec
+	next.LeaseUntil = until
+	return &next, nil
+}
+
+// Outcome is what an attempt learned, in terms of the claim.
+type Outcome uint8
+
+const (
+	// OutcomeUnknown: money may have moved. The zero value, on purpose.
+	OutcomeUnknown Outcome = iota
+	// OutcomeDone: money moved.
+	OutcomeDone
+	// OutcomeRefused: a definitive no that the key remembers.
+	OutcomeRefused
+	// OutcomeReleased: a definitive no that the key forgets.
+	OutcomeReleased
+)
+
+func (o Outcome) String() string {
+	switch o {
+	case OutcomeDone:
+		return "done"
+	case OutcomeRefused:
+		return "refused"
+	case OutcomeReleased:
+		return "released"
+	default:
+		return "unknown"
+	}
+}
+
+// Verdict is an attempt's outcome with the answer that goes with it.
+type Verdict struct {
+	Outcome Outcome
+	// Response answers the caller. For OutcomeUnknown it is the final answer to
+	// be remembered if this unknown is the last one allowed.
+	Response Response
+	// Reason is the decline code or why the outcome is unknown.
+	Reason      string
+	ProviderRef string
+	// NotFound: the provider was asked and knew nothing (OutcomeUnknown only).
+	NotFound bool
+	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
+	// it to the back-off.
+	RetryIn time.Duration
+	// Node and Region say who made the attempt; AttemptAt when it began, by the
+	// store's clock as far as the node knows it. For the audit.
+	Node, Region string
+}
+
+// Settle records an attempt's verdict. jitter in [0,1) spreads the retries of
+// unknown outcomes. ErrFenced when the claim is no longer the caller's.
+func Settle(rec *Record, fence uint64, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
+	if rec == nil || rec.State != InFlight || rec.Fence != fence {
+		return nil, Effects{}, ErrFenced
+	}
+	next := *rec
+	next.Holder = ""
+	next.Reason = v.Reason
+	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.Outcome.String())
+	var event Event
+	var fx Effects
+	switch v.Outcome {
+	case OutcomeDone, OutcomeRefused:
+		event, fx.Finish = EventSettled, true
+		next.State = Completed
+		if v.Outcome == OutcomeRefused {
+			next.State = FailedTerminal
+		}
+	case OutcomeReleased:
+		event, fx.Finish = EventReleased, true
+		next.State = FailedRetry
+		if next.Generation >= p.MaxGenerations {
+			event, next.State = EventSettled, FailedTerminal
+		}
+	default:
+		next.Unknowns++
+		if v.NotFound {
+			next.NotFounds++
+		} else {
+			next.NotFounds = 0
+		}
+		if next.Unknowns >= p.MaxUnknowns {
+			event, fx.Finish = EventGivenUp, true
+			next.State, next.Reason = FailedTerminal, ReasonOutcomeUnknown
+			break
+		}
+		event = EventDeferred
+		next.LeaseUntil = now.Add(p.backoff(next.Unknowns, v.RetryIn, jitter))
+		fx.Reschedule = next.LeaseUntil
+	}
+	if next.State.Final() {
+		resp := v.Response
+		next.Response, next.SettledAt, next.ProviderRef = &resp, now, v.ProviderRef
+	}
+	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
+	return &next, fx, nil
+}
+
+// ReasonOutcomeUnknown marks a claim that was given up on. A charge that
+// surfaces later is refunded.
+const ReasonOutcomeUnknown = "outcome_unknown"
+
+// LastGeneration reports whether a release of r would be remembered instead.
+func (r *Record) LastGeneration(p *Policy) bool { return r.Generation >= p.MaxGenerations }
+
+// backoff is exponential with full jitter, at least floor.
+func (p *Policy) backoff(n uint32, floor time.Duration, jitter float64) time.Duration {
+	limit := p.BackoffMax
+	if shift := n - 1; shift < 32 && p.BackoffMin<<shift < limit && p.BackoffMin<<shift > 0 {
+		limit = p.BackoffMin << shift
+	}
+	d := time.Duration(float64(limit) * jitter)
+	return max(d, floor, p.BackoffMin/4)
+}
+
+func (r *Record) entry(e Event, region, node string, at time.Time, detail string) AuditEntry {
+	return AuditEntry{At: at, Event: e, Region: region, Node: node, Fence: r.Fence, Generation: r.Generation, Detail: detail}
+}

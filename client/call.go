@@ -1,0 +1,109 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// call is one logical call: the same bytes under the same key, however often.
+type call struct {
+	method, path, key string
+	body              []byte
+	out               any
+	// home is the key's home as last heard; sent back as a hint.
+	home string
+}
+
+// call repeats c until it is answered for good, up to MaxAttempts.
+func (cl *Client) call(ctx context.Context, c *call, params any) (Answer, error) {
+	var err error
+	if c.body, err = encode(params); err != nil {
+		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
+	}
+	base := int(cl.base.Load())
+	for n := 1; ; n++ {
+		answer, failed := cl.attempt(ctx, c, cl.bases[base%len(cl.bases)])
+		if failed == nil {
+			cl.base.Store(uint32(base % len(cl.bases)))
+			answer.Attempts = n
+			return answer, nil
+		}
+		failed.Attempts, failed.IdempotencyKey = n, c.key
+		if err := ctx.Err(); err != nil {
+			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
+		}
+		if failed.Retry != RetrySameKey || n == cl.c.MaxAttempts || failed.RetryAfter > maxServerWait {
+			return Answer{}, failed
+		}
+		if failed.elsewhere() {
+			base++
+		}
+		if err := cl.c.Sleep(ctx, cl.pause(n, failed.RetryAfter)); err != nil {
+			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
+		}
+	}
+}
+
+// attempt makes one request.
+func (cl *Client) attempt(ctx context.Context, c *call, base string) (Answer, *Error) {
+	ctx, cancel := context.WithTimeout(ctx, cl.c.Timeout)
+	defer cancel()
+	var body io.Reader
+	if c.body != nil {
+		body = bytes.NewReader(c.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, base+c.path, body)
+	if err != nil {
+		return Answer{}, &Error{Retry: RetryNever, Err: err}
+	}
+	req.Header.Set("Authorization", "Bearer "+cl.c.APIKey)
+	req.Header.Set("Accept", "application/json, application/problem+json")
+	if c.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		// Quoted: the one spelling that every key has.
+		req.Header.Set("Idempotency-Key", claim.FormatKey(c.key))
+	}
+	if c.home != "" {
+		req.Header.Set("Homeward-Home-Region", c.home)
+	}
+	res, err := cl.c.HTTPClient.Do(req)
+	if err != nil {
+		return Answer{}, wireError(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return Answer{}, wireError(err)
+	}
+	if len(raw) > maxAnswer {
+		return Answer{}, &Error{Status: res.StatusCode, Retry: RetryNever, Detail: fmt.Sprintf("the answer is longer than %d bytes", maxAnswer)}
+	}
+	if home := res.Header.Get("Homeward-Home-Region"); home != "" {
+		c.home = home
+	}
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
+		return Answer{}, refused(res, raw)
+	}
+	if err := json.Unmarshal(raw, c.out); err != nil {
+		// A proxy's page, or half an answer: nothing is known.
+		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the JSON that was expected", Err: err}
+	}
+	answer := Answer{
+		Raw: raw, IdempotencyKey: c.key,
+		Replayed:   res.Header.Get("Idempotent-Replayed") == "true",
+		HomeRegion: res.Header.Get("Homeward-Home-Region"), ServedBy: res.Header.Get("Homeward-Served-By"),
+	}
+	if at, err := time.Parse(time.RFC3339, res.Header.Get("Idempotency-Expires-At")); err == nil {
+		answer.ExpiresAt = at
+	}
+	return answer, nil
+}

@@ -1,0 +1,151 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Defaults and bounds of a [Config].
+const (
+	// DefaultMaxAttempts, with the back-off below, is about half a minute of
+	// trying: longer than a region takes to be replaced by a deputy.
+	DefaultMaxAttempts = 10
+	// DefaultTimeout bounds one attempt. It is longer than the server works on a
+	// request, so that an answer is not thrown away.
+	DefaultTimeout = 100 * time.Second
+	// DefaultBackoffMin and DefaultBackoffMax bound the pause before a retry: full
+	// jitter below a ceiling that doubles from one to the other.
+	DefaultBackoffMin = 100 * time.Millisecond
+	DefaultBackoffMax = 10 * time.Second
+	// maxServerWait bounds how long a server's Retry-After is obeyed. A longer
+	// one is the caller's decision: it gets the error with that time in it.
+	maxServerWait = time.Minute
+	// maxAnswer is the longest body that is read, in bytes: what was sent (1 MiB
+	// at most, six times that once canonical) and the object around it.
+	maxAnswer = 8 << 20
+)
+
+// Config says how to reach Homeward. BaseURLs and APIKey must be set.
+type Config struct {
+	// BaseURLs of the regions, the preferred one first: https://eu.example.com.
+	// The client moves on to the next when one cannot be reached.
+	BaseURLs []string
+	APIKey   string
+	// HTTPClient; nil means one of its own. Its Timeout should be zero; Timeout
+	// below bounds each attempt.
+	HTTPClient *http.Client
+	// RegionCode, if not 0, is the region that new keys name as their home, which
+	// saves a look-up: the code of the first of BaseURLs. Otherwise keys are
+	// random UUIDs, at home where they are first used.
+	RegionCode claim.RegionCode
+	// MaxAttempts bounds the requests of one call, the first included.
+	MaxAttempts int
+	// Timeout bounds one attempt; a call is bounded by its context.
+	Timeout time.Duration
+	// BackoffMin and BackoffMax bound the pauses between attempts.
+	BackoffMin, BackoffMax time.Duration
+	// Sleep waits for d or until ctx is done and then returns its error; nil
+	// means the real clock. For tests.
+	Sleep func(ctx context.Context, d time.Duration) error
+}
+
+// Client calls Homeward. It is safe for concurrent use.
+type Client struct {
+	c     Config
+	bases []string
+	// base is the region that answered last: the index to start from.
+	base atomic.Uint32
+}
+
+// New checks the configuration and contacts nobody.
+func New(c Config) (*Client, error) {
+	if len(c.BaseURLs) == 0 {
+		return nil, errors.New("client: BaseURLs is empty; name at least one region")
+	}
+	if c.APIKey == "" {
+		return nil, errors.New("client: APIKey is missing")
+	}
+	if c.MaxAttempts < 0 || c.Timeout < 0 || c.BackoffMin < 0 || c.BackoffMax < 0 {
+		return nil, errors.New("client: MaxAttempts, Timeout, BackoffMin and BackoffMax must not be negative")
+	}
+	cl := &Client{}
+	for _, base := range c.BaseURLs {
+		u, err := url.Parse(base)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, fmt.Errorf("client: base URL %q must look like https://host", base)
+		}
+		cl.bases = append(cl.bases, strings.TrimRight(base, "/"))
+	}
+	if c.HTTPClient == nil {
+		c.HTTPClient = &http.Client{}
+	}
+	setDefault(&c.MaxAttempts, DefaultMaxAttempts)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.BackoffMin, DefaultBackoffMin)
+	setDefault(&c.BackoffMax, DefaultBackoffMax)
+	if c.BackoffMax < c.BackoffMin {
+		return nil, fmt.Errorf("client: BackoffMax %v is below BackoffMin %v", c.BackoffMax, c.BackoffMin)
+	}
+	if c.Sleep == nil {
+		c.Sleep = sleep
+	}
+	cl.c = c
+	return cl, nil
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+// NewKey makes an idempotency key without asking anyone: stamped with
+// Config.RegionCode, or a random UUID. Store it before the call it is for.
+func (cl *Client) NewKey() (string, error) {
+	if cl.c.RegionCode != 0 {
+		return claim.Stamp(cl.c.RegionCode, nil)
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return "", fmt.Errorf("client: make an idempotency key: %w", err)
+	}
+	return id.String(), nil
+}
+
+// pause is how long to wait before attempt n+1, n ≥ 1: full jitter, so that
+// clients that failed together do not return together; never less than the
+// server asked for.
+func (cl *Client) pause(n int, asked time.Duration) time.Duration {
+	ceiling := cl.c.BackoffMax
+	if shift := n - 1; shift < 32 && cl.c.BackoffMin<<shift < ceiling && cl.c.BackoffMin<<shift > 0 {
+		ceiling = cl.c.BackoffMin << shift
+	}
+	jitter := time.Duration(rand.Int64N(int64(ceiling) + 1))
+	if asked > 0 {
+		// On top, and small: everybody was told the same time.
+		return asked + min(jitter, asked/4)
+	}
+	return jitter
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Retry says what is left to do after an error.
+type Retry string
+
+// What an error leaves to do.
+const (
+	// RetrySameKey: the outcome may be open; calling again with the same key and
+	// parameters is safe and will tell.
+	RetrySameKey Retry = "same_key"
+	// RetryNewKey: the key is spent; another attempt needs a new one.
+	RetryNewKey Retry = "new_key"
+	// RetryNever: the request itself is wrong.
+	RetryNever Retry = "never"
+)
+
+// Error is why a call failed: what the API said, or that it could not be asked.
+type Error struct {
+	// Status is the HTTP status; 0 when no answer came.
+	Status int
+	// Code is the API's name of the error, "card_declined"; "" without an answer.
+	Code string
+	// Detail is for a person.
+	Detail string
+	// DeclineCode says why a payment was declined: "insufficient_funds".
+	DeclineCode string
+	// Member names the member of the request that is at fault.
+	Member string
+	Retry  Retry
+	// RetryAfter is when the server wants to be asked again; 0 if it did not say.
+	RetryAfter time.Duration
+	// OriginalRequestAt is when an expired key was first used.
+	OriginalRequestAt time.Time
+	// IdempotencyKey is the key of the failed call, for calling again.
+	IdempotencyKey string
+	// Replayed: the refusal was remembered from an earlier request.
+	Replayed bool
+	// HomeRegion is the key's home, if the answer named it.
+	HomeRegion string
+	// Attempts is how many requests the call took.
+	Attempts int
+	// Err is the network's error, if that is what happened.
+	Err error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("homeward: ")
+	switch {
+	case e.Code != "":
+		b.WriteString(e.Code)
+		if e.DeclineCode != "" {
+			b.WriteString(" (" + e.DeclineCode + ")")
+		}
+	case e.Status != 0:
+		fmt.Fprintf(&b, "status %d", e.Status)
+	default:
+		b.WriteString("no answer")
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	if e.Err != nil {
+		b.WriteString(": " + e.Err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns the network's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// elsewhere reports whether another region may do better.
+func (e *Error) elsewhere() bool {
+	switch {
+	case e.Status == 0, e.Code == "": // unreachable, or a proxy speaking for it
+		return true
+	default:
+		return e.Code == "store_unavailable" || e.Code == "internal"
+	}
+}
+
+// wireError is a request that got no answer. It may have been carried out.
+func wireError(err error) *Error { return &Error{Retry: RetrySameKey, Err: err} }
+
+// refused reads the API's refusal.
+func refused(res *http.Response, raw []byte) *Error {
+	e := &Error{
+		Status:     res.StatusCode,
+		Replayed:   res.Header.Get("Idempotent-Replayed") == "true",
+		HomeRegion: res.Header.Get("Homeward-Home-Region"),
+		RetryAfter: retryAfter(res.Header.Get("Retry-After")),
+	}
+	var p struct {
+		Error             string    `json:"error"`
+		Detail            string    `json:"detail"`
+		Retry             Retry     `json:"retry"`
+		RetryAfterMS      int64     `json:"retry_after_ms"`
+		OriginalRequestAt time.Time `json:"original_request_at"`
+		Member            string    `json:"member"`
+		Code              string    `json:"code"`
+	}
+	if err := json.Unmarshal(raw, &p); err != nil || p.Error == "" {
+		// Not the API's words: a balancer or a proxy. With its own trouble or ours
+		// another try may do; with ours as it sees it, not.
+		e.Detail, e.Retry = http.StatusText(res.StatusCode), RetryNever
+		if res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusRequestTimeout {
+			e.Retry = RetrySameKey
+		}
+		return e
+	}
+	e.Code, e.Detail, e.Member, e.DeclineCode = p.Error, p.Detail, p.Member, p.Code
+	e.OriginalRequestAt, e.Retry = p.OriginalRequestAt, p.Retry
+	if p.RetryAfterMS > 0 && p.RetryAfterMS <= int64(24*time.Hour/time.Millisecond) {
+		e.RetryAfter = time.Duration(p.RetryAfterMS) * time.Millisecond // finer than the header
+	}
+	if e.Code == "card_declined" && e.Retry == RetrySameKey {
+		// A soft decline is an answer. Asking the card again at once is not the
+		// client's to decide; the caller may, with the same key.
+		e.final = true
+	}
+	return e
+}
+
+// retryAfter reads the header's delay in seconds. The form with a date would
+// need clocks to agree; the API does not use it.
+func retryAfter(v string) time.Duration {
+	n, err := strconv.ParseUint(v, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}

@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// ChargeParams is what to charge. Amount, Currency and PaymentMethod must be
+// set.
+type ChargeParams struct {
+	// Amount is in minor units of Currency: 1999 is 19.99 usd.
+	Amount int64 `json:"amount"`
+	// Currency is an ISO 4217 code in lower case.
+	Currency string `json:"currency"`
+	// PaymentMethod is a token (pm_…), never a card number.
+	PaymentMethod string            `json:"payment_method"`
+	Description   string            `json:"description,omitempty"`
+	OrderID       string            `json:"order_id,omitempty"`
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	// ExpiresAt is when the charge stops being payable; zero for never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+
+	// IdempotencyKey makes repeated calls one payment; "" makes a new one.
+	IdempotencyKey string `json:"-"`
+}
+
+// TransferParams is what to pay out. Amount, Currency and Destination must be
+// set; the rest is as in [ChargeParams].
+type TransferParams struct {
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+	// Destination is the account that is paid (acct_…).
+	Destination string            `json:"destination"`
+	Description string            `json:"description,omitempty"`
+	OrderID     string            `json:"order_id,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
+
+	IdempotencyKey string `json:"-"`
+}
+
+// Provider names the movement at the payment provider.
+type Provider struct {
+	Name      string `json:"name"`
+	Reference string `json:"reference"`
+}
+
+// Payment is what charges and transfers have in common.
+type Payment struct {
+	ID       string `json:"id"`
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+	Status   string `json:"status"`
+	// Created is a Unix time in seconds; see [Payment.CreatedAt].
+	Created       int64             `json:"created"`
+	Description   string            `json:"description"`
+	OrderID       string            `json:"order_id"`
+	Metadata      map[string]string `json:"metadata"`
+	ExpiresAt     time.Time         `json:"expires_at"`
+	ReceiptNumber string            `json:"receipt_number"`
+	Provider      Provider          `json:"provider"`
+
+	// Answer is how the object was answered.
+	Answer Answer `json:"-"`
+}
+
+// CreatedAt is when the payment was first asked for.
+func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
+
+// Charge is a charge that was made.
+type Charge struct {
+	Payment
+	PaymentMethod string `json:"payment_method"`
+}
+
+// Transfer is a transfer that was made.
+type Transfer struct {
+	Payment
+	Destination string `json:"destination"`
+}
+
+// Answer is what came with an object.
+type Answer struct {
+	// Raw is the body, the same bytes for every retry.
+	Raw []byte
+	// IdempotencyKey is the key that the call used; empty for a GET.
+	IdempotencyKey string
+	// Replayed: the answer was remembered from an earlier request.
+	Replayed bool
+	// HomeRegion is the key's home, ServedBy the region that answered.
+	HomeRegion, ServedBy string
+	// ExpiresAt is until when retries read this answer; zero for a GET.
+	ExpiresAt time.Time
+	// Attempts is how many requests the call took.
+	Attempts int
+}
+
+// Charge charges a payment method at most once per idempotency key. An error is
+// an *[Error] unless the parameters or the configuration are at fault or ctx
+// ended; even then an *Error is in its chain if an attempt was made.
+func (cl *Client) Charge(ctx context.Context, p ChargeParams) (*Charge, error) {
+	return create[Charge](ctx, cl, "/v1/charges", p.IdempotencyKey, p)
+}
+
+// Transfer pays out at most once per idempotency key. Errors are as in
+// [Client.Charge].
+func (cl *Client) Transfer(ctx context.Context, p TransferParams) (*Transfer, error) {
+	return create[Transfer](ctx, cl, "/v1/transfers", p.IdempotencyKey, p)
+}
+
+// GetCharge reads a charge by its id.
+func (cl *Client) GetCharge(ctx context.Context, id string) (*Charge, error) {
+	return get[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(id))
+}
+
+// GetTransfer reads a transfer by its id.
+func (cl *Client) GetTransfer(ctx context.Context, id string) (*Transfer, error) {
+	return get[Transfer](ctx, cl, "/v1/transfers/"+url.PathEscape(id))
+}
+
+// MintKeys asks the region that answers for n stamped keys (1 to 1000) whose
+// home it is.
+func (cl *Client) MintKeys(ctx context.Context, n int) ([]string, error) {
+	var out struct {
+		Keys []string `json:"keys"`
+	}
+	_, err := cl.call(ctx, &call{method: http.MethodPost, path: "/v1/idempotency-keys", out: &out}, map[string]int{"count": n})
+	return out.Keys, err
+}
+
+// answered lets the answer be put into either object.
+type answered[T any] interface {
+	*T
+	setAnswer(Answer)
+}
+
+func (p *Payment) setAnswer(a Answer) { p.Answer = a }
+
+func create[T any, P answered[T]](ctx context.Context, cl *Client, path, key string, params any) (*T, error) {
+	if key == "" {
+		var err error
+		if key, err = cl.NewKey(); err != nil {
+			return nil, err
+		}
+	}
+	return do[T, P](ctx, cl, &call{method: http.MethodPost, path: path, key: key}, params)
+}
+
+func get[T any, P answered[T]](ctx context.Context, cl *Client, path string) (*T, error) {
+	return do[T, P](ctx, cl, &call{method: http.MethodGet, path: path}, nil)
+}
+
+func do[T any, P answered[T]](ctx context.Context, cl *Client, c *call, params any) (*T, error) {
+	obj := new(T)
+	c.out = obj
+	answer, err := cl.call(ctx, c, params)
+	if err != nil {
+		return nil, err
+	}
+	P(obj).setAnswer(answer)
+	return obj, nil
+}
+
+func encode(params any) ([]byte, error) {
+	if params == nil {
+		return nil, nil
+	}
+	return json.Marshal(params)
+}

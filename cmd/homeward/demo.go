@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/template"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+type demoCommand struct {
+	Data       string        `type:"path" help:"Directory that keeps everything; default: a temporary one."`
+	Listen     string        `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
+	PSPListen  string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
+	PSP        string        `name:"psp" help:"Use the simulator at this URL instead of starting one."`
+	PSPLatency time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
+	WAN        string        `name:"wan" placeholder:"A:B=80ms,…" help:"Round trips between regions; default: real ones."`
+	Config     string        `type:"path" help:"Settings file (YAML)."`
+}
+
+// drainTime bounds a shutdown: more than the provider's slowest healthy answer.
+const drainTime = 45 * time.Second
+
+// startTime bounds a start: opening the store and the regions meeting.
+const startTime = 30 * time.Second
+
+// portsToPSP keeps the simulator on :8090 beside the regions on :8081 to :8083.
+const portsToPSP = 9
+
+func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
+	settings, err := node.LoadSettings(c.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	if c.PSPLatency < 0 || c.PSPLatency > simulator.MaxLatency {
+		return fmt.Errorf("--psp-latency must be from 0 to %v, is %v", simulator.MaxLatency, c.PSPLatency)
+	}
+	var names []string
+	for _, r := range settings.Regions {
+		names = append(names, r.Name)
+	}
+	distances, err := wan.Parse(c.WAN, names, wan.Defaults(names))
+	if err != nil {
+		return fmt.Errorf("--wan: %w", err)
+	}
+	listens, pspListen, err := c.addresses(len(names))
+	if err != nil {
+		return err
+	}
+	data, temporary := c.Data, false
+	if data == "" {
+		if data, err = os.MkdirTemp("", "homeward-demo-"); err != nil {
+			return fmt.Errorf("temporary directory: %w; name one with --data", err)
+		}
+		temporary = true
+	}
+
+	url := c.PSP
+	if url == "" {
+		sim, err := startSimulator(pspListen, simulator.Config{Dir: filepath.Join(data, "psp"), Latency: c.PSPLatency, Logger: warnings(io)})
+		if err != nil {
+			return err
+		}
+		url = "http://" + sim.addr
+		defer func() { err = errors.Join(err, withDrainTime(ctx, sim.stop)) }()
+	}
+	provider, err := httpjson.New(httpjson.Config{
+		Name: "simulator", BaseURL: url,
+		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+
+	cluster, err := startDemo(ctx, settings, node.ClusterConfig{
+		Dir: filepath.Join(data, "store"), Provider: provider, Network: wan.New(distances), Logger: warnings(io),
+		Fatal: func(err error) {
+			// The store can acknowledge nothing more. What it acknowledged is on
+			// disk, so dying now is the safe answer to every request in hand.
+			os.Exit(fail(io, err))
+		},
+	}, listens)
+	if err != nil {
+		return err
+	}
+	if err := c.welcome(io, cluster, settings, url, data, temporary); err != nil {
+		return errors.Join(err, withDrainTime(ctx, cluster.Stop))
+	}
+	<-ctx.Done()
+	fmt.Fprintln(io.out, "\ndraining: requests in hand are finished, new ones are refused")
+	if err := withDrainTime(ctx, cluster.Stop); err != nil {
+		return err
+	}
+	fmt.Fprintln(io.out, "drained")
+	return nil
+}
+
+func withDrainTime(ctx context.Context, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	return stop(ctx)
+}
+
+func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, listens []string) (*node.Cluster, error) {
+	c.Policy, c.Outbox, c.ReplicaLag, c.SweepEvery, c.Objects = s.Claim, s.Outbox, s.ReplicaLag, s.SweepEvery, s.Objects
+	c.Limits = httpapi.DefaultLimits()
+	c.Limits.TenantRate, c.Limits.TenantBurst = s.TenantRate, s.TenantBurst
+	for i, r := range s.Regions {
+		c.Regions = append(c.Regions, node.ClusterRegion{Name: r.Name, Code: r.Code, Listen: listens[i]})
+	}
+	// Two merchants whose pins are kept in different regions, so that both rows of
+	// the table in the README can be seen.
+	last := s.Regions[min(1, len(s.Regions)-1)].Name
+	c.Tenants = []node.ClusterTenant{
+		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: s.Regions[0].Name}, APIKeys: []string{"sk_demo_acme"}},
+		{Tenant: claim.Tenant{ID: "globex", Name: "Globex", Registrar: last}, APIKeys: []string{"sk_demo_globex"}},
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	return node.StartCluster(ctx, c)
+}
+
+// addresses lays the regions and the simulator out from --listen.
+func (c *demoCommand) addresses(n int) (regions []string, psp string, err error) {
+	host, text, err := net.SplitHostPort(c.Listen)
+	port, perr := strconv.Atoi(text)
+	if err != nil || perr != nil || port < 0 || port+max(n, portsToPSP+1) > 65535 {
+		return nil, "", fmt.Errorf("--listen %q: write HOST:PORT with a port from 0 to %d", c.Listen, 65535-max(n, portsToPSP+1))
+	}
+	at := func(offset int) string {
+		if port == 0 {
+			return net.JoinHostPort(host, "0")
+		}
+		return net.JoinHostPort(host, strconv.Itoa(port+offset))
+	}
+	for i := range n {
+		regions = append(regions, at(i))
+	}
+	if psp = c.PSPListen; psp == "" {
+		psp = at(portsToPSP)
+	}
+	return regions, psp, nil
+}
+
+//go:embed demo.txt
+var welcomeText string
+
+var welcomeTemplate = template.Must(template.New("welcome").Parse(welcomeText))
+
+// welcome prints where everything is and what to paste.
+func (c *demoCommand) welcome(io streams, cluster *node.Cluster, s node.Settings, psp, data string, temporary bool) error {
+	type address struct{ Name, URL string }
+	var regions []address
+	for _, r := range s.Regions {
+		regions = append(regions, address{r.Name, "http://" + cluster.Region(r.Name).APIAddr()})
+	}
+	entry, other := regions[0], regions[min(1, len(regions)-1)]
+	third := regions[len(regions)-1]
+	stamped, err := claim.Stamp(s.Regions[min(1, len(s.Regions)-1)].Code, nil)
+	if err != nil {
+		return err
+	}
+	return welcomeTemplate.Execute(io.out, map[string]any{
+		"Regions": regions, "PSP": psp, "Data": data, "Temporary": temporary,
+		"Entry": entry, "Other": other, "Third": third, "Stamped": stamped,
+		"Order": "order-" + strconv.FormatInt(time.Now().Unix(), 36),
+	})
+}

@@ -1,0 +1,74 @@
+// Command homeward is the idempotency layer of a payments API: a regional node,
+// a whole cluster for a laptop, and the tools around them.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+type commands struct {
+	Demo      demoCommand      `cmd:"" help:"Run three regions and a payment provider on this machine."`
+	Simulator simulatorCommand `cmd:"" help:"Run only the payment provider simulator."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
+}
+
+// streams is where a command prints.
+type streams struct{ out, err io.Writer }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// run parses and runs; every failure is one line (or one per mistake) on stderr
+// and exit code 1.
+func run(ctx context.Context, args []string, io streams) int {
+	var c commands
+	exited, status := false, 0
+	parser, err := kong.New(&c,
+		kong.Name("homeward"),
+		kong.Description("The idempotency layer of a payments API: retry any request, in any region; the card is charged at most once."),
+		kong.Writers(io.out, io.err),
+		kong.Exit(func(code int) { exited, status = true, code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(io),
+	)
+	if err != nil {
+		return fail(io, err)
+	}
+	command, err := parser.Parse(args)
+	if exited { // --help has been printed
+		return status
+	}
+	if err != nil {
+		return fail(io, fmt.Errorf("%w; see homeward --help", err))
+	}
+	if err := command.Run(); err != nil {
+		return fail(io, err)
+	}
+	return 0
+}
+
+func fail(io streams, err error) int {
+	fmt.Fprintf(io.err, "homeward: %s\n", strings.TrimSpace(err.Error()))
+	return 1
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run(io streams) error {
+	_, err := fmt.Fprintln(io.out, "homeward", node.Version)
+	return err
+}

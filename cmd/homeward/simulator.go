@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+type simulatorCommand struct {
+	Listen  string        `default:"127.0.0.1:8090" help:"Address to listen on."`
+	Data    string        `type:"path" help:"Directory that keeps its books; default: memory only."`
+	Latency time.Duration `default:"0s" help:"How long each call takes."`
+	Jitter  time.Duration `default:"0s" help:"Up to how much longer, uniformly."`
+}
+
+func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
+	sim, err := startSimulator(c.Listen, simulator.Config{Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io)})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(io.out, "simulator ready on http://%s\n", sim.addr)
+	<-ctx.Done()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	return sim.stop(stop)
+}
+
+// runningSimulator is a simulator behind its own listener.
+type runningSimulator struct {
+	sim    *simulator.Simulator
+	server *http.Server
+	addr   string
+	done   chan error
+}
+
+func startSimulator(listen string, c simulator.Config) (*runningSimulator, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, fmt.Errorf("simulator listener on %s: %w; choose another address or stop what uses it", listen, err)
+	}
+	sim, err := simulator.Open(c)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	s := &runningSimulator{sim: sim, server: sim.NewServer(listen), addr: l.Addr().String(), done: make(chan error, 1)}
+	go func() { s.done <- s.server.Serve(l) }()
+	return s, nil
+}
+
+func (s *runningSimulator) stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("simulator: calls were still open when time ran out: %w", err), s.server.Close())
+	}
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return errors.Join(err, s.sim.Close())
+}
+
+// warnings is the log of a person's terminal: what needs attention, no more.
+func warnings(io streams) *slog.Logger {
+	return slog.New(slog.NewTextHandler(io.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}

@@ -1,0 +1,356 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Begin implements [claim.Store].
+func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	var begun claim.Begun
+	err := v.step(ctx, a.Home, a.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
+		begun.Decision = decision
+		switch {
+		case next != nil:
+			next.LeaseUntil = truncate(next.LeaseUntil)
+			begun.Record = *next
+		case old != nil && decision != claim.NeedPin:
+			begun.Record = *old
+		}
+		return next, fx, err
+	})
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	return begun, nil
+}
+
+// Settle implements [claim.Store].
+func (v *View) Settle(ctx context.Context, key claim.Key, home string, fence uint64, verdict claim.Verdict) (claim.Record, error) {
+	jitter := rand.Float64()
+	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		return claim.Settle(old, fence, &verdict, &v.db.policy, now, jitter)
+	})
+}
+
+// TakeOver implements [claim.Store].
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		return claim.TakeOver(old, holder, region, &v.db.policy, now)
+	})
+}
+
+// transition is a pure transition of package claim, bound to its event.
+type transition func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error)
+
+// change is step for transitions that always write; it returns the new row.
+func (v *View) change(ctx context.Context, home string, key claim.Key, t transition) (claim.Record, error) {
+	var stored claim.Record
+	err := v.step(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		next, fx, err := t(old, now)
+		if next != nil {
+			next.LeaseUntil = truncate(next.LeaseUntil) // a back-off is any fraction
+			stored = *next
+		}
+		return next, fx, err
+	})
+	if err != nil {
+		return claim.Record{}, err
+	}
+	return stored, nil
+}
+
+// step is the one write path of a claim: go to its home, lock the row, read it,
+// apply t, make the new row and its effects durable in one batch, unlock.
+func (v *View) step(ctx context.Context, home string, key claim.Key, t transition) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return err
+	}
+	defer v.db.leave()
+	lock := v.db.rows.of(code, key)
+	lock.Lock()
+	defer lock.Unlock()
+
+	old, err := v.db.readClaim(home, code, key)
+	if err != nil {
+		return err
+	}
+	next, fx, err := t(old, v.db.clock.now())
+	if err != nil || next == nil {
+		return err
+	}
+	b := v.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := v.db.putStep(b, code, old, next, &fx); err != nil {
+		return err
+	}
+	return v.db.commit(b, pebble.Sync)
+}
+
+// Renew implements [claim.Store]. It is one step for all homes: where one of
+// them cannot be reached nothing is renewed.
+func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	homes := make([]string, len(leases))
+	codes := make([]claim.RegionCode, len(leases))
+	indexes := make([]int, len(leases))
+	for i, l := range leases {
+		if err := checkKey(l.Key); err != nil {
+			return nil, err
+		}
+		code, err := v.code(l.Home)
+		if err != nil {
+			return nil, err
+		}
+		homes[i], codes[i], indexes[i] = l.Home, code, v.db.rows.index(code, l.Key)
+	}
+	if err := v.reachAll(ctx, homes); err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	defer v.db.rows.lockAll(indexes)()
+
+	now := v.db.clock.now()
+	held := make([]bool, len(leases))
+	b := v.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	for i, l := range leases {
+		old, err := v.db.readClaim(l.Home, codes[i], l.Key)
+		if err != nil {
+			return nil, err
+		}
+		next, err := claim.Renew(old, holder, l.Fence, &v.db.policy, now)
+		if err != nil {
+			continue // fenced off: the only error there is
+		}
+		held[i] = true
+		s.key = appendScoped(s.key[:0], tableClaim, codes[i], l.Key.Tenant, l.Key.Value)
+		if err := s.set(b, s.key, claimToProto(next)); err != nil {
+			return nil, err
+		}
+		// The outbox row stays due as it was: a worker that takes it meets the
+		// lease and postpones it. Moving it would double the heartbeat's cost.
+	}
+	if err := v.db.commit(b, pebble.Sync); err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// Get implements [claim.Store].
+func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	if err := checkKey(key); err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	defer v.db.leave()
+	rec, err := v.db.readSynced(home, code, key)
+	if err != nil || rec == nil {
+		return claim.Record{}, v.db.clock.now(), false, err
+	}
+	return *rec, v.db.clock.now(), true, nil
+}
+
+// Object implements [claim.Store].
+func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	defer v.db.leave()
+	rec, err := v.db.readObject(tenant, home, code, id)
+	if err != nil || rec == nil {
+		return claim.Record{}, v.db.clock.now(), false, err
+	}
+	return *rec, v.db.clock.now(), true, nil
+}
+
+// readClaim reads one row, nil if there is none. The caller holds its lock.
+func (db *DB) readClaim(home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, err error) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendScoped(s.key[:0], tableClaim, code, key.Tenant, key.Value)
+	_, err = db.get(s.key, func(value []byte) error {
+		rec, err = decodeClaim(home, key, value)
+		return err
+	})
+	return rec, err
+}
+
+// readSynced is readClaim for readers without the lock. Pebble shows a commit
+// before its sync is through; the lock is what makes a reader wait for that.
+func (db *DB) readSynced(home string, code claim.RegionCode, key claim.Key) (*claim.Record, error) {
+	lock := db.rows.of(code, key)
+	lock.RLock()
+	defer lock.RUnlock()
+	return db.readClaim(home, code, key)
+}
+
+// readObject finds a row by its minted id, nil if there is none.
+func (db *DB) readObject(tenant, home string, code claim.RegionCode, id string) (*claim.Record, error) {
+	if checkName("tenant", tenant) != nil || checkName("id", id) != nil {
+		return nil, nil // nobody has such an object
+	}
+	key := claim.Key{Tenant: tenant}
+	found, err := db.get(appendScoped(nil, tableObject, code, tenant, id), func(value []byte) error {
+		key.Value = string(value)
+		return nil
+	})
+	if err != nil || !found {
+		return nil, err
+	}
+	rec, err := db.readSynced(home, code, key)
+	if err != nil || rec == nil || rec.Minted.ID != id {
+		return nil, err // replaced or swept between the two reads
+	}
+	return rec, nil
+}
+
+// putStep writes a transition: the row, the indexes and every effect. Waiting
+// notes ride along. The caller holds the row's lock.
+func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	key := next.Key
+	s.key = appendScoped(s.key[:0], tableClaim, code, key.Tenant, key.Value)
+	if err := s.set(b, s.key, claimToProto(next)); err != nil {
+		return err
+	}
+	if old == nil || old.Minted.ID != next.Minted.ID {
+		s.key = appendScoped(s.key[:0], tableObject, code, key.Tenant, next.Minted.ID)
+		s.value = append(s.value[:0], key.Value...)
+		if err := b.Set(s.key, s.value, nil); err != nil {
+			return err
+		}
+		if old != nil {
+			s.key = appendScoped(s.key[:0], tableObject, code, key.Tenant, old.Minted.ID)
+			if err := b.Delete(s.key, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if err := db.putOutbox(b, s, code, old, next, fx); err != nil {
+		return err
+	}
+	for i := range fx.Audit {
+		if err := appendAudit(b, s, code, key, db.seq.Add(1), &fx.Audit[i]); err != nil {
+			return err
+		}
+	}
+	return db.notes.ride(b, s)
+}
+
+// putOutbox writes what a transition does to its own outbox row.
+func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
+		return nil
+	}
+	// A claim's first message has an id of its own, so there is no old row.
+	if fx.Enqueue != nil && (old == nil || old.Minted.ID != next.Minted.ID) {
+		return putMessage(b, s, code, nil, fx.Enqueue)
+	}
+	row, err := db.readMessage(next.Home, code, next.Minted.ID)
+	switch {
+	case err != nil:
+		return err
+	case fx.Enqueue != nil:
+		return putMessage(b, s, code, row, fx.Enqueue)
+	case row == nil:
+		return nil
+	case fx.Finish:
+		return deleteMessage(b, s, code, row)
+	default:
+		moved := *row
+		moved.Due = fx.Reschedule
+		return putMessage(b, s, code, row, &moved)
+	}
+}
+
+// Note implements [claim.Store]. The entry waits in memory, at most a second,
+// for a batch to ride with. A note for another home travels with later traffic
+// and is not charged a round trip of its own.
+func (v *View) Note(ctx context.Context, key claim.Key, home string, e claim.AuditEntry) {
+	code, err := v.code(home)
+	if err == nil {
+		err = checkKey(key)
+	}
+	if err != nil {
+		v.db.log.WarnContext(ctx, "store: an audit note names no claim", "error", err, "event", e.Event)
+		return
+	}
+	v.db.notes.add(note{code: code, key: key, seq: v.db.seq.Add(1), entry: e})
+}
+
+// Timeline implements [claim.Store].
+func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	v.db.flushNotes() // so that the caller reads what it noted
+	lock := v.db.rows.of(code, key)
+	lock.RLock()
+	defer lock.RUnlock()
+
+	prefix := appendAuditPrefix(nil, code, key)
+	it, err := v.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var entries []claim.AuditEntry
+	for ok := it.Last(); ok && len(entries) < limit; ok = it.Prev() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			break // Close reports it again
+		}
+		e, err := decodeAudit(key, value)
+		if err != nil {
+			_ = it.Close()
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	if err := it.Close(); err != nil {
+		return nil, unavailable(fmt.Errorf("read the timeline: %w", err))
+	}
+	slices.Reverse(entries)
+	return entries, nil
+}

@@ -1,0 +1,163 @@
+package embedded
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/homeward-io/homeward/claim"
+	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Stored times are whole microseconds, the resolution that the SQL store keeps,
+// so that both stores judge every limit alike. The zero time is 0.
+
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// truncate cuts t to what micros keeps, for values that are returned as stored.
+func truncate(t time.Time) time.Time { return fromMicros(micros(t)) }
+
+func claimToProto(r *claim.Record) *storev1.Claim {
+	m := &storev1.Claim{
+		Operation:          r.Operation,
+		FingerprintVersion: uint32(r.Fingerprint.Version),
+		Fingerprint:        r.Fingerprint.Sum[:],
+		State:              uint32(r.State),
+		Fence:              r.Fence,
+		Holder:             r.Holder,
+		LeaseUntil:         micros(r.LeaseUntil),
+		HeldSince:          micros(r.HeldSince),
+		FirstUse:           micros(r.FirstUse),
+		ObjectId:           r.Minted.ID,
+		Created:            micros(r.Minted.Created),
+		Receipt:            r.Minted.Receipt,
+		Generation:         r.Generation,
+		ProviderKey:        r.ProviderKey,
+		Attempts:           r.Attempts,
+		Unknowns:           r.Unknowns,
+		NotFounds:          r.NotFounds,
+		Reason:             r.Reason,
+		ProviderRef:        r.ProviderRef,
+		SettledAt:          micros(r.SettledAt),
+	}
+	if p := r.Response; p != nil {
+		m.Response = &storev1.Response{Status: int32(p.Status), Body: p.Body, Blob: p.Blob}
+		for _, h := range p.Header {
+			m.Response.Headers = append(m.Response.Headers, &storev1.Header{Name: h.Name, Value: h.Value})
+		}
+	}
+	return m
+}
+
+func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error) {
+	var m storev1.Claim
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("claim", key.Value, err)
+	}
+	r := &claim.Record{
+		Key: key, Home: home, Operation: m.Operation,
+		Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(m.FingerprintVersion)},
+		State:       claim.State(m.State), Fence: m.Fence, Holder: m.Holder,
+		LeaseUntil: fromMicros(m.LeaseUntil), HeldSince: fromMicros(m.HeldSince), FirstUse: fromMicros(m.FirstUse),
+		Minted:     claim.Minted{ID: m.ObjectId, Created: fromMicros(m.Created), Receipt: m.Receipt},
+		Generation: m.Generation, ProviderKey: m.ProviderKey,
+		Attempts: m.Attempts, Unknowns: m.Unknowns, NotFounds: m.NotFounds,
+		Reason: m.Reason, ProviderRef: m.ProviderRef, SettledAt: fromMicros(m.SettledAt),
+	}
+	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {
+		return nil, damaged("claim", key.Value, fmt.Errorf("fingerprint of %d bytes", len(m.Fingerprint)))
+	}
+	if p := m.Response; p != nil {
+		r.Response = &claim.Response{Status: int(p.Status), Body: p.Body, Blob: p.Blob}
+		for _, h := range p.Headers {
+			r.Response.Header = append(r.Response.Header, claim.HeaderField{Name: h.Name, Value: h.Value})
+		}
+	}
+	return r, nil
+}
+
+func messageToProto(m *outbox.Message) *storev1.Message {
+	return &storev1.Message{
+		Kind: string(m.Kind), Tenant: m.Tenant, Key: m.Key, Operation: m.Operation,
+		Payload: m.Payload, TraceParent: m.TraceParent,
+		CreatedAt: micros(m.CreatedAt), Due: micros(m.Due),
+		Fence: m.Fence, Attempts: m.Attempts, LastError: m.LastError, Parked: m.Parked,
+	}
+}
+
+func decodeMessage(region, id string, value []byte) (*outbox.Message, error) {
+	var m storev1.Message
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("outbox row", id, err)
+	}
+	return &outbox.Message{
+		ID: id, Region: region, Kind: outbox.Kind(m.Kind), Tenant: m.Tenant, Key: m.Key,
+		Operation: m.Operation, Payload: m.Payload, TraceParent: m.TraceParent,
+		CreatedAt: fromMicros(m.CreatedAt), Due: fromMicros(m.Due),
+		Fence: m.Fence, Attempts: m.Attempts, LastError: m.LastError, Parked: m.Parked,
+	}, nil
+}
+
+func auditToProto(e *claim.AuditEntry) *storev1.Audit {
+	return &storev1.Audit{
+		At: micros(e.At), Event: string(e.Event), Region: e.Region, Node: e.Node,
+		Fence: e.Fence, Generation: e.Generation, Detail: e.Detail,
+	}
+}
+
+func decodeAudit(key claim.Key, value []byte) (claim.AuditEntry, error) {
+	var m storev1.Audit
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return claim.AuditEntry{}, damaged("audit row", key.Value, err)
+	}
+	return claim.AuditEntry{
+		At: fromMicros(m.At), Event: claim.Event(m.Event), Region: m.Region, Node: m.Node,
+		Fence: m.Fence, Generation: m.Generation, Detail: m.Detail,
+	}, nil
+}
+
+func decodePin(key claim.Key, value []byte) (*claim.Pin, error) {
+	var m storev1.Pin
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("pin", key.Value, err)
+	}
+	return &claim.Pin{Key: key, Home: m.Home, CreatedAt: fromMicros(m.CreatedAt)}, nil
+}
+
+func tenantToProto(t *claim.Tenant) *storev1.Tenant {
+	return &storev1.Tenant{
+		Name: t.Name, Registrar: t.Registrar, PreviousRegistrar: t.PreviousRegistrar,
+		RegistrarMovedAt: micros(t.RegistrarMovedAt), RatePerSecond: t.RatePerSecond, Burst: int64(t.Burst),
+	}
+}
+
+func decodeTenant(id string, value []byte) (claim.Tenant, error) {
+	var m storev1.Tenant
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return claim.Tenant{}, damaged("tenant", id, err)
+	}
+	return claim.Tenant{
+		ID: id, Name: m.Name, Registrar: m.Registrar, PreviousRegistrar: m.PreviousRegistrar,
+		RegistrarMovedAt: fromMicros(m.RegistrarMovedAt), RatePerSecond: m.RatePerSecond, Burst: int(m.Burst),
+	}, nil
+}
+
+// damaged reports a row that does not decode. It says nothing about the write
+// that the caller wanted, hence unavailable.
+func damaged(what, name string, err error) error {
+	return fmt.Errorf("%w: %s %q does not decode (%v); restore the store directory from a backup", claim.ErrUnavailable, what, name, err)
+}

@@ -1,0 +1,151 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// commit applies b. With pebble.Sync it returns when b is durable; commits of
+// concurrent callers share one sync. An empty batch costs nothing.
+func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
+	if b.Empty() {
+		return nil
+	}
+	// Pebble panics where it cannot go on (a log that cannot be rotated). To a
+	// request that is one more way of not being answered.
+	defer func() {
+		if p := recover(); p != nil {
+			db.fail(fmt.Errorf("%v", p))
+			err = *db.broken.Load()
+		}
+	}()
+	if err := b.Commit(opts); err != nil {
+		return unavailable(err)
+	}
+	// Pebble reports a failed log through its logger and then returns nil.
+	if p := db.broken.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func unavailable(err error) error {
+	return fmt.Errorf("%w: %s", claim.ErrUnavailable, oneLine(err))
+}
+
+// fail makes the store refuse everything from now on and tells Config.Fatal.
+// What has failed may or may not be in the log: nobody was told it is.
+func (db *DB) fail(cause error) {
+	db.fatalOnce.Do(func() {
+		what := "cannot be written; check the disk and start again"
+		if errors.Is(cause, syscall.ENOSPC) {
+			what = "is on a full disk; free some space and start again"
+		}
+		err := fmt.Errorf("%w: the store directory %s, nothing acknowledged is lost (%s)", claim.ErrUnavailable, what, oneLine(cause))
+		db.broken.Store(&err)
+		db.log.Error("store failed", "error", err)
+		if db.fatal != nil {
+			db.fatal(err)
+		}
+	})
+}
+
+// pebbleLogger routes Pebble's messages: its chatter to debug, and its fatal
+// errors to [DB.fail].
+type pebbleLogger struct{ db *DB }
+
+func (l *pebbleLogger) Infof(format string, args ...any) {
+	if !l.db.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	l.db.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l *pebbleLogger) Errorf(format string, args ...any) {
+	l.db.log.Error("pebble", "message", fmt.Sprintf(format, args...))
+}
+
+func (l *pebbleLogger) Fatalf(format string, args ...any) {
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			l.db.fail(err)
+			return
+		}
+	}
+	l.db.fail(fmt.Errorf(format, args...))
+}
+
+// get reads one row; read is called with its value, which it must not keep.
+func (db *DB) get(key []byte, read func(value []byte) error) (found bool, err error) {
+	value, closer, err := db.pebble.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, unavailable(err)
+	}
+	err = read(value)
+	if cerr := closer.Close(); err == nil && cerr != nil {
+		err = unavailable(cerr)
+	}
+	return err == nil, err
+}
+
+// scan calls row for the rows in [from, to) in order until it returns false or
+// an error. key and value must not be kept.
+func (db *DB) scan(from, to []byte, row func(key, value []byte) (more bool, err error)) error {
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return unavailable(err)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			break // Close reports it again
+		}
+		more, err := row(it.Key(), value)
+		if err != nil {
+			_ = it.Close()
+			return err
+		}
+		if !more {
+			break
+		}
+	}
+	if err := it.Close(); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// scratch holds what one step needs to build its keys and values.
+type scratch struct{ key, value []byte }
+
+var scratches = sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 512), value: make([]byte, 0, 2048)} }}
+
+// maxScratch keeps one huge response from pinning its buffer in the pool.
+const maxScratch = 64 << 10
+
+func (s *scratch) release() {
+	if cap(s.value) <= maxScratch {
+		scratches.Put(s)
+	}
+}
+
+// set marshals m as the value of key into b. The batch copies both.
+func (s *scratch) set(b *pebble.Batch, key []byte, m proto.Message) error {
+	var err error
+	if s.value, err = (proto.MarshalOptions{}).MarshalAppend(s.value[:0], m); err != nil {
+		return fmt.Errorf("embedded: encode a row: %w", err)
+	}
+	return b.Set(key, s.value, nil)
+}

@@ -1,0 +1,356 @@
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// crashes is how many ways of losing unsynced data each write path survives.
+const crashes = 12
+
+// crashWorld is a store on a disk that can lose what was not synced.
+type crashWorld struct {
+	t     *testing.T
+	ctx   context.Context
+	disk  *vfs.MemFS
+	clock *virtualClock
+	db    *embedded.DB
+	home  *embedded.View
+}
+
+var crashKey = claim.Key{Tenant: "acme", Value: "order-1"}
+
+func newCrashWorld(t *testing.T) *crashWorld {
+	w := &crashWorld{t: t, ctx: t.Context(), disk: vfs.NewCrashableMem(), clock: newClock()}
+	w.db = open(t, embedded.Config{FS: w.disk, Clock: w.clock.now})
+	w.home = view(t, w.db, "us-east1")
+	require.NoError(t, w.db.PutTenant(w.ctx, claim.Tenant{ID: "acme", Registrar: "us-east1"}, "sk_acme"))
+	return w
+}
+
+// crash loses power now, with a varying share of the unsynced data, and opens
+// what is left.
+func (w *crashWorld) crash(seed uint64) *crashWorld {
+	clone := w.disk.CrashClone(vfs.CrashCloneCfg{
+		UnsyncedDataPercent: int(seed * 100 / (crashes - 1)),
+		RNG:                 rand.New(rand.NewPCG(seed, 7)),
+	})
+	after := &crashWorld{t: w.t, ctx: w.ctx, disk: clone, clock: w.clock}
+	after.db = open(w.t, embedded.Config{FS: clone, Clock: w.clock.now})
+	after.home = view(w.t, after.db, "us-east1")
+	return after
+}
+
+func (w *crashWorld) begin(a claim.Arrival) claim.Record {
+	got, err := w.home.Begin(w.ctx, a)
+	require.NoError(w.t, err)
+	require.Contains(w.t, []claim.Decision{claim.Won, claim.WonUnknown}, got.Decision)
+	return got.Record
+}
+
+func (w *crashWorld) settle(rec claim.Record, o claim.Outcome) claim.Record {
+	got, err := w.home.Settle(w.ctx, rec.Key, rec.Home, rec.Fence, claim.Verdict{
+		Outcome: o, Response: claim.Response{Status: 201, Body: []byte("paid")}, Node: "n", Region: "us-east1",
+	})
+	require.NoError(w.t, err)
+	return got
+}
+
+func (w *crashWorld) park() string {
+	taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+	require.NoError(w.t, err)
+	require.Len(w.t, taken, 1)
+	require.NoError(w.t, w.home.Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
+	return taken[0].ID
+}
+
+// consistent checks that record, outbox, object index and audit are of the same
+// moment: never one without the other.
+func (w *crashWorld) consistent() (claim.Record, bool) {
+	rec, _, found, err := w.home.Get(w.ctx, crashKey, "us-east1")
+	require.NoError(w.t, err)
+	line, err := w.home.Timeline(w.ctx, crashKey, "us-east1", 100)
+	require.NoError(w.t, err)
+	depth, err := w.home.Depth(w.ctx, "us-east1")
+	require.NoError(w.t, err)
+	parked, err := w.home.Parked(w.ctx, "us-east1", "", 10)
+	require.NoError(w.t, err)
+	require.Len(w.t, parked, depth.Parked)
+	if !found {
+		require.Empty(w.t, line)
+		require.Zero(w.t, depth.Pending+depth.Parked)
+		return rec, false
+	}
+	byID, _, found, err := w.home.Object(w.ctx, "acme", "us-east1", rec.Minted.ID)
+	require.NoError(w.t, err)
+	require.True(w.t, found)
+	require.Equal(w.t, rec, byID)
+
+	owed := 0
+	if rec.State == claim.InFlight {
+		owed = 1
+	}
+	require.Equal(w.t, owed, depth.Pending+depth.Parked, "a claim in flight has a row in the outbox, any other has none")
+	if depth.Pending == 1 { // the due row leads to the message
+		w.clock.advance(48 * time.Hour)
+		taken, err := w.home.Take(w.ctx, "us-east1", 10, 0)
+		require.NoError(w.t, err)
+		require.Len(w.t, taken, 1)
+		require.Equal(w.t, rec.Minted.ID, taken[0].ID)
+	}
+	last := map[claim.State]claim.Event{
+		claim.Completed: claim.EventSettled, claim.FailedRetry: claim.EventReleased,
+	}
+	got := line[len(line)-1]
+	require.Equal(w.t, rec.Fence, got.Fence)
+	if want, ok := last[rec.State]; ok {
+		require.Equal(w.t, want, got.Event)
+	} else {
+		require.Contains(w.t, []claim.Event{claim.EventClaimed, claim.EventReclaimed, claim.EventReplaced, claim.EventTakenOver, claim.EventDeferred}, got.Event)
+	}
+	return rec, true
+}
+
+// TestCrash takes the power away right after each write path has answered, in
+// many ways, and checks that what was acknowledged is there, whole.
+func TestCrash(t *testing.T) {
+	arrival := func() claim.Arrival {
+		return claimtest.NewArrival(crashKey, "us-east1", "100", "n1", "ch_1")
+	}
+	for _, tc := range []struct {
+		name string
+		// do ends with the step under test; check sees the store after the crash.
+		do    func(w *crashWorld) claim.Record
+		check func(w *crashWorld)
+	}{
+		{name: "begin", do: func(w *crashWorld) claim.Record { return w.begin(arrival()) }},
+		{name: "settle", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeDone) }},
+		{name: "release", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeReleased) }},
+		{name: "reclaim", do: func(w *crashWorld) claim.Record {
+			w.settle(w.begin(arrival()), claim.OutcomeReleased)
+			return w.begin(arrival())
+		}},
+		{name: "defer", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeUnknown) }},
+		{name: "take over", do: func(w *crashWorld) claim.Record {
+			w.begin(arrival())
+			w.clock.advance(time.Minute)
+			rec, err := w.home.TakeOver(w.ctx, crashKey, "us-east1", "n2", "us-east1")
+			require.NoError(w.t, err)
+			return rec
+		}},
+		{name: "replace", do: func(w *crashWorld) claim.Record {
+			w.settle(w.begin(arrival()), claim.OutcomeDone)
+			w.clock.advance(49 * time.Hour)
+			a := arrival()
+			a.Mint.ID = "ch_2"
+			return w.begin(a)
+		}},
+		{name: "renew", do: func(w *crashWorld) claim.Record {
+			rec := w.begin(arrival())
+			w.clock.advance(10 * time.Second)
+			held, err := w.home.Renew(w.ctx, "n1", []claim.Lease{{Key: crashKey, Home: "us-east1", Fence: rec.Fence}})
+			require.NoError(w.t, err)
+			require.Equal(w.t, []bool{true}, held)
+			rec, _, _, err = w.home.Get(w.ctx, crashKey, "us-east1")
+			require.NoError(w.t, err)
+			return rec
+		}},
+		{
+			name: "take a row",
+			do: func(w *crashWorld) claim.Record {
+				rec := w.begin(arrival())
+				w.clock.advance(time.Minute)
+				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				require.NoError(w.t, err)
+				require.Len(w.t, taken, 1)
+				return rec
+			},
+			check: func(w *crashWorld) {
+				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				require.NoError(w.t, err)
+				require.Empty(w.t, taken, "the worker's lease holds")
+			},
+		},
+		{
+			name: "park a row",
+			do: func(w *crashWorld) claim.Record {
+				rec := w.begin(arrival())
+				w.clock.advance(time.Minute)
+				w.park()
+				return rec
+			},
+			check: func(w *crashWorld) {
+				ok, err := w.home.Unpark(w.ctx, "us-east1", "ch_1")
+				require.NoError(w.t, err)
+				require.True(w.t, ok)
+			},
+		},
+		{
+			name: "unpark a row",
+			do: func(w *crashWorld) claim.Record {
+				rec := w.begin(arrival())
+				w.clock.advance(time.Minute)
+				ok, err := w.home.Unpark(w.ctx, "us-east1", w.park())
+				require.NoError(w.t, err)
+				require.True(w.t, ok)
+				return rec
+			},
+			check: func(w *crashWorld) {
+				d, err := w.home.Depth(w.ctx, "us-east1")
+				require.NoError(w.t, err)
+				require.Equal(w.t, 1, d.Due)
+			},
+		},
+		{
+			name: "move a registrar",
+			do: func(w *crashWorld) claim.Record {
+				rec := w.begin(arrival())
+				require.NoError(w.t, w.db.MoveRegistrar(w.ctx, "acme", "asia-northeast1"))
+				return rec
+			},
+			check: func(w *crashWorld) {
+				tenant, found, err := w.db.TenantByAPIKey(w.ctx, "sk_acme")
+				require.NoError(w.t, err)
+				require.True(w.t, found)
+				require.Equal(w.t, []string{"asia-northeast1", "us-east1"}, []string{tenant.Registrar, tenant.PreviousRegistrar})
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := newCrashWorld(t)
+			want := tc.do(before)
+			start := before.clock.now()
+			for seed := range uint64(crashes) {
+				before.clock.set(start)
+				after := before.crash(seed)
+				if tc.check != nil {
+					tc.check(after)
+				}
+				got, found := after.consistent()
+				require.True(t, found, "acknowledged is durable")
+				require.Equal(t, want, got)
+			}
+		})
+	}
+}
+
+// TestCrashAnywhere takes the power away while writes are under way, and checks
+// every key: what was acknowledged is there, what was not is whole or absent,
+// and no claim is there without the pin that it was made under.
+func TestCrashAnywhere(t *testing.T) {
+	w := newCrashWorld(t)
+	const keys = 400
+	acked := make(chan string, keys)
+	go func() {
+		defer close(acked)
+		for i := range keys {
+			key := claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}
+			pin, err := w.home.Pin(w.ctx, key, "us-east1")
+			if err != nil {
+				return
+			}
+			a := claimtest.NewArrival(key, pin.Home, "100", "n", fmt.Sprint("ch_", i))
+			a.Stamped, a.PinnedAt = false, pin.CreatedAt
+			got, err := w.home.Begin(w.ctx, a)
+			if err != nil {
+				return
+			}
+			acked <- key.Value
+			if i%2 == 0 {
+				if _, err := w.home.Settle(w.ctx, key, pin.Home, got.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone}); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	durable := map[string]bool{}
+	for key := range acked {
+		durable[key] = true
+		if len(durable)%20 != 0 {
+			continue
+		}
+		for seed := range uint64(crashes) {
+			checkAnywhere(t, w, seed, durable, keys)
+		}
+	}
+	require.Len(t, durable, keys)
+	for seed := range uint64(crashes) {
+		checkAnywhere(t, w, seed, durable, keys)
+	}
+}
+
+func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]bool, keys int) {
+	after := w.crash(seed)
+	defer func() { require.NoError(t, after.db.Close()) }()
+	owed := 0
+	for i := range keys {
+		key := claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}
+		rec, now, found, err := after.home.Get(w.ctx, key, "us-east1")
+		require.NoError(t, err)
+		if durable[key.Value] {
+			require.True(t, found, "%s was acknowledged", key.Value)
+		}
+		line, err := after.home.Timeline(w.ctx, key, "us-east1", 10)
+		require.NoError(t, err)
+		if !found {
+			require.Empty(t, line)
+			continue
+		}
+		if rec.State == claim.InFlight {
+			owed++
+			require.Len(t, line, 1)
+		} else {
+			require.Equal(t, claim.Completed, rec.State)
+			require.Len(t, line, 3)
+		}
+		// A pin made just now would be of another region and of this moment.
+		w.clock.advance(time.Second)
+		pin, err := after.home.Pin(w.ctx, key, "europe-west1")
+		require.NoError(t, err)
+		require.Equal(t, "us-east1", pin.Home, "the pin is older than its claim in the log")
+		require.False(t, pin.CreatedAt.After(now))
+	}
+	d, err := after.home.Depth(w.ctx, "us-east1")
+	require.NoError(t, err)
+	require.Equal(t, outbox.Depth{Pending: owed, Due: d.Due, OldestDue: d.OldestDue}, d)
+}
+
+// TestReopen closes and opens again and again: notes are flushed by Close, and
+// the audit keeps its order across openings.
+func TestReopen(t *testing.T) {
+	disk, clock := vfs.NewCrashableMem(), newClock()
+	key := claim.Key{Tenant: "acme", Value: "k"}
+	var want []string
+	for i := range 5 {
+		db := open(t, embedded.Config{FS: disk, Clock: clock.now})
+		v := view(t, db, "us-east1")
+		for j := range 3 {
+			detail := fmt.Sprint(i, j)
+			v.Note(t.Context(), key, "us-east1", claim.AuditEntry{At: clock.now(), Event: claim.EventReplied, Detail: detail})
+			want = append(want, detail)
+		}
+		require.NoError(t, db.Close())
+		require.NoError(t, db.Close(), "closing twice is fine")
+		_, _, _, err := v.Get(t.Context(), key, "us-east1")
+		require.ErrorIs(t, err, claim.ErrUnavailable)
+	}
+	db := open(t, embedded.Config{FS: disk, Clock: clock.now})
+	line, err := view(t, db, "us-east1").Timeline(t.Context(), key, "us-east1", 100)
+	require.NoError(t, err)
+	var got []string
+	for _, e := range line {
+		got = append(got, e.Detail)
+	}
+	require.Equal(t, want, got)
+}

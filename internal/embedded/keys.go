@@ -1,0 +1,121 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// The first byte of every row's key names its table; doc.go has the layout.
+const (
+	tableAudit  = 'a'
+	tableClaim  = 'c'
+	tableDue    = 'd'
+	tableAPIKey = 'h'
+	tableObject = 'i'
+	tableMeta   = 'm'
+	tableOutbox = 'o'
+	tablePin    = 'p'
+	tableParked = 'q'
+	tableTenant = 't'
+)
+
+// nameEnd closes a tenant or a key inside a row's key. Neither can hold it, see
+// checkName, so no two names read the same and a prefix scan ends where it must.
+const nameEnd = 0x00
+
+// checkName refuses what would make a row's key ambiguous. Idempotency keys and
+// object ids are visible ASCII already; this also guards tenant ids.
+func checkName(what, s string) error {
+	if s == "" || strings.IndexByte(s, nameEnd) >= 0 {
+		return fmt.Errorf("embedded: %s %q is empty or has a zero byte; send a non-empty text", what, s)
+	}
+	return nil
+}
+
+func checkKey(k claim.Key) error {
+	if err := checkName("tenant", k.Tenant); err != nil {
+		return err
+	}
+	return checkName("idempotency key", k.Value)
+}
+
+// appendRegion starts a key of a table that is partitioned by region.
+func appendRegion(b []byte, table byte, code claim.RegionCode) []byte {
+	b = append(b, table)
+	return binary.BigEndian.AppendUint16(b, uint16(code))
+}
+
+// appendScoped is a key by region, tenant and name, the name left open: it is
+// the last part. Used for claims, pins and objects.
+func appendScoped(b []byte, table byte, code claim.RegionCode, tenant, name string) []byte {
+	b = appendRegion(b, table, code)
+	b = append(b, tenant...)
+	b = append(b, nameEnd)
+	return append(b, name...)
+}
+
+// appendAuditPrefix is the common start of all audit rows of one key.
+func appendAuditPrefix(b []byte, code claim.RegionCode, key claim.Key) []byte {
+	return append(appendScoped(b, tableAudit, code, key.Tenant, key.Value), nameEnd)
+}
+
+// appendMessage is the key of an outbox or parked row.
+func appendMessage(b []byte, table byte, code claim.RegionCode, id string) []byte {
+	return append(appendRegion(b, table, code), id...)
+}
+
+// appendDue orders rows of one region by due time. Times before 1970 do not
+// occur, so the unsigned order is the order in time.
+func appendDue(b []byte, code claim.RegionCode, due int64, id string) []byte {
+	b = binary.BigEndian.AppendUint64(appendRegion(b, tableDue, code), uint64(due))
+	return append(b, id...)
+}
+
+// dueHead is the length of a due key before the id.
+const dueHead = 1 + 2 + 8
+
+func readDue(k []byte) (due int64, id string, ok bool) {
+	if len(k) <= dueHead {
+		return 0, "", false
+	}
+	return int64(binary.BigEndian.Uint64(k[3:])), string(k[dueHead:]), true
+}
+
+// keyHead is the length of a scoped key before the tenant.
+const keyHead = 1 + 2
+
+// readScoped splits what appendScoped made.
+func readScoped(k []byte) (code claim.RegionCode, key claim.Key, ok bool) {
+	if len(k) <= keyHead {
+		return 0, claim.Key{}, false
+	}
+	tenant, value, ok := strings.Cut(string(k[keyHead:]), string(rune(nameEnd)))
+	return claim.RegionCode(binary.BigEndian.Uint16(k[1:])), claim.Key{Tenant: tenant, Value: value}, ok
+}
+
+// appendOwner is a claim's key as a value, in due rows: whose lock guards them.
+func appendOwner(b []byte, tenant, key string) []byte {
+	b = append(b, tenant...)
+	b = append(b, nameEnd)
+	return append(b, key...)
+}
+
+func readOwner(v []byte) (claim.Key, bool) {
+	tenant, key, ok := strings.Cut(string(v), string(rune(nameEnd)))
+	return claim.Key{Tenant: tenant, Value: key}, ok
+}
+
+// prefixEnd is the first key after all keys that start with prefix. Every
+// prefix here starts with a table's letter, so there always is one.
+func prefixEnd(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// maxNotes bounds the notes in memory: a second's worth at 8,000 replies a
+	// second, some 2 MB. Beyond it the oldest are dropped and counted.
+	maxNotes = 8192
+	// notesPerBatch bounds how much of other requests' audit one step carries.
+	notesPerBatch = 64
+	// noteFlushEvery is how long a note waits when no step takes it along.
+	noteFlushEvery = time.Second
+)
+
+type note struct {
+	code  claim.RegionCode
+	key   claim.Key
+	seq   uint64
+	entry claim.AuditEntry
+}
+
+// notes are audit entries that wait for the next batch: a ring of the latest
+// maxNotes. A crash loses at most what one flush interval gathered.
+type notes struct {
+	mu      sync.Mutex
+	ring    []note
+	head    int // index of the oldest
+	count   int
+	dropped uint64
+}
+
+func (n *notes) add(e note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ring == nil {
+		n.ring = make([]note, maxNotes)
+	}
+	if n.count == maxNotes {
+		n.head = (n.head + 1) % maxNotes
+		n.count--
+		n.dropped++
+	}
+	n.ring[(n.head+n.count)%maxNotes] = e
+	n.count++
+}
+
+// take moves up to len(into) of the oldest notes out.
+func (n *notes) take(into []note) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	got := min(len(into), n.count)
+	for i := range got {
+		into[i], n.ring[n.head] = n.ring[n.head], note{}
+		n.head = (n.head + 1) % maxNotes
+	}
+	n.count -= got
+	return got
+}
+
+// ride adds some waiting notes to a batch that is about to be committed anyway.
+func (n *notes) ride(b *pebble.Batch, s *scratch) error {
+	var some [notesPerBatch]note
+	for _, e := range some[:n.take(some[:])] {
+		if err := appendAudit(b, s, e.code, e.key, e.seq, &e.entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drain adds all waiting notes to b. One that cannot be encoded is dropped.
+func (n *notes) drain(db *DB, b *pebble.Batch) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	var some [notesPerBatch]note
+	for {
+		got := n.take(some[:])
+		if got == 0 {
+			return
+		}
+		for _, e := range some[:got] {
+			if err := appendAudit(b, s, e.code, e.key, e.seq, &e.entry); err != nil {
+				db.log.Error("store: an audit note was dropped", "error", err)
+			}
+		}
+	}
+}
+
+func appendAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key, seq uint64, e *claim.AuditEntry) error {
+	s.key = binary.BigEndian.AppendUint64(appendAuditPrefix(s.key[:0], code, key), seq)
+	return s.set(b, s.key, auditToProto(e))
+}
+
+// flushNotes writes the waiting notes without waiting for the disk.
+func (db *DB) flushNotes() {
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	db.notes.drain(db, b)
+	if err := db.commit(b, pebble.NoSync); err != nil {
+		db.log.Error("store: audit notes were dropped", "error", err)
+	}
+}
+
+func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
+	defer close(db.stopped)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if db.broken.Load() == nil {
+				db.flushNotes()
+			}
+		}
+	}
+}
+
+// DroppedNotes counts the audit notes lost because the disk could not keep up.
+func (db *DB) DroppedNotes() uint64 {
+	db.notes.mu.Lock()
+	defer db.notes.mu.Unlock()
+	return db.notes.dropped
+}

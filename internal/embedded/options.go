@@ -1,0 +1,62 @@
+package embedded
+
+import (
+	"runtime"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+)
+
+// Sizes of the Pebble instance, chosen so that the whole process stays below
+// 200 MB of memory with a million claims.
+const (
+	// cacheBytes holds decoded blocks: the index and filter blocks of a million
+	// claims take about 6 MB, the rest serves replays.
+	cacheBytes = 32 << 20
+	// memTableBytes is one write buffer. At about 2.5 KB per charge it flushes
+	// every 6,000 charges, so outbox rows die in memory and never reach a table.
+	memTableBytes = 16 << 20
+	// memTables is how many of them may exist before writes wait for a flush.
+	memTables = 3
+	// bloomBits per key leave 1 % false positives: the look-up of an absent key,
+	// which every new claim makes, then reads no data block.
+	bloomBits = 10
+	// blockBytes is the unit of reading: a claim row with its response is about
+	// 1 KB, so that a replay decodes few neighbours.
+	blockBytes = 8 << 10
+	// openFiles bounds file descriptors below the usual limit of 1024.
+	openFiles = 512
+	// l0Compaction starts compacting early, as each L0 run is one more place
+	// for a look-up; l0Stop bounds them when compaction cannot keep up.
+	l0Compaction = 2
+	l0Stop       = 24
+	// bytesPerSync writes tables and log back in steady portions, so that the
+	// sync of a commit does not have to wait for a burst of dirty pages.
+	bytesPerSync = 1 << 20
+	// compactions bounds background work to one of the two cores a small
+	// machine has, two when debt piles up.
+	compactions = 2
+)
+
+func pebbleOptions(cfg *Config, logger pebble.Logger, cache *pebble.Cache) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          cfg.FS,
+		Logger:                      logger,
+		Cache:                       cache,
+		MemTableSize:                memTableBytes,
+		MemTableStopWritesThreshold: memTables,
+		MaxOpenFiles:                openFiles,
+		L0CompactionThreshold:       l0Compaction,
+		L0StopWritesThreshold:       l0Stop,
+		BytesPerSync:                bytesPerSync,
+		WALBytesPerSync:             bytesPerSync,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, min(compactions, runtime.GOMAXPROCS(0)) },
+		FormatMajorVersion:          pebble.FormatNewest,
+	}
+	o.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionFastest })
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = blockBytes
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+	}
+	return o
+}

@@ -1,0 +1,185 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
+)
+
+// errMoved: the step needs a region that it has not been to yet; go again.
+var errMoved = errors.New("embedded: a pin step needs another region")
+
+// maxPinTrips bounds how often one pin step starts over: once for a registrar
+// that moved on the way and once for the old home, both rare; one to spare.
+const maxPinTrips = 4
+
+// Pin implements [claim.Store]. It goes to the tenant's registrar, and to the
+// previous one while pins there live, at the same time; to the old home as well
+// when a pin past its life may protect a claim in flight there.
+func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	if err := checkKey(key); err != nil {
+		return claim.Pin{}, err
+	}
+	if _, err := v.code(entry); err != nil {
+		return claim.Pin{}, err
+	}
+	been := map[string]bool{v.name: true}
+	need, err := v.registrars(ctx, key.Tenant)
+	if err != nil {
+		return claim.Pin{}, err
+	}
+	for range maxPinTrips {
+		var far []string
+		for _, r := range need {
+			if !been[r] {
+				far = append(far, r)
+				been[r] = true
+			}
+		}
+		if err := v.reachAll(ctx, far); err != nil {
+			return claim.Pin{}, err
+		}
+		pin, missing, err := v.pinStep(ctx, key, entry, been)
+		if !errors.Is(err, errMoved) {
+			return pin, err
+		}
+		need = missing
+	}
+	return claim.Pin{}, unavailable(errors.New("the tenant's registrar keeps moving; try again"))
+}
+
+// registrars returns the regions that a pin of tenant may be in.
+func (v *View) registrars(ctx context.Context, tenant string) ([]string, error) {
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	v.db.tenantMu.RLock()
+	defer v.db.tenantMu.RUnlock()
+	t, ok := v.db.tenants[tenant]
+	if !ok {
+		return nil, claim.ErrUnknownTenant
+	}
+	return v.db.partitions(&t, v.db.clock.now()), nil
+}
+
+// partitions returns the regions whose pins of t count, the registrar first.
+func (db *DB) partitions(t *claim.Tenant, now time.Time) []string {
+	if t.PreviousRegistrar != "" && now.Before(t.RegistrarMovedAt.Add(db.policy.PinLife())) {
+		return []string{t.Registrar, t.PreviousRegistrar}
+	}
+	return []string{t.Registrar}
+}
+
+// pinStep is the atomic part of Pin. It fails with errMoved, and says which
+// regions are missing, when it would need one that is not in been.
+func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been map[string]bool) (pin claim.Pin, missing []string, err error) {
+	db := v.db
+	if err := db.enter(ctx); err != nil {
+		return claim.Pin{}, nil, err
+	}
+	defer db.leave()
+	// The tenant row is read in the same step: a move of the registrar waits
+	// for every pin step that saw the old one.
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	t, ok := db.tenants[key.Tenant]
+	if !ok {
+		return claim.Pin{}, nil, claim.ErrUnknownTenant
+	}
+	lock := db.pins.of(0, key)
+	lock.Lock()
+	defer lock.Unlock()
+
+	now := db.clock.now()
+	for _, r := range db.partitions(&t, now) {
+		if !been[r] {
+			return claim.Pin{}, db.partitions(&t, now), errMoved
+		}
+	}
+	old, err := db.governingPin(&t, key, now)
+	if err != nil {
+		return claim.Pin{}, nil, err
+	}
+	owed := false
+	if old != nil && !now.Before(old.CreatedAt.Add(db.policy.PinLife())) {
+		code, err := v.code(old.Home)
+		if err != nil {
+			return claim.Pin{}, nil, err
+		}
+		if !been[old.Home] {
+			return claim.Pin{}, []string{old.Home}, errMoved
+		}
+		rec, err := db.readSynced(old.Home, code, key)
+		if err != nil {
+			return claim.Pin{}, nil, err
+		}
+		owed = rec != nil && rec.State == claim.InFlight
+	}
+	pin, write := claim.PinFor(old, key, entry, owed, &db.policy, now)
+	if !write {
+		return pin, nil, nil
+	}
+	code, err := v.code(t.Registrar)
+	if err != nil {
+		return claim.Pin{}, nil, err
+	}
+	return pin, nil, db.putPin(code, &pin)
+}
+
+// putPin commits without waiting for the disk. There is one log and recovery
+// keeps a prefix of it: a crash that loses this pin also loses every write
+// after it, the claim made under it included. See doc.go.
+func (db *DB) putPin(registrar claim.RegionCode, pin *claim.Pin) error {
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendScoped(s.key[:0], tablePin, registrar, pin.Key.Tenant, pin.Key.Value)
+	if err := s.set(b, s.key, &storev1.Pin{Home: pin.Home, CreatedAt: micros(pin.CreatedAt)}); err != nil {
+		return err
+	}
+	return db.commit(b, pebble.NoSync)
+}
+
+// governingPin returns the pin that holds for key, nil if there is none: of the
+// partitions that count the latest, since a pin is only ever written anew after
+// all of them were read.
+func (db *DB) governingPin(t *claim.Tenant, key claim.Key, now time.Time) (*claim.Pin, error) {
+	var governing *claim.Pin
+	for _, r := range db.partitions(t, now) {
+		pin, err := db.readPin(db.regions[r], key)
+		if err != nil {
+			return nil, err
+		}
+		if pin != nil && (governing == nil || pin.CreatedAt.After(governing.CreatedAt)) {
+			governing = pin
+		}
+	}
+	return governing, nil
+}
+
+func (db *DB) readPin(registrar claim.RegionCode, key claim.Key) (pin *claim.Pin, err error) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendScoped(s.key[:0], tablePin, registrar, key.Tenant, key.Value)
+	_, err = db.get(s.key, func(value []byte) error {
+		pin, err = decodePin(key, value)
+		return err
+	})
+	return pin, err
+}
+
+// Registrar implements [claim.Store].
+func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
+	need, err := v.registrars(ctx, tenant)
+	if err != nil {
+		return "", err
+	}
+	return need[0], nil
+}

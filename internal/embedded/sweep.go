@@ -1,0 +1,128 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// sweepScan bounds the rows that one Sweep looks at, so that it stays below
+// some 20 ms however few of them can go.
+const sweepScan = 10_000
+
+// Sweep deletes up to limit rows that no longer say anything: claims that have
+// been gone for longer than Policy.PinGrace, and pins past their life that do
+// not protect a claim in flight. Audit stays. Nothing depends on its being
+// called except disk space: expiry is judged when a row is read. Each call goes
+// on where the last one stopped. It is safe to call at any time.
+func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
+	if err := db.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer db.leave()
+	db.sweepMu.Lock()
+	defer db.sweepMu.Unlock()
+	names := make(map[claim.RegionCode]string, len(db.regions))
+	for name, code := range db.regions {
+		names[code] = name
+	}
+	for i, table := range []struct {
+		letter byte
+		delete func(home string, code claim.RegionCode, key claim.Key) (bool, error)
+	}{
+		{tableClaim, db.sweepClaim},
+		{tablePin, db.sweepPin},
+	} {
+		from := db.sweeps[i]
+		if from == nil {
+			from = []byte{table.letter}
+		}
+		seen := 0
+		db.sweeps[i] = nil // back to the start, unless the scan is cut short
+		err := db.scan(from, []byte{table.letter + 1}, func(k, _ []byte) (bool, error) {
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			if seen == sweepScan || removed >= limit {
+				db.sweeps[i] = append([]byte(nil), k...)
+				return false, nil
+			}
+			seen++
+			code, key, ok := readScoped(k)
+			if !ok {
+				return false, damaged("row", string(k), errors.New("its key is cut short"))
+			}
+			name, ok := names[code]
+			if !ok {
+				return true, nil // a region that is not configured now
+			}
+			gone, err := table.delete(name, code, key)
+			if gone {
+				removed++
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// pastLife reports whether whatever was first used at t has no more to say.
+func (db *DB) pastLife(t time.Time) bool {
+	return !db.clock.now().Before(t.Add(db.policy.PinLife()))
+}
+
+// sweepClaim deletes a claim and its object index row. Losing the deletion in a
+// crash does no harm, so it is not synced.
+func (db *DB) sweepClaim(home string, code claim.RegionCode, key claim.Key) (bool, error) {
+	lock := db.rows.of(code, key)
+	lock.Lock()
+	defer lock.Unlock()
+	rec, err := db.readClaim(home, code, key)
+	if err != nil || rec == nil || rec.Age(&db.policy, db.clock.now()) != claim.Gone || !db.pastLife(rec.FirstUse) {
+		return false, err
+	}
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := b.Delete(appendScoped(nil, tableClaim, code, key.Tenant, key.Value), nil); err != nil {
+		return false, unavailable(err)
+	}
+	if err := b.Delete(appendScoped(nil, tableObject, code, key.Tenant, rec.Minted.ID), nil); err != nil {
+		return false, unavailable(err)
+	}
+	err = db.commit(b, pebble.NoSync)
+	return err == nil, err
+}
+
+// sweepPin deletes a pin of registrar code. A pin that a newer one at another
+// registrar has replaced goes the same way.
+func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, error) {
+	lock := db.pins.of(0, key)
+	lock.Lock()
+	defer lock.Unlock()
+	pin, err := db.readPin(code, key)
+	if err != nil || pin == nil || !db.pastLife(pin.CreatedAt) {
+		return false, err
+	}
+	home, ok := db.regions[pin.Home]
+	if !ok {
+		return false, nil // cannot tell whether its home still owes an outcome
+	}
+	rec, err := db.readSynced(pin.Home, home, key)
+	if err != nil || rec != nil && rec.State == claim.InFlight {
+		return false, err
+	}
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := b.Delete(appendScoped(nil, tablePin, code, key.Tenant, key.Value), nil); err != nil {
+		return false, unavailable(err)
+	}
+	err = db.commit(b, pebble.NoSync)
+	return err == nil, err
+}

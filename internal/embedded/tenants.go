@@ -1,0 +1,170 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// maxTenants bounds the tenant table, which is kept in memory as well: 100,000
+// take about 30 MB with their API keys. A larger deployment has a database.
+const maxTenants = 100_000
+
+// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
+// kept. On a tenant that exists it changes name and rate, adds the keys, and
+// leaves the registrar alone, since only MoveRegistrar moves it safely. An API
+// key of another tenant is refused.
+func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
+	if err := checkName("tenant", t.ID); err != nil {
+		return err
+	}
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	defer db.leave()
+	db.tenantMu.Lock()
+	defer db.tenantMu.Unlock()
+	old, exists := db.tenants[t.ID]
+	if exists {
+		t.Registrar, t.PreviousRegistrar, t.RegistrarMovedAt = old.Registrar, old.PreviousRegistrar, old.RegistrarMovedAt
+	} else if len(db.tenants) >= maxTenants {
+		return fmt.Errorf("embedded store: it holds %d tenants, the most it can; use the SQL store", maxTenants)
+	}
+	if _, ok := db.regions[t.Registrar]; !ok {
+		return fmt.Errorf("embedded store: tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
+	}
+	t.RegistrarMovedAt = truncate(t.RegistrarMovedAt)
+	hashes := make([][sha256.Size]byte, 0, len(apiKeys))
+	for _, k := range apiKeys {
+		h := sha256.Sum256([]byte(k))
+		if owner, ok := db.apiKeys[h]; k == "" || ok && owner != t.ID {
+			return fmt.Errorf("embedded store: tenant %s: an API key is empty or belongs to another tenant; mint a new one", t.ID)
+		}
+		hashes = append(hashes, h)
+	}
+
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := putTenant(b, &t); err != nil {
+		return err
+	}
+	for _, h := range hashes {
+		if err := b.Set(append([]byte{tableAPIKey}, h[:]...), []byte(t.ID), nil); err != nil {
+			return unavailable(err)
+		}
+	}
+	if err := db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	db.tenants[t.ID] = t
+	for _, h := range hashes {
+		db.apiKeys[h] = t.ID
+	}
+	return nil
+}
+
+func putTenant(b *pebble.Batch, t *claim.Tenant) error {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = append(append(s.key[:0], tableTenant), t.ID...)
+	return s.set(b, s.key, tenantToProto(t))
+}
+
+// MoveRegistrar makes region to keep the tenant's pins from now on. Pins at the
+// old registrar count until they are past their life; until then only a move
+// back is possible, as pins in three regions would not be found.
+func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
+	if _, ok := db.regions[to]; !ok {
+		return fmt.Errorf("embedded store: there is no region %q to be registrar", to)
+	}
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	defer db.leave()
+	db.tenantMu.Lock()
+	defer db.tenantMu.Unlock()
+	t, ok := db.tenants[tenant]
+	if !ok {
+		return claim.ErrUnknownTenant
+	}
+	if t.Registrar == to {
+		return nil
+	}
+	now := db.clock.now()
+	if counting := db.partitions(&t, now); len(counting) > 1 && !slices.Contains(counting, to) {
+		return fmt.Errorf("embedded store: tenant %s moved from %s less than %v ago and pins there still count; move back or wait until %s",
+			tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Add(db.policy.PinLife()).Format("2006-01-02 15:04:05Z"))
+	}
+	t.PreviousRegistrar, t.Registrar, t.RegistrarMovedAt = t.Registrar, to, now
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := putTenant(b, &t); err != nil {
+		return err
+	}
+	if err := db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	db.tenants[tenant] = t
+	return nil
+}
+
+// TenantByAPIKey returns the tenant that key was given to, from memory.
+func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	if err := db.enter(ctx); err != nil {
+		return claim.Tenant{}, false, err
+	}
+	defer db.leave()
+	h := sha256.Sum256([]byte(key))
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	id, ok := db.apiKeys[h]
+	if !ok {
+		return claim.Tenant{}, false, nil
+	}
+	return db.tenants[id], true, nil
+}
+
+// Tenants returns all tenants by id.
+func (db *DB) Tenants(ctx context.Context) ([]claim.Tenant, error) {
+	if err := db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	all := make([]claim.Tenant, 0, len(db.tenants))
+	for _, id := range slices.Sorted(maps.Keys(db.tenants)) {
+		all = append(all, db.tenants[id])
+	}
+	return all, nil
+}
+
+// TenantByAPIKey is [DB.TenantByAPIKey].
+func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	return v.db.TenantByAPIKey(ctx, key)
+}
+
+func (db *DB) loadTenants() error {
+	err := db.scan([]byte{tableTenant}, []byte{tableTenant + 1}, func(key, value []byte) (bool, error) {
+		t, err := decodeTenant(string(key[1:]), value)
+		db.tenants[t.ID] = t
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	return db.scan([]byte{tableAPIKey}, []byte{tableAPIKey + 1}, func(key, value []byte) (bool, error) {
+		var h [sha256.Size]byte
+		if copy(h[:], key[1:]) != len(h) {
+			return false, damaged("API key", "", fmt.Errorf("hash of %d bytes", len(key)-1))
+		}
+		db.apiKeys[h] = string(value)
+		return true, nil
+	})
+}

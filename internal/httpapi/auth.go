@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// maxAPIKey is the longest API key, in bytes, that is looked up at all. Ours
+// have fewer than 64.
+const maxAPIKey = 255
+
+// admit names the tenant and charges the request to its rate.
+func (s *server) admit(res *response, r *http.Request) error {
+	key, ok := bearer(r)
+	if !ok {
+		return unauthorized("Send an Authorization header with your API key: Bearer sk_…")
+	}
+	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return unauthorized("This API key is not known.")
+	}
+	res.tenant = tenant
+	if wait := s.rates.take(&tenant, s.Now()); wait > 0 {
+		p := problem.New(problem.RateLimited, "This account sends requests faster than its rate allows; slow down.")
+		p.RetryAfter = wait
+		return &refusal{Problem: p}
+	}
+	return nil
+}
+
+func unauthorized(detail string) error {
+	return &refusal{Problem: problem.New(problem.Unauthorized, detail), challenge: true}
+}
+
+// bearer returns the token of the one Authorization header.
+func bearer(r *http.Request) (string, bool) {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	token = strings.TrimSpace(token)
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxAPIKey {
+		return "", false
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return "", false
+		}
+	}
+	return token, true
+}

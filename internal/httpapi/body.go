@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// maxPooledBody is the largest buffer kept for reuse, in bytes; larger bodies
+// are rare, and would make the pool hold their size for ever.
+const maxPooledBody = 64 << 10
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+const mediaJSON = "application/json"
+
+// checkMedia refuses a body that is anything but plain JSON in UTF-8. What it
+// lets pass is parsed alike, so the fingerprint need not tell them apart.
+func checkMedia(r *http.Request) error {
+	values := r.Header["Content-Type"]
+	if len(values) != 1 {
+		return refuse(problem.UnsupportedMediaType, "Send exactly one Content-Type header: application/json.")
+	}
+	if values[0] != mediaJSON {
+		mediaType, params, err := mime.ParseMediaType(values[0])
+		charset, has := params["charset"]
+		if err != nil || mediaType != mediaJSON || has && !strings.EqualFold(charset, "utf-8") {
+			return refuse(problem.UnsupportedMediaType, "Send the body as application/json in UTF-8.")
+		}
+	}
+	for _, coding := range r.Header["Content-Encoding"] {
+		if !strings.EqualFold(coding, "identity") {
+			return refuse(problem.UnsupportedMediaType, "Send the body without a Content-Encoding.")
+		}
+	}
+	return nil
+}
+
+// readBody reads the whole body and returns its canonical form.
+func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
+	limit := s.Limits.Body
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	buf := bodies.Get().(*bytes.Buffer)
+	buf.Reset()
+	defer func() {
+		if buf.Cap() <= maxPooledBody {
+			bodies.Put(buf)
+		}
+	}()
+	conn := http.NewResponseController(res)
+	// Sockets know only the real clock. A writer without one (a test's recorder)
+	// has no slow client either.
+	timed := conn.SetReadDeadline(time.Now().Add(s.Limits.BodyTime)) == nil
+	_, err := buf.ReadFrom(http.MaxBytesReader(res.ResponseWriter, r.Body, limit))
+	if err != nil {
+		return nil, s.unreadable(res, err)
+	}
+	if timed {
+		// Left in place it would end the request while the provider is called:
+		// net/http goes on reading to notice a client that hangs up.
+		if err := conn.SetReadDeadline(time.Time{}); err != nil {
+			return nil, s.unreadable(res, err)
+		}
+	}
+	return claim.Canonical(buf.Bytes(), s.canonical)
+}
+
+// unreadable says why a body did not arrive. No claim exists yet, so the same
+// request may be sent again, except where it is too large.
+func (s *server) unreadable(res *response, err error) error {
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return tooLarge(over.Limit)
+	}
+	res.Header()["Connection"] = []string{"close"} // the rest of the body is still to come
+	p := problem.New(problem.InvalidRequest, "The body ended before it was whole; send it again.")
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.Detail = fmt.Sprintf("The body did not arrive within %v; send it again.", s.Limits.BodyTime)
+	}
+	p.Retry = problem.SameKey
+	return &refusal{Problem: p}
+}
+
+func tooLarge(limit int64) error {
+	return refuse(problem.BodyTooLarge, fmt.Sprintf("The body is longer than %d bytes.", limit))
+}

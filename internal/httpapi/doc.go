@@ -1,0 +1,17 @@
+// Package httpapi is the merchant's API over HTTP. It authenticates, checks and
+// canonicalises a request until it is a claim.Request, hands that to a [Router],
+// and writes the answer down; it decides nothing about money.
+//
+// The checks run in one order, so that every refusal comes before any claim:
+//
+//	API key → rate limit → route and method → media type → Idempotency-Key
+//	→ body, whole → canonical JSON → payment.Parse → Router.Do
+//
+// The body is read in full, under its own deadline, before a claim exists: a
+// slow client holds a connection and nothing else.
+//
+// A remembered response's status, headers and body are repeated byte for byte;
+// headers that describe this exchange (Idempotent-Replayed and so on) are added
+// beside them. Every error is application/problem+json; errors.go is the one
+// place where errors of the rooms below become problems.
+package httpapi

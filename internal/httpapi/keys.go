@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// maxMint is how many keys one request may ask for: about 40 KB of answer.
+const maxMint = 1000
+
+// mint makes stamped keys whose home is this region. It stores nothing: a key
+// that is never used costs nothing.
+func (s *server) mint(res *response, r *http.Request) error {
+	if err := checkMedia(r); err != nil {
+		return err
+	}
+	body, err := s.readBody(res, r)
+	if err != nil {
+		return err
+	}
+	count, err := mintCount(body)
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		Keys []string `json:"keys"`
+	}{make([]string, count)}
+	for i := range answer.Keys {
+		if answer.Keys[i], err = claim.Stamp(s.RegionCode, s.Random); err != nil {
+			return err
+		}
+	}
+	return res.sendJSON(http.StatusOK, answer)
+}
+
+func mintCount(body []byte) (int, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+		return 0, &payment.InvalidError{Reason: "must be a JSON object"}
+	}
+	for name := range members {
+		if name != "count" {
+			return 0, &payment.InvalidError{Member: name, Reason: "is not a member of this request; remove it"}
+		}
+	}
+	// Canonical integers are plain digits; an absent count is not one.
+	count, err := strconv.Atoi(string(members["count"]))
+	if err != nil || count < 1 || count > maxMint {
+		return 0, &payment.InvalidError{Member: "count", Reason: fmt.Sprintf("must be a whole number from 1 to %d", maxMint)}
+	}
+	return count, nil
+}
+
+type keyStatus struct {
+	Key         string          `json:"key"`
+	State       string          `json:"state"`
+	HomeRegion  string          `json:"home_region"`
+	Attempts    uint32          `json:"attempts"`
+	FirstUsedAt string          `json:"first_used_at"`
+	ExpiresAt   string          `json:"expires_at"`
+	FreeAt      string          `json:"free_at"`
+	Object      string          `json:"object"`
+	Timeline    []timelineEntry `json:"timeline"`
+}
+
+type timelineEntry struct {
+	At     string `json:"at"`
+	Event  string `json:"event"`
+	Region string `json:"region"`
+	Fence  uint64 `json:"fence"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// stateExpired is shown for a claim whose replay window is over.
+const stateExpired = "EXPIRED"
+
+// inspect tells a merchant what became of its own key. The key is spelled as in
+// the Idempotency-Key header, percent-encoded.
+func (s *server) inspect(res *response, r *http.Request) error {
+	value, err := claim.ParseKey(r.PathValue("key"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+	defer cancel()
+	status, found, err := s.Router.Inspect(ctx, claim.Key{Tenant: res.tenant.ID, Value: value}, hint(r))
+	if err != nil {
+		return err
+	}
+	if !found || status.Age == claim.Gone {
+		return errNoSuchKey
+	}
+	rec := &status.Record
+	answer := keyStatus{
+		Key: rec.Key.Value, State: rec.State.String(), HomeRegion: rec.Home, Attempts: rec.Attempts,
+		FirstUsedAt: timestamp(rec.FirstUse), ExpiresAt: timestamp(status.ExpiresAt), FreeAt: timestamp(status.FreeAt),
+		Object: rec.Minted.ID, Timeline: make([]timelineEntry, len(status.Timeline)),
+	}
+	if status.Age == claim.Expired {
+		answer.State = stateExpired
+	}
+	for i, e := range status.Timeline {
+		answer.Timeline[i] = timelineEntry{
+			At: e.At.UTC().Format("2006-01-02T15:04:05.000Z07:00"), Event: string(e.Event), Region: e.Region, Fence: e.Fence,
+			Detail: publicDetail(&e),
+		}
+	}
+	res.Header()[headerHome] = []string{rec.Home}
+	return res.sendJSON(http.StatusOK, answer)
+}
+
+// publicDetail is the part of an entry that says something about the merchant's
+// payment. The detail of other events may name nodes.
+func publicDetail(e *claim.AuditEntry) string {
+	switch e.Event {
+	case claim.EventClaimed, claim.EventAttempt, claim.EventDeferred, claim.EventReleased, claim.EventSettled, claim.EventGivenUp:
+		return e.Detail
+	default:
+		return ""
+	}
+}
+
+func (res *response) sendJSON(status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	res.send(status, mediaJSON, body)
+	return nil
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Limits bounds what one caller can make a node hold, and for how long.
+type Limits struct {
+	// Body is the longest request body, in bytes. 1 MiB is the public contract.
+	Body int64
+	// HeaderBytes is the longest request head, in bytes. The longest sensible one,
+	// keys and trace headers included, has about 2 KiB.
+	HeaderBytes int
+	// HeaderTime and BodyTime are how long a client may take to send each. 10 s
+	// moves 1 MiB at 1 Mbit/s; slower clients only hold a connection, as no claim
+	// is made before the body is whole.
+	HeaderTime, BodyTime time.Duration
+	// Request is how long one request may be worked on. It must exceed the
+	// provider's time-out plus the wait for a rival and two hops: a shorter one
+	// turns healthy answers into unknown ones.
+	Request time.Duration
+	// Reply is how long a client may take to read the answer, on top of Request.
+	Reply time.Duration
+	// Idle is how long a kept-alive connection may be silent. It should exceed
+	// the load balancer's own, so that the balancer closes first.
+	Idle time.Duration
+	// TenantRate, in requests per second, and TenantBurst, in requests, hold for
+	// tenants whose row does not say. 0 means no limit.
+	TenantRate  float64
+	TenantBurst int
+}
+
+// DefaultLimits is the published contract.
+func DefaultLimits() Limits {
+	return Limits{
+		Body:        1 << 20,
+		HeaderBytes: 16 << 10,
+		HeaderTime:  10 * time.Second,
+		BodyTime:    10 * time.Second,
+		Request:     90 * time.Second,
+		Reply:       30 * time.Second,
+		Idle:        120 * time.Second,
+		TenantRate:  1000,
+		TenantBurst: 2000,
+	}
+}
+
+func (l Limits) validate() error {
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{
+		{"Body", l.Body > 0},
+		{"HeaderBytes", l.HeaderBytes > 0},
+		{"HeaderTime", l.HeaderTime > 0},
+		{"BodyTime", l.BodyTime > 0},
+		{"Request", l.Request > 0},
+		{"Reply", l.Reply > 0},
+		{"Idle", l.Idle > 0},
+	} {
+		if !c.ok {
+			return fmt.Errorf("httpapi: limit %s must be above 0; start from DefaultLimits", c.name)
+		}
+	}
+	if l.TenantRate < 0 || l.TenantBurst < 0 || (l.TenantRate > 0) != (l.TenantBurst > 0) {
+		return fmt.Errorf("httpapi: limits TenantRate and TenantBurst must both be above 0 or both be 0, are %g and %d", l.TenantRate, l.TenantBurst)
+	}
+	return nil
+}
+
+// NewServer returns a server for h, ready to Serve, that holds to l against
+// slow and silent clients. What net/http itself complains about goes to log at
+// debug level, as any client can cause it; nil means slog.Default.
+func NewServer(addr string, h http.Handler, l Limits, log *slog.Logger) *http.Server {
+	if log == nil {
+		log = slog.Default()
+	}
+	return &http.Server{
+		Addr:              addr,
+		Handler:           h,
+		ReadHeaderTimeout: l.HeaderTime,
+		// No ReadTimeout: it would go on running while the provider is waited for.
+		// The handler sets a deadline for the body alone.
+		WriteTimeout:   l.HeaderTime + l.BodyTime + l.Request + l.Reply,
+		IdleTimeout:    l.Idle,
+		MaxHeaderBytes: l.HeaderBytes,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}

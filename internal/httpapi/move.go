@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// maxRegionName is the longest region name, in characters: a DNS label.
+const maxRegionName = 63
+
+// move handles the requests that move money.
+func (s *server) move(op payment.Operation) handler {
+	path := payment.Path(op)
+	return func(res *response, r *http.Request) error {
+		h := res.Header()
+		trace := traceparent(r)
+		h[headerTraceparent] = []string{trace}
+		if err := checkMedia(r); err != nil {
+			return err
+		}
+		value, err := idempotencyKey(r)
+		if err != nil {
+			return err
+		}
+		h[headerKey] = []string{r.Header[headerKey][0]}
+		body, err := s.readBody(res, r)
+		if err != nil {
+			return err
+		}
+		if _, err := payment.Parse(op, body); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+		defer cancel()
+		reply, err := s.Router.Do(ctx, claim.Request{
+			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
+			Operation: string(op),
+			Input: claim.FingerprintInput{
+				Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
+			},
+			Stamped:     isStamped(value),
+			TraceParent: trace,
+		}, hint(r))
+		if err != nil {
+			return err
+		}
+		if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
+			return fmt.Errorf("reply from %s is not whole: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
+		}
+		res.sendReply(&reply)
+		return nil
+	}
+}
+
+// idempotencyKey returns the normal form of the one Idempotency-Key.
+func idempotencyKey(r *http.Request) (string, error) {
+	switch values := r.Header[headerKey]; len(values) {
+	case 0:
+		return claim.ParseKey("")
+	case 1:
+		return claim.ParseKey(values[0])
+	default:
+		return "", refuse(problem.KeyInvalid, "Send exactly one Idempotency-Key header.")
+	}
+}
+
+func isStamped(key string) bool {
+	_, ok := claim.ReadStamp(key)
+	return ok
+}
+
+// hint is the home region that the caller remembers. Anything that could not be
+// a region's name is no hint.
+func hint(r *http.Request) string {
+	values := r.Header[headerHome]
+	if len(values) != 1 || len(values[0]) > maxRegionName {
+		return ""
+	}
+	for i := range len(values[0]) {
+		if c := values[0][i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return ""
+		}
+	}
+	return values[0]
+}

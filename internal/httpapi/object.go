@@ -1,0 +1,55 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// object handles look-ups by id. Like everything here it knows three answers:
+// the object, no such object, and "not known yet".
+func (s *server) object(op payment.Operation) handler {
+	prefix := payment.Prefix(op)
+	return func(res *response, r *http.Request) error {
+		id := r.PathValue("id")
+		missing := refuse(problem.NotFound, "There is no "+string(op)+" with this id.")
+		// An id that was never minted here needs no look-up.
+		if got, _, ok := claim.ReadObjectID(id); !ok || got != prefix {
+			return missing
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
+		defer cancel()
+		state, resp, found, err := s.Router.Object(ctx, res.tenant.ID, id)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return missing
+		case state == claim.InFlight:
+			p := problem.New(problem.OutcomeUnknown, "It is not known yet whether this "+string(op)+" was made; ask again.")
+			p.RetryAfter = retryUnknown
+			return &refusal{Problem: p}
+		case state == claim.Completed:
+			return res.sendStored(http.StatusOK, &resp)
+		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
+			return res.sendStored(resp.Status, &resp) // given up: still unknown, and says so
+		default:
+			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused, and no money moved.")
+		}
+	}
+}
+
+// sendStored repeats a remembered body under another status.
+func (res *response) sendStored(status int, resp *claim.Response) error {
+	for _, f := range resp.Header {
+		if f.Name == "Content-Type" {
+			res.send(status, f.Value, resp.Body)
+			return nil
+		}
+	}
+	res.send(status, mediaJSON, resp.Body)
+	return nil
+}

@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// Tenants knows merchants by their API keys. Implementations are safe for
+// concurrent use and compare keys without leaking how much of one matched.
+type Tenants interface {
+	// TenantByAPIKey reports false for a key that nobody has.
+	TenantByAPIKey(ctx context.Context, apiKey string) (claim.Tenant, bool, error)
+}
+
+// Router takes requests to where they can be answered. hint is the home region
+// that the caller remembers, or ""; it may be wrong. Implementations are safe
+// for concurrent use. Returned slices are only read.
+type Router interface {
+	// Do executes or replays req. Its errors are those of package claim and
+	// router.ErrHomeUnavailable.
+	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
+	// Inspect tells what became of a key; false when there is nothing under it.
+	Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
+	// Object finds the tenant's object by its minted id.
+	Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error)
+}
+
+// Config is what an API needs. Tenants, Router, Region and RegionCode must be
+// set; everything else has a default.
+type Config struct {
+	Tenants Tenants
+	Router  Router
+	// Region is the entry region, whose code RegionCode goes into minted keys.
+	Region     string
+	RegionCode claim.RegionCode
+	// Limits; the zero value means [DefaultLimits].
+	Limits Limits
+	// Unstable names the members of a body's top level that change between
+	// retries of one request and are ignored; nil means [DefaultUnstable].
+	Unstable map[string]struct{}
+	// Ready says why this node should get no traffic, in one line fit for anyone
+	// to read; nil, or a nil error, means that it should.
+	Ready func(context.Context) error
+	// Logger; nil means slog.Default. Requests are logged at debug level.
+	Logger *slog.Logger
+	// Now is the clock of the rate limits; nil means time.Now.
+	Now func() time.Time
+	// Random feeds minted keys; nil means crypto/rand.
+	Random io.Reader
+}
+
+// DefaultUnstable returns the members that merchants' HTTP libraries are known
+// to refresh with every attempt.
+func DefaultUnstable() map[string]struct{} {
+	return map[string]struct{}{"client_ts": {}, "trace_id": {}, "request_id": {}, "sent_at": {}}
+}
+
+type server struct {
+	Config
+	canonical claim.CanonicalOptions
+	rates     *rates
+	mux       *http.ServeMux
+}
+
+// New returns the API. It is safe for concurrent use and runs nothing in the
+// background. An error names the setting that is missing or wrong.
+func New(c Config) (http.Handler, error) {
+	switch {
+	case c.Tenants == nil:
+		return nil, errors.New("httpapi: Config.Tenants is missing")
+	case c.Router == nil:
+		return nil, errors.New("httpapi: Config.Router is missing")
+	case c.Region == "":
+		return nil, errors.New("httpapi: Config.Region is missing")
+	case c.RegionCode == 0:
+		return nil, errors.New("httpapi: Config.RegionCode is missing")
+	}
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if err := c.Limits.validate(); err != nil {
+		return nil, err
+	}
+	if c.Unstable == nil {
+		c.Unstable = DefaultUnstable()
+	}
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &server{
+		Config:    c,
+		canonical: claim.CanonicalOptions{Drop: c.Unstable},
+		rates:     newRates(c.Limits.TenantRate, c.Limits.TenantBurst),
+		mux:       http.NewServeMux(),
+	}
+	s.mount()
+	return s, nil
+}
+
+// handler is a route's work. A returned error becomes a problem, unless the
+// handler has written an answer already.
+type handler func(*response, *http.Request) error
+
+type route struct {
+	method, path string
+	handle       handler
+	// open routes need no API key.
+	open bool
+}
+
+func (s *server) routes() []route {
+	return []route{
+		{"POST", payment.Path(payment.Charge), s.move(payment.Charge), false},
+		{"POST", payment.Path(payment.Transfer), s.move(payment.Transfer), false},
+		{"GET", payment.Path(payment.Charge) + "/{id}", s.object(payment.Charge), false},
+		{"GET", payment.Path(payment.Transfer) + "/{id}", s.object(payment.Transfer), false},
+		{"POST", "/v1/idempotency-keys", s.mint, false},
+		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
+		{"GET", "/v1/openapi.json", openAPI, true},
+		{"GET", "/livez", live, true},
+		{"GET", "/readyz", s.ready, true},
+	}
+}
+
+func (s *server) mount() {
+	handle := func(pattern string, open bool, h handler) {
+		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			res := w.(*response) // ServeHTTP put it there
+			var err error
+			if !open {
+				err = s.admit(res, r)
+			}
+			if err == nil {
+				err = h(res, r)
+			}
+			if err != nil {
+				s.fail(res, r, err)
+			}
+		})
+	}
+	for _, rt := range s.routes() {
+		allow := rt.method
+		if rt.method == http.MethodGet {
+			allow = "GET, HEAD"
+		}
+		handle(rt.method+" "+rt.path, rt.open, rt.handle)
+		handle(rt.path, rt.open, func(res *response, _ *http.Request) error {
+			res.Header()["Allow"] = []string{allow}
+			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
+		})
+	}
+	// Below /v1/ even what does not exist is only told to those who have a key.
+	notFound := func(*response, *http.Request) error {
+		return refuse(problem.NotFound, "There is nothing at this path.")
+	}
+	handle("/v1/", false, notFound)
+	handle("/", true, notFound)
+}
+
+// ServeHTTP answers one request.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	res := &response{ResponseWriter: w}
+	debugging := s.Logger.Enabled(r.Context(), slog.LevelDebug)
+	var began time.Time
+	if debugging {
+		began = s.Now()
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.Logger.ErrorContext(r.Context(), "request panicked", "panic", p, "stack", string(debug.Stack()))
+			if res.status != 0 {
+				// Half an answer must not look like a whole one.
+				panic(http.ErrAbortHandler)
+			}
+			s.fail(res, r, refuse(problem.Internal, internalDetail))
+		}
+		if debugging {
+			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "tenant", res.tenant.ID,
+				"status", res.status, "took", s.Now().Sub(began))
+		}
+	}()
+	if !clean(r.URL.EscapedPath()) {
+		// ServeMux would redirect, and a redirected POST is another request.
+		s.fail(res, r, refuse(problem.NotFound, "There is nothing at this path."))
+		return
+	}
+	s.mux.ServeHTTP(res, r)
+}
+
+func clean(path string) bool {
+	return strings.HasPrefix(path, "/") && !strings.Contains(path, "//") &&
+		!strings.Contains(path, "/./") && !strings.Contains(path, "/../") &&
+		!strings.HasSuffix(path, "/.") && !strings.HasSuffix(path, "/..")
+}
+
+func live(res *response, _ *http.Request) error {
+	res.send(http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+	return nil
+}
+
+func (s *server) ready(res *response, r *http.Request) error {
+	if err := s.Ready(r.Context()); err != nil {
+		return refuse(problem.StoreUnavailable, "This node is not ready: "+err.Error())
+	}
+	res.send(http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+	return nil
+}

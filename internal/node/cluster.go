@@ -1,0 +1,235 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/region"
+)
+
+// ClusterConfig describes several regions in one process on one embedded store.
+type ClusterConfig struct {
+	// Dir is the store's directory; responses too large for a row go to
+	// Dir/objects unless Objects names another bucket.
+	Dir     string
+	Objects string
+	Regions []ClusterRegion
+	Tenants []ClusterTenant
+	// Nodes is how many nodes each region has; 0 means 1. Only the first node
+	// of a region listens where the region says.
+	Nodes      int
+	Provider   psp.Provider
+	Policy     claim.Policy
+	Outbox     OutboxConfig
+	Limits     httpapi.Limits
+	Network    *wan.Network
+	ReplicaLag time.Duration
+	// SweepEvery is how often rows past their windows are deleted. 0 means 1 min.
+	SweepEvery time.Duration
+	// Clock is the store's; nil means the system's.
+	Clock  func() time.Time
+	Logger *slog.Logger
+	// WrapStore decorates each node's view of the store, for tests that stop a
+	// node at a chosen step. nil leaves it as it is.
+	WrapStore func(region string, s Store) Store
+	// Fatal is told when the store cannot be written any more.
+	Fatal func(error)
+}
+
+// ClusterRegion is one region and where its first node's API listens.
+type ClusterRegion struct {
+	Name   string
+	Code   claim.RegionCode
+	Listen string
+}
+
+// ClusterTenant is a tenant to have, with its API keys.
+type ClusterTenant struct {
+	claim.Tenant
+	APIKeys []string
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	DB    *embedded.DB
+	Nodes []*Node
+	blobs *Blobs
+	sweep context.CancelFunc
+	swept chan struct{}
+}
+
+// sweepBatch bounds one housekeeping round, in rows: a few milliseconds' work.
+const sweepBatch = 1000
+
+// StartCluster opens the store and starts every node.
+func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	var rows []embedded.Region
+	var regions []region.Region
+	for _, r := range c.Regions {
+		rows = append(rows, embedded.Region{Name: r.Name, Code: r.Code})
+		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
+	}
+	topology, err := region.NewTopology(regions)
+	if err != nil {
+		return nil, err
+	}
+	k := &Cluster{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	k.DB, err = embedded.Open(embedded.Config{
+		Dir: c.Dir, Regions: rows, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
+		Clock: c.Clock, Logger: c.Logger, Fatal: c.Fatal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range c.Tenants {
+		if err := k.DB.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
+			return nil, err
+		}
+	}
+	objects := c.Objects
+	if objects == "" {
+		dir, err := filepath.Abs(filepath.Join(c.Dir, "objects"))
+		if err != nil {
+			return nil, err
+		}
+		objects = "file://" + dir
+	}
+	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
+		return nil, err
+	}
+	var seeds []string
+	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
+	for i := range max(1, c.Nodes) {
+		for _, r := range c.Regions {
+			view, err := k.DB.Region(r.Name)
+			if err != nil {
+				return nil, err
+			}
+			var store Store = view
+			if c.WrapStore != nil {
+				store = c.WrapStore(r.Name, store)
+			}
+			listen := r.Listen
+			if listen == "" || i > 0 {
+				listen = "127.0.0.1:0"
+			}
+			n, err := Start(ctx, Config{
+				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
+				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+				Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Provider: c.Provider,
+				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
+				LocalGossip: true, Logger: c.Logger,
+			})
+			if err != nil {
+				return nil, err
+			}
+			k.Nodes = append(k.Nodes, n)
+			seeds = append(seeds, n.GossipAddr())
+		}
+	}
+	if err := k.converge(ctx); err != nil {
+		return nil, err
+	}
+	k.startSweep(c)
+	return k, nil
+}
+
+// converge waits until every node has heard of every other.
+func (k *Cluster) converge(ctx context.Context) error {
+	for _, n := range k.Nodes {
+		for {
+			changed := n.membership.Changed()
+			if len(n.membership.Members()) >= len(k.Nodes) {
+				break
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return fmt.Errorf("node %s has not met all %d nodes in time: %w", n.c.Name, len(k.Nodes), ctx.Err())
+			}
+		}
+	}
+	return nil
+}
+
+func (k *Cluster) startSweep(c ClusterConfig) {
+	every := c.SweepEvery
+	if every <= 0 {
+		every = time.Minute
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.sweep, k.swept = cancel, make(chan struct{})
+	go func() {
+		defer close(k.swept)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if _, err := k.DB.Sweep(ctx, sweepBatch); err != nil && ctx.Err() == nil {
+					c.Logger.Warn("rows past their windows could not be deleted; they count as absent all the same", "error", err)
+				}
+			}
+		}
+	}()
+}
+
+// Region returns the first node of a region, or nil.
+func (k *Cluster) Region(name string) *Node {
+	for _, n := range k.Nodes {
+		if n.c.Region == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Stop drains every node at once and closes the store last.
+func (k *Cluster) Stop(ctx context.Context) error {
+	errs := make([]error, len(k.Nodes))
+	done := make(chan struct{}, len(k.Nodes))
+	for i, n := range k.Nodes {
+		go func() {
+			errs[i] = n.Stop(ctx)
+			done <- struct{}{}
+		}()
+	}
+	for range k.Nodes {
+		<-done
+	}
+	if k.sweep != nil {
+		k.sweep()
+		<-k.swept
+		k.sweep = nil
+	}
+	if k.blobs != nil {
+		errs = append(errs, k.blobs.Close())
+		k.blobs = nil
+	}
+	if k.DB != nil {
+		errs = append(errs, k.DB.Close())
+	}
+	return errors.Join(errs...)
+}

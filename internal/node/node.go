@@ -1,0 +1,288 @@
+// Package node assembles a regional node, and a whole cluster of them on one
+// embedded store. It is the only place that knows both the domain rooms and the
+// technology rooms.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/router"
+)
+
+// Version is this build's, told to the other nodes for people to read.
+var Version = "dev"
+
+// Store is every contract that a node keeps its truth in.
+type Store interface {
+	claim.Store
+	outbox.Store
+	httpapi.Tenants
+}
+
+// Config is what one node needs. Every field but Network and Logger is required.
+type Config struct {
+	// Name is unique in the cluster and per start: it signs leases.
+	Name   string
+	Region string
+	// APIListen, RPCListen and GossipListen are host:port; port 0 takes any.
+	APIListen, RPCListen, GossipListen string
+	// Seeds are the gossip addresses of other nodes.
+	Seeds    []string
+	Topology *region.Topology
+	Store    Store
+	Blobs    claim.Blobs
+	Provider psp.Provider
+	Policy   claim.Policy
+	Outbox   OutboxConfig
+	Limits   httpapi.Limits
+	// Network charges the distance between regions of one process; nil: none.
+	Network *wan.Network
+	// Local: the members share one machine, so gossip may hurry.
+	LocalGossip bool
+	GossipKey   []byte
+	Logger      *slog.Logger
+}
+
+// OutboxConfig is the worker's part of the configuration; zero values take
+// outbox.WorkerConfig's defaults.
+type OutboxConfig struct {
+	Poll  time.Duration `koanf:"poll"`
+	Lease time.Duration `koanf:"lease"`
+	Batch int           `koanf:"batch"`
+}
+
+// Node is one running process's worth of Homeward in one region.
+type Node struct {
+	c          Config
+	service    *claim.Service
+	worker     *outbox.Worker
+	membership *region.Membership
+	peers      *region.Peers
+	handler    *region.Handler
+	api, rpc   *http.Server
+	apiAddr    net.Addr
+	serving    sync.WaitGroup
+	stopOnce   sync.Once
+	stopErr    error
+
+	mu       sync.Mutex
+	stopping bool
+}
+
+// Start brings a node up: store first, gossip last, so that nobody is sent to a
+// node that cannot answer. ctx bounds the start only.
+func Start(ctx context.Context, c Config) (_ *Node, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{c: c}
+	log := c.Logger.With("region", c.Region, "node", c.Name)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+
+	n.service, err = claim.NewService(claim.Config{
+		Store: c.Store, Executor: payment.NewExecutor(c.Provider, log), Blobs: c.Blobs,
+		Policy: c.Policy, Node: c.Name, Region: c.Region,
+		Code: func(home string) (claim.RegionCode, bool) {
+			r, ok := c.Topology.ByName(home)
+			return r.Code, ok
+		},
+		Operations: claim.Operations{
+			string(payment.Charge):   payment.Prefix(payment.Charge),
+			string(payment.Transfer): payment.Prefix(payment.Transfer),
+		},
+		Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.worker, err = outbox.NewWorker(outbox.WorkerConfig{
+		Store: c.Store, Regions: func() []string { return []string{c.Region} },
+		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+		Poll:     c.Outbox.Poll, Lease: c.Outbox.Lease, Batch: c.Outbox.Batch, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	rpcListener, err := listen("rpc", c.RPCListen)
+	if err != nil {
+		return nil, err
+	}
+	n.handler, err = region.NewHandler(region.HandlerConfig{Local: local{n.service}, Self: c.Region, Topology: c.Topology, Logger: log})
+	if err != nil {
+		return nil, errors.Join(err, rpcListener.Close())
+	}
+	rpcMux := http.NewServeMux()
+	n.handler.Mount(rpcMux)
+	n.rpc = region.NewServer(rpcMux, nil)
+	n.serve(log, "rpc", n.rpc, rpcListener)
+
+	apiListener, err := listen("api", c.APIListen)
+	if err != nil {
+		return nil, err
+	}
+	n.apiAddr = apiListener.Addr()
+	closeAPI := apiListener.Close
+	defer func() {
+		if err != nil && n.api == nil {
+			err = errors.Join(err, closeAPI())
+		}
+	}()
+
+	gossipHost, gossipPort, err := splitAddr("gossip", c.GossipListen)
+	if err != nil {
+		return nil, err
+	}
+	n.membership, err = region.NewMembership(region.MembershipConfig{
+		Node: c.Name, Region: c.Region, RPCAddr: rpcListener.Addr().String(), Version: Version,
+		BindAddr: gossipHost, BindPort: gossipPort, Seeds: c.Seeds, SecretKey: c.GossipKey,
+		LocalTimings: c.LocalGossip, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.peers, err = region.NewPeers(region.PeersConfig{
+		Directory: n.membership,
+		Transport: c.Network.RoundTripper(region.NewTransport(nil), c.Region, n.membership.RegionOf),
+		Logger:    log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	self, ok := c.Topology.ByName(c.Region)
+	if !ok {
+		return nil, fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
+	}
+	api, err := httpapi.New(httpapi.Config{
+		Tenants: c.Store, Region: c.Region, RegionCode: self.Code, Limits: c.Limits,
+		Router: router.New(c.Region, n.service, n.peers, c.Store, c.Topology),
+		Ready:  n.ready, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.service.Start()
+	n.worker.Start()
+	n.api = httpapi.NewServer(c.APIListen, api, c.Limits, log)
+	n.serve(log, "api", n.api, apiListener)
+	if len(c.Seeds) > 0 {
+		if err := n.membership.Join(ctx, c.Seeds); err != nil {
+			// Not fatal: the seeds are knocked at again, and until then requests
+			// for keys homed elsewhere are answered 503.
+			log.Warn("no seed answered yet", "error", err)
+		}
+	}
+	return n, nil
+}
+
+// APIAddr is where merchants reach this node.
+func (n *Node) APIAddr() string { return n.apiAddr.String() }
+
+// Region is where it runs.
+func (n *Node) Region() string { return n.c.Region }
+
+// GossipAddr is what other nodes may be seeded with.
+func (n *Node) GossipAddr() string { return n.membership.GossipAddr() }
+
+// Membership is this node's view of the cluster.
+func (n *Node) Membership() *region.Membership { return n.membership }
+
+func (n *Node) ready(context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopping {
+		return errors.New("this node is shutting down")
+	}
+	return nil
+}
+
+func (n *Node) serve(log *slog.Logger, what string, s *http.Server, l net.Listener) {
+	n.serving.Go(func() {
+		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("listener failed", "listener", what, "error", err)
+		}
+	})
+}
+
+// Stop drains: readiness fails, gossip is left, listeners close, requests and
+// outbox rows in hand are finished, within ctx. Stopping twice is stopping once.
+func (n *Node) Stop(ctx context.Context) error {
+	n.stopOnce.Do(func() { n.stopErr = n.drain(ctx) })
+	return n.stopErr
+}
+
+func (n *Node) drain(ctx context.Context) error {
+	n.mu.Lock()
+	n.stopping = true
+	n.mu.Unlock()
+	var errs []error
+	if n.handler != nil {
+		n.handler.SetServing(false)
+	}
+	if n.membership != nil {
+		errs = append(errs, n.membership.Leave(ctx))
+	}
+	for _, s := range []*http.Server{n.api, n.rpc} {
+		if s == nil {
+			continue
+		}
+		if err := s.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("requests were still open when time ran out: %w", err), s.Close())
+		}
+	}
+	n.serving.Wait()
+	if n.worker != nil {
+		n.worker.Stop()
+	}
+	if n.service != nil {
+		n.service.Stop()
+	}
+	if n.peers != nil {
+		errs = append(errs, n.peers.Close())
+	}
+	if n.membership != nil {
+		errs = append(errs, n.membership.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// local is the executor behind the peer handler: it can only act here.
+type local struct{ *claim.Service }
+
+func (l local) Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
+	return l.Do(ctx, home, &req)
+}
+
+func listen(what, addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s listener on %s: %w; choose another address or stop what uses it", what, addr, err)
+	}
+	return l, nil
+}
+
+func splitAddr(what, addr string) (string, int, error) {
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s address %q: %w; write host:port", what, addr, err)
+	}
+	return a.IP.String(), a.Port, nil
+}

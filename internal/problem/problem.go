@@ -1,0 +1,165 @@
+// Package problem is the one table of what the API says when it says no: the
+// codes, their statuses and titles, and what a caller may do next. A [Problem]
+// renders as application/problem+json (RFC 9457) to the same bytes every time,
+// because some of them, declines above all, are remembered and replayed.
+package problem
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// ContentType is the media type of every rendered Problem.
+const ContentType = "application/problem+json"
+
+// typePrefix makes a code a type URI. A URN needs no host to answer for it.
+const typePrefix = "urn:homeward:error:"
+
+// Code names an error; it is the member "error". Codes are public and stable.
+type Code string
+
+// The codes of the merchant's contract, in the order of its table.
+const (
+	KeyMissing           Code = "idempotency_key_missing"
+	KeyInvalid           Code = "idempotency_key_invalid"
+	InvalidRequest       Code = "invalid_request"
+	Unauthorized         Code = "unauthorized"
+	Forbidden            Code = "forbidden"
+	CardDeclined         Code = "card_declined"
+	NotFound             Code = "not_found"
+	MethodNotAllowed     Code = "method_not_allowed"
+	KeyInUse             Code = "idempotency_key_in_use"
+	KeyExpired           Code = "idempotency_key_expired"
+	BodyTooLarge         Code = "body_too_large"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	FingerprintMismatch  Code = "idempotency_key_fingerprint_mismatch"
+	RateLimited          Code = "rate_limited"
+	StoreUnavailable     Code = "store_unavailable"
+	HomeUnavailable      Code = "home_unavailable"
+	OutcomeUnknown       Code = "outcome_unknown"
+	// Internal is a fault of ours that no other code describes. It is outside
+	// the contract's table; the same key stays safe to send, as always.
+	Internal Code = "internal"
+)
+
+// Retry says what a caller may do next; it is the member "retry".
+type Retry string
+
+// The three answers to "and now?".
+const (
+	// SameKey: sending the same request again is safe and useful.
+	SameKey Retry = "same_key"
+	// NewKey: the key is spent; a new attempt needs a new one.
+	NewKey Retry = "new_key"
+	// Never: fix the request first.
+	Never Retry = "never"
+)
+
+type entry struct {
+	status int
+	retry  Retry
+	title  string
+}
+
+var table = map[Code]entry{
+	KeyMissing:           {400, Never, "Idempotency-Key is missing"},
+	KeyInvalid:           {400, Never, "Idempotency-Key is invalid"},
+	InvalidRequest:       {400, Never, "The request is invalid"},
+	Unauthorized:         {401, Never, "No valid API key"},
+	Forbidden:            {403, Never, "Not allowed"},
+	CardDeclined:         {402, NewKey, "The payment was declined"},
+	NotFound:             {404, Never, "Not found"},
+	MethodNotAllowed:     {405, Never, "Method not allowed"},
+	KeyInUse:             {409, SameKey, "A request with this key is in progress"},
+	KeyExpired:           {410, NewKey, "The key has expired"},
+	BodyTooLarge:         {413, Never, "The body is too large"},
+	UnsupportedMediaType: {415, Never, "Unsupported media type"},
+	FingerprintMismatch:  {422, Never, "The key belongs to a different request"},
+	RateLimited:          {429, SameKey, "Too many requests"},
+	StoreUnavailable:     {503, SameKey, "The store is unavailable"},
+	HomeUnavailable:      {503, SameKey, "The key's home region is unavailable"},
+	OutcomeUnknown:       {503, SameKey, "The outcome is not known yet"},
+	Internal:             {500, SameKey, "Internal error"},
+}
+
+// Codes returns every code there is, in no order.
+func Codes() []Code {
+	all := make([]Code, 0, len(table))
+	for c := range table {
+		all = append(all, c)
+	}
+	return all
+}
+
+// Problem is one refusal. [New] fills what the table knows. Members with zero
+// values below Retry are left out.
+type Problem struct {
+	Code   Code
+	Title  string
+	Status int
+	// Detail is one sentence or two for a person: what happened, what to do.
+	Detail string
+	Retry  Retry
+	// RetryAfter is when a retry becomes useful; shown in whole milliseconds.
+	RetryAfter time.Duration
+	// OriginalRequestAt is when an expired key was first used.
+	OriginalRequestAt time.Time
+	// Member names the member of the request that is at fault: metadata.color.
+	Member string
+	// DeclineCode is the provider-neutral reason of a decline.
+	DeclineCode string
+}
+
+// New returns the problem of a code with the table's title, status and retry.
+// A code that is not in the table becomes [Internal].
+func New(code Code, detail string) Problem {
+	e, ok := table[code]
+	if !ok {
+		code, e = Internal, table[Internal]
+	}
+	return Problem{Code: code, Title: e.title, Status: e.status, Detail: detail, Retry: e.retry}
+}
+
+// RetryAfterHeader returns RetryAfter as the Retry-After header spells it, in
+// whole seconds rounded up, and "" when there is none.
+func (p *Problem) RetryAfterHeader() string {
+	if p.RetryAfter <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10)
+}
+
+// JSON renders p. The order of members is fixed; the result is a new slice. The
+// text is UTF-8: bytes of a Detail that are not become U+FFFD.
+func (p *Problem) JSON() []byte {
+	wire := struct {
+		Type              string `json:"type"`
+		Title             string `json:"title"`
+		Status            int    `json:"status"`
+		Detail            string `json:"detail"`
+		Error             Code   `json:"error"`
+		Retry             Retry  `json:"retry"`
+		RetryAfterMS      int64  `json:"retry_after_ms,omitempty"`
+		OriginalRequestAt string `json:"original_request_at,omitempty"`
+		Member            string `json:"member,omitempty"`
+		DeclineCode       string `json:"code,omitempty"`
+	}{
+		Type: typePrefix + string(p.Code), Title: p.Title, Status: p.Status, Detail: p.Detail,
+		Error: p.Code, Retry: p.Retry, Member: p.Member, DeclineCode: p.DeclineCode,
+	}
+	if p.RetryAfter > 0 {
+		// Rounded up: a caller that is told 0 ms would not wait at all.
+		wire.RetryAfterMS = int64((p.RetryAfter + time.Millisecond - 1) / time.Millisecond)
+	}
+	if !p.OriginalRequestAt.IsZero() {
+		wire.OriginalRequestAt = p.OriginalRequestAt.UTC().Format(time.RFC3339)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	// Strings and integers always encode, and a Buffer never refuses a write.
+	_ = enc.Encode(wire)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

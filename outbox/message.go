@@ -1,0 +1,79 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Kind names what a message asks for, and so which handler takes it.
+type Kind string
+
+// KindProviderCall is the recovery of one provider call: the message exists
+// from the claim's Begin until its Settle and is due when the lease runs out.
+const KindProviderCall Kind = "provider_call"
+
+// Message is one row of the outbox. Times are the store's clock.
+type Message struct {
+	// ID is unique within Region; for a provider call it is the object's id.
+	ID string
+	// Region is the home of the key that the message follows from.
+	Region string
+	Kind   Kind
+	Tenant string
+	Key    string
+	// Operation and Payload carry the work: for a provider call what to do
+	// ("charge") and the canonical request body.
+	Operation string
+	Payload   []byte
+	// TraceParent is the W3C context of the request that wrote the row, or "".
+	TraceParent string
+	CreatedAt   time.Time
+	// Due is when a worker may take the row.
+	Due time.Time
+	// Fence counts takes; Finish, Retry and Park compare it.
+	Fence uint64
+	// Attempts counts the failures reported with Retry.
+	Attempts uint32
+	// LastError is the reason of the latest Retry or Park.
+	LastError string
+	// Parked rows are never due; a person retries them.
+	Parked bool
+}
+
+// Errors of a [Store].
+var (
+	// ErrFenced: another worker has taken the row since, or it is gone.
+	ErrFenced = errors.New("outbox: row was taken by another worker")
+)
+
+// Depth is a region's backlog at one moment.
+type Depth struct {
+	// Pending rows are neither done nor parked; Due ones could be taken now.
+	Pending, Due, Parked int
+	// OldestDue is the Due time of the most overdue row; zero when none is due.
+	OldestDue time.Time
+}
+
+// Store keeps the rows. Rows are inserted by the transaction they follow from
+// (claim.Store), never here. Implementations are safe for concurrent use.
+type Store interface {
+	// Take leases up to limit due rows of region, oldest first: each gets
+	// Fence+1 and Due = now+lease, so that a worker's death only delays it. Rows
+	// that another worker holds are skipped, never waited for.
+	Take(ctx context.Context, region string, limit int, lease time.Duration) ([]Message, error)
+	// Finish removes a row. ErrFenced unless fence is current.
+	Finish(ctx context.Context, region, id string, fence uint64) error
+	// Retry makes the row due again after the delay. A non-empty reason counts
+	// as an attempt; "" only postpones. ErrFenced unless fence is current.
+	Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error
+	// Park takes the row out of the queue for a person. ErrFenced as above.
+	Park(ctx context.Context, region, id string, fence uint64, reason string) error
+	// Unpark makes a parked row due now, attempts zeroed. It reports false when
+	// no parked row has that id.
+	Unpark(ctx context.Context, region, id string) (bool, error)
+	// Parked lists up to limit parked rows of region with ID > after, in order.
+	Parked(ctx context.Context, region, after string, limit int) ([]Message, error)
+	// Depth counts the backlog. It may scan; it is for operators, not requests.
+	Depth(ctx context.Context, region string) (Depth, error)
+}

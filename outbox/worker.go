@@ -1,0 +1,224 @@
+// Package outbox holds what must still happen: rows that were written in the
+// same atomic step as what they follow from, and the workers that take them.
+//
+// The inline path is the fast path; the outbox is the recovery path. A provider
+// call's row becomes due only when its claim's lease has run out, so in health
+// workers find nothing to do.
+//
+// A row is taken with a lease and a fence. A worker that dies delays its rows
+// by the lease; a worker that is slow is fenced off. Neither is what protects
+// the money: for a provider call the claim's own fence does, and two workers on
+// one row cost a wasted look.
+//
+// # Crash points
+//
+//	take | handle | finish
+//
+// A crash before the take changes nothing. After it, the row is due again when
+// its lease has run out. After the handling and before the finish, the row is
+// handled again, so handlers are idempotent; a provider call's handler finds its
+// claim settled and the row gone.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Verdict is what became of a message in its handler.
+type Verdict struct {
+	kind   verdict
+	after  time.Duration
+	reason string
+}
+
+type verdict uint8
+
+const (
+	verdictGone verdict = iota
+	verdictDone
+	verdictLater
+	verdictFailed
+)
+
+// Gone: the handler's own atomic step has removed or rescheduled the row.
+func Gone() Verdict { return Verdict{kind: verdictGone} }
+
+// Done: the worker should remove the row.
+func Done() Verdict { return Verdict{kind: verdictDone} }
+
+// Later: nothing failed, but the row is not ready for d.
+func Later(d time.Duration) Verdict { return Verdict{kind: verdictLater, after: d} }
+
+// Failed: try again after the back-off; park the row at the bound.
+func Failed(reason string) Verdict { return Verdict{kind: verdictFailed, reason: reason} }
+
+// Handler does the work of one kind of message. It is called concurrently and
+// must be idempotent.
+type Handler func(ctx context.Context, m Message) Verdict
+
+// WorkerConfig assembles a [Worker]. Zero values take the stated defaults.
+type WorkerConfig struct {
+	Store Store
+	// Regions returns the homes whose rows this worker takes; asked each round,
+	// so that deputies can adopt and return regions.
+	Regions  func() []string
+	Handlers map[Kind]Handler
+	// Poll is the pause between rounds that found nothing. Default 500 ms: well
+	// under the lease, which dominates recovery time.
+	Poll time.Duration
+	// Lease is how long a taken row is this worker's. Default 60 s: longer than
+	// a provider call.
+	Lease time.Duration
+	// Batch is the most rows taken, and handled at once, per round. Default 32.
+	Batch int
+	// MaxAttempts is how many failures park a row. Default 20.
+	MaxAttempts uint32
+	// BackoffMin and BackoffMax bound the pause after a failure. 1 s, 5 min.
+	BackoffMin, BackoffMax time.Duration
+	Logger                 *slog.Logger
+}
+
+// Worker takes due rows and hands them to their handlers. Start and Stop may be
+// called any number of times, from any goroutine.
+type Worker struct {
+	c    WorkerConfig
+	mu   sync.Mutex
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// NewWorker applies defaults.
+func NewWorker(c WorkerConfig) (*Worker, error) {
+	if c.Store == nil || c.Regions == nil || len(c.Handlers) == 0 {
+		return nil, errors.New("outbox: worker needs Store, Regions and Handlers")
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&c.Poll, 500*time.Millisecond)
+	def(&c.Lease, time.Minute)
+	def(&c.BackoffMin, time.Second)
+	def(&c.BackoffMax, 5*time.Minute)
+	if c.Batch <= 0 {
+		c.Batch = 32
+	}
+	if c.MaxAttempts == 0 {
+		c.MaxAttempts = 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Worker{c: c}, nil
+}
+
+// Start begins taking rows. Starting a started worker does nothing.
+func (w *Worker) Start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop, w.done = stop, make(chan struct{})
+	go w.run(ctx, w.done)
+}
+
+// Stop takes no more rows and waits until those in hand are handled. Stopping a
+// stopped worker does nothing.
+func (w *Worker) Stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop == nil {
+		return
+	}
+	w.stop()
+	<-w.done
+	w.stop = nil
+}
+
+func (w *Worker) run(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		if w.Round(ctx) > 0 && ctx.Err() == nil {
+			pause.Reset(0)
+			continue
+		}
+		// Jitter keeps the workers of a region from looking in step.
+		pause.Reset(w.c.Poll/2 + rand.N(w.c.Poll))
+	}
+}
+
+// Round takes one batch in each region, handles it and returns how many rows it
+// took. Start calls it again and again; tests may call it directly.
+func (w *Worker) Round(ctx context.Context) int {
+	total := 0
+	for _, region := range w.c.Regions() {
+		rows, err := w.c.Store.Take(ctx, region, w.c.Batch, w.c.Lease)
+		if err != nil {
+			if ctx.Err() == nil {
+				w.c.Logger.Warn("outbox rows could not be taken", "region", region, "error", err)
+			}
+			continue
+		}
+		total += len(rows)
+		// A drain finishes what it has begun: the handler's time is bounded by the
+		// row's lease, not by Stop.
+		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.c.Lease)
+		var wg sync.WaitGroup
+		for _, m := range rows {
+			wg.Go(func() { w.handle(work, m) })
+		}
+		wg.Wait()
+		cancel()
+	}
+	return total
+}
+
+func (w *Worker) handle(ctx context.Context, m Message) {
+	handler, ok := w.c.Handlers[m.Kind]
+	verdict := Failed("no handler for kind " + string(m.Kind))
+	if ok {
+		verdict = handler(ctx, m)
+	}
+	var err error
+	switch verdict.kind {
+	case verdictGone:
+	case verdictDone:
+		err = w.c.Store.Finish(ctx, m.Region, m.ID, m.Fence)
+	case verdictLater:
+		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, verdict.after, "")
+	case verdictFailed:
+		if m.Attempts+1 >= w.c.MaxAttempts {
+			w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "region", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
+			err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
+			break
+		}
+		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, w.backoff(m.Attempts), verdict.reason)
+	}
+	if err != nil && !errors.Is(err, ErrFenced) {
+		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "region", m.Region, "id", m.ID, "error", err)
+	}
+}
+
+// backoff is exponential with full jitter.
+func (w *Worker) backoff(attempts uint32) time.Duration {
+	limit := w.c.BackoffMax
+	if attempts < 32 && w.c.BackoffMin<<attempts > 0 && w.c.BackoffMin<<attempts < limit {
+		limit = w.c.BackoffMin << attempts
+	}
+	return rand.N(limit) + 1
+}

@@ -1,0 +1,286 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+var firstUse = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// fake is a provider that gives fixed answers and counts what it was asked.
+type fake struct {
+	caps   psp.Capabilities
+	result psp.Result
+	found  psp.Found
+	known  psp.Result
+	panics bool
+
+	calls   []psp.Call
+	lookups int
+	hadTime bool
+}
+
+func (f *fake) Name() string                   { return "fake" }
+func (f *fake) Capabilities() psp.Capabilities { return f.caps }
+func (f *fake) move(ctx context.Context, kind psp.Kind, c psp.Call) psp.Result {
+	c.Kind = kind
+	f.calls = append(f.calls, c)
+	_, f.hadTime = ctx.Deadline()
+	if f.panics {
+		panic("adapter")
+	}
+	return f.result
+}
+
+func (f *fake) Charge(ctx context.Context, c psp.Call) psp.Result {
+	return f.move(ctx, psp.KindCharge, c)
+}
+
+func (f *fake) Transfer(ctx context.Context, c psp.Call) psp.Result {
+	return f.move(ctx, psp.KindTransfer, c)
+}
+
+func (f *fake) Refund(ctx context.Context, c psp.Call) psp.Result {
+	return f.move(ctx, psp.KindRefund, c)
+}
+
+func (f *fake) Lookup(context.Context, psp.Kind, string) (psp.Found, psp.Result) {
+	f.lookups++
+	return f.found, f.known
+}
+
+var (
+	approved = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
+	lost     = psp.Result{Err: errors.New("secret detail of the wire")}
+)
+
+func decline(class psp.Class, code, message string) psp.Result {
+	return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: class, Code: code, Message: message}}
+}
+
+func TestAttempt(t *testing.T) {
+	type want struct {
+		outcome  claim.Outcome
+		reason   string
+		status   int
+		body     string // part of it
+		calls    int
+		lookups  int
+		notFound bool
+		retryIn  time.Duration
+	}
+	const (
+		none    = psp.DedupeNone
+		dedupes = psp.DedupeKey
+		window  = 7 * time.Second
+		expired = `"error":"card_declined","retry":"new_key","code":"expired"`
+	)
+	ask := psp.Capabilities{Lookup: true, SettleWindow: window}
+	both := psp.Capabilities{Dedupe: dedupes, Lookup: true}
+	for _, c := range []struct {
+		name       string
+		caps       psp.Capabilities
+		provider   fake
+		recovery   bool
+		late       bool // past expires_at
+		old        bool // past the provider's memory
+		last       bool
+		notFounds  uint32
+		generation uint32
+		want       want
+	}{
+		{name: "approved", provider: fake{result: approved}, caps: both,
+			want: want{outcome: claim.OutcomeDone, status: 201, body: `"reference":"px_1"`, calls: 1}},
+		{name: "hard", provider: fake{result: decline(psp.Hard, "stolen_card", "The card was reported stolen.")}, caps: both,
+			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, calls: 1,
+				body: `"detail":"The card was reported stolen.","error":"card_declined","retry":"new_key","code":"stolen_card"`}},
+		{name: "soft", provider: fake{result: decline(psp.Soft, "insufficient_funds", "")}, caps: both,
+			want: want{outcome: claim.OutcomeReleased, reason: "insufficient_funds", status: 402, calls: 1,
+				body: `"error":"card_declined","retry":"same_key","code":"insufficient_funds"`}},
+		{name: "soft, last", provider: fake{result: decline(psp.Soft, "insufficient_funds", "")}, caps: both, last: true,
+			want: want{outcome: claim.OutcomeReleased, reason: "insufficient_funds", status: 402, calls: 1,
+				body: `"retry":"new_key"`}},
+		{name: "invalid", provider: fake{result: decline(psp.Invalid, "no_such_token", "No such payment method.")}, caps: both,
+			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1,
+				body: `"detail":"The provider refused the request: No such payment method.","error":"invalid_request","retry":"never","code":"no_such_token"`}},
+		{name: "unknown", provider: fake{result: lost}, caps: both,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1,
+				body: `"error":"outcome_unknown","retry":"new_key"`}},
+		{name: "class of the future", provider: fake{result: decline(9, "x", "")}, caps: both,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
+		{name: "decline without a decline", provider: fake{result: psp.Result{Outcome: psp.Declined}}, caps: both,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
+		{name: "panic", provider: fake{panics: true}, caps: both,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonPanic, status: 503, calls: 1}},
+
+		{name: "dedupes: repeat the call", provider: fake{result: approved}, caps: both, recovery: true, generation: 3,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
+		{name: "dedupes, forgotten: ask", provider: fake{found: psp.FoundYes, known: approved, result: approved}, caps: both, recovery: true, old: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
+		{name: "dedupes, forgotten, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, old: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
+		{name: "dedupes, old but fresh", provider: fake{result: approved}, caps: both, old: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
+
+		{name: "none: fresh", provider: fake{result: approved}, caps: ask,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
+		{name: "none: found", provider: fake{found: psp.FoundYes, known: approved, result: approved}, caps: ask, recovery: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
+		{name: "none: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: approved}, caps: ask, recovery: true, generation: 1,
+			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, lookups: 1}},
+		{name: "none: found, outcome unknown", provider: fake{found: psp.FoundYes, known: lost, result: approved}, caps: ask, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, lookups: 1}},
+		{name: "none: an earlier generation's decline", provider: fake{found: psp.FoundYes, known: decline(psp.Soft, "insufficient_funds", ""), result: approved}, caps: ask, recovery: true, generation: 2,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
+		{name: "none: not found once", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
+		{name: "none: not found twice", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, recovery: true, notFounds: 1,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: window}},
+		{name: "none: not found again", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1, calls: 1}},
+		{name: "none: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: approved}, caps: ask, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, lookups: 1}},
+		{name: "none: cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: none}, recovery: true, notFounds: 9,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
+
+		{name: "late", provider: fake{result: approved}, caps: both, late: true,
+			want: want{outcome: claim.OutcomeRefused, reason: codeExpired, status: 402, body: expired}},
+		{name: "late, found", provider: fake{found: psp.FoundYes, known: approved}, caps: both, late: true, recovery: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, lookups: 1}},
+		{name: "late, not found once", provider: fake{found: psp.FoundNo}, caps: both, late: true, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: time.Second}},
+		{name: "late, not found again", provider: fake{found: psp.FoundNo, result: approved}, caps: ask, late: true, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeRefused, reason: codeExpired, status: 402, body: expired, lookups: 1}},
+		{name: "late, dedupes, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: dedupes}, late: true, recovery: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},
+		{name: "late, none, cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{}, late: true, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
+	} {
+		for _, op := range []Operation{Charge, Transfer} {
+			t.Run(c.name+"/"+string(op), func(t *testing.T) {
+				p := c.provider
+				p.caps = c.caps
+				p.caps.Timeout = time.Second
+				a := attemptOf(op)
+				a.Recovery, a.Last = c.recovery, c.last
+				a.Record.NotFounds = c.notFounds
+				a.Record.Generation = max(c.generation, 1)
+				if c.late {
+					a.Now = firstUse.Add(time.Hour) // expires_at itself
+				}
+				if c.old {
+					a.Now = firstUse.Add(dedupeTrust)
+					a.Payload = []byte(strings.Replace(string(a.Payload), "2030-01-01T01", "2031-01-01T01", 1))
+				}
+				v := NewExecutor(&p, slog.New(slog.NewTextHandler(io.Discard, nil))).Attempt(t.Context(), a)
+				got := want{
+					outcome: v.Outcome, reason: v.Reason, status: v.Response.Status, body: c.want.body,
+					calls: len(p.calls), lookups: p.lookups, notFound: v.NotFound, retryIn: v.RetryIn,
+				}
+				if got != c.want {
+					t.Errorf("got  %+v\nwant %+v", got, c.want)
+				}
+				if !strings.Contains(string(v.Response.Body), c.want.body) || strings.Contains(string(v.Response.Body), "secret") {
+					t.Errorf("body %s", v.Response.Body)
+				}
+				if v.Outcome == claim.OutcomeDone && v.ProviderRef != "px_1" {
+					t.Errorf("provider reference %q", v.ProviderRef)
+				}
+				for _, call := range p.calls {
+					wantCall := psp.Call{Kind: psp.Kind(op), Key: "hw_key", Reference: "xx_1", Amount: 1999, Currency: "usd",
+						Source: source(op), Description: "a"}
+					if call != wantCall || !p.hadTime {
+						t.Errorf("call %+v, with a deadline: %v", call, p.hadTime)
+					}
+				}
+			})
+		}
+	}
+}
+
+func source(op Operation) string {
+	if op == Transfer {
+		return "acct_1"
+	}
+	return "pm_1"
+}
+
+func attemptOf(op Operation) claim.Attempt {
+	body := `{"amount":1999,"currency":"usd","description":"a","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`
+	if op == Transfer {
+		body = `{"amount":1999,"currency":"usd","description":"a","destination":"acct_1","expires_at":"2030-01-01T01:00:00Z"}`
+	}
+	return claim.Attempt{
+		Record: claim.Record{
+			Operation: string(op), ProviderKey: "hw_key", Generation: 1, FirstUse: firstUse,
+			Minted: claim.Minted{ID: "xx_1", Created: firstUse, Receipt: "R-1"},
+		},
+		Payload: []byte(body), Now: firstUse,
+	}
+}
+
+func TestUnreadablePayloadIsNeverSent(t *testing.T) {
+	p := &fake{result: approved, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey}}
+	e := NewExecutor(p, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	a := attemptOf(Charge)
+	a.Payload = a.Payload[:10]
+	if v := e.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown || v.Reason != reasonUnreadable || len(p.calls) != 0 {
+		t.Errorf("got %+v after %d calls", v, len(p.calls))
+	}
+	a = attemptOf(Charge)
+	a.Record.Operation = "refund"
+	if v := e.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown || v.Response.Status != 503 || len(p.calls) != 0 {
+		t.Errorf("got %+v after %d calls", v, len(p.calls))
+	}
+}
+
+// Golden bytes: a change here makes replays differ between two releases.
+func TestRenderedBytes(t *testing.T) {
+	minted := claim.Minted{ID: "ch_1", Created: firstUse, Receipt: "HW-7"}
+	in, err := parse(t, Charge, `{"amount":1999,"currency":"usd","payment_method":"pm_1","order_id":"o\"1","description":"d",
+		"metadata":{"b":"\u00e9","a":"1"},"expires_at":"2030-01-01T02:00:00+01:00"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Rendered(minted, &in, "sim", `px_"1`)
+	want := `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,` +
+		`"payment_method":"pm_1","description":"d","order_id":"o\"1","metadata":{"a":"1","b":"é"},"expires_at":"2030-01-01T02:00:00+01:00",` +
+		`"receipt_number":"HW-7","provider":{"name":"sim","reference":"px_\"1"}}`
+	if string(got.Body) != want || got.Status != 201 {
+		t.Errorf("got  %s\nwant %s", got.Body, want)
+	}
+	if len(got.Header) != 2 || got.Header[0] != (claim.HeaderField{Name: "Content-Type", Value: "application/json"}) ||
+		got.Header[1] != (claim.HeaderField{Name: "Location", Value: "/v1/charges/ch_1"}) {
+		t.Errorf("header %v", got.Header)
+	}
+	minted.ID = "tr_1"
+	in, err = parse(t, Transfer, `{"amount":1,"currency":"eur","destination":"acct_1"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = `{"id":"tr_1","object":"transfer","amount":1,"currency":"eur","status":"succeeded","created":1893456000,` +
+		`"destination":"acct_1","receipt_number":"HW-7","provider":{"name":"sim","reference":"x"}}`
+	if got := Rendered(minted, &in, "sim", "x"); string(got.Body) != want || got.Header[1].Value != "/v1/transfers/tr_1" {
+		t.Errorf("got  %s %v\nwant %s", got.Body, got.Header, want)
+	}
+}
+
+func BenchmarkAttempt(b *testing.B) {
+	e := NewExecutor(&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}, nil)
+	a := attemptOf(Charge)
+	b.ReportAllocs()
+	for b.Loop() {
+		if e.Attempt(b.Context(), a).Outcome != claim.OutcomeDone {
+			b.Fatal("not done")
+		}
+		e.provider.(*fake).calls = nil
+	}
+}

@@ -1,0 +1,81 @@
+package payment
+
+import (
+	"fmt"
+	"time"
+)
+
+// Operation names a movement of money that a merchant can ask for. The values
+// are stored in claims and outbox rows and never change.
+type Operation string
+
+// The operations.
+const (
+	Charge   Operation = "charge"
+	Transfer Operation = "transfer"
+)
+
+// Limits of a request. Text is counted in characters (code points), unescaped.
+const (
+	// MaxAmount is the largest amount, in minor units: the 12 digits that card
+	// networks carry (ISO 8583, data element 4). It is far below 2^53, so that no
+	// JSON client rounds it.
+	MaxAmount = 999_999_999_999
+	// MaxToken is the longest payment_method or destination. Provider tokens have
+	// some 30 characters; 255 is what providers reserve.
+	MaxToken = 255
+	// MaxDescription is the longest description: what providers keep.
+	MaxDescription = 1000
+	// MaxOrderID is the longest order_id, which has to fit an index entry.
+	MaxOrderID = 200
+	// MaxMetadataEntries and MaxMetadataName bound metadata as merchants know it
+	// from other APIs. Values are bounded by the size of the body alone.
+	MaxMetadataEntries = 50
+	MaxMetadataName    = 40
+)
+
+// Intent is a parsed request. The zero value is invalid. It keeps slices of the
+// payload it was parsed from, which must not be written to afterwards.
+type Intent struct {
+	Operation Operation
+	// Amount is in minor units of Currency, 1 to [MaxAmount].
+	Amount int64
+	// Currency is an ISO 4217 code in lower case.
+	Currency string
+	// Source is the payment method of a charge, the destination of a transfer.
+	Source string
+	// Description and OrderID are "" when the caller sent none.
+	Description, OrderID string
+	// ExpiresAt is when the operation stops being payable; zero for never.
+	ExpiresAt time.Time
+
+	// The caller's own spelling of optional members, canonical JSON, nil when
+	// absent: what the caller sent is shown back to the byte.
+	description, orderID, metadata, expiresAt []byte
+}
+
+// Expired reports whether the intent must no longer be paid at now.
+func (in *Intent) Expired(now time.Time) bool {
+	return !in.ExpiresAt.IsZero() && !now.Before(in.ExpiresAt)
+}
+
+// InvalidError says which member of a request is wrong. It never repeats a
+// value: that might be a card number.
+type InvalidError struct {
+	// Member is the path of the member: "amount", "metadata.color"; empty when
+	// the body as a whole is wrong.
+	Member string
+	// Reason is one line that says what the member must be.
+	Reason string
+}
+
+func (e *InvalidError) Error() string {
+	if e.Member == "" {
+		return "request body: " + e.Reason
+	}
+	return "member " + e.Member + ": " + e.Reason
+}
+
+func invalid(member, format string, args ...any) error {
+	return &InvalidError{Member: member, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,220 @@
+package payment
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxMemberName is how many bytes of an unknown member's name an error repeats.
+const maxMemberName = 64
+
+// Parse reads the request of op from canonical, which is what claim.Canonical
+// made of the body, unstable members dropped. It is strict: members that it
+// does not know are refused. The error is an *[InvalidError] for the first
+// member at fault, in canonical order; missing members are reported last.
+// The Intent keeps slices of canonical. It is safe for concurrent use.
+func Parse(op Operation, canonical []byte) (Intent, error) {
+	var source, prefix string
+	switch op {
+	case Charge:
+		source, prefix = "payment_method", "pm_"
+	case Transfer:
+		source, prefix = "destination", "acct_"
+	default:
+		return Intent{}, invalid("", "unknown operation %q", string(op))
+	}
+	in := Intent{Operation: op}
+	s := scanner{in: canonical}
+	if !s.accept('{') {
+		return Intent{}, invalid("", "must be a JSON object")
+	}
+	for first := true; !s.accept('}'); first = false {
+		if !first && !s.accept(',') {
+			return Intent{}, notCanonical()
+		}
+		quoted, ok := s.str()
+		if !ok || !s.accept(':') {
+			return Intent{}, notCanonical()
+		}
+		raw, ok := s.value(1)
+		if !ok {
+			return Intent{}, notCanonical()
+		}
+		if err := in.set(quoted[1:len(quoted)-1], raw, source, prefix); err != nil {
+			return Intent{}, err
+		}
+	}
+	if s.pos != len(canonical) {
+		return Intent{}, notCanonical()
+	}
+	switch {
+	case in.Amount == 0:
+		return Intent{}, invalid("amount", "is required")
+	case in.Currency == "":
+		return Intent{}, invalid("currency", "is required")
+	case in.Source == "":
+		return Intent{}, invalid(source, "is required")
+	}
+	return in, nil
+}
+
+func notCanonical() error { return invalid("", "is not canonical JSON") }
+
+func (in *Intent) set(name, raw []byte, source, prefix string) (err error) {
+	switch string(name) {
+	case "amount":
+		in.Amount, err = amount(raw)
+	case "currency":
+		in.Currency, err = currency(raw)
+	case source:
+		in.Source, err = token(source, prefix, raw)
+	case "description":
+		in.description = raw
+		in.Description, err = limited("description", raw, MaxDescription)
+	case "order_id":
+		in.orderID = raw
+		if in.OrderID, err = limited("order_id", raw, MaxOrderID); err == nil && in.OrderID == "" {
+			err = invalid("order_id", "must not be empty; leave it out instead")
+		}
+	case "metadata":
+		in.metadata = raw
+		err = metadata(raw)
+	case "expires_at":
+		in.expiresAt = raw
+		in.ExpiresAt, err = expiry(raw)
+	default:
+		err = invalid(shown(name), "is not a member of this request; remove it")
+	}
+	return err
+}
+
+func amount(raw []byte) (int64, error) {
+	switch {
+	case raw[0] != '-' && (raw[0] < '0' || raw[0] > '9'):
+		return 0, invalid("amount", "must be a number: whole minor units, such as 1999 for 19.99")
+	case raw[0] == '-' || string(raw) == "0":
+		return 0, invalid("amount", "must be above 0")
+	}
+	// Canonical integers below 10^21 are plain digits.
+	if bytes.IndexByte(raw, '.') >= 0 && bytes.IndexByte(raw, 'e') < 0 || bytes.Contains(raw, []byte("e-")) {
+		return 0, invalid("amount", "must be whole minor units, such as 1999 for 19.99")
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n > MaxAmount {
+		return 0, invalid("amount", "must be at most %d minor units", int64(MaxAmount))
+	}
+	return n, nil
+}
+
+func currency(raw []byte) (string, error) {
+	// A valid code is exactly three letters in quotes, with nothing to unescape.
+	if len(raw) == currencyLength+2 && raw[0] == '"' {
+		if code, ok := currencies[string(raw[1:len(raw)-1])]; ok {
+			return code, nil
+		}
+	}
+	return "", invalid("currency", "must be an ISO 4217 code in lower case, such as usd")
+}
+
+func token(member, prefix string, raw []byte) (string, error) {
+	t, ok := text(raw)
+	if !ok {
+		return "", invalid(member, "must be a string: a token that starts with %s", prefix)
+	}
+	if HasCardNumber(t) {
+		return "", invalid(member, "holds what looks like a card number; send a token that starts with %s, never a card number", prefix)
+	}
+	rest, ok := strings.CutPrefix(t, prefix)
+	if !ok || rest == "" || len(t) > MaxToken {
+		return "", invalid(member, "must be a token that starts with %s and has at most %d characters", prefix, MaxToken)
+	}
+	for i := range len(rest) {
+		switch c := rest[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+		default:
+			return "", invalid(member, "must have only letters, digits, _ and - after %s", prefix)
+		}
+	}
+	return t, nil
+}
+
+func limited(member string, raw []byte, limit int) (string, error) {
+	t, ok := text(raw)
+	if !ok {
+		return "", invalid(member, "must be a string")
+	}
+	if len(t) > limit && characters(raw) > limit { // bytes first: they are free to count
+		return "", invalid(member, "must have at most %d characters", limit)
+	}
+	return t, nil
+}
+
+func metadata(raw []byte) error {
+	s := scanner{in: raw}
+	if !s.accept('{') {
+		return invalid("metadata", "must be an object of strings")
+	}
+	for n := 0; !s.accept('}'); n++ {
+		if n == MaxMetadataEntries {
+			return invalid("metadata", "must have at most %d entries", MaxMetadataEntries)
+		}
+		if n > 0 && !s.accept(',') {
+			return notCanonical()
+		}
+		name, ok := s.str()
+		if !ok || !s.accept(':') {
+			return notCanonical()
+		}
+		value, ok := s.value(2)
+		if !ok {
+			return notCanonical()
+		}
+		switch path := name[1 : len(name)-1]; {
+		case len(path) == 0:
+			return invalid("metadata", "must not have an empty name")
+		case len(path) > MaxMetadataName && characters(name) > MaxMetadataName:
+			return invalid("metadata."+shown(path), "must have a name of at most %d characters", MaxMetadataName)
+		case value[0] != '"':
+			return invalid("metadata."+shown(path), "must be a string")
+		}
+	}
+	return nil
+}
+
+func expiry(raw []byte) (time.Time, error) {
+	t, ok := text(raw)
+	if ok && rfc3339(t) {
+		if at, err := time.Parse(time.RFC3339, t); err == nil && !at.IsZero() {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, invalid("expires_at", "must be an RFC 3339 time, such as 2030-01-31T12:00:00Z")
+}
+
+// rfc3339 refuses what time.Parse lets pass: hours of one digit, commas before
+// fractions, and offsets of a day or more.
+func rfc3339(t string) bool {
+	const shortest, hourEnd = len("2006-01-02T15:04:05Z"), len("2006-01-02T15")
+	if len(t) < shortest || t[hourEnd] != ':' || strings.IndexByte(t, ',') >= 0 {
+		return false
+	}
+	if t[len(t)-1] == 'Z' {
+		return true
+	}
+	offset := t[len(t)-len("+00:00"):]
+	return offset[1:3] <= "23" && offset[4:6] <= "59"
+}
+
+// shown is a caller's member name, fit for an error: cut, and never a card
+// number.
+func shown(name []byte) string {
+	if HasCardNumber(string(name)) {
+		return "(digits)"
+	}
+	if len(name) > maxMemberName {
+		return strings.ToValidUTF8(string(name[:maxMemberName]), "") + "…"
+	}
+	return string(name)
+}

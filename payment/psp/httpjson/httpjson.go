@@ -1,0 +1,255 @@
+// Package httpjson is the adapter for providers that speak plain JSON over
+// HTTP, in the shape that package simulator documents:
+//
+//	POST {base}/v1/charges, /v1/transfers, /v1/refunds
+//	GET  {base}/v1/lookup?kind=…&reference=…
+//
+// How replies are read:
+//
+//	200, "status":"succeeded", our own parameters   Approved
+//	402, class soft, hard or invalid                Declined
+//	400, 404, 422 with an error object              Declined, Invalid
+//	everything else                                 Unknown
+//
+// Everything else is: 409 (the key met other parameters: a bug here or a
+// collision, and the first call may well have moved money), 429, 5xx, a
+// redirect, a reply too large, malformed, or about another movement, a network
+// error, a time-out.
+//
+// # No retries
+//
+// The adapter makes one attempt per call, and sees to it that net/http does
+// too. net/http's Transport sends a POST again on its own, on a fresh
+// connection, when a kept-alive one turns out to be dead and either the request
+// carries an Idempotency-Key or its body can be rewound. Without GetBody it can
+// do neither, so requests here have none; nor are redirects followed. The
+// price is an Unknown where a connection died under us, which idle time-outs
+// shorter than the provider's keep rare.
+package httpjson
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+const (
+	// DefaultTimeout bounds one call where Capabilities.Timeout is 0.
+	DefaultTimeout = 30 * time.Second
+	// maxReply bounds a reply in bytes; a healthy one has a few hundred.
+	maxReply = 64 << 10
+)
+
+// Transport settings of the default client.
+const (
+	// maxIdlePerHost keeps a connection for every call of a busy node: with
+	// net/http's default of 2 each burst would open and close hundreds.
+	maxIdlePerHost = 512
+	// idleTimeout is below the 60 s after which common servers and load
+	// balancers close, so that we close first and never write to a dead one.
+	idleTimeout  = 30 * time.Second
+	dialTimeout  = 5 * time.Second
+	keepAlive    = 15 * time.Second
+	tlsTimeout   = 5 * time.Second
+	maxRespHead  = 16 << 10 // bytes
+	expectedRead = 1 << 10  // bytes: first size of a reply buffer
+)
+
+// Config is what [New] needs.
+type Config struct {
+	// Name identifies the provider in records and metrics: lower case letters,
+	// digits, '-' and '_'.
+	Name string
+	// BaseURL is an absolute http or https URL, without query.
+	BaseURL string
+	// Client sends the requests; nil means one with a transport tuned for a
+	// single busy host. It is copied, and follows no redirect. Its transport
+	// must not retry.
+	Client *http.Client
+	// Capabilities is what the provider can do. Without dedupe (psp.DedupeNone)
+	// no Idempotency-Key is sent, so that nothing on the way may take the call
+	// for one that is safe to repeat. Timeout 0 means [DefaultTimeout].
+	Capabilities psp.Capabilities
+}
+
+// Provider implements [psp.Provider]. It is safe for concurrent use.
+type Provider struct {
+	name   string
+	caps   psp.Capabilities
+	client *http.Client
+	own    *http.Transport // nil when the client came from outside
+
+	charges, transfers, refunds, lookup string // URLs
+
+	buffers sync.Pool // *bytes.Buffer, for replies
+}
+
+var _ psp.Provider = (*Provider)(nil)
+
+// New returns an adapter. It makes no call.
+func New(cfg Config) (*Provider, error) {
+	if cfg.Name == "" || strings.Trim(cfg.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return nil, fmt.Errorf("httpjson: name %q: use lower case letters, digits, '-' and '_'", cfg.Name)
+	}
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("httpjson: base URL: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
+		return nil, fmt.Errorf("httpjson: base URL %q: must be an absolute http or https URL without query", cfg.BaseURL)
+	}
+	if cfg.Capabilities.Timeout < 0 {
+		return nil, fmt.Errorf("httpjson: time-out %s: must not be negative", cfg.Capabilities.Timeout)
+	}
+	p := &Provider{
+		name:      cfg.Name,
+		caps:      cfg.Capabilities,
+		charges:   base.JoinPath("v1", "charges").String(),
+		transfers: base.JoinPath("v1", "transfers").String(),
+		refunds:   base.JoinPath("v1", "refunds").String(),
+		lookup:    base.JoinPath("v1", "lookup").String(),
+		buffers:   sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, expectedRead)) }},
+	}
+	if p.caps.Timeout == 0 {
+		p.caps.Timeout = DefaultTimeout
+	}
+	var client http.Client
+	if cfg.Client != nil {
+		client = *cfg.Client
+	} else {
+		p.own = newTransport()
+		client.Transport = p.own
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	p.client = &client
+	return p, nil
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           maxIdlePerHost,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		TLSHandshakeTimeout:    tlsTimeout,
+		MaxResponseHeaderBytes: maxRespHead,
+	}
+}
+
+// Close closes idle connections of a transport the adapter made itself. Calls
+// still running are not disturbed, and later ones still work.
+func (p *Provider) Close() error {
+	if p.own != nil {
+		p.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// Name implements [psp.Provider].
+func (p *Provider) Name() string { return p.name }
+
+// Capabilities implements [psp.Provider].
+func (p *Provider) Capabilities() psp.Capabilities { return p.caps }
+
+// Charge implements [psp.Provider].
+func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, p.charges, call)
+}
+
+// Transfer implements [psp.Provider].
+func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, p.transfers, call)
+}
+
+// Refund implements [psp.Provider].
+func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, p.refunds, call)
+}
+
+// errNoKey is a programming error above. It is not folded into a decline: the
+// caller may have sent the call before, with its key.
+var errNoKey = errors.New("httpjson: the call has no provider key, without which the provider cannot dedupe it")
+
+func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Result {
+	if p.caps.Dedupe != psp.DedupeNone && call.Key == "" {
+		return psp.Result{Err: errNoKey}
+	}
+	// The body is not pooled: the transport may read it after Do has returned.
+	body, err := json.Marshal(moveBody{call.Reference, call.Amount, call.Currency, call.Source, call.Description})
+	if err != nil {
+		return psp.Result{Err: fmt.Errorf("httpjson: encode call: %w", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return psp.Result{Err: fmt.Errorf("httpjson: make request: %w", err)}
+	}
+	req.GetBody = nil // see "No retries"
+	req.Header.Set("Content-Type", "application/json")
+	if p.caps.Dedupe != psp.DedupeNone {
+		req.Header.Set("Idempotency-Key", call.Key)
+	}
+	reply, status, err := p.do(req)
+	if err != nil {
+		return psp.Result{Err: err}
+	}
+	return reply.result(status, call)
+}
+
+// Lookup implements [psp.Provider].
+func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
+	if !p.caps.Lookup {
+		return psp.FoundUnknown, psp.Result{Err: errors.New("httpjson: the provider has no look-up")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	query := url.Values{"kind": {string(kind)}, "reference": {reference}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.lookup+"?"+query, nil)
+	if err != nil {
+		return psp.FoundUnknown, psp.Result{Err: fmt.Errorf("httpjson: make request: %w", err)}
+	}
+	reply, status, err := p.do(req)
+	if err != nil {
+		return psp.FoundUnknown, psp.Result{Err: err}
+	}
+	return reply.found(status, reference)
+}
+
+// do sends the request once and reads a reply of at most maxReply bytes. An
+// error says that no whole, well-formed reply arrived, and nothing more.
+func (p *Provider) do(req *http.Request) (reply, int, error) {
+	res, err := p.client.Do(req)
+	if err != nil {
+		return reply{}, 0, fmt.Errorf("httpjson: %w", err)
+	}
+	defer res.Body.Close()
+	buf := p.buffers.Get().(*bytes.Buffer)
+	defer p.buffers.Put(buf)
+	buf.Reset()
+	n, err := buf.ReadFrom(io.LimitReader(res.Body, maxReply+1))
+	if err != nil {
+		return reply{}, 0, fmt.Errorf("httpjson: status %d: read reply: %w", res.StatusCode, err)
+	}
+	if n > maxReply {
+		return reply{}, 0, fmt.Errorf("httpjson: status %d: reply over %d bytes", res.StatusCode, maxReply)
+	}
+	var r reply
+	if err := json.Unmarshal(buf.Bytes(), &r); err != nil {
+		return reply{}, 0, fmt.Errorf("httpjson: status %d: reply is not the expected JSON: %w", res.StatusCode, err)
+	}
+	return r, res.StatusCode, nil
+}

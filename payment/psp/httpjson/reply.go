@@ -1,0 +1,124 @@
+package httpjson
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+type moveBody struct {
+	Reference   string `json:"reference"`
+	Amount      int64  `json:"amount"`
+	Currency    string `json:"currency"`
+	Source      string `json:"source"`
+	Description string `json:"description,omitempty"`
+}
+
+// reply is every member this adapter reads. Unknown members are ignored:
+// providers add them.
+type reply struct {
+	ID        string      `json:"id"`
+	Status    string      `json:"status"`
+	Reference string      `json:"reference"`
+	Amount    int64       `json:"amount"`
+	Currency  string      `json:"currency"`
+	Error     *replyError `json:"error"`
+}
+
+type replyError struct {
+	Class   string `json:"class"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// result reads the reply to a movement.
+func (r reply) result(status int, call psp.Call) psp.Result {
+	switch status {
+	case http.StatusOK:
+		// What the provider says it moved has to be what was asked for. Anything
+		// else is somebody else's approval, or half of ours.
+		if r.Status != "succeeded" || r.ID == "" {
+			return unknown(status, "an approval without id or with status %q", r.Status)
+		}
+		if r.Reference != call.Reference || r.Amount != call.Amount || r.Currency != call.Currency {
+			return unknown(status, "an approval of %d %s for %q, where %d %s for %q was asked",
+				r.Amount, r.Currency, r.Reference, call.Amount, call.Currency, call.Reference)
+		}
+		return psp.Result{Outcome: psp.Approved, ProviderRef: r.ID}
+	case http.StatusPaymentRequired:
+		return r.declined(status)
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
+		if r.Error == nil || r.Error.Class == "" || r.Error.Class == classKeyReuse {
+			return r.unread(status)
+		}
+		// Whatever class the provider gave: it refused the request itself.
+		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Invalid)}
+	default:
+		return r.unread(status)
+	}
+}
+
+// classKeyReuse says that the key came with other parameters before: whatever
+// the status, it tells nothing about the call that used the key first.
+const classKeyReuse = "key_reuse"
+
+// found reads the reply to a look-up. A 404 counts as no only when the provider
+// itself says so: a proxy's, or that of a wrong path, knows nothing.
+func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
+	switch {
+	case status == http.StatusNotFound && r.Error != nil && r.Error.Class == "not_found":
+		return psp.FoundNo, psp.Result{}
+	case status != http.StatusOK:
+		return psp.FoundUnknown, r.unread(status)
+	case r.Reference != reference:
+		return psp.FoundUnknown, unknown(status, "a look-up of %q answered with %q", reference, r.Reference)
+	}
+	var res psp.Result
+	switch {
+	case r.Status == "succeeded" && r.ID != "":
+		res = psp.Result{Outcome: psp.Approved, ProviderRef: r.ID}
+	case r.Status == "declined":
+		res = r.declined(status)
+	default:
+		res = unknown(status, "a look-up answered with status %q", r.Status)
+	}
+	if res.Outcome == psp.Unknown {
+		return psp.FoundUnknown, res
+	}
+	return psp.FoundYes, res
+}
+
+// declined reads a decline, whose class decides what becomes of the key: one
+// that we do not know is no decline we can act on.
+func (r reply) declined(status int) psp.Result {
+	if r.Error == nil {
+		return unknown(status, "a decline without error object")
+	}
+	switch r.Error.Class {
+	case "soft":
+		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Soft)}
+	case "hard":
+		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Hard)}
+	case "invalid":
+		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Invalid)}
+	default:
+		return r.unread(status)
+	}
+}
+
+func (e replyError) decline(c psp.Class) *psp.Decline {
+	return &psp.Decline{Class: c, Code: e.Code, Message: e.Message}
+}
+
+// unread is the Unknown for a reply that says neither yes nor no.
+func (r reply) unread(status int) psp.Result {
+	if r.Error == nil {
+		return unknown(status, "no error object")
+	}
+	return unknown(status, "class %q, code %q: %s", r.Error.Class, r.Error.Code, r.Error.Message)
+}
+
+func unknown(status int, format string, args ...any) psp.Result {
+	return psp.Result{Err: fmt.Errorf("httpjson: status %d: %s", status, fmt.Sprintf(format, args...))}
+}

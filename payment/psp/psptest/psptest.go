@@ -1,0 +1,316 @@
+// Package psptest holds what every [psp.Provider] must do. An adapter's test
+// hands [Exercise] the adapter and a provider to point it at whose books can be
+// read; the books, not the adapter, say how many times money moved.
+package psptest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Harness is an adapter and the provider behind it. All functions are called
+// from the test's goroutine and must be set.
+type Harness struct {
+	Provider psp.Provider
+
+	// Sources of a charge and the destination of a transfer, by what happens.
+	Approves, DeclinesSoftly, DeclinesHard, Invalid, Destination string
+
+	// Effects reads off the provider's books how many times money moved.
+	Effects func(kind psp.Kind, reference string) int
+	// DropReplies makes the provider move money and then answer nothing.
+	DropReplies func(on bool)
+	// FailBefore makes the provider answer 5xx and move nothing.
+	FailBefore func(on bool)
+	// Hold makes calls wait inside the provider, before money moves. arrived
+	// receives once per call that has come; release lets all go on, and later
+	// ones through.
+	Hold func() (arrived <-chan struct{}, release func())
+}
+
+// sameKeyCalls at once is more than any claim would ever cause.
+const sameKeyCalls = 32
+
+// Exercise runs the conformance suite. open is called once per case, for a
+// provider with empty books in good health; it cleans up with t.Cleanup. Cases
+// that need dedupe or look-up are skipped where Capabilities has none.
+func Exercise(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	for _, c := range []struct {
+		name  string
+		needs func(psp.Capabilities) bool
+		run   func(t *testing.T, h Harness)
+	}{
+		{"Describes", always, describes},
+		{"Approves", always, approves},
+		{"MethodNamesKind", always, methodNamesKind},
+		{"Declines", always, declines},
+		{"SameKeySameResult", dedupes, sameKeySameResult},
+		{"SameKeySameDecline", dedupes, sameKeySameDecline},
+		{"ChangedParametersAreNeverApproved", dedupes, changedParameters},
+		{"SameKeyAtOnce", dedupes, sameKeyAtOnce},
+		{"LookupKnowsOutcomes", looksUp, lookupKnows},
+		{"FailureBeforeIsUnknown", always, failureBefore},
+		{"DroppedReplyIsUnknown", always, droppedReply},
+		{"HungUpIsUnknown", always, hungUp},
+		{"EndedContextIsUnknown", always, endedContext},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := open(t)
+			if caps := h.Provider.Capabilities(); !c.needs(caps) {
+				t.Skipf("not claimed by this provider: %+v", caps)
+			}
+			c.run(t, h)
+		})
+	}
+}
+
+func always(psp.Capabilities) bool    { return true }
+func dedupes(c psp.Capabilities) bool { return c.Dedupe != psp.DedupeNone }
+func looksUp(c psp.Capabilities) bool { return c.Lookup }
+
+func describes(t *testing.T, h Harness) {
+	if h.Provider.Name() == "" {
+		t.Error("Name is empty")
+	}
+	if caps := h.Provider.Capabilities(); caps.Timeout <= 0 {
+		t.Errorf("Timeout is %s: every call needs a bound", caps.Timeout)
+	}
+}
+
+func approves(t *testing.T, h Harness) {
+	ctx := t.Context()
+	charge := wantApproved(t, h.Provider.Charge(ctx, h.charge("1")))
+	transfer := wantApproved(t, h.Provider.Transfer(ctx, h.transfer("2")))
+	back := h.charge("3")
+	back.Kind, back.Reference, back.Source = psp.KindRefund, "re_3", charge
+	refund := wantApproved(t, h.Provider.Refund(ctx, back))
+	if charge == transfer || charge == refund || transfer == refund {
+		t.Errorf("different movements share a provider reference: %q, %q, %q", charge, transfer, refund)
+	}
+	h.wantEffects(t, psp.KindCharge, "ch_1", 1)
+	h.wantEffects(t, psp.KindTransfer, "tr_2", 1)
+	h.wantEffects(t, psp.KindRefund, "re_3", 1)
+}
+
+func methodNamesKind(t *testing.T, h Harness) {
+	call := h.charge("1")
+	call.Kind = psp.KindTransfer
+	wantApproved(t, h.Provider.Charge(t.Context(), call))
+	h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+	h.wantEffects(t, psp.KindTransfer, call.Reference, 0)
+}
+
+func declines(t *testing.T, h Harness) {
+	for class, source := range map[psp.Class]string{
+		psp.Soft: h.DeclinesSoftly, psp.Hard: h.DeclinesHard, psp.Invalid: h.Invalid,
+	} {
+		call := h.charge(class.String())
+		call.Source = source
+		wantDeclined(t, h.Provider.Charge(t.Context(), call), class)
+		h.wantEffects(t, psp.KindCharge, call.Reference, 0)
+	}
+}
+
+func sameKeySameResult(t *testing.T, h Harness) {
+	for range 2 {
+		call := h.charge("1")
+		first := wantApproved(t, h.Provider.Charge(t.Context(), call))
+		if again := wantApproved(t, h.Provider.Charge(t.Context(), call)); again != first {
+			t.Errorf("the same key was answered with %q, then %q", first, again)
+		}
+		h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+	}
+}
+
+func sameKeySameDecline(t *testing.T, h Harness) {
+	call := h.charge("1")
+	call.Source = h.DeclinesSoftly
+	first := wantDeclined(t, h.Provider.Charge(t.Context(), call), psp.Soft)
+	if again := wantDeclined(t, h.Provider.Charge(t.Context(), call), psp.Soft); again != first {
+		t.Errorf("the same key was declined with %+v, then %+v", first, again)
+	}
+	h.wantEffects(t, psp.KindCharge, call.Reference, 0)
+}
+
+func changedParameters(t *testing.T, h Harness) {
+	call := h.charge("1")
+	wantApproved(t, h.Provider.Charge(t.Context(), call))
+	changed := call
+	changed.Amount++
+	// Nor declined: the money of the first call has moved.
+	wantUnknown(t, h.Provider.Charge(t.Context(), changed))
+	h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+}
+
+func sameKeyAtOnce(t *testing.T, h Harness) {
+	call := h.charge("1")
+	results := make([]psp.Result, sameKeyCalls)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range results {
+		wg.Go(func() {
+			<-start
+			results[i] = h.Provider.Charge(t.Context(), call)
+		})
+	}
+	close(start)
+	wg.Wait()
+	first := wantApproved(t, results[0])
+	for _, r := range results[1:] {
+		if ref := wantApproved(t, r); ref != first {
+			t.Errorf("the same key was answered with %q and %q", first, ref)
+		}
+	}
+	h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+}
+
+func lookupKnows(t *testing.T, h Harness) {
+	ctx := t.Context()
+	if found, r := h.Provider.Lookup(ctx, psp.KindCharge, "ch_1"); found != psp.FoundNo {
+		t.Fatalf("before any call: found %d, %+v; want FoundNo", found, r)
+	}
+	ref := wantApproved(t, h.Provider.Charge(ctx, h.charge("1")))
+	found, r := h.Provider.Lookup(ctx, psp.KindCharge, "ch_1")
+	if found != psp.FoundYes || wantApproved(t, r) != ref {
+		t.Errorf("after approval %q: found %d, %+v", ref, found, r)
+	}
+	declined := h.charge("2")
+	declined.Source = h.DeclinesHard
+	wantDeclined(t, h.Provider.Charge(ctx, declined), psp.Hard)
+	found, r = h.Provider.Lookup(ctx, psp.KindCharge, "ch_2")
+	if found != psp.FoundYes {
+		t.Errorf("after a decline: found %d, %+v; want FoundYes", found, r)
+	}
+	wantDeclined(t, r, psp.Hard)
+	if found, r := h.Provider.Lookup(ctx, psp.KindTransfer, "ch_1"); found != psp.FoundNo {
+		t.Errorf("a charge was found as a transfer: found %d, %+v", found, r)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if found, r := h.Provider.Lookup(ended, psp.KindCharge, "ch_1"); found != psp.FoundUnknown || r.Err == nil {
+		t.Errorf("with an ended context: found %d, %+v; want FoundUnknown with a reason", found, r)
+	}
+}
+
+func failureBefore(t *testing.T, h Harness) {
+	call := h.charge("1")
+	h.FailBefore(true)
+	wantUnknown(t, h.Provider.Charge(t.Context(), call))
+	h.wantEffects(t, psp.KindCharge, call.Reference, 0)
+	h.FailBefore(false)
+	wantApproved(t, h.Provider.Charge(t.Context(), call))
+	h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+}
+
+func droppedReply(t *testing.T, h Harness) {
+	call := h.charge("1")
+	// A connection that has served before is the one net/http would retry on.
+	wantApproved(t, h.Provider.Charge(t.Context(), h.charge("0")))
+	h.DropReplies(true)
+	wantUnknown(t, h.Provider.Charge(t.Context(), call))
+	h.wantEffects(t, psp.KindCharge, call.Reference, 1)
+	h.DropReplies(false)
+	h.wantResolved(t, call)
+}
+
+func hungUp(t *testing.T, h Harness) {
+	call := h.charge("1")
+	arrived, release := h.Hold()
+	defer release()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	result := make(chan psp.Result, 1)
+	go func() { result <- h.Provider.Charge(ctx, call) }()
+	<-arrived
+	cancel()
+	wantUnknown(t, <-result) // hangs, and fails by time-out, if ctx is not obeyed
+	h.wantEffects(t, psp.KindCharge, call.Reference, 0)
+	release()
+	if dedupes(h.Provider.Capabilities()) {
+		h.wantResolved(t, call)
+	}
+}
+
+func endedContext(t *testing.T, h Harness) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, do := range map[string]func(context.Context, psp.Call) psp.Result{
+		"Charge": h.Provider.Charge, "Transfer": h.Provider.Transfer, "Refund": h.Provider.Refund,
+	} {
+		t.Run(name, func(t *testing.T) { wantUnknown(t, do(ctx, h.charge("1"))) })
+	}
+}
+
+// wantResolved finds out what became of an unknown call that did move money, or
+// moves it when asked again, in each way the provider offers.
+func (h Harness) wantResolved(t *testing.T, call psp.Call) {
+	t.Helper()
+	caps := h.Provider.Capabilities()
+	var ref string
+	if dedupes(caps) {
+		ref = wantApproved(t, h.Provider.Charge(t.Context(), call))
+	}
+	if looksUp(caps) {
+		found, r := h.Provider.Lookup(t.Context(), call.Kind, call.Reference)
+		if found != psp.FoundYes {
+			t.Fatalf("look-up: found %d, %+v; want FoundYes", found, r)
+		}
+		if got := wantApproved(t, r); ref != "" && got != ref {
+			t.Errorf("look-up says %q, the same key %q", got, ref)
+		}
+	}
+	h.wantEffects(t, call.Kind, call.Reference, 1)
+}
+
+func (h Harness) charge(n string) psp.Call {
+	return psp.Call{Kind: psp.KindCharge, Key: "key-" + n, Reference: "ch_" + n,
+		Amount: 1250, Currency: "usd", Source: h.Approves, Description: "order " + n}
+}
+
+func (h Harness) transfer(n string) psp.Call {
+	call := h.charge(n)
+	call.Kind, call.Reference, call.Source = psp.KindTransfer, "tr_"+n, h.Destination
+	return call
+}
+
+func (h Harness) wantEffects(t *testing.T, kind psp.Kind, reference string, want int) {
+	t.Helper()
+	if got := h.Effects(kind, reference); got != want {
+		t.Errorf("money moved %d times for %s %s, want %d", got, kind, reference, want)
+	}
+}
+
+func wantApproved(t *testing.T, r psp.Result) (providerRef string) {
+	t.Helper()
+	if r.Outcome != psp.Approved || r.ProviderRef == "" || r.Decline != nil {
+		t.Fatalf("got %s; want an approval with a provider reference", describe(r))
+	}
+	return r.ProviderRef
+}
+
+func wantDeclined(t *testing.T, r psp.Result, class psp.Class) psp.Decline {
+	t.Helper()
+	if r.Outcome != psp.Declined || r.Decline == nil || r.Decline.Class != class || r.Decline.Code == "" || r.ProviderRef != "" {
+		t.Fatalf("got %s; want a %s decline with a code", describe(r), class)
+	}
+	return *r.Decline
+}
+
+func wantUnknown(t *testing.T, r psp.Result) {
+	t.Helper()
+	if r.Outcome != psp.Unknown || r.Err == nil || r.Decline != nil || r.ProviderRef != "" {
+		t.Fatalf("got %s; want unknown with a reason", describe(r))
+	}
+}
+
+func describe(r psp.Result) string {
+	if r.Decline != nil {
+		return fmt.Sprintf("%s %+v (err %v)", r.Outcome, *r.Decline, r.Err)
+	}
+	return fmt.Sprintf("%s %q (err %v)", r.Outcome, r.ProviderRef, r.Err)
+}

@@ -1,0 +1,52 @@
+// Package simulator is a payment provider to test against: an HTTP service
+// with a durable memory of its own, scriptable faults, and an honest count of
+// how many times money moved. It shares nothing with Homeward, which is why a
+// test may take its word.
+//
+// # Movements
+//
+//	POST /v1/charges, /v1/transfers, /v1/refunds
+//	Idempotency-Key: <provider key>
+//	{"reference","amount","currency","source","description"}
+//
+//	200 {"id":"psp_ch_…","status":"succeeded","reference","amount","currency","created"}
+//	402 {"error":{"class":"soft|hard|invalid","code","message"}}
+//	409 {"error":{"class":"key_reuse",…}}   the key was used with other parameters
+//	400 {"error":{"class":"invalid",…}}     malformed; not remembered
+//	5xx {"error":{"class":"server",…}}      a fault, or storage that failed
+//
+// The first approval or decline under a key is that key's answer for ever,
+// byte for byte. A call without a key is never recognised again: each one is a
+// new movement, which is how a provider without dedupe behaves.
+//
+//	GET /v1/lookup?kind=charge&reference=ch_…
+//
+// answers 200 with the body of the approval, or, where the reference was only
+// ever declined, with "status":"declined" and the last decline's error; 404 with
+// class "not_found" when nothing is known (yet).
+//
+// # Test tokens
+//
+// A charge's source: pm_card_visa approves; pm_card_insufficient_funds declines
+// softly; pm_card_insufficient_funds_once declines softly only while nothing is
+// recorded under the reference, so that a new key for the same reference
+// approves; pm_card_stolen declines hard; any other pm_card_… approves; anything
+// else is invalid. A transfer's source: acct_closed declines hard, any other
+// acct_… approves, anything else is invalid. A refund's source is the id of an
+// approved charge; what is refunded never exceeds what was charged.
+//
+// # What a test reads and sets
+//
+//	GET /_sim/summary   what happened, see [Summary]
+//	GET /_sim/stats     the same and more, see [Stats]
+//	GET /_sim/effects   one JSON line per movement, see [Effect]
+//	GET, PUT /_sim/faults   see [Faults]
+//
+// # Durability
+//
+// An outcome is in the journal (journal.jsonl, one line each) and synced before
+// it is answered or counted; concurrent calls share a sync. A line cut short by
+// the death of the process was never answered, and is dropped at the next
+// start. Damage anywhere else stops the start with an error: a judge that
+// guesses is worse than none.
+package simulator

@@ -1,0 +1,262 @@
+package simulator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// maxBody bounds a request body in bytes, as the merchant's contract does.
+const maxBody = 1 << 20
+
+// Server time-outs.
+const (
+	readHeaderTimeout = 5 * time.Second
+	// readTimeout bounds header and body. net/http lifts it once the body is read,
+	// so it does not run while a call is held.
+	readTimeout = 15 * time.Second
+	// idleTimeout is longer than any client of ours keeps a connection, so that
+	// the client is the one to close it and never writes to a closed one.
+	idleTimeout = 2 * time.Minute
+	// writeTimeout exceeds the longest latency and jitter together.
+	writeTimeout = 5 * time.Minute
+	// maxHeader is in bytes; a request needs a few hundred.
+	maxHeader = 16 << 10
+)
+
+// NewServer returns a server for Handler with every time-out set. The caller
+// listens, serves, and shuts it down before it closes the simulator.
+func (s *Simulator) NewServer(addr string) *http.Server {
+	return &http.Server{
+		Addr:              addr,
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		IdleTimeout:       idleTimeout,
+		WriteTimeout:      writeTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// Handler returns the provider's API, see the package comment. To drop a reply
+// it panics with http.ErrAbortHandler, which net/http's server takes as the
+// order to cut the connection.
+func (s *Simulator) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/charges", s.move(psp.KindCharge))
+	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer))
+	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund))
+	mux.HandleFunc("GET /v1/lookup", s.serveLookup)
+	mux.HandleFunc("GET /_sim/summary", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Summary()) })
+	mux.HandleFunc("GET /_sim/stats", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Stats()) })
+	mux.HandleFunc("GET /_sim/effects", s.serveEffects)
+	mux.HandleFunc("GET /_sim/faults", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Faults().wire()) })
+	mux.HandleFunc("PUT /_sim/faults", s.serveSetFaults)
+	return mux
+}
+
+// moveBody is what a movement is asked for with.
+type moveBody struct {
+	Reference   string `json:"reference"`
+	Amount      int64  `json:"amount"`
+	Currency    string `json:"currency"`
+	Source      string `json:"source"`
+	Description string `json:"description"`
+}
+
+// outcomeBody is an approval, or a decline as a look-up tells it.
+type outcomeBody struct {
+	ID        string      `json:"id,omitempty"`
+	Status    string      `json:"status"`
+	Reference string      `json:"reference"`
+	Amount    int64       `json:"amount"`
+	Currency  string      `json:"currency"`
+	Created   int64       `json:"created"` // s since the Unix epoch
+	Error     *errorValue `json:"error,omitempty"`
+}
+
+type errorBody struct {
+	Error errorValue `json:"error"`
+}
+
+type errorValue struct {
+	Class   string `json:"class"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (s *Simulator) move(kind psp.Kind) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.calls.Add(1)
+		call, status, err := readCall(w, r, kind)
+		if err != nil {
+			refuse(w, status, "invalid", "invalid_request", err.Error())
+			return
+		}
+		ctx := r.Context()
+		fate := s.faults.draw()
+		if fate.pause(ctx) != nil {
+			return // nobody is left to read a reply, and nothing has happened
+		}
+		if fate.errorBefore {
+			s.errorsBefore.Add(1)
+			refuse(w, http.StatusServiceUnavailable, "server", "unavailable", "The provider is not available.")
+			return
+		}
+		s.before(ctx, call)
+		rec, i, err := s.decide(call)
+		if err != nil {
+			s.refuseUndecided(w, call, err)
+			return
+		}
+		s.after(ctx, call)
+		switch {
+		case fate.dropReply:
+			s.dropped.Add(1)
+			panic(http.ErrAbortHandler)
+		case fate.errorAfter:
+			s.errorsAfter.Add(1)
+			refuse(w, http.StatusInternalServerError, "server", "internal", "The provider failed.")
+		default:
+			writeOutcome(w, rec, i)
+		}
+	}
+}
+
+func (s *Simulator) refuseUndecided(w http.ResponseWriter, call psp.Call, err error) {
+	if errors.Is(err, errKeyReuse) {
+		s.logger.Warn("a provider key came again with other parameters", "key", call.Key, "reference", call.Reference)
+		refuse(w, http.StatusConflict, "key_reuse", "key_reuse", "The key was used with other parameters.")
+		return
+	}
+	refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
+}
+
+// readCall reads and checks a request. The status goes with the error.
+func readCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return psp.Call{}, http.StatusRequestEntityTooLarge, fmt.Errorf("body: over %d bytes", tooLarge.Limit)
+		}
+		return psp.Call{}, http.StatusBadRequest, errors.New("body: could not be read")
+	}
+	var m moveBody
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return psp.Call{}, http.StatusBadRequest, fmt.Errorf("body: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return psp.Call{}, http.StatusBadRequest, errors.New("body: more than one JSON value")
+	}
+	call := psp.Call{
+		Kind: kind, Key: r.Header.Get("Idempotency-Key"), Reference: m.Reference,
+		Amount: m.Amount, Currency: m.Currency, Source: m.Source, Description: m.Description,
+	}
+	return call, http.StatusBadRequest, validate(call)
+}
+
+// writeOutcome renders a record. The bytes depend on nothing else, which is what
+// makes every repeat identical.
+func writeOutcome(w http.ResponseWriter, rec record, i int) {
+	if rec.verdict != approved {
+		write(w, http.StatusPaymentRequired, errorBody{declineOf(rec)})
+		return
+	}
+	write(w, http.StatusOK, describe(rec, i))
+}
+
+func describe(rec record, i int) outcomeBody {
+	out := outcomeBody{
+		Status: "declined", Reference: rec.reference(), Amount: rec.amount,
+		Currency: string(rec.currency[:]), Created: time.Unix(0, rec.at).Unix(),
+	}
+	if rec.verdict == approved {
+		out.ID, out.Status = formatID(rec.kind(), i), "succeeded"
+	} else {
+		d := declineOf(rec)
+		out.Error = &d
+	}
+	return out
+}
+
+func declineOf(rec record) errorValue {
+	d := verdicts[rec.verdict]
+	return errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
+}
+
+func (s *Simulator) serveLookup(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	kind, reference := psp.Kind(q.Get("kind")), q.Get("reference")
+	if kind != psp.KindCharge && kind != psp.KindTransfer && kind != psp.KindRefund {
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", "kind: must be charge, transfer or refund")
+		return
+	}
+	if !visible(reference) {
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", fmt.Sprintf("reference: must be 1 to %d visible ASCII characters", maxText))
+		return
+	}
+	f := s.Faults()
+	if (fate{delay: f.Latency}).pause(r.Context()) != nil {
+		return
+	}
+	rec, i, found, err := s.lookup(kind, reference)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
+	case !found:
+		refuse(w, http.StatusNotFound, "not_found", "not_found", "Nothing is known under this reference.")
+	default:
+		write(w, http.StatusOK, describe(rec, i))
+	}
+}
+
+func (s *Simulator) serveEffects(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	page := make([]Effect, 0, effectsPage)
+	for i, more := 0, true; more; {
+		page, i, more = s.effects(page[:0], i)
+		for k := range page {
+			if enc.Encode(&page[k]) != nil {
+				return // the reader is gone
+			}
+		}
+	}
+}
+
+func (s *Simulator) serveSetFaults(w http.ResponseWriter, r *http.Request) {
+	f, err := parseFaults(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", err.Error())
+		return
+	}
+	s.faults.set(f)
+	write(w, http.StatusOK, f.wire())
+}
+
+func refuse(w http.ResponseWriter, status int, class, code, message string) {
+	write(w, status, errorBody{errorValue{Class: class, Code: code, Message: message}})
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil { // no value above can fail to encode; said rather than hidden
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // a reader that is gone asks again
+}

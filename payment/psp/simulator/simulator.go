@@ -1,0 +1,303 @@
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Config is what [Open] needs. The zero value is a working simulator in memory.
+type Config struct {
+	// Dir holds the journal and is created if absent. Empty: memory only, and
+	// everything is forgotten at Close.
+	Dir string
+	// Latency is how long every call takes, plus up to Jitter, uniformly. Both
+	// are 0 to [MaxLatency] and can be changed later, see [Simulator.SetFaults].
+	Latency, Jitter time.Duration
+	// IgnoreParameters makes a key with changed parameters repeat its first
+	// answer instead of being refused: a provider with psp.DedupeKey.
+	IgnoreParameters bool
+	// Now is the provider's clock; nil means time.Now.
+	Now func() time.Time
+	// Logger receives warnings; nil discards them.
+	Logger *slog.Logger
+}
+
+// Simulator is a payment provider. All methods are safe for concurrent use.
+type Simulator struct {
+	now    func() time.Time
+	logger *slog.Logger
+	faults faultSource
+	hooks  atomic.Pointer[Hooks]
+
+	calls        atomic.Int64
+	errorsBefore atomic.Int64
+	errorsAfter  atomic.Int64
+	dropped      atomic.Int64
+
+	ignoreParameters bool
+	journal          *journal // nil in memory
+
+	mu        sync.Mutex
+	book      book
+	keyReuses int64
+	durable   int // records [0, durable) are safe to answer and to count
+	totals    Summary
+	declines  int64
+	open      *batch // collects; nil in memory
+	syncing   *batch // on its way to disk; nil when idle
+	failed    error  // sticky: the journal cannot be trusted with more
+	closed    bool
+
+	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
+	done      chan struct{} // the committer has ended; nil in memory
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// batch is what one sync makes durable.
+type batch struct {
+	lines []byte
+	end   int           // records [.., end) are covered
+	done  chan struct{} // closed once err is decided
+	err   error
+}
+
+func newBatch() *batch { return &batch{done: make(chan struct{})} }
+
+var (
+	errClosed   = errors.New("simulator: closed")
+	errKeyReuse = errors.New("simulator: the key was used with other parameters")
+)
+
+// Open starts a simulator and reads back what Dir holds. It fails with one
+// clear line when Dir is in use, unreadable or damaged. The caller must Close.
+func Open(cfg Config) (*Simulator, error) {
+	s := &Simulator{
+		now:              cfg.Now,
+		logger:           cfg.Logger,
+		ignoreParameters: cfg.IgnoreParameters,
+		book:             newBook(),
+		wake:             make(chan struct{}, 1),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	if err := s.SetFaults(Faults{Latency: cfg.Latency, Jitter: cfg.Jitter}); err != nil {
+		return nil, err
+	}
+	if cfg.Dir == "" {
+		return s, nil
+	}
+	j, err := openJournal(cfg.Dir, s.logger, s.restore)
+	if err != nil {
+		return nil, err
+	}
+	s.journal = j
+	s.open = newBatch()
+	s.done = make(chan struct{})
+	go s.commit()
+	return s, nil
+}
+
+// restore takes one journal entry into memory; it runs before any concurrency.
+func (s *Simulator) restore(e entry) error {
+	if e.N != s.book.len()+1 {
+		return fmt.Errorf("entry %d follows entry %d", e.N, s.book.len())
+	}
+	v, err := parseVerdict(e.Verdict)
+	if err != nil {
+		return err
+	}
+	if e.Key != "" {
+		if _, seen := s.book.byKey[e.Key]; seen {
+			return fmt.Errorf("entry %d repeats the key of an earlier one", e.N)
+		}
+	}
+	call := psp.Call{Kind: psp.Kind(e.Kind), Key: e.Key, Reference: e.Reference,
+		Amount: e.Amount, Currency: e.Currency, Source: e.Source}
+	if err := validate(call); err != nil {
+		return err
+	}
+	s.book.add(call, e.Sum, v, e.At)
+	s.count(s.book.len())
+	return nil
+}
+
+// Close makes what is pending durable, stops, and releases Dir. Calls still
+// running are answered 503. It is idempotent: later calls return the first's
+// result.
+func (s *Simulator) Close() error {
+	s.closeOnce.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		if s.journal == nil {
+			return
+		}
+		s.kick()
+		<-s.done
+		s.closeErr = s.journal.close()
+	})
+	return s.closeErr
+}
+
+func (s *Simulator) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // already awake, and will look again
+	}
+}
+
+// decide gives the call its outcome: the one its key already has, or a new one.
+// It returns once the outcome is durable. The context ends nothing here: money
+// that moved has moved, whoever still listens.
+func (s *Simulator) decide(call psp.Call) (record, int, error) {
+	sum := fingerprint(call)
+	s.mu.Lock()
+	if err := s.refusal(); err != nil {
+		s.mu.Unlock()
+		return record{}, 0, err
+	}
+	i, seen := s.book.find(call.Key)
+	if seen && s.book.at(i).sum != sum && !s.ignoreParameters {
+		s.keyReuses++
+		s.mu.Unlock()
+		return record{}, 0, errKeyReuse
+	}
+	if !seen {
+		i = s.book.add(call, sum, s.book.judge(call), s.now().UnixNano())
+		if s.journal == nil {
+			s.count(s.book.len())
+		} else {
+			s.open.lines = appendEntry(s.open.lines, i+1, *s.book.at(i), call.Source)
+			s.open.end = s.book.len()
+		}
+	}
+	rec, waiting := *s.book.at(i), s.batchOf(i)
+	s.mu.Unlock()
+	if !seen && waiting != nil {
+		s.kick()
+	}
+	return rec, i, waiting.wait()
+}
+
+// refusal says why no call may be decided any more, nil while one may.
+func (s *Simulator) refusal() error {
+	if s.failed != nil {
+		return s.failed
+	}
+	if s.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// batchOf returns the batch that will make record i durable, nil if it is.
+func (s *Simulator) batchOf(i int) *batch {
+	switch {
+	case i < s.durable:
+		return nil
+	case s.syncing != nil && i < s.syncing.end:
+		return s.syncing
+	default:
+		return s.open
+	}
+}
+
+func (b *batch) wait() error {
+	if b == nil {
+		return nil
+	}
+	<-b.done
+	return b.err
+}
+
+// lookup returns what is known of a reference: the approval if there is one,
+// else the last decline. found is false when there is neither.
+func (s *Simulator) lookup(kind psp.Kind, reference string) (rec record, i int, found bool, err error) {
+	s.mu.Lock()
+	i, found = s.book.findReference(kind, reference)
+	if !found {
+		s.mu.Unlock()
+		return record{}, 0, false, nil
+	}
+	if i >= s.durable && s.failed != nil {
+		err = s.failed
+		s.mu.Unlock()
+		return record{}, 0, false, err
+	}
+	rec = *s.book.at(i)
+	waiting := s.batchOf(i)
+	s.mu.Unlock()
+	return rec, i, true, waiting.wait()
+}
+
+// count takes records up to end into the totals. mu is held, or not yet needed.
+func (s *Simulator) count(end int) {
+	for ; s.durable < end; s.durable++ {
+		r := s.book.at(s.durable)
+		if r.keyLen > 0 {
+			s.totals.Keys++
+		}
+		if r.verdict != approved {
+			s.declines++
+			continue
+		}
+		s.totals.Effects++
+		if r.duplicate {
+			s.totals.DuplicateEffects++
+		}
+		if r.kind() == psp.KindRefund {
+			s.totals.Refunds++
+		}
+	}
+}
+
+// commit makes batches durable, one at a time, each holding whatever arrived
+// while the one before was being synced.
+func (s *Simulator) commit() {
+	defer close(s.done)
+	for range s.wake {
+		for {
+			s.mu.Lock()
+			b := s.open
+			if len(b.lines) == 0 {
+				closed := s.closed
+				s.mu.Unlock()
+				if closed {
+					return
+				}
+				break
+			}
+			s.open, s.syncing = newBatch(), b
+			err := s.failed
+			s.mu.Unlock()
+
+			if err == nil {
+				err = s.journal.append(b.lines)
+			}
+
+			s.mu.Lock()
+			s.syncing = nil
+			if err == nil {
+				s.count(b.end)
+			} else if s.failed == nil {
+				s.failed = err
+				s.logger.Error("the simulator stops taking calls", "error", err)
+			}
+			b.err = err
+			b.lines = nil
+			s.mu.Unlock()
+			close(b.done)
+		}
+	}
+}

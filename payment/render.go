@@ -1,0 +1,100 @@
+package payment
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// renderRoom is how many bytes an object has beside what the caller sent.
+const renderRoom = 384
+
+// Rendered returns the answer to a payment that was made: 201 and the object.
+// Its bytes follow from the arguments alone, so that every attempt and every
+// node renders the same ones.
+func Rendered(m claim.Minted, in *Intent, provider, reference string) claim.Response {
+	size := renderRoom + len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt)
+	b := make([]byte, 0, size)
+	b = append(b, `{"id":`...)
+	b = appendString(b, m.ID)
+	b = append(b, `,"object":`...)
+	b = appendString(b, string(in.Operation))
+	b = append(b, `,"amount":`...)
+	b = strconv.AppendInt(b, in.Amount, 10)
+	b = append(b, `,"currency":`...)
+	b = appendString(b, in.Currency)
+	b = append(b, `,"status":"succeeded","created":`...)
+	b = strconv.AppendInt(b, m.Created.Unix(), 10)
+	if in.Operation == Transfer {
+		b = append(b, `,"destination":`...)
+	} else {
+		b = append(b, `,"payment_method":`...)
+	}
+	b = appendString(b, in.Source)
+	b = appendSent(b, "description", in.description)
+	b = appendSent(b, "order_id", in.orderID)
+	b = appendSent(b, "metadata", in.metadata)
+	b = appendSent(b, "expires_at", in.expiresAt)
+	b = append(b, `,"receipt_number":`...)
+	b = appendString(b, m.Receipt)
+	b = append(b, `,"provider":{"name":`...)
+	b = appendString(b, provider)
+	b = append(b, `,"reference":`...)
+	b = appendString(b, reference)
+	b = append(b, `}}`...)
+	return claim.Response{
+		Status: http.StatusCreated,
+		Header: []claim.HeaderField{
+			{Name: "Content-Type", Value: "application/json"},
+			{Name: "Location", Value: Path(in.Operation) + "/" + m.ID},
+		},
+		Body: b,
+	}
+}
+
+// Path is the collection of op's objects: /v1/charges.
+func Path(op Operation) string { return "/v1/" + string(op) + "s" }
+
+// Prefix is how the ids of op's objects start, without the underscore.
+func Prefix(op Operation) string {
+	if op == Transfer {
+		return "tr"
+	}
+	return "ch"
+}
+
+// refusal turns a problem into a response that can be remembered.
+func refusal(p problem.Problem) claim.Response {
+	return claim.Response{
+		Status: p.Status,
+		Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}},
+		Body:   p.JSON(),
+	}
+}
+
+func appendSent(b []byte, name string, raw []byte) []byte {
+	if raw == nil {
+		return b
+	}
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	b = append(b, `":`...)
+	return append(b, raw...)
+}
+
+// appendString appends s as a JSON string. Ids, tokens and codes need no
+// escapes; what a provider calls its movement might.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string always encodes
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

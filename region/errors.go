@@ -1,0 +1,200 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
+)
+
+// This file is the only one that maps errors to Connect and back. The code is
+// for the wire (metrics, proxies); the Problem detail says which answer it is.
+
+// How a forward can fail beside the claim's own answers. Test with errors.Is;
+// the package documentation says what each means.
+var (
+	// ErrNoNode: no live node of the region is known. Nothing was sent.
+	ErrNoNode = errors.New("region: no live node is known")
+	// ErrNoAnswer: no node answered. The request may or may not have run.
+	ErrNoAnswer = errors.New("region: no node answered")
+	// ErrPeerFailed: a node answered with an error outside the contract. The
+	// request may or may not have run.
+	ErrPeerFailed = errors.New("region: the peer failed, its own log says why")
+	// ErrRefused: the peer took the request for malformed, or it is too large to
+	// send. Nothing ran.
+	ErrRefused = errors.New("region: the forward was refused")
+	// ErrHopLimit: more than MaxHops forwards. Nothing ran.
+	ErrHopLimit = errors.New("region: too many forwards, nodes disagree on where the key's home is")
+)
+
+// WrongHomeError: the node that was asked is not of the key's home. Nothing ran.
+type WrongHomeError struct {
+	// Home is the real one, where the key itself names it; else "": read the pin.
+	Home string
+}
+
+func (e *WrongHomeError) Error() string {
+	if e.Home == "" {
+		return "region: this region is not the key's home"
+	}
+	return "region: the key's home is " + e.Home
+}
+
+// errBadRequest is how the handler refuses a malformed message.
+type errBadRequest struct{ reason string }
+
+func (e *errBadRequest) Error() string { return "bad request: " + e.reason }
+
+// toConnect maps what a handler got from its region to what goes on the wire.
+// known is false for an error outside the contract: its text stays here.
+func toConnect(err error) (wire *connect.Error, known bool) {
+	var (
+		wrongHome *WrongHomeError
+		inUse     *claim.InUseError
+		unknown   *claim.UnknownError
+		expired   *claim.ExpiredError
+		bad       *errBadRequest
+	)
+	switch {
+	case errors.As(err, &wrongHome):
+		return problem(connect.CodeFailedPrecondition, "wrong home", &peerv1.Problem{Kind: &peerv1.Problem_WrongHome{WrongHome: &peerv1.WrongHome{Home: wrongHome.Home}}}), true
+	case errors.As(err, &inUse):
+		return problem(connect.CodeAborted, "in use", &peerv1.Problem{Kind: &peerv1.Problem_InUse{InUse: &peerv1.InUse{RetryAfterMs: millis(inUse.RetryAfter)}}}), true
+	case errors.As(err, &unknown):
+		return problem(connect.CodeUnavailable, "outcome unknown", &peerv1.Problem{Kind: &peerv1.Problem_OutcomeUnknown{OutcomeUnknown: &peerv1.OutcomeUnknown{RetryAfterMs: millis(unknown.RetryAfter)}}}), true
+	case errors.As(err, &expired):
+		return problem(connect.CodeFailedPrecondition, "expired", &peerv1.Problem{Kind: &peerv1.Problem_Expired{Expired: &peerv1.Expired{FirstUse: toTimestamp(expired.FirstUse)}}}), true
+	case errors.Is(err, claim.ErrMismatch):
+		return problem(connect.CodeAlreadyExists, "mismatch", &peerv1.Problem{Kind: &peerv1.Problem_Mismatch{Mismatch: &peerv1.Mismatch{}}}), true
+	case errors.Is(err, claim.ErrNeedPin):
+		return problem(connect.CodeFailedPrecondition, "need pin", &peerv1.Problem{Kind: &peerv1.Problem_NeedPin{NeedPin: &peerv1.NeedPin{}}}), true
+	case errors.Is(err, claim.ErrHomeUnreachable):
+		return problem(connect.CodeUnavailable, "home unreachable", &peerv1.Problem{Kind: &peerv1.Problem_HomeUnreachable{HomeUnreachable: &peerv1.HomeUnreachable{}}}), true
+	case errors.Is(err, claim.ErrUnavailable):
+		return problem(connect.CodeUnavailable, "store unavailable", &peerv1.Problem{Kind: &peerv1.Problem_StoreUnavailable{StoreUnavailable: &peerv1.StoreUnavailable{}}}), true
+	case errors.Is(err, claim.ErrUnknownTenant):
+		return problem(connect.CodeNotFound, "unknown tenant", &peerv1.Problem{Kind: &peerv1.Problem_UnknownTenant{UnknownTenant: &peerv1.UnknownTenant{}}}), true
+	case errors.Is(err, claim.ErrFingerprintVersion):
+		return problem(connect.CodeUnimplemented, "fingerprint version", &peerv1.Problem{Kind: &peerv1.Problem_FingerprintVersion{FingerprintVersion: &peerv1.FingerprintVersion{}}}), true
+	case errors.Is(err, ErrHopLimit):
+		return problem(connect.CodeFailedPrecondition, "hop limit", &peerv1.Problem{Kind: &peerv1.Problem_HopLimit{HopLimit: &peerv1.HopLimit{}}}), true
+	case errors.As(err, &bad):
+		return connect.NewError(connect.CodeInvalidArgument, errors.New(bad.reason)), true
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("out of time")), true
+	case errors.Is(err, context.Canceled):
+		return connect.NewError(connect.CodeCanceled, errors.New("canceled")), true
+	default:
+		return connect.NewError(connect.CodeInternal, errors.New("internal error")), false
+	}
+}
+
+func problem(code connect.Code, text string, p *peerv1.Problem) *connect.Error {
+	e := connect.NewError(code, errors.New(text))
+	if d, err := connect.NewErrorDetail(p); err == nil {
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// verdict says what a failed attempt at one node means for the next one.
+type verdict uint8
+
+const (
+	// final: a node of the region has spoken, or no node could say otherwise.
+	final verdict = iota + 1
+	// another: this node gave no answer; another one may.
+	another
+)
+
+// fromConnect is toConnect's inverse, seen from the caller. Beside the error it
+// tells whether another node of the region is worth asking.
+func fromConnect(err error) (error, verdict) {
+	var wire *connect.Error
+	if !errors.As(err, &wire) {
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
+	}
+	if !connect.IsWireError(err) {
+		if wire.Code() == connect.CodeResourceExhausted {
+			// A message over MaxMessageBytes: it would be so everywhere.
+			return fmt.Errorf("%w: %w", ErrRefused, err), final
+		}
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
+	}
+	for _, d := range wire.Details() {
+		value, err := d.Value()
+		if err != nil {
+			continue
+		}
+		if p, ok := value.(*peerv1.Problem); ok {
+			if said := fromProblem(p); said != nil {
+				return said, final
+			}
+		}
+	}
+	switch wire.Code() {
+	case connect.CodeInvalidArgument, connect.CodeResourceExhausted:
+		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), final
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
+		// The peer stops, or ran out of the time that we gave it.
+		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), another
+	default:
+		return fmt.Errorf("%w (%v)", ErrPeerFailed, wire.Code()), final
+	}
+}
+
+// fromProblem returns nil for a kind that this build does not know.
+func fromProblem(p *peerv1.Problem) error {
+	switch k := p.GetKind().(type) {
+	case *peerv1.Problem_WrongHome:
+		return &WrongHomeError{Home: k.WrongHome.GetHome()}
+	case *peerv1.Problem_InUse:
+		return &claim.InUseError{RetryAfter: time.Duration(k.InUse.GetRetryAfterMs()) * time.Millisecond}
+	case *peerv1.Problem_OutcomeUnknown:
+		return &claim.UnknownError{RetryAfter: time.Duration(k.OutcomeUnknown.GetRetryAfterMs()) * time.Millisecond}
+	case *peerv1.Problem_Expired:
+		return &claim.ExpiredError{FirstUse: fromTimestamp(k.Expired.GetFirstUse())}
+	case *peerv1.Problem_Mismatch:
+		return claim.ErrMismatch
+	case *peerv1.Problem_NeedPin:
+		return claim.ErrNeedPin
+	case *peerv1.Problem_StoreUnavailable:
+		return claim.ErrUnavailable
+	case *peerv1.Problem_HomeUnreachable:
+		return claim.ErrHomeUnreachable
+	case *peerv1.Problem_UnknownTenant:
+		return claim.ErrUnknownTenant
+	case *peerv1.Problem_FingerprintVersion:
+		return claim.ErrFingerprintVersion
+	case *peerv1.Problem_HopLimit:
+		return ErrHopLimit
+	default:
+		return nil
+	}
+}
+
+// millis rounds up: a caller told to come back too early comes twice.
+func millis(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// toTimestamp and fromTimestamp keep the zero time, which protobuf has not.
+func toTimestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func fromTimestamp(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

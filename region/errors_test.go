@@ -1,0 +1,121 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
+)
+
+// contractErrors is every answer that crosses between regions without loss. The
+// peer tests send the same over a real connection.
+var contractErrors = []error{
+	&WrongHomeError{Home: eu},
+	&WrongHomeError{},
+	&claim.InUseError{RetryAfter: 5 * time.Second},
+	&claim.UnknownError{RetryAfter: 1500 * time.Millisecond},
+	&claim.ExpiredError{FirstUse: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)},
+	claim.ErrMismatch,
+	claim.ErrNeedPin,
+	claim.ErrUnavailable,
+	claim.ErrHomeUnreachable,
+	claim.ErrUnknownTenant,
+	claim.ErrFingerprintVersion,
+	ErrHopLimit,
+}
+
+// sameError compares sentinels by identity and typed errors by what they carry.
+func sameError(a, b error) bool {
+	return errors.Is(a, b) || reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.DeepEqual(a, b)
+}
+
+func TestEveryProblemKindIsCovered(t *testing.T) {
+	kinds := (&peerv1.Problem{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
+	seen := make(map[string]bool)
+	for _, err := range contractErrors {
+		wire, _ := toConnect(err)
+		if len(wire.Details()) != 1 {
+			t.Fatalf("%v has %d details", err, len(wire.Details()))
+		}
+		value, _ := wire.Details()[0].Value()
+		p := value.(*peerv1.Problem)
+		seen[string(p.ProtoReflect().WhichOneof(p.ProtoReflect().Descriptor().Oneofs().ByName("kind")).Name())] = true
+	}
+	for i := range kinds.Len() {
+		if !seen[string(kinds.Get(i).Name())] {
+			t.Errorf("no error in contractErrors makes a %s", kinds.Get(i).Name())
+		}
+	}
+}
+
+func TestContractErrorsKeepTheirTextAtHome(t *testing.T) {
+	const secret = "row us-east1/key-4711 of tenant globex"
+	for _, want := range contractErrors {
+		wire, known := toConnect(fmt.Errorf("%s: %w", secret, want))
+		if !known {
+			t.Errorf("%v is not known", want)
+		}
+		if strings.Contains(wire.Error(), "globex") {
+			t.Errorf("%v leaks what wrapped it: %v", want, wire)
+		}
+	}
+	wire, known := toConnect(errors.New(secret))
+	if known || wire.Code() != connect.CodeInternal || strings.Contains(wire.Error(), "globex") || len(wire.Details()) != 0 {
+		t.Errorf("an unknown error became %v, known %v", wire, known)
+	}
+}
+
+func TestContextErrorsCrossAsCodes(t *testing.T) {
+	for err, code := range map[error]connect.Code{
+		context.Canceled:         connect.CodeCanceled,
+		context.DeadlineExceeded: connect.CodeDeadlineExceeded,
+		&errBadRequest{"no key"}: connect.CodeInvalidArgument,
+	} {
+		wire, known := toConnect(fmt.Errorf("wrapped: %w", err))
+		if !known || wire.Code() != code {
+			t.Errorf("%v became %v", err, wire)
+		}
+	}
+}
+
+func TestWhatThePeerDidNotSayIsNoAnswer(t *testing.T) {
+	inferred := connect.NewError(connect.CodeUnavailable, errors.New("connection refused"))
+	for _, err := range []error{
+		inferred,
+		errors.New("no connect error at all"),
+		connect.NewError(connect.CodeUnimplemented, errors.New("404 page not found")),
+		connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded),
+	} {
+		got, next := fromConnect(err)
+		if !errors.Is(got, ErrNoAnswer) || next != another {
+			t.Errorf("%v became %v, %d", err, got, next)
+		}
+	}
+	got, next := fromConnect(connect.NewError(connect.CodeResourceExhausted, errors.New("message too large")))
+	if !errors.Is(got, ErrRefused) || next != final {
+		t.Errorf("too large became %v, %d", got, next)
+	}
+	// A Problem in an error that did not come from the wire proves nothing.
+	wire, _ := toConnect(claim.ErrMismatch)
+	if got, _ := fromConnect(wire); errors.Is(got, claim.ErrMismatch) {
+		t.Error("a local error passed for the peer's")
+	}
+}
+
+func TestMillisRoundsUp(t *testing.T) {
+	for d, want := range map[time.Duration]int64{
+		-time.Second: 0, 0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, 5 * time.Second: 5000,
+	} {
+		if got := millis(d); got != want {
+			t.Errorf("millis(%v) = %d, want %d", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
+	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+)
+
+// Local acts on this region's own rows and never forwards; that is why what
+// arrives here cannot go round in circles. Errors are claim's. Methods must be
+// safe for concurrent use and honour ctx, which ends when the caller gives up.
+type Local interface {
+	Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error)
+	Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error)
+	// Object returns a response only where the state is final; the zero Response
+	// otherwise.
+	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
+}
+
+// HandlerConfig is a [Handler]'s. All but Logger are required.
+type HandlerConfig struct {
+	Local Local
+	// Self is this node's region.
+	Self     string
+	Topology *Topology
+	// Logger is told of errors whose text does not cross. Default: discard.
+	Logger *slog.Logger
+}
+
+// Handler answers other nodes. It is safe for concurrent use.
+type Handler struct {
+	local    Local
+	self     string
+	topology *Topology
+	health   *grpchealth.StaticChecker
+	log      *slog.Logger
+}
+
+var _ peerv1connect.PeerServiceHandler = (*Handler)(nil)
+
+// NewHandler returns the peer service of a node in cfg.Self.
+func NewHandler(cfg HandlerConfig) (*Handler, error) {
+	if cfg.Local == nil || cfg.Topology == nil {
+		return nil, errors.New("peer handler: local executor and topology are required")
+	}
+	if _, ok := cfg.Topology.ByName(cfg.Self); !ok {
+		return nil, fmt.Errorf("peer handler: region %q is not in the topology", cfg.Self)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{
+		local: cfg.Local, self: cfg.Self, topology: cfg.Topology, log: cfg.Logger,
+		health: grpchealth.NewStaticChecker(peerv1connect.PeerServiceName),
+	}, nil
+}
+
+// Mount adds the service and gRPC's health service to mux. The service speaks
+// Connect, gRPC and gRPC-Web.
+func (h *Handler) Mount(mux *http.ServeMux) {
+	options := []connect.HandlerOption{
+		connect.WithReadMaxBytes(MaxMessageBytes),
+		connect.WithSendMaxBytes(MaxMessageBytes),
+		connect.WithCompression("gzip", nil, nil), // see Peers.client
+		connect.WithRecover(h.recovered),
+	}
+	mux.Handle(peerv1connect.NewPeerServiceHandler(h, options...))
+	mux.Handle(grpchealth.NewHandler(h.health, options...))
+}
+
+// SetServing changes what the health service says. It refuses nothing.
+func (h *Handler) SetServing(serving bool) {
+	status := grpchealth.StatusNotServing
+	if serving {
+		status = grpchealth.StatusServing
+	}
+	h.health.SetStatus("", status)
+	h.health.SetStatus(peerv1connect.PeerServiceName, status)
+}
+
+func (h *Handler) recovered(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
+	h.log.ErrorContext(ctx, "a peer request panicked", "procedure", spec.Procedure, "panic", fmt.Sprint(value))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error"))
+}
+
+// Execute is the RPC.
+func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.ExecuteRequest]) (*connect.Response[peerv1.ExecuteResponse], error) {
+	ctx = extract(ctx, req.Header())
+	r, err := fromExecuteRequest(req.Msg)
+	if err == nil {
+		err = h.checkHome(req.Msg.GetHome(), r.Key.Value)
+	}
+	if err != nil {
+		return nil, h.fail(ctx, "execute", err)
+	}
+	if tp := req.Header().Get(traceParentHeader); len(tp) <= maxTraceParent {
+		r.TraceParent = tp
+	}
+	reply, err := h.local.Execute(ctx, h.self, r)
+	if err != nil {
+		return nil, h.fail(ctx, "execute", err)
+	}
+	if reply.ServedBy == "" {
+		reply.ServedBy = h.self
+	}
+	return connect.NewResponse(toExecuteResponse(&reply)), nil
+}
+
+// Inspect is the RPC.
+func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.InspectRequest]) (*connect.Response[peerv1.InspectResponse], error) {
+	ctx = extract(ctx, req.Header())
+	key, err := fromKey(req.Msg.GetTenant(), req.Msg.GetKey())
+	if err == nil {
+		err = h.checkHome(req.Msg.GetHome(), key.Value)
+	}
+	if err != nil {
+		return nil, h.fail(ctx, "inspect", err)
+	}
+	status, found, err := h.local.Inspect(ctx, h.self, key)
+	if err != nil {
+		return nil, h.fail(ctx, "inspect", err)
+	}
+	return connect.NewResponse(toInspectResponse(&status, found)), nil
+}
+
+// Object is the RPC.
+func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.ObjectRequest]) (*connect.Response[peerv1.ObjectResponse], error) {
+	ctx = extract(ctx, req.Header())
+	id := req.Msg.GetId()
+	err := checkLength("tenant", req.Msg.GetTenant(), maxTenant, true)
+	if err == nil {
+		err = checkLength("id", id, maxObjectID, true)
+	}
+	if err == nil {
+		err = h.checkObjectHome(req.Msg.GetHome(), id)
+	}
+	if err != nil {
+		return nil, h.fail(ctx, "object", err)
+	}
+	state, response, found, err := h.local.Object(ctx, req.Msg.GetTenant(), h.self, id)
+	if err != nil {
+		return nil, h.fail(ctx, "object", err)
+	}
+	out := &peerv1.ObjectResponse{Found: found}
+	if found {
+		out.State = uint32(state)
+		if response.Status != 0 {
+			out.Response = toResponse(&response)
+		}
+	}
+	return connect.NewResponse(out), nil
+}
+
+// checkHome refuses a key whose home is not here. What the key says of itself
+// counts more than what the sender says.
+func (h *Handler) checkHome(home, key string) error {
+	if !ValidName(home) {
+		return &errBadRequest{"home is not a region name"}
+	}
+	if code, stamped := claim.ReadStamp(key); stamped {
+		return h.checkCode(code)
+	}
+	return h.checkClaimedHome(home)
+}
+
+func (h *Handler) checkObjectHome(home, id string) error {
+	if !ValidName(home) {
+		return &errBadRequest{"home is not a region name"}
+	}
+	if _, code, ok := claim.ReadObjectID(id); ok {
+		return h.checkCode(code)
+	}
+	return h.checkClaimedHome(home)
+}
+
+func (h *Handler) checkCode(code claim.RegionCode) error {
+	home, known := h.topology.ByCode(code)
+	if !known {
+		// A region newer than this node's table: the key has a home, only not one
+		// that can be reached from here.
+		return fmt.Errorf("region code %d is not in this node's topology: %w", code, claim.ErrHomeUnreachable)
+	}
+	if home.Name != h.self {
+		return &WrongHomeError{Home: home.Name}
+	}
+	return nil
+}
+
+func (h *Handler) checkClaimedHome(home string) error {
+	if home != h.self {
+		// An opaque key's home is in its pin, which is not read here.
+		return &WrongHomeError{}
+	}
+	return nil
+}
+
+// fail maps err for the wire, and logs what the wire does not carry.
+func (h *Handler) fail(ctx context.Context, rpc string, err error) error {
+	wire, known := toConnect(err)
+	if !known {
+		h.log.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
+	}
+	return wire
+}
+
+func extract(ctx context.Context, header http.Header) context.Context {
+	return otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
+}

@@ -1,0 +1,329 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Limits and times of membership. Gossip's own are memberlist's WAN profile
+// (local profile with [MembershipConfig.LocalTimings]) but for these.
+const (
+	// RejoinEvery is how often the seeds that are not seen alive are knocked at,
+	// so that two sides of a healed partition meet again: memberlist itself gives
+	// a dead node up after GossipToTheDead, a minute. RejoinEveryLocal is the same
+	// with LocalTimings.
+	RejoinEvery      = 30 * time.Second
+	RejoinEveryLocal = time.Second
+	// StreamTimeout bounds dialling a member and each read and write of a full
+	// exchange. memberlist's 30 s would keep a shutdown waiting; the longest round
+	// trip between regions is 0.4 s.
+	StreamTimeout = 10 * time.Second
+	// ReclaimAfter is how long a dead node's name is kept from a node with
+	// another address. A rescheduled node comes back under its name with a new
+	// address; 15 s is less than it takes to start, more than gossip's jitter.
+	ReclaimAfter = 15 * time.Second
+	// LeaveTimeout bounds how long Leave and SetDraining wait for the news to go
+	// out when their context has no earlier deadline.
+	LeaveTimeout = 5 * time.Second
+	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2
+	// and 15 s: in half a dozen nodes a piece of news that is passed on so rarely
+	// often misses one of them, which then learns it from the next full exchange.
+	localRetransmit    = 4
+	localExchangeEvery = 5 * time.Second
+	// clusterLabel keeps packets of other memberlist clusters (Consul and the like
+	// share its default ports) out.
+	clusterLabel = "homeward/1"
+)
+
+// ErrClosed: the membership was left or closed.
+var ErrClosed = errors.New("region: membership is closed")
+
+// MembershipConfig says who this node is and how it meets the others.
+type MembershipConfig struct {
+	// Node is this node's name, unique in the deployment. Required.
+	Node string
+	// Region is where it runs. Required.
+	Region string
+	// RPCAddr is the host:port at which the other nodes reach its Handler.
+	// Required.
+	RPCAddr string
+	// Version is this build's, for people. Optional, at most 64 bytes.
+	Version string
+	// BindAddr and BindPort are where gossip listens, TCP and UDP. Port 0 takes a
+	// free one, see [Membership.GossipAddr]. Default 0.0.0.0.
+	BindAddr string
+	BindPort int
+	// AdvertiseAddr and AdvertisePort are what others are told, where it differs
+	// (address translation). An IP address; default: what it is bound to.
+	AdvertiseAddr string
+	AdvertisePort int
+	// Seeds are gossip host:ports of others: at least one per region. They are
+	// knocked at every RejoinEvery while not seen alive.
+	Seeds []string
+	// SecretKey, 16, 24 or 32 bytes, encrypts and authenticates all gossip (AES-GCM).
+	// Empty: plain text, for one machine only.
+	SecretKey []byte
+	// Transport replaces the network, for tests. Default: UDP and TCP.
+	Transport memberlist.Transport
+	// LocalTimings detects failures in seconds rather than a minute: for nodes on
+	// one machine or in one zone.
+	LocalTimings bool
+	// Clock is for LastSeen. Default time.Now.
+	Clock func() time.Time
+	// Logger takes memberlist's lines, too. Default: discard.
+	Logger *slog.Logger
+
+	// tune makes a test's timings.
+	tune func(*memberlist.Config)
+	// rejoinEvery is a test's RejoinEvery.
+	rejoinEvery time.Duration
+}
+
+// Membership is this node's view of the live nodes: a routing hint, see the
+// package documentation. All methods are safe for concurrent use. Reads never
+// wait for the network.
+type Membership struct {
+	list        *memberlist.Memberlist
+	view        *view
+	seeds       []string
+	rejoinEvery time.Duration
+	log         *slog.Logger
+
+	mu     sync.Mutex // guards left and closed, and orders SetDraining and Leave
+	left   bool
+	closed bool
+	stop   chan struct{}
+}
+
+// NewMembership starts to listen and to answer, knowing only this node (and
+// whatever seed answers the first knock). It fails in one line when the
+// configuration is wrong or the address is in use. Close it in the end.
+func NewMembership(cfg MembershipConfig) (*Membership, error) {
+	if cfg.Node == "" {
+		return nil, errors.New("membership: the node has no name; set one that is unique in the deployment")
+	}
+	switch len(cfg.SecretKey) {
+	case 0, 16, 24, 32:
+	default:
+		return nil, fmt.Errorf("membership: the gossip key has %d bytes; give it 16, 24 or 32", len(cfg.SecretKey))
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	self := Node{Name: cfg.Node, Region: cfg.Region, RPCAddr: cfg.RPCAddr, Version: cfg.Version, Self: true}
+	if _, err := encodeMeta(self); err != nil {
+		return nil, fmt.Errorf("membership: %w", err)
+	}
+
+	conf := memberlist.DefaultWANConfig()
+	rejoin := RejoinEvery
+	if cfg.LocalTimings {
+		conf, rejoin = memberlist.DefaultLocalConfig(), RejoinEveryLocal
+		conf.RetransmitMult, conf.PushPullInterval = localRetransmit, localExchangeEvery
+	}
+	v := newView(self, cfg.Clock, cfg.Logger)
+	conf.Name = cfg.Node
+	conf.Transport = cfg.Transport
+	conf.TCPTimeout = min(conf.TCPTimeout, StreamTimeout)
+	conf.DeadNodeReclaimTime = ReclaimAfter
+	conf.Label = clusterLabel
+	conf.SecretKey = cfg.SecretKey
+	conf.BindPort = cfg.BindPort
+	if cfg.BindAddr != "" {
+		conf.BindAddr = cfg.BindAddr
+	}
+	conf.AdvertiseAddr, conf.AdvertisePort = cfg.AdvertiseAddr, cfg.AdvertisePort
+	if conf.AdvertisePort == 0 {
+		conf.AdvertisePort = cfg.BindPort
+	}
+	conf.Logger = stdLogger(cfg.Logger)
+	conf.Delegate, conf.Events, conf.Ping = v, v, v
+	if cfg.tune != nil {
+		cfg.tune(conf)
+	}
+	if cfg.rejoinEvery > 0 {
+		rejoin = cfg.rejoinEvery
+	}
+	list, err := memberlist.Create(conf)
+	if err != nil {
+		return nil, fmt.Errorf("membership: cannot listen for gossip on %s: %w", net.JoinHostPort(conf.BindAddr, strconv.Itoa(conf.BindPort)), err)
+	}
+	m := &Membership{
+		list: list, view: v, seeds: slices.Clone(cfg.Seeds), rejoinEvery: rejoin, log: cfg.Logger,
+		stop: make(chan struct{}),
+	}
+	if len(m.seeds) > 0 {
+		go m.keepJoining()
+	}
+	return m, nil
+}
+
+// GossipAddr is the host:port that this node's gossip is reached at: a seed for
+// the others.
+func (m *Membership) GossipAddr() string { return m.list.LocalNode().Address() }
+
+// Join exchanges views with seeds (nil: the configured ones). It succeeds when
+// at least one answered; the others are found by gossip. When ctx ends first its
+// error is returned, and the exchange under way ends by StreamTimeout.
+func (m *Membership) Join(ctx context.Context, seeds []string) error {
+	if seeds == nil {
+		seeds = m.seeds
+	}
+	if len(seeds) == 0 {
+		return nil
+	}
+	return m.within(ctx, func() error {
+		if _, err := m.list.Join(seeds); err != nil {
+			return fmt.Errorf("membership: no seed answered: %w", err)
+		}
+		return nil
+	})
+}
+
+// SetDraining tells the others to choose this node last, or no longer to. It
+// returns when the news went out to somebody (at once when there is nobody).
+func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
+	return m.within(ctx, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.left {
+			return ErrClosed
+		}
+		m.view.setDraining(draining)
+		return m.list.UpdateNode(timeoutOf(ctx))
+	})
+}
+
+// Leave tells the others that this node goes away on purpose, so that they drop
+// it at once. It goes on seeing them until Close. A second Leave does nothing.
+func (m *Membership) Leave(ctx context.Context) error {
+	return m.within(ctx, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.left {
+			return nil
+		}
+		m.left = true
+		return m.list.Leave(timeoutOf(ctx))
+	})
+}
+
+// Close stops listening. Without a Leave before it the others take this node for
+// dead after a while. A second Close does nothing. A knock at a seed that does
+// not answer may outlive it, by StreamTimeout at most, to no effect.
+func (m *Membership) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.left, m.closed = true, true
+	close(m.stop)
+	return m.list.Shutdown()
+}
+
+// within runs f, which cannot be interrupted but ends by a time-out of its own,
+// and waits for it or ctx.
+func (m *Membership) within(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-m.stop:
+		return ErrClosed
+	default:
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// timeoutOf is LeaveTimeout, or what is left until ctx's deadline if that is
+// less. memberlist takes a time-out of 0 for none, so it never is.
+func timeoutOf(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return max(min(time.Until(deadline), LeaveTimeout), time.Millisecond)
+	}
+	return LeaveTimeout
+}
+
+// keepJoining knocks at the seeds that are not among the live members.
+func (m *Membership) keepJoining() {
+	ticker := time.NewTicker(m.rejoinEvery)
+	defer ticker.Stop()
+	for {
+		if absent := m.absentSeeds(); len(absent) > 0 {
+			// Failures are in memberlist's own log lines.
+			_, _ = m.list.Join(absent)
+		}
+		select {
+		case <-ticker.C:
+		case <-m.stop:
+			return
+		}
+	}
+}
+
+// absentSeeds are those that are not the literal address of a live member. A
+// seed given by host name cannot be told and is always knocked at: that is one
+// exchange per period, as often as memberlist exchanges anyway.
+func (m *Membership) absentSeeds() []string {
+	m.mu.Lock()
+	left := m.left
+	m.mu.Unlock()
+	if left {
+		return nil
+	}
+	live := make(map[string]bool)
+	for _, n := range m.list.Members() {
+		live[n.Address()] = true
+	}
+	return slices.DeleteFunc(slices.Clone(m.seeds), func(seed string) bool { return live[seed] })
+}
+
+// Nodes returns region's live nodes, those that do not drain first, then by
+// name. The slice is shared and must not be written to. It has at most the
+// nodes of one region; empty when none is known.
+func (m *Membership) Nodes(region string) []Node { return m.view.load().byRegion[region] }
+
+// Members returns every live node, this one included, by region and name. The
+// slice is shared and must not be written to.
+func (m *Membership) Members() []Node { return m.view.load().all }
+
+// Alive reports whether a live node of region is known, draining or not.
+func (m *Membership) Alive(region string) bool { return len(m.Nodes(region)) > 0 }
+
+// RegionOf returns the region of the live node with this RPC address, or "".
+func (m *Membership) RegionOf(rpcAddr string) string { return m.view.load().byAddr[rpcAddr] }
+
+// RTT returns the round-trip time to region's nearest live node, smoothed over
+// gossip's probes. ok is false while none has been probed, and for this node
+// alone in its region.
+func (m *Membership) RTT(region string) (rtt time.Duration, ok bool) { return m.view.rtt(region) }
+
+// LastSeen returns when region last had a live node, by Clock: now, if it has
+// one. Zero if it never had one since this node started.
+func (m *Membership) LastSeen(region string) time.Time { return m.view.lastSeen(region) }
+
+// Changed returns a channel that is closed at the next change of what the other
+// methods return (for RTT: when a node's first becomes known). Take the channel
+// before reading, and take a new one after it closed; then no change is missed,
+// and any number may come as one.
+func (m *Membership) Changed() <-chan struct{} { return m.view.load().changed }

@@ -1,0 +1,94 @@
+package region
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Node is one live member, as it last described itself.
+type Node struct {
+	// Name is unique in the deployment.
+	Name   string
+	Region string
+	// RPCAddr is the host:port of its [Handler].
+	RPCAddr string
+	Version string
+	// Draining: it answers, but wants no work that another can do.
+	Draining bool
+	// Self: it is the node that is asking.
+	Self bool
+}
+
+// The parts of a node's metadata. Together with two bytes of head and three of
+// lengths they stay below the 512 bytes that memberlist carries with a member.
+const (
+	// maxRPCAddr is the longest RPC address, in bytes: a DNS name may have 253
+	// characters, but none in use comes near 200.
+	maxRPCAddr = 255
+	// maxVersion is the longest version, in bytes: a tag and a commit.
+	maxVersion = 64
+)
+
+const (
+	metaFormat   = 1
+	metaDraining = 1 << 0
+)
+
+var errMeta = errors.New("not a Homeward node's metadata")
+
+// encodeMeta writes format, flags, then region, address and version, each after
+// a byte with its length. Later additions go behind and are skipped by readers
+// that do not know them; a change of meaning takes a new format.
+func encodeMeta(n Node) ([]byte, error) {
+	if !ValidName(n.Region) {
+		return nil, fmt.Errorf("region %q is not a region name", n.Region)
+	}
+	if err := checkRPCAddr(n.RPCAddr); err != nil {
+		return nil, err
+	}
+	if len(n.Version) > maxVersion {
+		return nil, fmt.Errorf("version is longer than %d bytes", maxVersion)
+	}
+	var flags byte
+	if n.Draining {
+		flags |= metaDraining
+	}
+	b := []byte{metaFormat, flags}
+	for _, s := range []string{n.Region, n.RPCAddr, n.Version} {
+		b = append(append(b, byte(len(s))), s...)
+	}
+	return b, nil
+}
+
+func decodeMeta(name string, b []byte) (Node, error) {
+	if len(b) < 2 || b[0] != metaFormat {
+		return Node{}, errMeta
+	}
+	n := Node{Name: name, Draining: b[1]&metaDraining != 0}
+	rest := b[2:]
+	for _, to := range []*string{&n.Region, &n.RPCAddr, &n.Version} {
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
+			return Node{}, fmt.Errorf("%w: cut short", errMeta)
+		}
+		*to, rest = string(rest[1:1+int(rest[0])]), rest[1+int(rest[0]):]
+	}
+	if !ValidName(n.Region) {
+		return Node{}, fmt.Errorf("%w: region %q", errMeta, n.Region)
+	}
+	if err := checkRPCAddr(n.RPCAddr); err != nil {
+		return Node{}, fmt.Errorf("%w: %w", errMeta, err)
+	}
+	if len(n.Version) > maxVersion {
+		return Node{}, fmt.Errorf("%w: version too long", errMeta)
+	}
+	return n, nil
+}
+
+func checkRPCAddr(addr string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || port == "" || port == "0" || len(addr) > maxRPCAddr {
+		return fmt.Errorf("RPC address %q is not a host:port that others can dial", addr)
+	}
+	return nil
+}

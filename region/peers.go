@@ -1,0 +1,231 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
+	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+)
+
+const (
+	// MaxTries is how many nodes of the home region one forward asks. Two dead
+	// nodes at once are an accident; three are an outage, which another try makes
+	// worse.
+	MaxTries = 3
+	// DefaultTryTimeout bounds the wait for one node. It must exceed the longest
+	// healthy answer, or a slow provider would look like a dead node: a provider's
+	// time-out of up to 80 s, the losing side's wait of 5 s, and some room. A node
+	// that is dead rather than slow is noticed by pings, see transport.go.
+	DefaultTryTimeout = 90 * time.Second
+	// maxClients bounds the clients kept, one per address seen; above it they are
+	// made anew, which costs microseconds. It is some ten times a large deployment.
+	maxClients = 1024
+)
+
+// Directory knows the live nodes of a region. *[Membership] is one.
+type Directory interface {
+	// Nodes returns region's live nodes; the slice is not written to.
+	Nodes(region string) []Node
+}
+
+// PeersConfig says how nodes are found and reached.
+type PeersConfig struct {
+	// Directory is required.
+	Directory Directory
+	// Transport sends the requests. Default: [NewTransport] without TLS. Peers
+	// closes its idle connections on Close.
+	Transport http.RoundTripper
+	// TLS: use https. Transport must then be able to.
+	TLS bool
+	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
+	// caller's deadline counts too.
+	TryTimeout time.Duration
+	// Logger is told of failed tries. Default: discard.
+	Logger *slog.Logger
+}
+
+// Peers asks nodes of a key's home region. It is safe for concurrent use.
+//
+// Every method returns as the error, in the terms of the package documentation,
+// either what the peer said (claim's errors and *[WrongHomeError]) or one of
+// [ErrNoNode], [ErrNoAnswer], [ErrPeerFailed], [ErrRefused] and [ErrHopLimit].
+// When ctx ended, the error wraps both ErrNoAnswer and ctx's error.
+type Peers struct {
+	directory  Directory
+	http       *http.Client
+	scheme     string
+	tryTimeout time.Duration
+	log        *slog.Logger
+
+	mu      sync.RWMutex
+	clients map[string]peerv1connect.PeerServiceClient
+}
+
+// NewPeers makes a client. It opens no connection; Close it in the end.
+func NewPeers(cfg PeersConfig) (*Peers, error) {
+	if cfg.Directory == nil {
+		return nil, errors.New("peers: no directory of nodes was given")
+	}
+	if cfg.TryTimeout < 0 {
+		return nil, fmt.Errorf("peers: the time-out of a try must be above 0, is %v", cfg.TryTimeout)
+	}
+	if cfg.TryTimeout == 0 {
+		cfg.TryTimeout = DefaultTryTimeout
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = NewTransport(nil)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Peers{
+		directory:  cfg.Directory,
+		http:       &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirect},
+		scheme:     "http://",
+		tryTimeout: cfg.TryTimeout,
+		log:        cfg.Logger,
+		clients:    make(map[string]peerv1connect.PeerServiceClient),
+	}
+	if cfg.TLS {
+		p.scheme = "https://"
+	}
+	return p, nil
+}
+
+// noRedirect: a node never redirects, so whatever does is not one.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Close closes idle connections. A second Close does nothing.
+func (p *Peers) Close() error {
+	p.http.CloseIdleConnections()
+	return nil
+}
+
+// Execute runs req at home. hops counts the forwards, this one included; entry
+// is the region that req arrived at. The reply's bytes are those of the home.
+func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (claim.Reply, error) {
+	if hops > MaxHops {
+		return claim.Reply{}, ErrHopLimit
+	}
+	msg := toExecuteRequest(home, &req, hops, entry)
+	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, msg, peerv1connect.PeerServiceClient.Execute)
+	if err != nil {
+		return claim.Reply{}, err
+	}
+	reply, err := fromExecuteResponse(resp)
+	reply.Hops = hops
+	return reply, err
+}
+
+// Inspect tells what a merchant may know of key, from home. The status carries
+// no fingerprint, holder, provider key or response.
+func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error) {
+	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home}
+	resp, err := ask(ctx, p, home, key, "", msg, peerv1connect.PeerServiceClient.Inspect)
+	if err != nil {
+		return claim.Status{}, false, err
+	}
+	return fromInspectResponse(key, resp)
+}
+
+// Object finds the state of the claim that minted id at home, and its response
+// where the state is final.
+func (p *Peers) Object(ctx context.Context, home, tenant, id string) (claim.State, claim.Response, bool, error) {
+	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id}
+	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", msg, peerv1connect.PeerServiceClient.Object)
+	if err != nil || !resp.GetFound() {
+		return 0, claim.Response{}, false, err
+	}
+	state, err := fromState(resp.GetState())
+	if err != nil {
+		return 0, claim.Response{}, false, err
+	}
+	if resp.GetResponse() == nil {
+		return state, claim.Response{}, true, nil
+	}
+	response, err := fromResponse(resp.GetResponse())
+	return state, response, err == nil, err
+}
+
+// method is one of the generated client's, as a method expression.
+type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error)
+
+// ask sends msg to the nodes of home in key's order until one answers.
+func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg *Req, call method[Req, Resp]) (*Resp, error) {
+	nodes := p.directory.Nodes(home)
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w in %s", ErrNoNode, home)
+	}
+	nodes = Choose(nodes, key)
+	nodes = nodes[:min(len(nodes), MaxTries)]
+	var last error
+	for _, node := range nodes {
+		resp, err := try(ctx, p, node, traceParent, msg, call)
+		if err == nil {
+			return resp, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, ctx.Err())
+		}
+		err, next := fromConnect(err)
+		if next == final {
+			return nil, err
+		}
+		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire",
+			slog.String("home", home), slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.Any("error", err))
+		last = err
+	}
+	return nil, fmt.Errorf("%d nodes of %s tried: %w", len(nodes), home, last)
+}
+
+func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent string, msg *Req, call method[Req, Resp]) (*Resp, error) {
+	// Connect sends the deadline along, so that the peer gives up when we do.
+	ctx, cancel := context.WithTimeout(ctx, p.tryTimeout)
+	defer cancel()
+	req := connect.NewRequest(msg)
+	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(req.Header()))
+	if traceParent != "" && req.Header().Get(traceParentHeader) == "" {
+		req.Header().Set(traceParentHeader, traceParent)
+	}
+	resp, err := call(p.client(node.RPCAddr), ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Msg, nil
+}
+
+// traceParentHeader is W3C Trace Context's.
+const traceParentHeader = "Traceparent"
+
+func (p *Peers) client(addr string) peerv1connect.PeerServiceClient {
+	p.mu.RLock()
+	c, ok := p.clients[addr]
+	p.mu.RUnlock()
+	if ok {
+		return c
+	}
+	c = peerv1connect.NewPeerServiceClient(p.http, p.scheme+addr,
+		connect.WithReadMaxBytes(MaxMessageBytes),
+		connect.WithSendMaxBytes(MaxMessageBytes),
+		// Messages are a few hundred bytes; compressing them costs more than it saves.
+		connect.WithAcceptCompression("gzip", nil, nil),
+	)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.clients) >= maxClients {
+		clear(p.clients)
+	}
+	p.clients[addr] = c
+	return c
+}

@@ -1,0 +1,128 @@
+package region
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// MaxRegionName is the longest region name, in characters: one DNS label.
+	MaxRegionName = 63
+	// MaxRegions is the greatest number of regions. Clouds have some 40; a
+	// replica read looks at every home, so the number must stay small.
+	MaxRegions = 256
+)
+
+// Status is what an operator says of a region. It is not what gossip sees.
+type Status uint8
+
+const (
+	// Active: it takes new homes.
+	Active Status = iota
+	// Draining: it serves its keys and takes no new homes.
+	Draining
+	// Down: it was taken away; deputies act on its rows.
+	Down
+)
+
+func (s Status) String() string {
+	switch s {
+	case Active:
+		return "active"
+	case Draining:
+		return "draining"
+	case Down:
+		return "down"
+	default:
+		return fmt.Sprintf("status(%d)", uint8(s))
+	}
+}
+
+// Region is one row of the topology.
+type Region struct {
+	Name string
+	// Code stands for the region in keys and object ids, for ever.
+	Code   claim.RegionCode
+	Status Status
+}
+
+// Topology is the table of regions. It does not change once made, and is safe
+// for concurrent use.
+type Topology struct {
+	regions []Region // by name
+	byName  map[string]Region
+	byCode  map[claim.RegionCode]Region
+}
+
+// NewTopology checks and copies regions. Names are 1 to [MaxRegionName]
+// characters of a–z, 0–9 and '-', codes are not 0, and neither occurs twice.
+func NewTopology(regions []Region) (*Topology, error) {
+	if len(regions) == 0 {
+		return nil, fmt.Errorf("topology: no region; name at least one")
+	}
+	if len(regions) > MaxRegions {
+		return nil, fmt.Errorf("topology: %d regions are more than %d", len(regions), MaxRegions)
+	}
+	t := &Topology{
+		regions: slices.Clone(regions),
+		byName:  make(map[string]Region, len(regions)),
+		byCode:  make(map[claim.RegionCode]Region, len(regions)),
+	}
+	for _, r := range regions {
+		if !ValidName(r.Name) {
+			return nil, fmt.Errorf("topology: %q is not a region name; write 1 to %d characters of a-z, 0-9 and '-'", r.Name, MaxRegionName)
+		}
+		if r.Code == 0 {
+			return nil, fmt.Errorf("topology: region %s has code 0, which is reserved; give it one from 1 to 65535", r.Name)
+		}
+		if r.Status > Down {
+			return nil, fmt.Errorf("topology: region %s has %v, which this version does not know", r.Name, r.Status)
+		}
+		if _, twice := t.byName[r.Name]; twice {
+			return nil, fmt.Errorf("topology: region %s is named twice", r.Name)
+		}
+		if other, twice := t.byCode[r.Code]; twice {
+			return nil, fmt.Errorf("topology: regions %s and %s both have code %d; codes are never shared", other.Name, r.Name, r.Code)
+		}
+		t.byName[r.Name] = r
+		t.byCode[r.Code] = r
+	}
+	slices.SortFunc(t.regions, func(a, b Region) int { return strings.Compare(a.Name, b.Name) })
+	return t, nil
+}
+
+// ByCode finds a region by its code. A caller that holds a stamped key and gets
+// false must fail: the region may be newer than this table.
+func (t *Topology) ByCode(code claim.RegionCode) (Region, bool) {
+	r, ok := t.byCode[code]
+	return r, ok
+}
+
+// ByName finds a region by its name.
+func (t *Topology) ByName(name string) (Region, bool) {
+	r, ok := t.byName[name]
+	return r, ok
+}
+
+// Regions returns every region, sorted by name; the slice is the caller's.
+func (t *Topology) Regions() []Region { return slices.Clone(t.regions) }
+
+// Epoch counts the table's versions. A static table is its first.
+func (t *Topology) Epoch() uint64 { return 1 }
+
+// ValidName reports whether name can be a region's.
+func ValidName(name string) bool {
+	if len(name) == 0 || len(name) > MaxRegionName {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,213 @@
+package region
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// rttWeight is the share of a new measurement in the smoothed round-trip time:
+// 1/8, as in TCP (RFC 6298).
+const rttWeight = 8
+
+// view is what memberlist tells us, turned into what callers ask. memberlist
+// calls its delegates from its packet loop, often with its own lock held: so
+// nothing here waits, and nothing here calls back.
+type view struct {
+	log   *slog.Logger
+	clock func() time.Time
+
+	mu    sync.Mutex
+	self  Node
+	nodes map[string]Node
+	rtts  map[string]time.Duration
+	// gone is when a region's last live node left.
+	gone map[string]time.Time
+	// refused are the live members whose metadata did not decode, so that each is
+	// logged once.
+	refused map[string]bool
+
+	snap atomic.Pointer[snapshot]
+}
+
+// snapshot is immutable but for changed, which is closed when it is replaced.
+type snapshot struct {
+	all      []Node
+	byRegion map[string][]Node
+	byAddr   map[string]string
+	changed  chan struct{}
+}
+
+var (
+	_ memberlist.Delegate      = (*view)(nil)
+	_ memberlist.EventDelegate = (*view)(nil)
+	_ memberlist.PingDelegate  = (*view)(nil)
+)
+
+func newView(self Node, clock func() time.Time, log *slog.Logger) *view {
+	v := &view{
+		log: log, clock: clock, self: self,
+		nodes:   make(map[string]Node),
+		rtts:    make(map[string]time.Duration),
+		gone:    make(map[string]time.Time),
+		refused: make(map[string]bool),
+	}
+	v.snap.Store(&snapshot{changed: make(chan struct{})})
+	return v
+}
+
+func (v *view) load() *snapshot { return v.snap.Load() }
+
+// publish replaces the snapshot and wakes whoever waits; mu is held.
+func (v *view) publish() {
+	next := &snapshot{
+		all:      make([]Node, 0, len(v.nodes)),
+		byRegion: make(map[string][]Node),
+		byAddr:   make(map[string]string, len(v.nodes)),
+		changed:  make(chan struct{}),
+	}
+	for _, n := range v.nodes {
+		next.all = append(next.all, n)
+		next.byAddr[n.RPCAddr] = n.Region
+	}
+	slices.SortFunc(next.all, func(a, b Node) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Name, b.Name))
+	})
+	for _, draining := range []bool{false, true} {
+		for _, n := range next.all {
+			if n.Draining == draining {
+				next.byRegion[n.Region] = append(next.byRegion[n.Region], n)
+			}
+		}
+	}
+	close(v.snap.Swap(next).changed)
+}
+
+// put takes a member's new description; drop removes a member.
+func (v *view) put(name string, meta []byte) {
+	n, err := decodeMeta(name, meta)
+	v.mu.Lock()
+	if err != nil {
+		first := !v.refused[name]
+		v.refused[name] = true
+		v.remove(name)
+		v.mu.Unlock()
+		if first {
+			v.log.Warn("a member's metadata was not understood, it is ignored; is it another version, or another system?", "member", name, "error", err)
+		}
+		return
+	}
+	defer v.mu.Unlock()
+	delete(v.refused, name)
+	n.Self = name == v.self.Name
+	if old, ok := v.nodes[name]; ok && old.Region != n.Region {
+		v.remove(name)
+	}
+	v.nodes[name] = n
+	delete(v.gone, n.Region)
+	v.publish()
+}
+
+func (v *view) drop(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.refused, name)
+	v.remove(name)
+}
+
+// remove forgets a node, and notes when its region lost its last; mu is held.
+func (v *view) remove(name string) {
+	n, ok := v.nodes[name]
+	if !ok {
+		return
+	}
+	delete(v.nodes, name)
+	delete(v.rtts, name)
+	for _, other := range v.nodes {
+		if other.Region == n.Region {
+			v.publish()
+			return
+		}
+	}
+	v.gone[n.Region] = v.clock()
+	v.publish()
+}
+
+func (v *view) setDraining(draining bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.self.Draining = draining
+}
+
+func (v *view) lastSeen(region string) time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, n := range v.nodes {
+		if n.Region == region {
+			return v.clock()
+		}
+	}
+	return v.gone[region]
+}
+
+func (v *view) rtt(region string) (time.Duration, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var nearest time.Duration
+	found := false
+	for name, rtt := range v.rtts {
+		if v.nodes[name].Region == region && (!found || rtt < nearest) {
+			nearest, found = rtt, true
+		}
+	}
+	return nearest, found
+}
+
+// NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they
+// keep, as decodeMeta does.
+func (v *view) NotifyJoin(n *memberlist.Node)   { v.put(n.Name, n.Meta) }
+func (v *view) NotifyUpdate(n *memberlist.Node) { v.put(n.Name, n.Meta) }
+func (v *view) NotifyLeave(n *memberlist.Node)  { v.drop(n.Name) }
+
+// NodeMeta describes this node to the others.
+func (v *view) NodeMeta(limit int) []byte {
+	v.mu.Lock()
+	self := v.self
+	v.mu.Unlock()
+	b, err := encodeMeta(self)
+	if err != nil || len(b) > limit {
+		// NewMembership encoded the same node; only the draining bit has changed.
+		v.log.Error("this node's metadata cannot be sent, the others will ignore it", "error", err, "bytes", len(b), "limit", limit)
+		return nil
+	}
+	return b
+}
+
+// NotifyPingComplete takes one measured round trip.
+func (v *view) NotifyPingComplete(other *memberlist.Node, rtt time.Duration, _ []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.nodes[other.Name]; !known {
+		return
+	}
+	old, measured := v.rtts[other.Name]
+	if !measured {
+		v.rtts[other.Name] = rtt
+		v.publish()
+		return
+	}
+	v.rtts[other.Name] = old + (rtt-old)/rttWeight
+}
+
+// Nothing but metadata is gossiped.
+
+func (v *view) AckPayload() []byte                         { return nil }
+func (v *view) NotifyMsg([]byte)                           {}
+func (v *view) GetBroadcasts(overhead, limit int) [][]byte { return nil }
+func (v *view) LocalState(join bool) []byte                { return nil }
+func (v *view) MergeRemoteState(buf []byte, join bool)     {}

@@ -1,0 +1,268 @@
+package region
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/homeward-io/homeward/claim"
+	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
+)
+
+// Limits of one message between nodes.
+const (
+	// MaxMessageBytes bounds a request and a response: four times the public
+	// API's largest body (1 MiB), since canonical numbers are longer than written
+	// ones and a response repeats what the request said.
+	MaxMessageBytes = 4 << 20
+	// MaxHops is how many forwards one request may take: one to where its home is
+	// believed to be, one more after a WrongHomeError.
+	MaxHops = 2
+
+	// The longest parts of a request, in bytes. They are far above what the public
+	// API lets through and only keep a broken peer's mistakes small.
+	maxTenant      = 255
+	maxOperation   = 64
+	maxMethod      = 32
+	maxPath        = 2048
+	maxContentType = 1024
+	maxObjectID    = claim.MaxPrefixLength + 1 + 26
+	// A W3C traceparent of version 00 has 55 characters; later ones may append.
+	maxTraceParent = 128
+)
+
+func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *peerv1.ExecuteRequest {
+	return &peerv1.ExecuteRequest{
+		Tenant:        req.Key.Tenant,
+		Key:           req.Key.Value,
+		Home:          home,
+		Operation:     req.Operation,
+		Method:        req.Input.Method,
+		Path:          req.Input.Path,
+		ContentType:   req.Input.ContentType,
+		CanonicalBody: req.Input.Canonical,
+		PinnedAt:      toTimestamp(req.PinnedAt),
+		Hops:          int32(min(hops, math.MaxInt32)),
+		Entry:         entry,
+	}
+}
+
+// fromExecuteRequest checks and converts. Whether the key is stamped is read off
+// the key, so that no sender can say otherwise; the tenant of the fingerprint is
+// the key's, so that the two cannot differ.
+func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
+	key, err := fromKey(m.GetTenant(), m.GetKey())
+	if err != nil {
+		return claim.Request{}, err
+	}
+	for _, part := range []struct {
+		name, value string
+		limit       int
+		required    bool
+	}{
+		{"operation", m.GetOperation(), maxOperation, true},
+		{"method", m.GetMethod(), maxMethod, true},
+		{"path", m.GetPath(), maxPath, true},
+		{"content_type", m.GetContentType(), maxContentType, false},
+	} {
+		if err := checkLength(part.name, part.value, part.limit, part.required); err != nil {
+			return claim.Request{}, err
+		}
+	}
+	switch {
+	case len(m.GetCanonicalBody()) == 0:
+		return claim.Request{}, &errBadRequest{"canonical_body is missing"}
+	case !ValidName(m.GetEntry()):
+		return claim.Request{}, &errBadRequest{"entry is not a region name"}
+	case m.GetHops() < 1:
+		return claim.Request{}, &errBadRequest{"hops must count this forward"}
+	case m.GetHops() > MaxHops:
+		return claim.Request{}, ErrHopLimit
+	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
+		return claim.Request{}, &errBadRequest{"pinned_at is not a time"}
+	}
+	_, stamped := claim.ReadStamp(key.Value)
+	return claim.Request{
+		Key:       key,
+		Operation: m.GetOperation(),
+		Input: claim.FingerprintInput{
+			Method:      m.GetMethod(),
+			Path:        m.GetPath(),
+			Tenant:      key.Tenant,
+			ContentType: m.GetContentType(),
+			Canonical:   m.GetCanonicalBody(),
+		},
+		Stamped:  stamped,
+		PinnedAt: fromTimestamp(m.PinnedAt),
+	}, nil
+}
+
+func fromKey(tenant, value string) (claim.Key, error) {
+	if err := checkLength("tenant", tenant, maxTenant, true); err != nil {
+		return claim.Key{}, err
+	}
+	if err := checkLength("key", value, claim.MaxKeyLength, true); err != nil {
+		return claim.Key{}, err
+	}
+	for i := range len(value) {
+		if value[i] < 0x21 || value[i] > 0x7e {
+			return claim.Key{}, &errBadRequest{"key is not visible ASCII"}
+		}
+	}
+	return claim.Key{Tenant: tenant, Value: value}, nil
+}
+
+func checkLength(name, value string, limit int, required bool) error {
+	if required && value == "" {
+		return &errBadRequest{name + " is missing"}
+	}
+	if len(value) > limit {
+		return &errBadRequest{fmt.Sprintf("%s is longer than %d bytes", name, limit)}
+	}
+	return nil
+}
+
+func toResponse(r *claim.Response) *peerv1.Response {
+	out := &peerv1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob}
+	if len(r.Header) > 0 {
+		out.Headers = make([]*peerv1.Header, len(r.Header))
+		for i, h := range r.Header {
+			out.Headers[i] = &peerv1.Header{Name: h.Name, Value: h.Value}
+		}
+	}
+	return out
+}
+
+// fromResponse fails where there is no response to give to a caller.
+func fromResponse(m *peerv1.Response) (claim.Response, error) {
+	if s := m.GetStatus(); s < 200 || s > 599 {
+		return claim.Response{}, fmt.Errorf("%w: its response has status %d", ErrPeerFailed, s)
+	}
+	out := claim.Response{Status: int(m.GetStatus()), Body: m.GetBody(), Blob: m.GetBlob()}
+	if len(m.GetHeaders()) > 0 {
+		out.Header = make([]claim.HeaderField, len(m.GetHeaders()))
+		for i, h := range m.GetHeaders() {
+			out.Header[i] = claim.HeaderField{Name: h.GetName(), Value: h.GetValue()}
+		}
+	}
+	return out, nil
+}
+
+func toExecuteResponse(r *claim.Reply) *peerv1.ExecuteResponse {
+	return &peerv1.ExecuteResponse{
+		Response:  toResponse(&r.Response),
+		Home:      r.Home,
+		State:     uint32(r.State),
+		Replayed:  r.Replayed,
+		FirstUse:  toTimestamp(r.FirstUse),
+		ExpiresAt: toTimestamp(r.ExpiresAt),
+		ServedBy:  r.ServedBy,
+	}
+}
+
+func fromExecuteResponse(m *peerv1.ExecuteResponse) (claim.Reply, error) {
+	response, err := fromResponse(m.GetResponse())
+	if err != nil {
+		return claim.Reply{}, err
+	}
+	state, err := fromState(m.GetState())
+	if err != nil {
+		return claim.Reply{}, err
+	}
+	return claim.Reply{
+		Response:  response,
+		Home:      m.GetHome(),
+		State:     state,
+		Replayed:  m.GetReplayed(),
+		FirstUse:  fromTimestamp(m.FirstUse),
+		ExpiresAt: fromTimestamp(m.ExpiresAt),
+		ServedBy:  m.GetServedBy(),
+	}, nil
+}
+
+func fromState(s uint32) (claim.State, error) {
+	if s < uint32(claim.InFlight) || s > uint32(claim.FailedRetry) {
+		return 0, fmt.Errorf("%w: it speaks of state %d, which this version does not know", ErrPeerFailed, s)
+	}
+	return claim.State(s), nil
+}
+
+// toInspectResponse carries what a merchant may know of its key, no more: no
+// fingerprint, holder or provider key crosses here.
+func toInspectResponse(s *claim.Status, found bool) *peerv1.InspectResponse {
+	if !found {
+		return &peerv1.InspectResponse{}
+	}
+	r := &s.Record
+	out := &peerv1.InspectResponse{
+		Found:      true,
+		Home:       r.Home,
+		State:      uint32(r.State),
+		Age:        uint32(s.Age),
+		ObjectId:   r.Minted.ID,
+		Operation:  r.Operation,
+		Attempts:   r.Attempts,
+		Generation: r.Generation,
+		Reason:     r.Reason,
+		FirstUse:   toTimestamp(r.FirstUse),
+		ExpiresAt:  toTimestamp(s.ExpiresAt),
+		FreeAt:     toTimestamp(s.FreeAt),
+		Timeline:   make([]*peerv1.TimelineEntry, len(s.Timeline)),
+	}
+	for i := range s.Timeline {
+		e := &s.Timeline[i]
+		out.Timeline[i] = &peerv1.TimelineEntry{
+			At:         toTimestamp(e.At),
+			Event:      string(e.Event),
+			Region:     e.Region,
+			Node:       e.Node,
+			Fence:      e.Fence,
+			Generation: e.Generation,
+			Detail:     e.Detail,
+		}
+	}
+	return out
+}
+
+func fromInspectResponse(key claim.Key, m *peerv1.InspectResponse) (claim.Status, bool, error) {
+	if !m.GetFound() {
+		return claim.Status{}, false, nil
+	}
+	state, err := fromState(m.GetState())
+	if err != nil {
+		return claim.Status{}, false, err
+	}
+	if m.GetAge() > uint32(claim.Gone) {
+		return claim.Status{}, false, fmt.Errorf("%w: it speaks of age %d, which this version does not know", ErrPeerFailed, m.GetAge())
+	}
+	s := claim.Status{
+		Record: claim.Record{
+			Key:        key,
+			Home:       m.GetHome(),
+			Operation:  m.GetOperation(),
+			State:      state,
+			FirstUse:   fromTimestamp(m.FirstUse),
+			Minted:     claim.Minted{ID: m.GetObjectId()},
+			Generation: m.GetGeneration(),
+			Attempts:   m.GetAttempts(),
+			Reason:     m.GetReason(),
+		},
+		Age:       claim.Age(m.GetAge()),
+		ExpiresAt: fromTimestamp(m.ExpiresAt),
+		FreeAt:    fromTimestamp(m.FreeAt),
+	}
+	if len(m.GetTimeline()) > 0 {
+		s.Timeline = make([]claim.AuditEntry, len(m.GetTimeline()))
+	}
+	for i, e := range m.GetTimeline() {
+		s.Timeline[i] = claim.AuditEntry{
+			At:         fromTimestamp(e.At),
+			Event:      claim.Event(e.GetEvent()),
+			Region:     e.GetRegion(),
+			Node:       e.GetNode(),
+			Fence:      e.GetFence(),
+			Generation: e.GetGeneration(),
+			Detail:     e.GetDetail(),
+		}
+	}
+	return s, true, nil
+}
