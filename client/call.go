@@ -39,7 +39,7 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (Answer, error)
 		if err := ctx.Err(); err != nil {
 			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
 		}
-		if failed.Retry != RetrySameKey || n == cl.c.MaxAttempts || failed.RetryAfter > maxServerWait {
+		if failed.final || failed.Retry != RetrySameKey || n == cl.c.MaxAttempts || failed.RetryAfter > maxServerWait {
 			return Answer{}, failed
 		}
 		if failed.elsewhere() {

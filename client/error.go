@@ -50,6 +50,8 @@ type Error struct {
 	Attempts int
 	// Err is the network's error, if that is what happened.
 	Err error
+
+	final bool // an answer for the caller to act on, whatever Retry says
 }
 
 func (e *Error) Error() string {

@@ -85,7 +85,7 @@ func (in *Intent) set(name, raw []byte, source, prefix string) (err error) {
 		in.expiresAt = raw
 		in.ExpiresAt, err = expiry(raw)
 	default:
-		err = invalid(shown(name), "is not a member of this request; remove it")
+		err = invalid(MemberName(string(name)), "is not a member of this request; remove it")
 	}
 	return err
 }
@@ -175,9 +175,9 @@ func metadata(raw []byte) error {
 		case len(path) == 0:
 			return invalid("metadata", "must not have an empty name")
 		case len(path) > MaxMetadataName && characters(name) > MaxMetadataName:
-			return invalid("metadata."+shown(path), "must have a name of at most %d characters", MaxMetadataName)
+			return invalid("metadata."+MemberName(string(path)), "must have a name of at most %d characters", MaxMetadataName)
 		case value[0] != '"':
-			return invalid("metadata."+shown(path), "must be a string")
+			return invalid("metadata."+MemberName(string(path)), "must be a string")
 		}
 	}
 	return nil
@@ -207,14 +207,14 @@ func rfc3339(t string) bool {
 	return offset[1:3] <= "23" && offset[4:6] <= "59"
 }
 
-// shown is a caller's member name, fit for an error: cut, and never a card
-// number.
-func shown(name []byte) string {
-	if HasCardNumber(string(name)) {
+// MemberName is a caller's own name for a member, fit for an error: cut to 64
+// bytes, and never a card number.
+func MemberName(name string) string {
+	if HasCardNumber(name) {
 		return "(digits)"
 	}
 	if len(name) > maxMemberName {
-		return strings.ToValidUTF8(string(name[:maxMemberName]), "") + "…"
+		return strings.ToValidUTF8(name[:maxMemberName], "") + "…"
 	}
-	return string(name)
+	return name
 }

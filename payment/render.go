@@ -66,6 +66,11 @@ func Prefix(op Operation) string {
 	return "ch"
 }
 
+// Operations tells a claim.Service how the objects of each operation are named.
+func Operations() claim.Operations {
+	return claim.Operations{string(Charge): Prefix(Charge), string(Transfer): Prefix(Transfer)}
+}
+
 // refusal turns a problem into a response that can be remembered.
 func refusal(p problem.Problem) claim.Response {
 	return claim.Response{

@@ -121,10 +121,6 @@ func fromConnect(err error) (error, verdict) {
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
 	}
 	if !connect.IsWireError(err) {
-		if wire.Code() == connect.CodeResourceExhausted {
-			// A message over MaxMessageBytes: it would be so everywhere.
-			return fmt.Errorf("%w: %w", ErrRefused, err), final
-		}
 		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
 	}
 	for _, d := range wire.Details() {
@@ -139,12 +135,14 @@ func fromConnect(err error) (error, verdict) {
 		}
 	}
 	switch wire.Code() {
-	case connect.CodeInvalidArgument, connect.CodeResourceExhausted:
+	case connect.CodeInvalidArgument:
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), final
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
 		// The peer stops, or ran out of the time that we gave it.
 		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), another
 	default:
+		// CodeResourceExhausted is among these: a response over MaxMessageBytes is
+		// refused only after the request ran.
 		return fmt.Errorf("%w (%v)", ErrPeerFailed, wire.Code()), final
 	}
 }

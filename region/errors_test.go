@@ -99,10 +99,6 @@ func TestWhatThePeerDidNotSayIsNoAnswer(t *testing.T) {
 			t.Errorf("%v became %v, %d", err, got, next)
 		}
 	}
-	got, next := fromConnect(connect.NewError(connect.CodeResourceExhausted, errors.New("message too large")))
-	if !errors.Is(got, ErrRefused) || next != final {
-		t.Errorf("too large became %v, %d", got, next)
-	}
 	// A Problem in an error that did not come from the wire proves nothing.
 	wire, _ := toConnect(claim.ErrMismatch)
 	if got, _ := fromConnect(wire); errors.Is(got, claim.ErrMismatch) {

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
@@ -119,6 +120,10 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 		return claim.Reply{}, ErrHopLimit
 	}
 	msg := toExecuteRequest(home, &req, hops, entry)
+	// Checked here because only here it is certain that nothing ran.
+	if size := proto.Size(msg); size > MaxMessageBytes {
+		return claim.Reply{}, fmt.Errorf("%w: the request has %d bytes, the limit between nodes is %d", ErrRefused, size, MaxMessageBytes)
+	}
 	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, msg, peerv1connect.PeerServiceClient.Execute)
 	if err != nil {
 		return claim.Reply{}, err
@@ -171,12 +176,19 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 	nodes = nodes[:min(len(nodes), MaxTries)]
 	var last error
 	for _, node := range nodes {
+		deadline, bounded := ctx.Deadline()
+		lastTry := bounded && time.Until(deadline) <= p.tryTimeout
 		resp, err := try(ctx, p, node, traceParent, msg, call)
 		if err == nil {
 			return resp, nil
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, ctx.Err())
+		}
+		if lastTry && connect.CodeOf(err) == connect.CodeDeadlineExceeded {
+			// The node had all the caller's time, and its clock struck first: the wire
+			// carries whole milliseconds.
+			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, context.DeadlineExceeded)
 		}
 		err, next := fromConnect(err)
 		if next == final {

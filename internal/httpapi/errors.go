@@ -68,6 +68,9 @@ func problemOf(err error) (p problem.Problem, ok bool) {
 	case errors.As(err, &key):
 		return problem.New(problem.KeyInvalid, sentence(key.Reason)), true
 	case errors.As(err, &body):
+		if payment.HasCardNumber(body.Path) { // a name can be one, too
+			body = &claim.JSONError{Reason: body.Reason, Offset: body.Offset}
+		}
 		p := problem.New(problem.InvalidRequest, sentence(body.Error()))
 		p.Member = body.Path
 		return p, true

@@ -67,6 +67,7 @@ func TestContract(t *testing.T) {
 		{name: "cut body", request: post(`{"amount":`), status: 400, code: problem.InvalidRequest, retry: "never", member: "amount"},
 		{name: "two values", request: post(okBody + "{}"), status: 400, code: problem.InvalidRequest, retry: "never"},
 		{name: "duplicate member", request: post(`{"amount":1,"metadata":{"a":"1","\u0061":"2"}}`), status: 400, code: problem.InvalidRequest, retry: "never", member: "metadata.a"},
+		{name: "duplicate card number", request: post(`{"4242424242424242":1,"4242424242424242":2}`), status: 400, code: problem.InvalidRequest, retry: "never", detail: "duplicate"},
 		{name: "array", request: post(`[]`), status: 400, code: problem.InvalidRequest, retry: "never", detail: "object"},
 		{name: "half a cent", request: post(strings.Replace(okBody, "1999", "100.5", 1)), status: 400, code: problem.InvalidRequest, retry: "never", member: "amount"},
 		{name: "unknown member", request: post(strings.Replace(okBody, "{", `{"colour":"red",`, 1)), status: 400, code: problem.InvalidRequest, retry: "never", member: "colour"},

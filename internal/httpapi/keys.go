@@ -46,7 +46,7 @@ func mintCount(body []byte) (int, error) {
 	}
 	for name := range members {
 		if name != "count" {
-			return 0, &payment.InvalidError{Member: name, Reason: "is not a member of this request; remove it"}
+			return 0, &payment.InvalidError{Member: payment.MemberName(name), Reason: "is not a member of this request; remove it"}
 		}
 	}
 	// Canonical integers are plain digits; an absent count is not one.

@@ -45,16 +45,19 @@ const (
 	headerServedBy        = "Homeward-Served-By"
 	headerHops            = "Homeward-Hops"
 	headerTraceparent     = "Traceparent"
+
+	replyHeaders = 7 // the most that sendReply adds to the remembered ones
 )
 
 // sendReply writes what the home answered: the remembered part to the byte,
 // this exchange's part in headers beside it.
 func (res *response) sendReply(reply *claim.Reply) {
 	h := res.Header()
+	// One array for all values: this is every request's way out.
+	values := make([]string, 0, replyHeaders+len(reply.Response.Header))
 	set := func(name, value string) {
-		if value != "" {
-			h[name] = []string{value}
-		}
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
 	set(headerHome, reply.Home)
 	set(headerServedBy, reply.ServedBy)
@@ -67,7 +70,7 @@ func (res *response) sendReply(reply *claim.Reply) {
 		set(headerOriginalRequest, timestamp(reply.FirstUse))
 	}
 	for _, f := range reply.Response.Header {
-		h.Set(f.Name, f.Value)
+		set(http.CanonicalHeaderKey(f.Name), f.Value)
 	}
 	body := reply.Response.Body
 	set("Content-Length", strconv.Itoa(len(body)))

@@ -222,6 +222,10 @@ func (n *Node) serve(log *slog.Logger, what string, s *http.Server, l net.Listen
 	})
 }
 
+// leaveTime bounds how long a leaving node waits for its news to go out: a few
+// gossip rounds. The last nodes of a cluster have nobody left to tell.
+const leaveTime = time.Second
+
 // Stop drains: readiness fails, gossip is left, listeners close, requests and
 // outbox rows in hand are finished, within ctx. Stopping twice is stopping once.
 func (n *Node) Stop(ctx context.Context) error {
@@ -238,7 +242,12 @@ func (n *Node) drain(ctx context.Context) error {
 		n.handler.SetServing(false)
 	}
 	if n.membership != nil {
-		errs = append(errs, n.membership.Leave(ctx))
+		leave, cancel := context.WithTimeout(ctx, leaveTime)
+		if err := n.membership.Leave(leave); err != nil {
+			// The others will find out by themselves; nothing depends on the news.
+			n.c.Logger.Info("left without a last word", "node", n.c.Name, "error", err)
+		}
+		cancel()
 	}
 	for _, s := range []*http.Server{n.api, n.rpc} {
 		if s == nil {

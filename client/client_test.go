@@ -1,0 +1,410 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// region is a server with scripted answers; the last one repeats.
+type region struct {
+	*httptest.Server
+	mu     sync.Mutex
+	script []http.HandlerFunc
+	seen   []*http.Request
+	bodies []string
+}
+
+func newRegion(t *testing.T, script ...http.HandlerFunc) *region {
+	r := &region{script: script}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		next := r.script[min(len(r.seen), len(r.script)-1)]
+		r.seen, r.bodies = append(r.seen, req.Clone(context.Background())), append(r.bodies, string(body))
+		r.mu.Unlock()
+		next(w, req)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// log returns what has arrived so far.
+func (r *region) log() (requests []*http.Request, bodies []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen), slices.Clone(r.bodies)
+}
+
+func (r *region) requests() []*http.Request {
+	seen, _ := r.log()
+	return seen
+}
+
+func refuse(status int, code string, retry Retry, more string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Homeward-Home-Region", "europe-west1")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"error":%q,"detail":"Why.","retry":%q%s}`, code, retry, more)
+	}
+}
+
+func plain(status int, body string, headers ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+const chargeJSON = `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded","created":1893456000,` +
+	`"payment_method":"pm_1","metadata":{"a":"b"},"receipt_number":"R","provider":{"name":"sim","reference":"px_1"}}`
+
+var made = plain(201, chargeJSON, "Idempotent-Replayed", "true", "Homeward-Home-Region", "europe-west1",
+	"Homeward-Served-By", "us-east1", "Idempotency-Expires-At", "2030-01-02T12:00:00Z")
+
+// newClient returns a client whose sleeps are noted instead of slept.
+func newClient(t *testing.T, slept *[]time.Duration, change func(*Config), regions ...*region) *Client {
+	t.Helper()
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	c := Config{
+		APIKey: "sk_1", MaxAttempts: 4, HTTPClient: &http.Client{Transport: transport},
+		Sleep: func(ctx context.Context, d time.Duration) error {
+			*slept = append(*slept, d)
+			return ctx.Err()
+		},
+	}
+	for _, r := range regions {
+		c.BaseURLs = append(c.BaseURLs, r.URL)
+	}
+	if change != nil {
+		change(&c)
+	}
+	cl, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cl
+}
+
+var params = ChargeParams{Amount: 1999, Currency: "usd", PaymentMethod: "pm_1", Metadata: map[string]string{"a": "b"}}
+
+func TestChargeSucceeds(t *testing.T) {
+	var slept []time.Duration
+	r := newRegion(t, made)
+	cl := newClient(t, &slept, nil, r)
+	p := params
+	p.IdempotencyKey = `order "7"`
+	p.ExpiresAt = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	got, err := cl.Charge(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Charge{PaymentMethod: "pm_1", Payment: Payment{
+		ID: "ch_1", Amount: 1999, Currency: "usd", Status: "succeeded", Created: 1893456000,
+		Metadata: map[string]string{"a": "b"}, ReceiptNumber: "R", Provider: Provider{"sim", "px_1"},
+		Answer: Answer{
+			Raw: []byte(chargeJSON), IdempotencyKey: p.IdempotencyKey, Replayed: true, HomeRegion: "europe-west1", ServedBy: "us-east1",
+			ExpiresAt: time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC), Attempts: 1,
+		},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if !got.CreatedAt().Equal(p.ExpiresAt) {
+		t.Errorf("created at %v", got.CreatedAt())
+	}
+	seen, bodies := r.log()
+	req := seen[0]
+	if req.Method != "POST" || req.URL.Path != "/v1/charges" || req.Header.Get("Authorization") != "Bearer sk_1" ||
+		req.Header.Get("Content-Type") != "application/json" || req.Header.Get("Idempotency-Key") != `"order \"7\""` {
+		t.Errorf("got %v %v %v", req.Method, req.URL, req.Header)
+	}
+	if want := `{"amount":1999,"currency":"usd","payment_method":"pm_1","metadata":{"a":"b"},"expires_at":"2030-01-01T00:00:00Z"}`; bodies[0] != want {
+		t.Errorf("got %s", bodies[0])
+	}
+	if len(slept) != 0 {
+		t.Errorf("slept %v", slept)
+	}
+}
+
+// What each answer makes the client do: how often it asks, where, and what it
+// reports in the end.
+func TestRetries(t *testing.T) {
+	unknown := refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":1500`)
+	for _, c := range []struct {
+		name          string
+		first, second []http.HandlerFunc
+		asked         [2]int
+		code          string // "" and ok: success
+		ok            bool
+		retry         Retry
+		atLeast       time.Duration // the first pause
+	}{
+		{name: "unknown, then known", first: []http.HandlerFunc{unknown, made}, asked: [2]int{2, 0}, ok: true, atLeast: 1500 * time.Millisecond},
+		{name: "in use, then known", first: []http.HandlerFunc{refuse(409, "idempotency_key_in_use", RetrySameKey, `,"retry_after_ms":5000`), made}, asked: [2]int{2, 0}, ok: true, atLeast: 5 * time.Second},
+		{name: "rate", first: []http.HandlerFunc{refuse(429, "rate_limited", RetrySameKey, ""), made}, asked: [2]int{2, 0}, ok: true},
+		{name: "home down, then up", first: []http.HandlerFunc{refuse(503, "home_unavailable", RetrySameKey, ""), made}, asked: [2]int{2, 0}, ok: true},
+		{name: "store down here", first: []http.HandlerFunc{refuse(503, "store_unavailable", RetrySameKey, "")}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
+		{name: "connection lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
+		{name: "answer cut", first: []http.HandlerFunc{plain(201, `{"id":"ch`)}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
+		{name: "proxy's 502", first: []http.HandlerFunc{plain(502, "<html>", "Retry-After", "3")}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true, atLeast: 3 * time.Second},
+		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, asked: [2]int{2, 2}, retry: RetrySameKey},
+		{name: "never known", first: []http.HandlerFunc{unknown}, asked: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond},
+		{name: "given up", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetryNewKey, "")}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetryNewKey},
+		{name: "mismatch", first: []http.HandlerFunc{refuse(422, "idempotency_key_fingerprint_mismatch", RetryNever, "")}, asked: [2]int{1, 0}, code: "idempotency_key_fingerprint_mismatch", retry: RetryNever},
+		{name: "hard decline", first: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetryNewKey},
+		{name: "soft decline is the caller's", first: []http.HandlerFunc{refuse(402, "card_declined", RetrySameKey, `,"code":"insufficient_funds"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetrySameKey},
+		{name: "proxy's 403", first: []http.HandlerFunc{plain(403, "<html>")}, asked: [2]int{1, 0}, retry: RetryNever},
+		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.second == nil {
+				c.second = []http.HandlerFunc{made}
+			}
+			one, two := newRegion(t, c.first...), newRegion(t, c.second...)
+			var slept []time.Duration
+			cl := newClient(t, &slept, nil, one, two)
+			got, err := cl.Charge(t.Context(), params)
+			oneSeen, oneBodies := one.log()
+			twoSeen, twoBodies := two.log()
+			asked := [2]int{len(oneSeen), len(twoSeen)}
+			if asked != c.asked {
+				t.Errorf("asked %v, want %v", asked, c.asked)
+			}
+			all := append(oneSeen, twoSeen...)
+			key := all[0].Header.Get("Idempotency-Key")
+			for _, r := range all {
+				if k := r.Header.Get("Idempotency-Key"); k != key || key == "" {
+					t.Errorf("keys %q and %q in one call", key, k)
+				}
+			}
+			if bodies := append(oneBodies, twoBodies...); len(slices.Compact(bodies)) != 1 {
+				t.Errorf("bodies differ within a call: %q", bodies)
+			}
+			if len(slept) != asked[0]+asked[1]-1 || c.atLeast > 0 && slept[0] < c.atLeast {
+				t.Errorf("slept %v", slept)
+			}
+			if c.ok {
+				if err != nil || got.ID != "ch_1" || got.Answer.Attempts != len(all) {
+					t.Errorf("got %+v, %v", got, err)
+				}
+				return
+			}
+			var e *Error
+			if !errors.As(err, &e) || e.Code != c.code || e.Retry != c.retry || e.Attempts != len(all) || claim.FormatKey(e.IdempotencyKey) != key {
+				t.Errorf("got %+v", err)
+			}
+		})
+	}
+}
+
+func TestHomeHintAndStickyRegion(t *testing.T) {
+	var slept []time.Duration
+	down := newRegion(t, hangUp)
+	up := newRegion(t, refuse(503, "outcome_unknown", RetrySameKey, ""), made)
+	cl := newClient(t, &slept, nil, down, up)
+	if _, err := cl.Charge(t.Context(), params); err != nil {
+		t.Fatal(err)
+	}
+	upSeen := up.requests()
+	if got := []string{upSeen[0].Header.Get("Homeward-Home-Region"), upSeen[1].Header.Get("Homeward-Home-Region")}; !slices.Equal(got, []string{"", "europe-west1"}) {
+		t.Errorf("hints %q", got)
+	}
+	// The next call starts where the last one was answered, and knows nothing of
+	// the other key's home.
+	if _, err := cl.Charge(t.Context(), params); err != nil {
+		t.Fatal(err)
+	}
+	downSeen, upSeen := down.requests(), up.requests()
+	if len(downSeen) != 1 || len(upSeen) != 3 || upSeen[2].Header.Get("Homeward-Home-Region") != "" {
+		t.Errorf("asked %d and %d", len(downSeen), len(upSeen))
+	}
+	if a, b := upSeen[1].Header.Get("Idempotency-Key"), upSeen[2].Header.Get("Idempotency-Key"); a == b {
+		t.Errorf("two calls shared the key %s", a)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	var slept []time.Duration
+	r := newRegion(t, made)
+	opaque, err := newClient(t, &slept, nil, r).NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := uuid.Parse(opaque); err != nil || id.Version() != 4 {
+		t.Errorf("%s: %v", opaque, err)
+	}
+	stamped, err := newClient(t, &slept, func(c *Config) { c.RegionCode = 5 }, r).NewKey()
+	if code, ok := claim.ReadStamp(stamped); err != nil || !ok || code != 5 {
+		t.Errorf("%s: %d, %v", stamped, code, err)
+	}
+}
+
+func TestOtherCalls(t *testing.T) {
+	var slept []time.Duration
+	transfer := `{"id":"tr_1","amount":5,"destination":"acct_1"}`
+	r := newRegion(t, plain(201, transfer), plain(200, chargeJSON), plain(200, transfer), plain(200, `{"keys":["a","b"]}`))
+	cl := newClient(t, &slept, nil, r)
+	tr, err := cl.Transfer(t.Context(), TransferParams{Amount: 5, Currency: "eur", Destination: "acct_1"})
+	if err != nil || tr.ID != "tr_1" || tr.Destination != "acct_1" {
+		t.Errorf("got %+v, %v", tr, err)
+	}
+	ch, err := cl.GetCharge(t.Context(), "ch_/1")
+	if err != nil || ch.ID != "ch_1" || string(ch.Answer.Raw) != chargeJSON {
+		t.Errorf("got %+v, %v", ch, err)
+	}
+	if tr, err = cl.GetTransfer(t.Context(), "tr_1"); err != nil || tr.Amount != 5 {
+		t.Errorf("got %+v, %v", tr, err)
+	}
+	keys, err := cl.MintKeys(t.Context(), 2)
+	if err != nil || !slices.Equal(keys, []string{"a", "b"}) {
+		t.Errorf("got %v, %v", keys, err)
+	}
+	var got []string
+	seen, bodies := r.log()
+	for i, req := range seen {
+		got = append(got, req.Method+" "+req.URL.EscapedPath()+" "+bodies[i])
+		if (req.Header.Get("Idempotency-Key") != "") != (i == 0) {
+			t.Errorf("%s: key %q", req.URL, req.Header.Get("Idempotency-Key"))
+		}
+	}
+	want := []string{
+		`POST /v1/transfers {"amount":5,"currency":"eur","destination":"acct_1"}`,
+		`GET /v1/charges/ch_%2F1 `, `GET /v1/transfers/tr_1 `, `POST /v1/idempotency-keys {"count":2}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestContextEndsTheCall(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var slept []time.Duration
+	r := newRegion(t, refuse(503, "outcome_unknown", RetrySameKey, ""))
+	cl := newClient(t, &slept, func(c *Config) {
+		c.Sleep = func(ctx context.Context, _ time.Duration) error {
+			cancel()
+			return sleep(ctx, time.Hour)
+		}
+	}, r)
+	_, err := cl.Charge(ctx, params)
+	var e *Error
+	if !errors.Is(err, context.Canceled) || !errors.As(err, &e) || e.IdempotencyKey == "" || e.Retry != RetrySameKey || len(r.requests()) != 1 {
+		t.Errorf("got %v after %d requests", err, len(r.requests()))
+	}
+}
+
+func TestAttemptTimesOut(t *testing.T) {
+	var slept []time.Duration
+	stuck := newRegion(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	up := newRegion(t, made)
+	cl := newClient(t, &slept, func(c *Config) { c.Timeout = 50 * time.Millisecond }, stuck)
+	cl.bases = append(cl.bases, up.URL)
+	got, err := cl.Charge(t.Context(), params)
+	if err != nil || got.Answer.Attempts != 2 || len(stuck.requests()) != 1 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*Error{
+		"homeward: card_declined (stolen_card): No.": {Status: 402, Code: "card_declined", DeclineCode: "stolen_card", Detail: "No."},
+		"homeward: status 502: Bad Gateway":          {Status: 502, Detail: "Bad Gateway"},
+		"homeward: no answer: EOF":                   {Err: io.EOF},
+	} {
+		if e.Error() != want {
+			t.Errorf("got %q, want %q", e.Error(), want)
+		}
+	}
+	if !errors.Is(&Error{Err: io.EOF}, io.EOF) {
+		t.Error("the network's error is out of reach")
+	}
+}
+
+func TestRefusedCarriesEverything(t *testing.T) {
+	res := &http.Response{StatusCode: 410, Header: http.Header{"Idempotent-Replayed": {"true"}, "Homeward-Home-Region": {"x"}}}
+	e := refused(res, []byte(`{"error":"idempotency_key_expired","detail":"D","retry":"new_key","original_request_at":"2030-01-01T00:00:00Z","member":"m","retry_after_ms":9223372036854775807}`))
+	want := &Error{Status: 410, Code: "idempotency_key_expired", Detail: "D", Member: "m", Retry: RetryNewKey, Replayed: true, HomeRegion: "x",
+		OriginalRequestAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if !reflect.DeepEqual(e, want) {
+		t.Errorf("got  %+v\nwant %+v", e, want)
+	}
+}
+
+func TestPause(t *testing.T) {
+	cl := newClient(t, nil, func(c *Config) { c.BaseURLs, c.BackoffMin, c.BackoffMax = []string{"http://x"}, 8, 100 })
+	for n, ceiling := range map[int]time.Duration{1: 8, 2: 16, 3: 32, 4: 64, 5: 100, 6: 100, 31: 100, 40: 100, 64: 100, 1 << 30: 100} {
+		seen := map[bool]bool{}
+		for range 500 {
+			d := cl.pause(n, 0)
+			if d < 0 || d > ceiling {
+				t.Fatalf("attempt %d: paused %d, ceiling %d", n, d, ceiling)
+			}
+			seen[d > ceiling/2] = true
+		}
+		if !seen[true] || !seen[false] {
+			t.Errorf("attempt %d: jitter is not full", n)
+		}
+	}
+	for range 100 {
+		if d := cl.pause(5, 1000); d < 1000 || d > 1250 {
+			t.Fatalf("paused %d though asked for 1000", d)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, c := range map[string]Config{
+		"BaseURLs":    {APIKey: "k"},
+		"APIKey":      {BaseURLs: []string{"http://x"}},
+		"look like":   {BaseURLs: []string{"x:80"}, APIKey: "k"},
+		"MaxAttempts": {BaseURLs: []string{"http://x"}, APIKey: "k", MaxAttempts: -1},
+		"BackoffMax":  {BaseURLs: []string{"http://x"}, APIKey: "k", BackoffMin: time.Hour},
+	} {
+		if _, err := New(c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for in, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-1": 0, "x": 0, "99999999999": 0} {
+		if got := retryAfter(in); got != want {
+			t.Errorf("%q: got %v", in, got)
+		}
+	}
+}
+
+// Params must not lose a member on the way.
+func TestParamsEncode(t *testing.T) {
+	got, err := json.Marshal(TransferParams{Amount: 1, Currency: "usd", Destination: "acct_1", Description: "d", OrderID: "o", IdempotencyKey: "k",
+		Metadata: map[string]string{"a": "b"}, ExpiresAt: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)})
+	want := `{"amount":1,"currency":"usd","destination":"acct_1","description":"d","order_id":"o","metadata":{"a":"b"},"expires_at":"2030-01-01T00:00:00Z"}`
+	if err != nil || string(got) != want {
+		t.Errorf("got %s, %v", got, err)
+	}
+}

@@ -1,0 +1,55 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/homeward-io/homeward/client"
+)
+
+// A region that loses the first reply after the charge was made, as networks
+// do. The client sends the same request again and reads what was remembered.
+func ExampleClient_Charge() {
+	lost := false
+	region := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !lost {
+			lost = true
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Idempotent-Replayed", "true")
+		w.Header().Set("Homeward-Home-Region", "us-east1")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, `{"id":"ch_1","object":"charge","amount":1999,"currency":"usd","status":"succeeded"}`)
+	}))
+	defer region.Close()
+
+	c, err := client.New(client.Config{
+		BaseURLs:   []string{region.URL},
+		APIKey:     "sk_demo_acme",
+		BackoffMin: time.Millisecond,
+		BackoffMax: time.Millisecond,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	charge, err := c.Charge(context.Background(), client.ChargeParams{
+		Amount: 1999, Currency: "usd", PaymentMethod: "pm_card_visa",
+		IdempotencyKey: "order-7", // from the order, so that a crash here makes no second charge
+	})
+	var refused *client.Error
+	switch {
+	case errors.As(err, &refused):
+		fmt.Println("not charged, or not known:", refused.Code, refused.Retry)
+	case err != nil:
+		fmt.Println(err)
+	default:
+		fmt.Println(charge.ID, charge.Status, "replayed:", charge.Answer.Replayed, "home:", charge.Answer.HomeRegion)
+	}
+	// Output: ch_1 succeeded replayed: true home: us-east1
+}

@@ -1,0 +1,134 @@
+// Package archtest enforces the import directions of docs/ARCHITECTURE.md.
+package archtest
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/homeward-io/homeward/"
+
+// forbidden: packages under from (the path itself or below) must not import
+// packages under to, for the reason given. Tests may.
+var forbidden = []struct{ from, to, why string }{
+	{"outbox", "claim", "claim's effects carry outbox rows; the other way round would be a circle"},
+	{"outbox", "region", "the outbox knows rows, not where requests travel"},
+	{"claim", "region", "correctness is in the row: nothing here may depend on membership"},
+	{"claim", "router", "requests are read downwards: router, then claim"},
+	{"claim", "payment", "claim declares the executor it needs; payment implements it"},
+	{"claim", "internal", "domain rooms own contracts and know no technology"},
+	{"outbox", "internal", "domain rooms own contracts and know no technology"},
+	{"region", "router", "requests are read downwards: router, then region"},
+	{"region", "payment", "a forward carries bytes and does not read them"},
+	{"region", "internal/embedded", "domain rooms know no store"},
+	{"region", "internal/httpapi", "requests are read downwards: httpapi, router, region"},
+	{"router", "internal", "domain rooms know no technology"},
+	{"router", "payment", "where a request goes does not depend on what it pays"},
+	{"payment", "region", "what a charge means does not depend on where it runs"},
+	{"payment", "router", "what a charge means does not depend on where it runs"},
+	{"payment", "internal/embedded", "domain rooms know no store"},
+	{"payment", "internal/httpapi", "httpapi reads payment, not the other way"},
+	{"payment/psp", "claim", "a provider adapter knows the provider, and no claims"},
+	{"internal/embedded", "router", "a store persists what claim decides and nothing else"},
+	{"internal/embedded", "region", "a store persists what claim decides and nothing else"},
+	{"internal/embedded", "payment", "a store persists what claim decides and nothing else"},
+	{"internal/embedded", "internal/httpapi", "only internal/node knows both"},
+	{"internal/httpapi", "internal/embedded", "only internal/node knows both"},
+	{"internal/httpapi", "region", "httpapi asks the router"},
+	{"internal/httpapi", "payment/psp", "httpapi never talks to a provider"},
+	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
+	{"client", "internal", "merchants import client; it must drag no server in"},
+	{"client", "router", "merchants import client; it must drag no server in"},
+	{"client", "region", "merchants import client; it must drag no server in"},
+}
+
+// libraries: a library whose packages start with the prefix may be imported
+// only below these rooms.
+var libraries = []struct {
+	prefix string
+	rooms  []string
+	why    string
+}{
+	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "payment/psp/simulator", "e2e"}, "one room per technology"},
+	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},
+	{"connectrpc.com/", []string{"region", "internal/gen", "internal/proto"}, "the RPC between regions is region's"},
+	{"gocloud.dev", []string{"internal/node"}, "the object store is assembly"},
+	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
+	{"github.com/alecthomas/kong", []string{"cmd", "e2e"}, "commands are cmd's"},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func under(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
+
+func TestImportDirections(t *testing.T) {
+	all := packages(t)
+	seen := map[string]bool{}
+	for _, p := range all {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		seen[from] = true
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, module)
+			for _, f := range forbidden {
+				// Conformance suites are contracts for the rooms above them.
+				if ours && under(from, f.from) && under(to, f.to) && !under(to, f.from) && !allowed(from, to) {
+					t.Errorf("%s imports %s: %s", from, to, f.why)
+				}
+			}
+			for _, l := range libraries {
+				if strings.HasPrefix(imported, l.prefix) && !underAny(from, l.rooms) {
+					t.Errorf("%s imports %s, which only %v may: %s", from, imported, l.rooms, l.why)
+				}
+			}
+		}
+	}
+	for _, f := range forbidden {
+		if !seen[f.from] {
+			t.Errorf("rule for %s matches no package: mend the rule", f.from)
+		}
+	}
+}
+
+// allowed are the exceptions, each with its reason.
+func allowed(from, to string) bool {
+	switch {
+	case under(from, "region") && (under(to, "internal/gen")):
+		return true // the wire format is generated there
+	case under(from, "payment") && under(to, "internal/problem"):
+		return true // a decline is remembered as the bytes of a problem
+	}
+	return false
+}
+
+func underAny(path string, rooms []string) bool {
+	for _, r := range rooms {
+		if under(path, r) {
+			return true
+		}
+	}
+	return false
+}

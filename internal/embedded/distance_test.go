@@ -1,0 +1,277 @@
+package embedded_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/wan"
+)
+
+const (
+	us   = "us-east1"
+	eu   = "europe-west1"
+	asia = "asia-northeast1"
+)
+
+// TestDistance counts the round trips of every operation: none for what is near
+// or a replica, one for what is far.
+func TestDistance(t *testing.T) {
+	clock := newClock()
+	network := wan.New(nil)
+	db := open(t, embedded.Config{Clock: clock.now, Network: network})
+	ctx := t.Context()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}))
+	near, far := view(t, db, us), view(t, db, eu)
+
+	rec := map[string]claim.Record{}
+	trips := func(want int64, name string, do func(v *embedded.View) error) {
+		t.Helper()
+		for _, v := range []*embedded.View{near, far} {
+			network.ResetTrips()
+			require.NoError(t, do(v), name)
+			expect := want
+			if v == near {
+				expect = 0
+			}
+			require.Equal(t, expect, network.TotalTrips(), "%s from %s", name, v.Name())
+			require.Equal(t, expect, network.Trips(v.Name(), us))
+		}
+	}
+	trips(1, "begin", func(v *embedded.View) error {
+		got, err := v.Begin(ctx, arrive("k-"+v.Name(), us))
+		rec[v.Name()] = got.Record
+		return err
+	})
+	trips(1, "renew", func(v *embedded.View) error {
+		clock.advance(time.Second)
+		r := rec[v.Name()]
+		_, err := v.Renew(ctx, r.Holder, []claim.Lease{{Key: r.Key, Home: us, Fence: r.Fence}, {Key: r.Key, Home: us, Fence: r.Fence}})
+		return err
+	})
+	trips(1, "get", func(v *embedded.View) error {
+		_, _, _, err := v.Get(ctx, rec[us].Key, us)
+		return err
+	})
+	trips(1, "object", func(v *embedded.View) error {
+		_, _, _, err := v.Object(ctx, "acme", us, rec[us].Minted.ID)
+		return err
+	})
+	trips(1, "take over", func(v *embedded.View) error {
+		clock.advance(time.Minute)
+		r := rec[v.Name()]
+		got, err := v.TakeOver(ctx, r.Key, us, "heir", us)
+		rec[v.Name()] = got
+		return err
+	})
+	trips(1, "settle", func(v *embedded.View) error {
+		r := rec[v.Name()]
+		_, err := v.Settle(ctx, r.Key, us, r.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+		return err
+	})
+	trips(1, "timeline", func(v *embedded.View) error {
+		_, err := v.Timeline(ctx, rec[us].Key, us, 10)
+		return err
+	})
+	trips(1, "take", func(v *embedded.View) error {
+		_, err := v.Take(ctx, us, 10, time.Second)
+		return err
+	})
+	trips(1, "depth", func(v *embedded.View) error {
+		_, err := v.Depth(ctx, us)
+		return err
+	})
+	trips(1, "pin", func(v *embedded.View) error {
+		_, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "pinned"}, v.Name())
+		return err
+	})
+	clock.advance(embedded.DefaultReplicaLag)
+	trips(0, "replica", func(v *embedded.View) error {
+		_, found, err := v.Replica(ctx, rec[us].Key)
+		require.True(t, found)
+		return err
+	})
+	trips(0, "replica object", func(v *embedded.View) error {
+		_, found, err := v.ReplicaObject(ctx, "acme", us, rec[us].Minted.ID)
+		require.True(t, found)
+		return err
+	})
+	trips(0, "replica pin", func(v *embedded.View) error {
+		_, found, err := v.ReplicaPin(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
+		require.True(t, found)
+		return err
+	})
+	trips(0, "registrar", func(v *embedded.View) error { _, err := v.Registrar(ctx, "acme"); return err })
+	trips(0, "note", func(v *embedded.View) error {
+		v.Note(ctx, rec[us].Key, us, claim.AuditEntry{Event: claim.EventReplied})
+		return nil
+	})
+
+	// A moved registrar costs one round trip to each place that is far, at once.
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
+	network.ResetTrips()
+	_, err := far.Pin(ctx, claim.Key{Tenant: "acme", Value: "other"}, eu)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(eu, us), network.Trips(eu, asia), network.TotalTrips()})
+
+	// A pin past its life asks its old home whether it still owes an outcome.
+	a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "owed"}, us, "100", "n", "ch_owed")
+	_, err = near.Pin(ctx, a.Key, us)
+	require.NoError(t, err)
+	_, err = near.Begin(ctx, a)
+	require.NoError(t, err)
+	policy := testPolicy()
+	clock.advance(policy.PinLife())
+	network.ResetTrips()
+	pin, err := far.Pin(ctx, a.Key, eu)
+	require.NoError(t, err)
+	require.Equal(t, us, pin.Home)
+	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(eu, us), network.Trips(eu, asia), network.TotalTrips()})
+}
+
+// TestPartition checks that what is cut off fails closed and says so, that
+// nothing was done, and that replicas go on answering.
+func TestPartition(t *testing.T) {
+	clock := newClock()
+	network := wan.New(nil)
+	db := open(t, embedded.Config{Clock: clock.now, Network: network})
+	ctx := t.Context()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}))
+	near, far := view(t, db, us), view(t, db, eu)
+	begun, err := near.Begin(ctx, arrive("done", us))
+	require.NoError(t, err)
+	done, err := near.Settle(ctx, begun.Record.Key, us, begun.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+	require.NoError(t, err)
+	clock.advance(embedded.DefaultReplicaLag)
+
+	network.Cut(us, eu)
+	key := claim.Key{Tenant: "acme", Value: "new"}
+	for name, do := range map[string]func() error{
+		"begin":     func() error { _, err := far.Begin(ctx, arrive("new", us)); return err },
+		"settle":    func() error { _, err := far.Settle(ctx, key, us, 1, claim.Verdict{}); return err },
+		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "n", eu); return err },
+		"renew":     func() error { _, err := far.Renew(ctx, "n", []claim.Lease{{Key: key, Home: us}}); return err },
+		"get":       func() error { _, _, _, err := far.Get(ctx, key, us); return err },
+		"object":    func() error { _, _, _, err := far.Object(ctx, "acme", us, "x"); return err },
+		"pin":       func() error { _, err := far.Pin(ctx, key, eu); return err },
+		"timeline":  func() error { _, err := far.Timeline(ctx, key, us, 1); return err },
+		"take":      func() error { _, err := far.Take(ctx, us, 1, time.Second); return err },
+	} {
+		err := do()
+		require.ErrorIs(t, err, claim.ErrHomeUnreachable, name)
+		require.ErrorIs(t, err, wan.ErrPartitioned, name)
+	}
+	rec, found, err := far.Replica(ctx, done.Key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, done, rec)
+	_, err = far.Begin(ctx, arrive("mine", eu))
+	require.NoError(t, err, "the own region's rows are near")
+
+	network.Heal(us, eu)
+	got, err := far.Begin(ctx, arrive("new", us))
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision, "nothing was done behind the partition")
+}
+
+func TestTenants(t *testing.T) {
+	clock := newClock()
+	cfg := embedded.Config{Clock: clock.now, Dir: t.TempDir(), FS: vfs.Default}
+	ctx := context.Background()
+	acme := claim.Tenant{ID: "acme", Name: "Acme", Registrar: us, RatePerSecond: 12.5, Burst: 40}
+	policy := testPolicy()
+
+	cfg.Regions, cfg.Policy = regions, policy
+	db, err := embedded.Open(cfg)
+	require.NoError(t, err)
+	require.NoError(t, db.PutTenant(ctx, acme, "sk_1", "sk_2"))
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: eu}, "sk_3"))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: eu}, "sk_1"), "another tenant's key")
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: eu}, ""))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "new", Registrar: "mars"}))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{Registrar: us}))
+
+	require.ErrorIs(t, db.MoveRegistrar(ctx, "nobody", us), claim.ErrUnknownTenant)
+	require.Error(t, db.MoveRegistrar(ctx, "acme", "mars"))
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", eu))
+	moved := acme
+	moved.Registrar, moved.PreviousRegistrar, moved.RegistrarMovedAt = eu, us, clock.now().UTC().Truncate(time.Microsecond)
+	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "pins in three places would not be found")
+	// Written again, as a start-up does: the registrar is kept, the rate is not.
+	acme.RatePerSecond, moved.RatePerSecond = 99, 99
+	require.NoError(t, db.PutTenant(ctx, acme, "sk_1"))
+	require.NoError(t, db.Close())
+
+	db = open(t, cfg)
+	for key, want := range map[string]claim.Tenant{"sk_1": moved, "sk_2": moved, "sk_3": {ID: "globex", Registrar: eu}} {
+		got, found, err := view(t, db, asia).TenantByAPIKey(ctx, key)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, want, got)
+	}
+	_, found, err := db.TenantByAPIKey(ctx, "sk_none")
+	require.NoError(t, err)
+	require.False(t, found)
+	all, err := db.Tenants(ctx)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+
+	clock.advance(policy.PinLife())
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
+}
+
+// TestSweep checks that only what says nothing any more goes, and that the audit
+// outlives it.
+func TestSweep(t *testing.T) {
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	ctx := t.Context()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}))
+	v := view(t, db, us)
+	sweep := func(limit, want int) {
+		t.Helper()
+		n, err := db.Sweep(ctx, limit)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	rows := func(table byte) int {
+		n, err := db.Rows(table)
+		require.NoError(t, err)
+		return n
+	}
+	for _, k := range []string{"a", "b", "c", "owed"} {
+		pin, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: k}, us)
+		require.NoError(t, err)
+		a := arrive(k, us)
+		a.Stamped, a.PinnedAt = false, pin.CreatedAt
+		got, err := v.Begin(ctx, a)
+		require.NoError(t, err)
+		if k != "owed" {
+			_, err = v.Settle(ctx, a.Key, us, got.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+			require.NoError(t, err)
+		}
+	}
+	audit := rows('a')
+	policy := testPolicy()
+	clock.advance(policy.PinLife() - time.Microsecond)
+	sweep(100, 0)
+	clock.advance(time.Microsecond)
+	sweep(2, 2)
+	sweep(2, 2)
+	sweep(100, 2)
+	sweep(100, 0)
+	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('i'), rows('p'), rows('o')}, "what is owed stays")
+	require.Equal(t, audit, rows('a'))
+	pin, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "owed"}, eu)
+	require.NoError(t, err)
+	require.Equal(t, us, pin.Home)
+	got, err := v.Begin(ctx, arrive("a", us))
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision)
+}

@@ -1,0 +1,306 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+)
+
+func arrive(key, home string) claim.Arrival {
+	return claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "100", "n", "ch_"+key)
+}
+
+// refused opens a store that cannot be opened and checks the one line about it.
+func refused(t *testing.T, cfg embedded.Config, says ...string) {
+	t.Helper()
+	if cfg.Regions == nil {
+		cfg.Regions = regions
+	}
+	cfg.Policy = testPolicy()
+	db, err := embedded.Open(cfg)
+	if err == nil {
+		_ = db.Close()
+	}
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "\n")
+	for _, s := range says {
+		require.Contains(t, err.Error(), s)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Run("no directory", func(t *testing.T) { refused(t, embedded.Config{}, "name one") })
+	t.Run("a file", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+		refused(t, embedded.Config{Dir: file}, file, "not a directory", "choose another")
+		refused(t, embedded.Config{Dir: filepath.Join(file, "below")}, "not a directory")
+	})
+	t.Run("in use", func(t *testing.T) {
+		dir := t.TempDir()
+		open(t, embedded.Config{Dir: dir, FS: vfs.Default})
+		refused(t, embedded.Config{Dir: dir}, dir, "in use", "stop it")
+	})
+	t.Run("damaged", func(t *testing.T) {
+		dir := t.TempDir()
+		db := open(t, embedded.Config{Dir: dir, FS: vfs.Default})
+		require.NoError(t, db.Close())
+		manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+		require.NoError(t, err)
+		require.NotEmpty(t, manifests)
+		for _, m := range manifests {
+			require.NoError(t, os.Truncate(m, 3))
+		}
+		refused(t, embedded.Config{Dir: dir}, dir, "damaged", "restore")
+	})
+	t.Run("a piece is missing", func(t *testing.T) {
+		dir := t.TempDir()
+		db := open(t, embedded.Config{Dir: dir, FS: vfs.Default})
+		require.NoError(t, db.Close())
+		manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+		require.NoError(t, err)
+		for _, m := range manifests {
+			require.NoError(t, os.Remove(m))
+		}
+		refused(t, embedded.Config{Dir: dir}, dir, "damaged", "restore")
+	})
+	t.Run("a newer format", func(t *testing.T) {
+		fs := vfs.NewMem()
+		db := open(t, embedded.Config{FS: fs})
+		require.NoError(t, db.SetFormat(99))
+		require.NoError(t, db.Close())
+		refused(t, embedded.Config{Dir: "store", FS: fs}, "version 99", "newer version")
+	})
+	t.Run("a full disk", func(t *testing.T) {
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpMkdirAll {
+				return syscall.ENOSPC
+			}
+			return nil
+		}))
+		refused(t, embedded.Config{Dir: "store", FS: fs}, "full disk", "free some space")
+	})
+	t.Run("region codes", func(t *testing.T) {
+		fs := vfs.NewMem()
+		db := open(t, embedded.Config{FS: fs})
+		require.NoError(t, db.Close())
+		for name, rs := range map[string][]embedded.Region{
+			"changed": {{Name: "us-east1", Code: 9}},
+			"reused":  {{Name: "mars-north1", Code: 1}},
+			"swapped": {{Name: "us-east1", Code: 2}, {Name: "europe-west1", Code: 1}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				refused(t, embedded.Config{Dir: "store", FS: fs, Regions: rs}, "never changed or reused")
+			})
+		}
+		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []embedded.Region{{Name: "a", Code: 7}, {Name: "b", Code: 7}}}, "of its own")
+		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []embedded.Region{{Name: "a"}}}, "reserved")
+		// A new region joins, one that was known may be left out.
+		open(t, embedded.Config{FS: fs, Regions: []embedded.Region{{Name: "us-east1", Code: 1}, {Name: "new", Code: 4}}})
+	})
+}
+
+// TestDiskFills checks what a store does on a disk that fills up under it: the
+// step fails with ErrUnavailable, one line is given to Fatal, nothing is
+// acknowledged afterwards, and what was acknowledged before is still there.
+func TestDiskFills(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		switch op.Kind {
+		case errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFilePreallocate:
+			if strings.HasSuffix(op.Path, ".log") {
+				return fmt.Errorf("write %s: %w", op.Path, syscall.ENOSPC)
+			}
+		}
+		return nil
+	})}
+	fatal := make(chan error, 10)
+	db := open(t, embedded.Config{
+		FS: errorfs.Wrap(disk, &full), Clock: newClock().now,
+		Fatal: func(err error) { fatal <- err },
+	})
+	v := view(t, db, "us-east1")
+	before, err := v.Begin(t.Context(), arrive("before", "us-east1"))
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, before.Decision)
+
+	full.On()
+	_, err = v.Begin(t.Context(), arrive("during", "us-east1"))
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	told := <-fatal
+	require.Contains(t, told.Error(), "full disk")
+	require.Contains(t, told.Error(), "free some space")
+	require.NotContains(t, told.Error(), "\n")
+
+	full.Off() // the store does not trust the disk again by itself
+	_, err = v.Begin(t.Context(), arrive("after", "us-east1"))
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	_, _, _, err = v.Get(t.Context(), before.Record.Key, "us-east1")
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	require.NoError(t, db.Close())
+	require.Empty(t, fatal, "it is said once")
+
+	again := view(t, open(t, embedded.Config{FS: disk.CrashClone(vfs.CrashCloneCfg{})}), "us-east1")
+	rec, _, found, err := again.Get(t.Context(), before.Record.Key, "us-east1")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, before.Record, rec)
+	_, _, found, err = again.Get(t.Context(), claim.Key{Tenant: "acme", Value: "after"}, "us-east1")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+// TestUnreadableRow checks that a read error is an unknown, not a "no".
+func TestUnreadableRow(t *testing.T) {
+	disk := vfs.NewMem()
+	db := open(t, embedded.Config{FS: disk})
+	v := view(t, db, "us-east1")
+	// Enough rows that opening, which reads a few others, does not cache this one.
+	for i := range 100 {
+		_, err := v.Begin(t.Context(), arrive(fmt.Sprint("k", i), "us-east1"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+	db = open(t, embedded.Config{FS: disk})
+	require.NoError(t, db.Flush()) // so that the row is read from a table
+	require.NoError(t, db.Close())
+
+	bad := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
+			return syscall.EIO
+		}
+		return nil
+	})}
+	db = open(t, embedded.Config{FS: errorfs.Wrap(disk, &bad)})
+	v = view(t, db, "us-east1")
+	bad.On()
+	_, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	_, _, err = v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: "k50"})
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	bad.Off()
+	got, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
+	require.NoError(t, err)
+	require.Equal(t, claim.Busy, got.Decision)
+}
+
+// TestTakeSkipsHeldRows checks that Take does not wait for a row in use.
+func TestTakeSkipsHeldRows(t *testing.T) {
+	clock := newClock()
+	v := view(t, open(t, embedded.Config{Clock: clock.now}), "us-east1")
+	for _, k := range []string{"a", "b"} {
+		_, err := v.Begin(t.Context(), arrive(k, "us-east1"))
+		require.NoError(t, err)
+	}
+	clock.advance(time.Minute)
+	unlock := v.LockRow(claim.Key{Tenant: "acme", Value: "a"}, "us-east1")
+	taken, err := v.Take(t.Context(), "us-east1", 10, time.Second)
+	require.NoError(t, err)
+	require.Len(t, taken, 1)
+	require.Equal(t, "ch_b", taken[0].ID)
+	unlock()
+	taken, err = v.Take(t.Context(), "us-east1", 10, time.Second)
+	require.NoError(t, err)
+	require.Len(t, taken, 1)
+	require.Equal(t, "ch_a", taken[0].ID)
+}
+
+// TestUnsyncedIsNotShown holds a row as a writer does until its sync is through
+// and checks that every reader waits for it.
+func TestUnsyncedIsNotShown(t *testing.T) {
+	v := view(t, open(t, embedded.Config{}), "us-east1")
+	a := arrive("k", "us-east1")
+	_, err := v.Begin(t.Context(), a)
+	require.NoError(t, err)
+	for name, read := range map[string]func(ctx context.Context) error{
+		"get":      func(ctx context.Context) error { _, _, _, err := v.Get(ctx, a.Key, "us-east1"); return err },
+		"object":   func(ctx context.Context) error { _, _, _, err := v.Object(ctx, "acme", "us-east1", "ch_k"); return err },
+		"replica":  func(ctx context.Context) error { _, _, err := v.Replica(ctx, a.Key); return err },
+		"timeline": func(ctx context.Context) error { _, err := v.Timeline(ctx, a.Key, "us-east1", 1); return err },
+		"begin":    func(ctx context.Context) error { _, err := v.Begin(ctx, a); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var released bool
+			unlock := v.LockRow(a.Key, "us-east1")
+			done := make(chan bool)
+			started := make(chan struct{})
+			go func() {
+				close(started)
+				if err := read(context.Background()); err != nil {
+					t.Error(err)
+				}
+				done <- released // ordered by the lock; the race detector agrees
+			}()
+			<-started
+			released = true
+			unlock()
+			require.True(t, <-done)
+		})
+	}
+}
+
+func TestNotesAreBounded(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	key := claim.Key{Tenant: "acme", Value: "k"}
+	// Faster than any flush: the ring overflows, or a flush came in between and
+	// nothing was dropped; either way the latest note survives.
+	const extra = 100
+	for i := range embedded.MaxNotes + extra {
+		v.Note(t.Context(), key, "us-east1", claim.AuditEntry{Event: claim.EventReplied, Detail: fmt.Sprint(i)})
+	}
+	dropped := int(db.DroppedNotes())
+	require.LessOrEqual(t, dropped, extra)
+	line, err := v.Timeline(t.Context(), key, "us-east1", 2*embedded.MaxNotes)
+	require.NoError(t, err)
+	require.Len(t, line, embedded.MaxNotes+extra-dropped)
+	require.Equal(t, fmt.Sprint(dropped), line[0].Detail, "the oldest are dropped")
+	require.Equal(t, fmt.Sprint(embedded.MaxNotes+extra-1), line[len(line)-1].Detail)
+	v.Note(t.Context(), key, "nowhere", claim.AuditEntry{}) // logged and ignored
+	v.Note(t.Context(), claim.Key{}, "us-east1", claim.AuditEntry{})
+}
+
+func TestClockNeverGoesBack(t *testing.T) {
+	clock := newClock()
+	v := view(t, open(t, embedded.Config{Clock: clock.now}), "us-east1")
+	now := func() time.Time {
+		_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, "us-east1")
+		require.NoError(t, err)
+		return now
+	}
+	first := now()
+	clock.advance(-time.Hour)
+	require.Equal(t, first, now())
+	clock.advance(time.Hour + time.Second)
+	require.Equal(t, first.Add(time.Second), now())
+}
+
+func TestBadNames(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	for _, key := range []claim.Key{{Tenant: "acme"}, {Value: "k"}, {Tenant: "a\x00b", Value: "k"}, {Tenant: "acme", Value: "a\x00b"}} {
+		a := arrive("k", "us-east1")
+		a.Key = key
+		_, err := v.Begin(t.Context(), a)
+		require.Error(t, err)
+		require.False(t, errors.Is(err, claim.ErrUnavailable), "a retry would not help")
+	}
+	_, err := v.Begin(t.Context(), arrive("k", "mars"))
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
+	_, err = db.Region("mars")
+	require.Error(t, err)
+}
