@@ -20,7 +20,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/router"
 )
+
+var _ Router = (*router.Router)(nil)
 
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	f := newFake()

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
@@ -44,6 +46,12 @@ type ClusterConfig struct {
 	// WrapStore decorates each node's view of the store, for tests that stop a
 	// node at a chosen step. nil leaves it as it is.
 	WrapStore func(region string, s Store) Store
+	// WrapTransport decorates what each node's forwards travel through, for tests
+	// that lose a reply. nil leaves it as it is.
+	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
+	// FS is the store's file system, for tests that take its power away. nil
+	// means the real one. Objects should be set with it: bodies are not kept there.
+	FS vfs.FS
 	// Fatal is told when the store cannot be written any more.
 	Fatal func(error)
 }
@@ -96,7 +104,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	}()
 	k.DB, err = embedded.Open(embedded.Config{
 		Dir: c.Dir, Regions: rows, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
-		Clock: c.Clock, Logger: c.Logger, Fatal: c.Fatal,
+		Clock: c.Clock, FS: c.FS, Logger: c.Logger, Fatal: c.Fatal,
 	})
 	if err != nil {
 		return nil, err
@@ -138,7 +146,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 				Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Provider: c.Provider,
 				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
-				LocalGossip: true, Logger: c.Logger,
+				WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
 			})
 			if err != nil {
 				return nil, err

@@ -33,7 +33,8 @@ type Store interface {
 	httpapi.Tenants
 }
 
-// Config is what one node needs. Every field but Network and Logger is required.
+// Config is what one node needs. Every field but Network,
+// WrapTransport, GossipKey and Logger is required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
 	Name   string
@@ -51,6 +52,8 @@ type Config struct {
 	Limits   httpapi.Limits
 	// Network charges the distance between regions of one process; nil: none.
 	Network *wan.Network
+	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
+	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
 	// Local: the members share one machine, so gossip may hurry.
 	LocalGossip bool
 	GossipKey   []byte
@@ -104,11 +107,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 			r, ok := c.Topology.ByName(home)
 			return r.Code, ok
 		},
-		Operations: claim.Operations{
-			string(payment.Charge):   payment.Prefix(payment.Charge),
-			string(payment.Transfer): payment.Prefix(payment.Transfer),
-		},
-		Logger: log,
+		Operations: payment.Operations(), Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -159,11 +158,11 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.peers, err = region.NewPeers(region.PeersConfig{
-		Directory: n.membership,
-		Transport: c.Network.RoundTripper(region.NewTransport(nil), c.Region, n.membership.RegionOf),
-		Logger:    log,
-	})
+	transport := c.Network.RoundTripper(region.NewTransport(nil), c.Region, n.membership.RegionOf)
+	if c.WrapTransport != nil {
+		transport = c.WrapTransport(c.Region, transport)
+	}
+	n.peers, err = region.NewPeers(region.PeersConfig{Directory: n.membership, Transport: transport, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +200,10 @@ func (n *Node) Region() string { return n.c.Region }
 
 // GossipAddr is what other nodes may be seeded with.
 func (n *Node) GossipAddr() string { return n.membership.GossipAddr() }
+
+// Sever closes the node's peer listener and every connection on it at once, as
+// its death would look to the other nodes. For drills and tests.
+func (n *Node) Sever() error { return n.rpc.Close() }
 
 // Membership is this node's view of the cluster.
 func (n *Node) Membership() *region.Membership { return n.membership }

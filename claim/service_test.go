@@ -1,0 +1,446 @@
+package claim
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// rows is the smallest Store that keeps the contract: a map under a mutex. The
+// tests run in a synctest bubble, so time.Now is the store's clock and waiting
+// takes no time.
+type rows struct {
+	Store
+	mu       sync.Mutex
+	policy   Policy
+	claims   map[Key]*Record
+	messages map[string]outbox.Message
+	// renew, when set, answers Renew instead.
+	renew func() error
+	// settled, when set, runs before a Settle is applied.
+	settling func()
+	notes    []AuditEntry
+}
+
+func newRows(p Policy) *rows {
+	return &rows{policy: p, claims: map[Key]*Record{}, messages: map[string]outbox.Message{}}
+}
+
+func (s *rows) keep(next *Record, fx Effects) {
+	s.claims[next.Key] = next
+	if fx.Enqueue != nil {
+		s.messages[fx.Enqueue.ID] = *fx.Enqueue
+	}
+	if m, ok := s.messages[next.Minted.ID]; ok && !fx.Reschedule.IsZero() {
+		m.Due = fx.Reschedule
+		s.messages[m.ID] = m
+	}
+	if fx.Finish {
+		delete(s.messages, next.Minted.ID)
+	}
+}
+
+func (s *rows) Begin(_ context.Context, a Arrival) (Begun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.claims[a.Key]
+	next, fx, decision, err := Begin(rec, &a, &s.policy, time.Now())
+	if err != nil {
+		return Begun{}, err
+	}
+	if next != nil {
+		s.keep(next, fx)
+		rec = next
+	}
+	if rec == nil {
+		return Begun{Decision: decision}, nil
+	}
+	return Begun{Decision: decision, Record: *rec}, nil
+}
+
+func (s *rows) Settle(_ context.Context, key Key, _ string, fence uint64, v Verdict) (Record, error) {
+	if s.settling != nil {
+		s.settling()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, fx, err := Settle(s.claims[key], fence, &v, &s.policy, time.Now(), 0.5)
+	if err != nil {
+		return Record{}, err
+	}
+	s.keep(next, fx)
+	return *next, nil
+}
+
+func (s *rows) Renew(_ context.Context, holder string, leases []Lease) ([]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.renew != nil {
+		if err := s.renew(); err != nil {
+			return nil, err
+		}
+	}
+	kept := make([]bool, len(leases))
+	for i, l := range leases {
+		if next, err := Renew(s.claims[l.Key], holder, l.Fence, &s.policy, time.Now()); err == nil {
+			s.claims[l.Key], kept[i] = next, true
+		}
+	}
+	return kept, nil
+}
+
+func (s *rows) TakeOver(_ context.Context, key Key, _, holder, region string) (Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, fx, err := TakeOver(s.claims[key], holder, region, &s.policy, time.Now())
+	if err != nil {
+		return Record{}, err
+	}
+	s.keep(next, fx)
+	return *next, nil
+}
+
+func (s *rows) Note(_ context.Context, _ Key, _ string, e AuditEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, e)
+}
+
+func (s *rows) row(key Key) Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.claims[key]
+}
+
+// provider is an Executor made of a function.
+type provider func(ctx context.Context, a Attempt) Verdict
+
+func (p provider) Attempt(ctx context.Context, a Attempt) Verdict { return p(ctx, a) }
+
+func charged(a Attempt) Verdict {
+	return Verdict{Outcome: OutcomeDone, Response: Response{Status: 201, Body: []byte("charged " + a.Record.Minted.ID)}}
+}
+
+// bucket is a Blobs in memory.
+type bucket map[string][]byte
+
+func (b bucket) Put(_ context.Context, body []byte) (string, error) {
+	sum := sha256.Sum256(body)
+	ref := hex.EncodeToString(sum[:])
+	b[ref] = bytes.Clone(body)
+	return ref, nil
+}
+
+func (b bucket) Get(_ context.Context, ref string) ([]byte, error) {
+	if body, ok := b[ref]; ok {
+		return body, nil
+	}
+	return nil, fmt.Errorf("no object %s", ref)
+}
+
+func serve(t *testing.T, s Store, blobs Blobs, p Policy, node string, e provider) *Service {
+	t.Helper()
+	service, err := NewService(Config{
+		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1",
+		Code:       func(home string) (RegionCode, bool) { return 1, home == "us-east1" },
+		Operations: Operations{"charge": "ch"},
+	})
+	require.NoError(t, err)
+	service.Start()
+	t.Cleanup(service.Stop)
+	return service
+}
+
+func order(value string, amount int) *Request {
+	return &Request{
+		Key: Key{Tenant: "acme", Value: value}, Operation: "charge", Stamped: true,
+		Input: FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: "application/json", Canonical: fmt.Appendf(nil, `{"amount":%d}`, amount)},
+	}
+}
+
+func TestLosersWaitForTheWinner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			calls++
+			time.Sleep(3 * time.Second)
+			return charged(a)
+		})
+		var wg sync.WaitGroup
+		bodies := make([]string, 20)
+		for i := range bodies {
+			wg.Go(func() {
+				reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				bodies[i] = string(reply.Response.Body)
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 1, calls)
+		for _, b := range bodies {
+			require.Equal(t, bodies[0], b)
+		}
+	})
+}
+
+func TestTheWaitIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			time.Sleep(20 * time.Second)
+			return charged(a)
+		})
+		first := make(chan error, 1)
+		go func() {
+			_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			first <- err
+		}()
+		synctest.Wait()
+		start := time.Now()
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var inUse *InUseError
+		require.ErrorAs(t, err, &inUse)
+		require.Equal(t, 5*time.Second, inUse.RetryAfter)
+		require.Equal(t, store.policy.WaitMax, time.Since(start))
+		_, err = s.Do(t.Context(), "us-east1", order("k", 200))
+		require.ErrorIs(t, err, ErrMismatch)
+		require.NoError(t, <-first)
+	})
+}
+
+func TestALongCallKeepsItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, calls := newRows(DefaultPolicy()), 0
+		slow := func(_ context.Context, a Attempt) Verdict {
+			calls++
+			time.Sleep(100 * time.Second)
+			return charged(a)
+		}
+		s := serve(t, store, bucket{}, store.policy, "n1", slow)
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			done <- err
+		}()
+		time.Sleep(90 * time.Second) // three leases
+		rival := serve(t, store, bucket{}, store.policy, "n2", slow)
+		_, err := rival.Do(t.Context(), "us-east1", order("k", 100))
+		var inUse *InUseError
+		require.ErrorAs(t, err, &inUse)
+		require.NoError(t, <-done)
+		require.Equal(t, 1, calls)
+		require.EqualValues(t, 1, store.row(order("k", 100).Key).Fence)
+	})
+}
+
+// A holder that cannot renew must stop before the store lets anybody else in.
+func TestTrustEndsBeforeTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		store.renew = func() error { return ErrUnavailable }
+		start := time.Now()
+		var ended time.Duration
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			<-ctx.Done()
+			ended = time.Since(start)
+			return Verdict{Reason: "cancelled"}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.Equal(t, store.policy.Lease-store.policy.LeaseMargin, ended)
+		require.Equal(t, InFlight, store.row(order("k", 100).Key).State)
+	})
+}
+
+// The ceiling ends even a holder whose renewals succeed.
+func TestTheCeilingEndsAStuckHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		start := time.Now()
+		var ended time.Duration
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			<-ctx.Done()
+			ended = time.Since(start)
+			return Verdict{}
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.Error(t, err)
+		require.LessOrEqual(t, ended, store.policy.LeaseCeiling-store.policy.LeaseMargin)
+		require.Greater(t, ended, store.policy.LeaseCeiling/2)
+	})
+}
+
+// A holder that comes back late finds its fence overtaken: its result is
+// dropped, and the caller is never shown it.
+func TestAFencedHolderAbandonsItsResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		stuck := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			v := charged(a)
+			v.Response.Body = []byte("late")
+			return v
+		})
+		other := serve(t, store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+			require.True(t, a.Recovery)
+			return charged(a)
+		})
+		var winner Reply
+		// The first holder stalls between the provider's answer and its Settle,
+		// longer than its lease, and another node takes over meanwhile.
+		store.settling = func() {
+			store.settling = nil
+			time.Sleep(store.policy.Lease + time.Second)
+			var err error
+			winner, err = other.Do(t.Context(), "us-east1", order("k", 100))
+			require.NoError(t, err)
+		}
+		_, err := stuck.Do(t.Context(), "us-east1", order("k", 100))
+		var inUse *InUseError
+		require.ErrorAs(t, err, &inUse)
+		again, err := stuck.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.True(t, again.Replayed)
+		require.Equal(t, winner.Response, again.Response)
+		require.NotEqual(t, "late", string(again.Response.Body))
+	})
+}
+
+func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var keys []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			keys = append(keys, a.Record.ProviderKey)
+			if len(keys) < 3 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		for len(keys) < 3 {
+			rec := store.row(order("k", 100).Key)
+			require.Equal(t, InFlight, rec.State)
+			message := store.messages[rec.Minted.ID]
+			require.Equal(t, rec.LeaseUntil, message.Due, "a deferred claim and its outbox row fall due together")
+			require.Equal(t, outbox.Later(store.policy.Lease), s.Recover(t.Context(), message), "not before it is due")
+			time.Sleep(time.Until(message.Due))
+			require.Equal(t, outbox.Gone(), s.Recover(t.Context(), message))
+		}
+		require.Equal(t, keys[0], keys[1])
+		require.Equal(t, keys[0], keys[2])
+		require.Empty(t, store.messages)
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.True(t, reply.Replayed)
+	})
+}
+
+func TestASoftDeclineReleasesTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var keys []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			keys = append(keys, a.Record.ProviderKey)
+			if len(keys) == 1 {
+				return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402}}
+			}
+			return charged(a)
+		})
+		first, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 402, first.Response.Status)
+		_, err = s.Do(t.Context(), "us-east1", order("k", 200))
+		require.ErrorIs(t, err, ErrMismatch, "released, but still this request's")
+		second, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 201, second.Response.Status)
+		require.NotEqual(t, keys[0], keys[1], "the old provider key would only repeat the decline")
+	})
+}
+
+func TestLargeBodiesGoToTheObjectStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := DefaultPolicy()
+		p.InlineBody = 16
+		store, blobs := newRows(p), bucket{}
+		large := bytes.Repeat([]byte("x"), 17)
+		s := serve(t, store, blobs, p, "n1", func(_ context.Context, a Attempt) Verdict {
+			return Verdict{Outcome: OutcomeDone, Response: Response{Status: 201, Body: large}}
+		})
+		first, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, large, first.Response.Body)
+		rec := store.row(order("k", 100).Key)
+		require.Empty(t, rec.Response.Body)
+		require.Len(t, blobs, 1)
+		again, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, first.Response, again.Response)
+		clear(blobs)
+		_, err = s.Do(t.Context(), "us-east1", order("k", 100))
+		require.ErrorIs(t, err, ErrUnavailable, "a body that is missing is not an empty body")
+	})
+}
+
+// The caller's hanging up ends its wait, never the work.
+func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			time.Sleep(2 * time.Second)
+			require.NoError(t, ctx.Err())
+			return charged(a)
+		})
+		ctx, hangUp := context.WithTimeout(t.Context(), time.Second)
+		defer hangUp()
+		_, err := s.Do(ctx, "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, Completed, store.row(order("k", 100).Key).State)
+
+		waiting, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = s.Do(t.Context(), "us-east1", order("k2", 1)) }()
+		synctest.Wait()
+		cancel()
+		_, err = s.Do(waiting, "us-east1", order("k2", 1))
+		var inUse *InUseError
+		require.ErrorAs(t, err, &inUse)
+		time.Sleep(3 * time.Second)
+	})
+}
+
+func TestStartAndStopMayRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, store, bucket{}, store.policy, "n1", nil)
+		for range 3 {
+			s.Start()
+			s.Stop()
+			s.Stop()
+		}
+	})
+}
+
+func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {
+	_, err := NewService(Config{Policy: DefaultPolicy()})
+	require.ErrorContains(t, err, "needs Store")
+	bad := DefaultPolicy()
+	bad.Lease, bad.LeaseMargin = 0, 0
+	_, err = NewService(Config{Policy: bad})
+	require.ErrorContains(t, err, "lease must be above 0")
+	require.ErrorContains(t, err, "lease_margin")
+	require.False(t, errors.Is(err, ErrUnavailable))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdin, os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// roles are the processes that the orchestrator starts.
+var roles = map[string]func(ctx context.Context, args []string, in io.Reader, out io.Writer) error{
+	"role:simulator": simulatorRole,
+	"role:floor":     floorRole,
+	"role:reader":    readerRole,
+	"role:homeward":  homewardRole,
+	"role:fill":      fillRole,
+	"role:load":      loadRole,
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) > 0 {
+		if role, ok := roles[args[0]]; ok {
+			return role(ctx, args[1:], in, out)
+		}
+	}
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	return orchestrate(ctx, o, out)
+}
+
+// options is what one invocation measures.
+type options struct {
+	runs    int
+	window  time.Duration // measured time of one run
+	warm    time.Duration // before it, unmeasured
+	paced   time.Duration // window of the runs at a fixed rate
+	conns   []int
+	keys    int // finished keys that are replayed
+	small   int // stored keys of case vii, few and many
+	large   int
+	lag     time.Duration // replica lag of case iv
+	rate    float64       // requests per second at a fixed rate
+	only    string
+	out     string // benchstat file, "" for none
+	profile string // directory for CPU profiles, "" for none
+	dir     string // stores go below it
+	strict  bool
+}
+
+// middle is the number of connections that the targets are set for.
+const middle = 64
+
+func parseOptions(args []string) (options, error) {
+	o := options{conns: []int{16, middle, 256}, rate: 200}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
+	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
+	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice as long")
+	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii, few")
+	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii, many")
+	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii, iii, iv, v, vii")
+	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none")
+	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
+	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
+	}
+	if o.runs < 1 || *seconds <= 0 || o.small < 1 || o.large <= o.small {
+		return o, errors.New("-runs, -seconds and -small must be above 0, and -large above -small")
+	}
+	o.window = time.Duration(*seconds * float64(time.Second))
+	o.warm, o.paced, o.keys = time.Second, 2*o.window, 1000
+	o.lag = 4800 * time.Millisecond // the store's default, that of a CockroachDB follower read
+	if *quick {
+		o = o.quick()
+	}
+	return o, nil
+}
+
+// quick shrinks everything but what is checked.
+func (o options) quick() options {
+	o.runs, o.window, o.warm, o.paced = 1, time.Second, 200*time.Millisecond, time.Second
+	o.conns, o.keys, o.lag = []int{middle}, 100, 200*time.Millisecond
+	o.small, o.large = 1000, 10_000
+	return o
+}

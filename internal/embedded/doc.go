@@ -1,0 +1,100 @@
+// Package embedded keeps claims, pins, outbox, audit and tenants in one Pebble
+// store: one process, one directory, any number of regions. It implements
+// [claim.Store] and [outbox.Store] for `homeward demo`, for development and for
+// tests, with the same durability and the same answers as the SQL store.
+//
+// # Regions and distance
+//
+// Every row is homed in a region and stored under that region's code. A node
+// works through the [View] of its own region: rows of that region are near; each
+// operation on another region's rows first makes one round trip on the
+// [wan.Network], which costs the configured distance and fails with
+// [claim.ErrHomeUnreachable] while the way is cut. Nothing has been done then: a
+// reply cannot be lost here, only a request. Replica reads never travel, and
+// show only what is older than the replica lag.
+//
+// # Layout
+//
+// One byte names the table; r is the region code in two bytes, big-endian, and
+// · is a zero byte, which no tenant, key or id contains. Values are protobuf
+// (internal/proto/homeward/store/v1) unless said otherwise.
+//
+//	key                        value                written by
+//	c r tenant · key           Claim, response      Begin, Settle, Renew, TakeOver
+//	                           included
+//	i r tenant · object id     key, as text         Begin of a new claim
+//	o r message id             Message              Begin, Settle, TakeOver, worker
+//	d r due(8) message id      tenant · key         with o, unless parked
+//	q r message id             tenant · key         with o, while parked
+//	a r tenant · key · seq(8)  Audit                every step, and notes
+//	p r tenant · key           Pin                  Pin; r is the registrar
+//	t tenant                   Tenant               PutTenant, MoveRegistrar
+//	h SHA-256(32) of API key   tenant, as text      PutTenant
+//	m name                     number(8)            Open: format, epoch, region/…
+//
+// A replay is one read, as the response is in the claim's row. due is in
+// microseconds, so that the due rows of a region lie in the order in which they
+// are taken. seq counts within one opening of the store, whose own number
+// (epoch) is in its upper bits. A region's code is checked at every Open and can
+// be neither changed nor given to another name.
+//
+// # A step
+//
+// Each write takes the lock of its row, reads the row, applies the pure
+// transition from package claim with the store's clock, and commits one batch:
+// the row, its indexes, its outbox row and its audit. A crash keeps all of a
+// batch or none of it, so never one without the other. The lock is held until
+// the log is synced, and authoritative readers take it too. That matters:
+// Pebble shows a commit to readers before its sync is through, and a response
+// read in that moment could be replayed to a client and then lost. Commits on
+// other rows share the sync.
+//
+// Locks are taken in one order: tenant table, pin, row. Renew takes its rows'
+// locks sorted; Take takes none that it would have to wait for.
+//
+// # Crash points
+//
+//	step            crash before the sync            crash after it
+//	Begin           no claim, nobody was told; the   the claim is in flight and its
+//	                next arrival begins               outbox row falls due with the lease:
+//	                                                 whoever comes first takes over
+//	Settle          in flight as before; taken over  final; retries replay it. The caller
+//	                after the lease, and the         may not have heard
+//	                provider is asked under the
+//	                same provider key
+//	Renew           the older lease; lapses sooner   the newer lease
+//	TakeOver        the old holder's lapsed lease    fence+1; lapses and is taken over again
+//	Take            due as before; taken again       due when the lease lapses
+//	Finish, Retry,  as before: the row falls due     done
+//	Park, Unpark    again, and the worker's fence
+//	                is still good to no one but it
+//	Pin             see below                        the pin stands
+//	MoveRegistrar   the old registrar                the new one, and the old looked at too
+//	Note            lost: audit of replies is up to  there
+//	                a second behind
+//	Sweep           swept again                      gone
+//
+// "Before the sync" includes the case that the batch reached the disk all the
+// same. Whoever asks next then sees the right-hand column, which is why a
+// caller that got no answer must ask again with its key rather than assume.
+//
+// # Why a pin need not be synced
+//
+// A pin is committed without waiting for the disk. It matters only to what is
+// done under it later: the claim. Pebble writes one log: batches enter it in
+// commit order, a log is closed and synced before the next one is started, and
+// recovery keeps a prefix of it, ending at the first record that is not whole.
+// So a crash that loses the pin also loses every commit after it. A claim made
+// under the pin was committed after the pin was returned; if the claim is found
+// after a crash, so is the pin. If neither is, nobody has called a provider,
+// since that happens only after Begin's sync, and the key is as new. The crash
+// tests check exactly this at random moments with random loss. (With a second
+// log, for instance Pebble's WAL failover, the argument would need a new look.)
+//
+// # When the disk fails
+//
+// The first failed write of the log makes every later call fail with
+// [claim.ErrUnavailable], is told to Config.Fatal in one line, and ends the
+// process there. Nothing was acknowledged that is not in the log; the next Open
+// recovers.
+package embedded

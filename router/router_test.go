@@ -1,0 +1,228 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/region"
+)
+
+// world is the three regions as one router in us-east1 sees them: what is asked
+// of whom is written down in order.
+type world struct {
+	asked []string
+	// local answers Do, by home; nil is a claim that is won.
+	local map[string]error
+	// peers answers Execute in turn, by region.
+	peers     map[string][]error
+	replica   bool
+	pin       string // the registrar's answer
+	replicaAt string // the replica pin's home, "" when there is none
+	registrar string
+	// needPin: the local claim is absent until a pin is shown.
+	needPin bool
+}
+
+func (w *world) log(format string, args ...any) {
+	w.asked = append(w.asked, fmt.Sprintf(format, args...))
+}
+
+func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
+	w.log("do %s", home)
+	if w.needPin && !req.Stamped && req.PinnedAt.IsZero() {
+		return claim.Reply{}, claim.ErrNeedPin
+	}
+	return claim.Reply{Home: home}, w.local[home]
+}
+
+func (w *world) Replica(context.Context, *claim.Request) (claim.Reply, bool, error) {
+	w.log("replica")
+	return claim.Reply{Home: "replica", Replayed: true}, w.replica, nil
+}
+
+func (w *world) Inspect(_ context.Context, home string, _ claim.Key) (claim.Status, bool, error) {
+	w.log("inspect %s", home)
+	return claim.Status{}, home == w.pin, nil
+}
+
+func (w *world) Object(_ context.Context, _, home, _ string) (claim.State, claim.Response, bool, error) {
+	w.log("object %s", home)
+	return claim.Completed, claim.Response{}, true, nil
+}
+
+func (w *world) ReplicaObject(_ context.Context, _, home, _ string) (claim.State, claim.Response, bool, error) {
+	w.log("replica object %s", home)
+	return claim.Completed, claim.Response{}, w.replica, nil
+}
+
+func (w *world) Pin(context.Context, claim.Key, string) (claim.Pin, error) {
+	w.log("pin")
+	if w.pin == "" {
+		return claim.Pin{}, claim.ErrHomeUnreachable
+	}
+	return claim.Pin{Home: w.pin, CreatedAt: pinned}, nil
+}
+
+func (w *world) ReplicaPin(context.Context, claim.Key) (claim.Pin, bool, error) {
+	w.log("replica pin")
+	return claim.Pin{Home: w.replicaAt, CreatedAt: pinned}, w.replicaAt != "", nil
+}
+
+func (w *world) Registrar(context.Context, string) (string, error) { return w.registrar, nil }
+
+// far is the world seen as Peers, which shares method names with Local.
+type far struct{ *world }
+
+func (f far) Execute(_ context.Context, home string, req claim.Request, hops int, entry string) (claim.Reply, error) {
+	f.log("forward %s hop %d pinned %v", home, hops, !req.PinnedAt.IsZero())
+	answers := f.peers[home]
+	if len(answers) == 0 {
+		return claim.Reply{Home: home}, nil
+	}
+	f.peers[home] = answers[1:]
+	return claim.Reply{Home: home}, answers[0]
+}
+
+func (f far) Inspect(_ context.Context, home string, _ claim.Key) (claim.Status, bool, error) {
+	f.log("peer inspect %s", home)
+	return claim.Status{}, home == f.pin, nil
+}
+
+func (f far) Object(_ context.Context, home, _, _ string) (claim.State, claim.Response, bool, error) {
+	f.log("peer object %s", home)
+	return claim.Completed, claim.Response{}, true, nil
+}
+
+var pinned = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const here, europe, asia = "us-east1", "europe-west1", "asia-northeast1"
+
+func (w *world) router(t *testing.T) *Router {
+	t.Helper()
+	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
+	require.NoError(t, err)
+	return New(here, w, far{w}, w, topology)
+}
+
+func stamped(t *testing.T, code claim.RegionCode) string {
+	t.Helper()
+	key, err := claim.Stamp(code, nil)
+	require.NoError(t, err)
+	return key
+}
+
+func TestWays(t *testing.T) {
+	wrong := func(home string) error { return &region.WrongHomeError{Home: home} }
+	for name, c := range map[string]struct {
+		world world
+		key   string
+		hint  string
+		asked []string
+		hops  int
+		err   error
+	}{
+		"stamped for here":                       {key: stamped(t, 1), asked: []string{"do us-east1"}},
+		"stamped for elsewhere":                  {key: stamped(t, 2), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"stamped for elsewhere, finished":        {key: stamped(t, 2), world: world{replica: true}, asked: []string{"replica"}},
+		"stamped with a code nobody told us":     {key: stamped(t, 9), err: ErrHomeUnavailable},
+		"opaque, registrar here, first":          {world: world{registrar: here, pin: here}, asked: []string{"pin", "do us-east1"}},
+		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, asked: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
+		"opaque, registrar elsewhere, retry at home": {
+			world: world{registrar: europe}, asked: []string{"do us-east1"}},
+		"opaque, finished elsewhere": {world: world{registrar: europe, needPin: true, replica: true}, asked: []string{"do us-east1", "replica"}},
+		"opaque, pin on the replica": {
+			world: world{registrar: europe, needPin: true, replicaAt: asia},
+			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"opaque, good hint": {
+			world: world{registrar: europe, needPin: true}, hint: asia,
+			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false"}, hops: 1},
+		"opaque, wrong hint costs a hop": {
+			world: world{registrar: europe, needPin: true, pin: europe, peers: map[string][]error{asia: {claim.ErrNeedPin}}}, hint: asia,
+			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2},
+		"a hint that is down is only a hint": {
+			world: world{registrar: europe, needPin: true, pin: here, peers: map[string][]error{asia: {region.ErrNoNode}}}, hint: asia,
+			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, hops: 1},
+		"a hint of nowhere is ignored": {
+			world: world{registrar: europe, needPin: true, pin: here}, hint: "mars",
+			asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
+		"a pinned home that is down is not routed around": {
+			world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}}},
+			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned true"}, hops: 1, err: ErrHomeUnavailable},
+		"the typed correction is followed once": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},
+		"and not twice": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}, asia: {wrong(europe)}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2, err: ErrHomeUnavailable},
+		"a correction to here is run here": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(here)}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do us-east1"}, hops: 1},
+		"registrar unreachable": {
+			world: world{registrar: europe, needPin: true},
+			asked: []string{"do us-east1", "replica", "replica pin", "pin"}, err: ErrHomeUnavailable},
+		"what the home says passes": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrMismatch}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
+		"a store that is down here is not a home that is away": {
+			key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrUnavailable}},
+			asked: []string{"do us-east1"}, err: claim.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := c.key
+			if key == "" {
+				key = "order-1"
+			}
+			reply, err := c.world.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: key}}, c.hint)
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.asked, c.world.asked)
+			require.Equal(t, c.hops, reply.Hops)
+			if c.err == claim.ErrUnavailable {
+				require.False(t, errors.Is(err, ErrHomeUnavailable))
+			}
+		})
+	}
+}
+
+// A pin that runs out between the look and the claim's own step is looked at
+// again, once.
+func TestARouterSentBackLooksAgain(t *testing.T) {
+	w := &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin}}}
+	_, err := w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"pin", "replica", "forward asia-northeast1 hop 1 pinned true",
+		"pin", "replica", "forward asia-northeast1 hop 2 pinned true",
+	}, w.asked)
+	w = &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin, claim.ErrNeedPin}}}
+	_, err = w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
+	require.ErrorIs(t, err, ErrHomeUnavailable)
+}
+
+func TestObjectsGoHomeByTheirID(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 2, nil)
+	require.NoError(t, err)
+	w := &world{}
+	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, []string{"replica object europe-west1", "peer object europe-west1"}, w.asked)
+	_, _, found, err = w.router(t).Object(t.Context(), "acme", "ch_nonsense")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+// Inspecting an opaque key that nobody pinned must not pin it.
+func TestInspectingNeverPins(t *testing.T) {
+	w := &world{registrar: europe}
+	_, found, err := w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: "order-1"}, asia)
+	require.NoError(t, err)
+	require.False(t, found)
+	require.Equal(t, []string{"inspect us-east1", "replica pin", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.asked)
+}
