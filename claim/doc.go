@@ -11,19 +11,19 @@
 //
 // # States
 //
-//	            Begin                      Settle done
-//	 (none) ───────────────▶ IN_FLIGHT ──────────────────▶ COMPLETED ───────┐
-//	   ▲                      ▲  │  │ │                                      │ 24 h
-//	   │                      │  │  │ │     Settle refused                   ▼
-//	   │              Begin   │  │  │ └───────────────────▶ FAILED_TERMINAL ▶ expired
-//	   │       (same request) │  │  │     or given up                        │
-//	   │                      │  │  │                                        │ 24 h
-//	   │        FAILED_RETRY ─┘◀─┘  │ Settle released                        ▼
-//	   │             │              │                                       gone
-//	   │             └─ 24 h ───────┼───────────────────────▶ expired        │
-//	   │                            └─▶ IN_FLIGHT: taken over (fence+1),     │
-//	   │                                or deferred (outcome unknown)        │
-//	   └─────────────────────────────────────────────────────────────────────┘
+//	           Begin                      Settle done
+//	(none) ───────────────▶ IN_FLIGHT ──────────────────▶ COMPLETED ───────┐
+//	  ▲                      ▲  │  │ │                                      │ 24 h
+//	  │                      │  │  │ │     Settle refused                   ▼
+//	  │              Begin   │  │  │ └───────────────────▶ FAILED_TERMINAL ▶ expired
+//	  │       (same request) │  │  │     or given up                        │
+//	  │                      │  │  │                                        │ 24 h
+//	  │        FAILED_RETRY ─┘◀─┘  │ Settle released                        ▼
+//	  │             │              │                                       gone
+//	  │             └─ 24 h ───────┼───────────────────────▶ expired        │
+//	  │                            └─▶ IN_FLIGHT: taken over (fence+1),     │
+//	  │                                or deferred (outcome unknown)        │
+//	  └─────────────────────────────────────────────────────────────────────┘
 //
 // Expiry is judged when the row is read, from FirstUse, by the store's clock
 // ([Record.Age]); physical deletion is housekeeping. A claim in flight never

@@ -102,12 +102,12 @@ func (s *pureStore) Replica(context.Context, claim.Key) (claim.Record, bool, err
 
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	old := s.pins[key]
-	owed := false
+	spokenFor := false
 	if old != nil {
 		rec := s.rows[claimtest.Place{Home: old.Home, Key: key}]
-		owed = rec != nil && rec.State == claim.InFlight
+		spokenFor = rec != nil && rec.Age(&s.policy, s.now) != claim.Gone
 	}
-	pin, write := claim.PinFor(old, key, entry, owed, &s.policy, s.now)
+	pin, write := claim.PinFor(old, key, entry, spokenFor, &s.policy, s.now)
 	if write {
 		s.pins[key] = &pin
 	}

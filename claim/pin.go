@@ -12,8 +12,9 @@ type Pin struct {
 }
 
 // PinFor decides what a pinning request from entry finds. old is the stored
-// pin, nil when there is none; inFlight says whether old's home still owes an
-// outcome under the key and is only read for a pin past its life.
+// pin, nil when there is none; spokenFor says whether the claim at old's home
+// still answers for the key, which is whenever its [Age] is not [Gone], and is
+// only read for a pin past its life.
 //
 // It returns the pin that holds from now on and whether it must be written.
 //
@@ -21,18 +22,19 @@ type Pin struct {
 //   - After that, until its end, it is confirmed with a fresh time at the same
 //     home. A claim may be made under it at any moment, even for the first time
 //     (a crash between pin and claim), and the pin must outlive that claim.
-//   - Past its end the entry region takes it, unless the old home's claim is
-//     still in flight: an owed outcome keeps its home, however long it takes.
+//   - Past its end the entry region takes it, unless the old home's claim still
+//     speaks for the key: an owed outcome keeps its home, however long it takes,
+//     and so does one that came late, until its tombstone is over.
 //
 // Half of [Policy.CreateWithin] is young, so that whoever is given a pin has at
 // least the other half to get its claim made.
-func PinFor(old *Pin, key Key, entry string, inFlight bool, p *Policy, now time.Time) (pin Pin, write bool) {
+func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time.Time) (pin Pin, write bool) {
 	switch {
 	case old == nil:
 		return Pin{Key: key, Home: entry, CreatedAt: now}, true
 	case now.Before(old.CreatedAt.Add(p.CreateWithin() / 2)):
 		return *old, false
-	case now.Before(old.CreatedAt.Add(p.PinLife())) || inFlight:
+	case now.Before(old.CreatedAt.Add(p.PinLife())) || spokenFor:
 		return Pin{Key: key, Home: old.Home, CreatedAt: now}, true
 	default:
 		return Pin{Key: key, Home: entry, CreatedAt: now}, true

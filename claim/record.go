@@ -120,10 +120,23 @@ func (r *Record) Age(p *Policy, now time.Time) Age {
 	if r.State == InFlight || now.Before(r.FirstUse.Add(p.ReplayFor)) {
 		return Live
 	}
-	if now.Before(r.FirstUse.Add(p.ReplayFor + p.TombstoneFor)) {
+	if now.Before(r.FreeAt(p)) {
 		return Expired
 	}
 	return Gone
+}
+
+// FreeAt is when the key is free again, provided that nothing is in flight: at
+// the end of the windows, but never sooner than TombstoneFor after a final
+// answer. A claim that a long outage kept in flight past its windows would else
+// be gone the moment it is settled, and the retry that waits for its outcome
+// would charge again.
+func (r *Record) FreeAt(p *Policy) time.Time {
+	free := r.FirstUse.Add(p.ReplayFor + p.TombstoneFor)
+	if late := r.SettledAt.Add(p.TombstoneFor); r.State.Final() && late.After(free) {
+		return late
+	}
+	return free
 }
 
 // LeaseLapsed reports whether anybody may take r over at now. ClockOffset is

@@ -25,7 +25,7 @@ import (
 //	                                   it won with: done, refused, released, unknown
 //	renew key=k by=node                a heartbeat
 //	inherit key=k by=node              the worker takes a lapsed claim over
-//	pin key=k entry=region [owed]      what a pinning request from region finds
+//	pin key=k entry=region [spoken-for]      what a pinning request from region finds
 //	show key=k                         the row
 //
 // After each step the effects that go with it are printed, indented.
@@ -277,7 +277,7 @@ func (s *story) pin(t *testing.T, d *datadriven.TestData, out *strings.Builder) 
 	d.ScanArgs(t, "entry", &entry)
 	key := s.key(t, d)
 	old := s.pins[key.Value]
-	pin, write := claim.PinFor(old, key, entry, d.HasArg("owed"), &s.policy, s.now)
+	pin, write := claim.PinFor(old, key, entry, d.HasArg("spoken-for"), &s.policy, s.now)
 	s.pins[key.Value] = &pin
 	verb := map[bool]string{false: "stands", true: "is confirmed"}[write]
 	if old == nil || old.Home != pin.Home {

@@ -229,7 +229,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, reco
 		})
 	}
 	s.held.remove(hold)
-	verdict.Node, verdict.Region = s.c.Node, s.c.Region
+	verdict.Object, verdict.Node, verdict.Region = rec.Minted.ID, s.c.Node, s.c.Region
 
 	store := verdict
 	if len(verdict.Response.Body) > p.InlineBody {
@@ -317,7 +317,7 @@ func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bo
 	return Status{
 		Record: rec, Age: age, Timeline: line,
 		ExpiresAt: rec.FirstUse.Add(s.c.Policy.ReplayFor),
-		FreeAt:    rec.FirstUse.Add(s.c.Policy.ReplayFor + s.c.Policy.TombstoneFor),
+		FreeAt:    rec.FreeAt(&s.c.Policy),
 	}, true, nil
 }
 

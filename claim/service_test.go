@@ -434,6 +434,28 @@ func TestStartAndStopMayRepeat(t *testing.T) {
 	})
 }
 
+// A holder that sleeps until its row is deleted and the key used anew meets the
+// same fence again, but not the same claim.
+func TestAVeryOldHolderIsFencedToo(t *testing.T) {
+	p := DefaultPolicy()
+	now := time.Now()
+	begin := func(id string) *Record {
+		req := order("k", 100)
+		print, err := req.Input.Fingerprint(CurrentFingerprint)
+		require.NoError(t, err)
+		rec, _, decision, err := Begin(nil, &Arrival{Key: req.Key, Stamped: true, Print: print, Mint: Minted{ID: id}}, &p, now)
+		require.NoError(t, err)
+		require.Equal(t, Won, decision)
+		return rec
+	}
+	old, fresh := begin("ch_old"), begin("ch_new")
+	require.Equal(t, old.Fence, fresh.Fence)
+	_, _, err := Settle(fresh, old.Fence, &Verdict{Outcome: OutcomeDone, Object: old.Minted.ID}, &p, now, 0)
+	require.ErrorIs(t, err, ErrFenced)
+	_, _, err = Settle(fresh, fresh.Fence, &Verdict{Outcome: OutcomeDone, Object: fresh.Minted.ID}, &p, now, 0)
+	require.NoError(t, err)
+}
+
 func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {
 	_, err := NewService(Config{Policy: DefaultPolicy()})
 	require.ErrorContains(t, err, "needs Store")

@@ -241,15 +241,18 @@ type Verdict struct {
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
 	// it to the back-off.
 	RetryIn time.Duration
-	// Node and Region say who made the attempt; AttemptAt when it began, by the
-	// store's clock as far as the node knows it. For the audit.
+	// Object is the minted id of the claim that was attempted. The fence of a key
+	// that was deleted and used anew starts over; the id does not, so a holder
+	// that slept through all of that is still fenced off. Empty: not compared.
+	Object string
+	// Node and Region say who made the attempt, for the audit.
 	Node, Region string
 }
 
 // Settle records an attempt's verdict. jitter in [0,1) spreads the retries of
 // unknown outcomes. ErrFenced when the claim is no longer the caller's.
 func Settle(rec *Record, fence uint64, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
-	if rec == nil || rec.State != InFlight || rec.Fence != fence {
+	if rec == nil || rec.State != InFlight || rec.Fence != fence || v.Object != "" && v.Object != rec.Minted.ID {
 		return nil, Effects{}, ErrFenced
 	}
 	next := *rec

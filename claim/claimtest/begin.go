@@ -105,6 +105,14 @@ var beginTests = []test{
 		require.Equal(w, rec.Minted, taken.Minted)
 		require.Equal(w, rec.ProviderKey, taken.ProviderKey)
 	}},
+	{"begin: an outcome that came late is not forgotten at once", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		rec = w.settle(rec, approved("paid"))
+		w.begin(w.arrival("k", "100"), claim.TombStone) // the retry that waited for it
+		w.until(rec.SettledAt.Add(w.Policy.TombstoneFor))
+		w.begin(w.arrival("k", "100"), claim.Won)
+	}},
 	{"begin: no claim is made without a pin", func(w *world) {
 		a := w.arrival("k", "100")
 		a.Stamped = false

@@ -62,6 +62,15 @@ func (c *Cell) over(d time.Duration, now time.Time) bool {
 	return c.Status != Working && now.Sub(c.First) >= d
 }
 
+// gone says whether the key is free again: a day as a tombstone after the day of
+// replays, and at least a day after the final answer, however late that came.
+func (m *Model) gone(c *Cell, now time.Time) bool {
+	if !c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
+		return false
+	}
+	return !c.final() || now.Sub(c.Settled) >= m.Policy.TombstoneFor
+}
+
 // idle says whether whoever held the cell may be presumed dead.
 func (m *Model) idle(c *Cell, now time.Time) bool {
 	return now.Sub(c.Lease) >= m.Policy.ClockOffset
@@ -70,7 +79,7 @@ func (m *Model) idle(c *Cell, now time.Time) bool {
 // Arrive is a request with this body. pinned is nil for a stamped key.
 func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, now time.Time) claim.Decision {
 	c := m.Cells[at]
-	if c == nil || c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
+	if c == nil || m.gone(c, now) {
 		if pinned != nil {
 			// The new claim speaks for its key until the end of the tombstone.
 			// The pin must hold that long by the slowest clock.
@@ -199,7 +208,7 @@ func (m *Model) Pin(key claim.Key, entry string, now time.Time) ModelPin {
 	case p == nil:
 		p = &ModelPin{Home: entry, At: now}
 	case now.Sub(p.At) >= life:
-		if c := m.Cells[Place{p.Home, key}]; c == nil || c.Status != Working {
+		if c := m.Cells[Place{p.Home, key}]; c == nil || m.gone(c, now) {
 			p.Home = entry
 		}
 		p.At = now
@@ -220,7 +229,7 @@ func (m *Model) MayShow(at Place, now time.Time) bool {
 // (live, owed or a tombstone). More than one is a broken promise.
 func (m *Model) SpokenFor(key claim.Key, now time.Time) (homes []string) {
 	for at, c := range m.Cells {
-		if at.Key == key && !c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
+		if at.Key == key && !m.gone(c, now) {
 			homes = append(homes, at.Home)
 		}
 	}

@@ -2,7 +2,7 @@
 //
 //	go run ./e2e/bench            every case, five runs each
 //	go run ./e2e/bench -quick     a smoke test of under a minute
-//	go run ./e2e/bench -only iii  the cases whose names start with iii
+//	go run ./e2e/bench -only iii/  the cases whose names start so
 //
 // The simulator, the system under test and the load generator are processes of
 // their own: this binary again, with another first argument. Both sides of a

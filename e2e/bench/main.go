@@ -76,7 +76,7 @@ func parseOptions(args []string) (options, error) {
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice as long")
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii, few")
 	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii, many")
-	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii, iii, iv, v, vii")
+	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/")
 	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
 	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")

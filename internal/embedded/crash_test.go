@@ -17,7 +17,7 @@ import (
 )
 
 // crashes is how many ways of losing unsynced data each write path survives.
-const crashes = 12
+const crashes = 8
 
 // crashWorld is a store on a disk that can lose what was not synced.
 type crashWorld struct {
@@ -250,7 +250,7 @@ func TestCrash(t *testing.T) {
 // and no claim is there without the pin that it was made under.
 func TestCrashAnywhere(t *testing.T) {
 	w := newCrashWorld(t)
-	const keys = 400
+	const keys = 120
 	acked := make(chan string, keys)
 	go func() {
 		defer close(acked)
@@ -277,7 +277,7 @@ func TestCrashAnywhere(t *testing.T) {
 	durable := map[string]bool{}
 	for key := range acked {
 		durable[key] = true
-		if len(durable)%20 != 0 {
+		if len(durable)%40 != 0 {
 			continue
 		}
 		for seed := range uint64(crashes) {

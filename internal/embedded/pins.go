@@ -20,7 +20,7 @@ const maxPinTrips = 4
 
 // Pin implements [claim.Store]. It goes to the tenant's registrar, and to the
 // previous one while pins there live, at the same time; to the old home as well
-// when a pin past its life may protect a claim in flight there.
+// when a pin past its life may protect a claim there.
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	if err := checkKey(key); err != nil {
 		return claim.Pin{}, err
@@ -106,7 +106,7 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 	if err != nil {
 		return claim.Pin{}, nil, err
 	}
-	owed := false
+	spokenFor := false
 	if old != nil && !now.Before(old.CreatedAt.Add(db.policy.PinLife())) {
 		code, err := v.code(old.Home)
 		if err != nil {
@@ -119,9 +119,9 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 		if err != nil {
 			return claim.Pin{}, nil, err
 		}
-		owed = rec != nil && rec.State == claim.InFlight
+		spokenFor = rec != nil && rec.Age(&db.policy, now) != claim.Gone
 	}
-	pin, write := claim.PinFor(old, key, entry, owed, &db.policy, now)
+	pin, write := claim.PinFor(old, key, entry, spokenFor, &db.policy, now)
 	if !write {
 		return pin, nil, nil
 	}

@@ -15,8 +15,8 @@ import (
 const sweepScan = 10_000
 
 // Sweep deletes up to limit rows that no longer say anything: claims that have
-// been gone for longer than Policy.PinGrace, and pins past their life that do
-// not protect a claim in flight. Audit stays. Nothing depends on its being
+// been gone for about Policy.PinGrace, and pins past their life that protect no
+// claim. Audit stays. Nothing depends on its being
 // called except disk space: expiry is judged when a row is read. Each call goes
 // on where the last one stopped. It is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
@@ -112,10 +112,10 @@ func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, er
 	}
 	home, ok := db.regions[pin.Home]
 	if !ok {
-		return false, nil // cannot tell whether its home still owes an outcome
+		return false, nil // cannot tell whether a claim there still speaks
 	}
 	rec, err := db.readSynced(pin.Home, home, key)
-	if err != nil || rec != nil && rec.State == claim.InFlight {
+	if err != nil || rec != nil && rec.Age(&db.policy, db.clock.now()) != claim.Gone {
 		return false, err
 	}
 	b := db.pebble.NewBatch()

@@ -6,35 +6,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
-	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 
-	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/httpapi"
-	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-)
-
-// regionNames are the regions of the three-region cluster; one region is the
-// first of them alone. Their codes count from 1.
-var regionNames = []string{"us-east1", "europe-west1", "asia-northeast1"}
-
-const (
-	tenantID = "acme"
-	apiKey   = "sk_bench_acme"
-	// drainTime bounds a shutdown.
-	drainTime = 30 * time.Second
 )
 
 // simulatorRole is the provider, in memory.
@@ -195,33 +177,4 @@ func answer(w http.ResponseWriter, body []byte, replayed bool) {
 	}
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(body) // a client that is gone counts the error itself
-}
-
-// homewardRole is the system under test: one region, or three.
-func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	f := flag.NewFlagSet("homeward", flag.ContinueOnError)
-	dir := f.String("dir", "", "store directory")
-	url := f.String("psp", "", "address of the simulator")
-	regions := f.Int("regions", 1, "how many regions")
-	distance := f.Duration("wan", 0, "round trip between any two regions")
-	lag := f.Duration("lag", 0, "replica lag; 0 means the store's default")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	p, err := provider(*url)
-	if err != nil {
-		return err
-	}
-	limits := httpapi.DefaultLimits()
-	limits.TenantRate, limits.TenantBurst = 0, 0 // the one tenant here is all of them
-	c := node.ClusterConfig{
-		Dir: *dir, Provider: p, Policy: claim.DefaultPolicy(), Limits: limits, ReplicaLag: *lag,
-		Tenants: []node.ClusterTenant{{
-			Tenant: claim.Tenant{ID: tenantID, Name: "Acme Rockets", Registrar: regionNames[0]}, APIKeys: []string{apiKey},
-		}},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Fatal: sync.OnceFunc(func() {}),
-	}
-	_ = c
-	return errors.New("unfinished")
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// fillRole writes finished charges under opaque keys into a new store: for each
+// of them a Pin, a Begin and a Settle, the steps that a request makes, with the
+// rows that a request leaves. What it leaves out is HTTP, the provider, and
+// waiting for the disk: nothing is acknowledged to anybody here, and the store
+// is closed in order before it is used.
+func fillRole(ctx context.Context, args []string, _ io.Reader, _ io.Writer) (err error) {
+	f := flag.NewFlagSet("fill", flag.ContinueOnError)
+	dir := f.String("dir", "", "store directory")
+	keys := f.Int("keys", 0, "finished charges to write")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	db, err := embedded.Open(embedded.Config{
+		Dir: *dir, Regions: []embedded.Region{{Name: regionNames[0], Code: 1}},
+		Policy: claim.DefaultPolicy(), FS: unsyncedFS{vfs.Default},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.PutTenant(ctx, tenant(), apiKey); err != nil {
+		return err
+	}
+	view, err := db.Region(regionNames[0])
+	if err != nil {
+		return err
+	}
+	canonical, err := claim.Canonical([]byte(requestBody), claim.CanonicalOptions{})
+	if err != nil {
+		return err
+	}
+	intent, err := payment.Parse(payment.Charge, canonical)
+	if err != nil {
+		return err
+	}
+	uuid.EnableRandPool()
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range 4 * runtime.GOMAXPROCS(0) {
+		g.Go(func() error {
+			for next.Add(1) <= int64(*keys) {
+				if err := fillOne(ctx, view, canonical, &intent); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func fillOne(ctx context.Context, view *embedded.View, canonical []byte, intent *payment.Intent) error {
+	key, home := claim.Key{Tenant: tenantID, Value: uuid.NewString()}, regionNames[0]
+	pin, err := view.Pin(ctx, key, home)
+	if err != nil {
+		return err
+	}
+	input := claim.FingerprintInput{
+		Method: "POST", Path: payment.Path(payment.Charge), Tenant: tenantID,
+		ContentType: "application/json", Canonical: canonical,
+	}
+	print, err := input.Fingerprint(claim.CurrentFingerprint)
+	if err != nil {
+		return err
+	}
+	id, err := claim.NewObjectID(payment.Prefix(payment.Charge), 1, nil)
+	if err != nil {
+		return err
+	}
+	begun, err := view.Begin(ctx, claim.Arrival{
+		Key: key, Home: home, Operation: string(payment.Charge), Input: input, Print: print, Payload: canonical,
+		Holder: "fill", Region: home, PinnedAt: pin.CreatedAt,
+		Mint: claim.Minted{ID: id, Receipt: "R-FILL-FILL-FILL"},
+	})
+	if err != nil {
+		return err
+	}
+	if begun.Decision != claim.Won {
+		return fmt.Errorf("fill: a new key was %v", begun.Decision)
+	}
+	ref := "psp_" + id
+	_, err = view.Settle(ctx, key, home, begun.Record.Fence, claim.Verdict{
+		Outcome: claim.OutcomeDone, ProviderRef: ref, Node: "fill", Region: home,
+		Response: payment.Rendered(begun.Record.Minted, intent, "simulator", ref),
+	})
+	return err
+}
+
+// unsyncedFS is a file system whose syncs say yes and do nothing.
+type unsyncedFS struct{ vfs.FS }
+
+func (fs unsyncedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return unsynced(fs.FS.Create(name, c))
+}
+
+func (fs unsyncedFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return unsynced(fs.FS.ReuseForWrite(old, name, c))
+}
+
+func (fs unsyncedFS) OpenDir(name string) (vfs.File, error) { return unsynced(fs.FS.OpenDir(name)) }
+
+type unsyncedFile struct{ vfs.File }
+
+func unsynced(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{f}, nil
+}
+
+func (unsyncedFile) Sync() error                { return nil }
+func (unsyncedFile) SyncData() error            { return nil }
+func (unsyncedFile) SyncTo(int64) (bool, error) { return false, nil }

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// binary is the command, built once for all tests that run it as a user does.
+var binary struct {
+	once sync.Once
+	dir  string
+	path string
+	err  error
+}
+
+func buildBinary(t testing.TB) string {
+	t.Helper()
+	binary.once.Do(func() {
+		if binary.dir, binary.err = os.MkdirTemp("", "homeward-e2e-"); binary.err != nil {
+			return
+		}
+		binary.path = filepath.Join(binary.dir, "homeward")
+		out, err := exec.Command("go", "build", "-o", binary.path, "../cmd/homeward").CombinedOutput()
+		if err != nil {
+			binary.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	require.NoError(t, binary.err)
+	return binary.path
+}
+
+func removeBinary() {
+	if binary.dir != "" {
+		_ = os.RemoveAll(binary.dir)
+	}
+}
+
+// ports finds consecutive free ports. They lie below the range from which the
+// system hands out others, so that they are still free after a restart.
+func ports(t testing.TB, n int) int {
+	t.Helper()
+	const first, last = 20000, 30000
+	span := (last - first) / (portsApart + n)
+	for i := range span {
+		base := first + (os.Getpid()*7+portSeq()+i)%span*(portsApart+n)
+		if free(base, n) {
+			return base
+		}
+	}
+	require.FailNow(t, "no free ports")
+	return 0
+}
+
+// portsApart keeps tests that run side by side from each other's ports.
+const portsApart = 20
+
+var portSeq = func() func() int {
+	var mu sync.Mutex
+	n := 0
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		n += 11
+		return n
+	}
+}()
+
+func free(base, n int) bool {
+	for i := range n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", base+i))
+		if err != nil {
+			return false
+		}
+		_ = l.Close()
+	}
+	return true
+}
+
+// command is a running homeward command.
+type command struct {
+	t              testing.TB
+	cmd            *exec.Cmd
+	stdout, stderr *testLog
+	dead           chan struct{}
+}
+
+func runCommand(t testing.TB, args ...string) *command {
+	t.Helper()
+	c := &command{t: t, cmd: exec.Command(buildBinary(t), args...), stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
+	require.NoError(t, c.cmd.Start())
+	go func() {
+		defer close(c.dead)
+		_ = c.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		c.kill()
+		if t.Failed() {
+			t.Logf("homeward %s\n%s%s", strings.Join(args, " "), c.stdout, c.stderr)
+		}
+	})
+	return c
+}
+
+func (c *command) kill() {
+	_ = c.cmd.Process.Signal(syscall.SIGKILL)
+	<-c.dead
+}
+
+// ready waits until the command says that it is, which it does last.
+func (c *command) ready() {
+	c.t.Helper()
+	until(c.t, "the cluster is ready", func() bool {
+		select {
+		case <-c.dead:
+			require.FailNow(c.t, "the command ended", "%s", c.stderr)
+		default:
+		}
+		return strings.Contains(c.stdout.String(), "Ctrl-C drains")
+	})
+}
+
+// exit waits for the end and returns the exit code.
+func (c *command) exit() int {
+	c.t.Helper()
+	receive(c.t, "the end of the command", c.dead)
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// demo are the addresses of a demo's regions on consecutive ports.
+func demoBases(port int) map[string]string {
+	bases := map[string]string{}
+	for i, r := range regions {
+		bases[r] = fmt.Sprintf("http://127.0.0.1:%d", port+i)
+	}
+	return bases
+}
+
+// quickSettings writes the quick policy as a settings file.
+func quickSettings(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "homeward.yaml")
+	p := quick()
+	text := fmt.Sprintf(`
+claim:
+  lease: %v
+  renew_every: %v
+  lease_margin: %v
+  lease_ceiling: %v
+  backoff_min: %v
+  backoff_max: %v
+  wait_poll: %v
+  wait_max: %v
+outbox:
+  poll: %v
+  lease: %v
+replica_lag: 100ms
+tenant_rate: 0
+tenant_burst: 0
+`, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling, p.BackoffMin, p.BackoffMax, p.WaitPoll, p.WaitMax,
+		quickOutbox.Poll, quickOutbox.Lease)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// began is a clock for histories: nanoseconds on the monotonic clock.
+var began = time.Now()
+
+func sinceBegan(t time.Time) int64 { return int64(t.Sub(began)) }

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// childEnv holds the childConfig of a test binary that is to be a cluster.
+const childEnv = "HOMEWARD_E2E_CHILD"
+
+// childConfig tells a child where to run and where to die.
+type childConfig struct {
+	Dir string
+	PSP string
+	// Die is the point at which the process kills itself, "" for none, once
+	// Arrivals requests stand there; those before the last wait for it.
+	Die      point
+	Arrivals int32
+	// NoWorker: outbox rows are never taken, so that recovery is left to retries.
+	NoWorker bool
+}
+
+// point is a step of a request's way through the store.
+type point string
+
+const (
+	// beforeWrite: nothing under the key is durable, not even a pin.
+	beforeWrite point = "before the first write"
+	pinned      point = "after the pin"
+	begun       point = "after Begin"
+	answered    point = "before Settle"
+	settled     point = "after Settle"
+	taken       point = "after the worker's take"
+	takenOver   point = "after the worker's TakeOver"
+	retaken     point = "after a retry's Begin took over"
+)
+
+// killer ends its process.
+type killer struct {
+	point point
+	left  atomic.Int32
+}
+
+func (k *killer) at(p point) {
+	if p != k.point {
+		return
+	}
+	if k.left.Add(-1) <= 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	select {} // until the signal arrives
+}
+
+// pointedStore tells at when a step is reached.
+type pointedStore struct {
+	node.Store
+	at       func(point)
+	noWorker bool
+}
+
+func (s *pointedStore) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	s.at(beforeWrite)
+	pin, err := s.Store.Pin(ctx, key, entry)
+	if err == nil {
+		s.at(pinned)
+	}
+	return pin, err
+}
+
+func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	if a.Stamped {
+		s.at(beforeWrite)
+	}
+	got, err := s.Store.Begin(ctx, a)
+	if err == nil && got.Decision == claim.Won {
+		s.at(begun)
+	}
+	if err == nil && got.Decision == claim.WonUnknown {
+		s.at(retaken)
+	}
+	return got, err
+}
+
+func (s *pointedStore) Settle(ctx context.Context, key claim.Key, home string, fence uint64, v claim.Verdict) (claim.Record, error) {
+	if v.Outcome == claim.OutcomeDone {
+		s.at(answered)
+	}
+	rec, err := s.Store.Settle(ctx, key, home, fence, v)
+	if err == nil && v.Outcome == claim.OutcomeDone {
+		s.at(settled)
+	}
+	return rec, err
+}
+
+func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+	rec, err := s.Store.TakeOver(ctx, key, home, holder, region)
+	if err == nil {
+		s.at(takenOver)
+	}
+	return rec, err
+}
+
+func (s *pointedStore) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	if s.noWorker {
+		return nil, nil
+	}
+	rows, err := s.Store.Take(ctx, region, limit, lease)
+	if err == nil && len(rows) > 0 {
+		s.at(taken)
+	}
+	return rows, err
+}
+
+// childMain is the child: a cluster that runs until it is killed or its parent
+// is gone. It prints where its regions listen, as one line of JSON.
+func childMain(config string) int {
+	var c childConfig
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	provider, err := newProvider(c.PSP)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	k := &killer{point: c.Die}
+	k.left.Store(c.Arrivals)
+	cc := clusterConfig(c.Dir, provider)
+	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	cc.WrapStore = func(_ string, s node.Store) node.Store { return &pointedStore{s, k.at, c.NoWorker} }
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cluster, err := node.StartCluster(ctx, cc)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(clusterBases(cluster)); err != nil {
+		return 1
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
+	return 0
+}
+
+// child is a cluster in a process of its own.
+type child struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	bases  map[string]string
+	stderr *testLog
+	dead   chan struct{}
+	stdin  io.Closer
+}
+
+// startChild returns once every region listens.
+func startChild(t testing.TB, c childConfig) *child {
+	t.Helper()
+	config, err := json.Marshal(c)
+	require.NoError(t, err)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	p := &child{t: t, cmd: exec.Command(exe), stderr: &testLog{}, dead: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+string(config))
+	p.cmd.Stderr = p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	line := make(chan []byte, 1)
+	go func() {
+		defer close(p.dead)
+		first, _ := bufio.NewReader(stdout).ReadBytes('\n')
+		line <- first
+		_ = p.cmd.Wait() // a kill is no news
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		require.NotContains(t, p.stderr.String(), "DATA RACE")
+		require.NotContains(t, p.stderr.String(), "panic")
+		if t.Failed() {
+			t.Log(p.stderr.String())
+		}
+	})
+	first := receive(t, "the cluster's addresses", line)
+	if err := json.Unmarshal(first, &p.bases); err != nil {
+		p.kill()
+		require.NoError(t, err, "the cluster did not start: %s", p.stderr.String())
+	}
+	return p
+}
+
+// kill ends the process with SIGKILL and waits for its death.
+func (p *child) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.dead
+	_ = p.stdin.Close()
+}
+
+// died waits until the process has killed itself.
+func (p *child) died() {
+	p.t.Helper()
+	receive(p.t, "the death of the process", p.dead)
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(p.t, ok)
+	require.True(p.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "the process ended by itself: %v\n%s", p.cmd.ProcessState, p.stderr.String())
+}

@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// way is one request on its way when the process dies: what moves the money, how
+// the key finds its home, where it arrives and where it is tried again.
+type way struct {
+	name    string
+	q       request
+	entry   string
+	home    string // "" when nothing durable may have fixed it before the death
+	replays [2]string
+}
+
+// ways are charges and transfers, stamped and opaque keys, at home, forwarded,
+// and pinned by a registrar here and elsewhere.
+func ways(t testing.TB, filler string) []way {
+	var all []way
+	for i, make := range []func(key string, amount int) request{charge, transfer} {
+		kind := [...]string{"charge", "transfer"}[i]
+		add := func(name, key, entry, home, other string) {
+			q := make(key, 1000+len(all))
+			if filler != "" {
+				q.body = strings.TrimSuffix(q.body, "}") + `,"metadata":{"note":"` + filler + `"}}`
+			}
+			all = append(all, way{kind + ", " + name, q, entry, home, [2]string{entry, other}})
+		}
+		add("stamped, at home", stamped(t, us), us, us, asia)
+		add("stamped, forwarded", stamped(t, asia), eu, asia, us)
+		add("opaque, pinned here", "order-1-"+kind, us, us, eu)
+		add("opaque, pinned elsewhere", "order-2-"+kind, eu, eu, asia)
+	}
+	return all
+}
+
+func onlyOpaque(all []way) []way {
+	var some []way
+	for _, w := range all {
+		if strings.Contains(w.name, "opaque") {
+			some = append(some, w)
+		}
+	}
+	return some
+}
+
+// crashRun is one test's requests, before and after the death.
+type crashRun struct {
+	t     *testing.T
+	ctx   context.Context
+	judge *judge
+	dir   string
+	ways  []way
+	*caller
+}
+
+func newCrashRun(t *testing.T, ways []way) *crashRun {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	return &crashRun{t: t, ctx: ctx, judge: newJudge(t), dir: t.TempDir(), ways: ways, caller: newCaller(t, nil)}
+}
+
+// start starts the cluster on the run's directory.
+func (r *crashRun) start(c childConfig) *child {
+	r.t.Helper()
+	c.Dir, c.PSP = r.dir, r.judge.url
+	p := startChild(r.t, c)
+	r.move(p.bases)
+	return p
+}
+
+// sendAll sends every request once. The replies arrive on the channel.
+func (r *crashRun) sendAll() <-chan *reply {
+	replies := make(chan *reply, len(r.ways))
+	for _, w := range r.ways {
+		go func() { replies <- r.send(r.ctx, w.entry, w.q) }()
+	}
+	return replies
+}
+
+// unanswered asserts that the death cut every request off.
+func (r *crashRun) unanswered(replies <-chan *reply) {
+	r.t.Helper()
+	for range r.ways {
+		got := receive(r.t, "the end of a request that was cut off", replies)
+		require.Error(r.t, got.err, "answered by a dead process: %v", got)
+	}
+}
+
+// recover retries every request, from its own region and from another one at
+// once, and then checks all that is promised.
+func (r *crashRun) recover() {
+	r.t.Helper()
+	type answer struct {
+		way   int
+		reply *reply
+	}
+	answers := make(chan answer)
+	for i, w := range r.ways {
+		for _, region := range w.replays {
+			go func() { answers <- answer{i, r.settle(r.ctx, region, w.q, nil)} }()
+		}
+	}
+	first := make([]*reply, len(r.ways))
+	for range 2 * len(r.ways) {
+		a := <-answers
+		w := r.ways[a.way]
+		require.NoError(r.t, a.reply.err, w.name)
+		require.Equal(r.t, http.StatusCreated, a.reply.status, "%s: %s", w.name, a.reply.body)
+		if first[a.way] == nil {
+			first[a.way] = a.reply
+		}
+		require.Equal(r.t, first[a.way].remembered(), a.reply.remembered(), w.name)
+	}
+	for i, w := range r.ways {
+		status, err := r.inspect(r.ctx, w.replays[1], w.q.tenant, w.q.key)
+		require.NoError(r.t, err, w.name)
+		require.Equal(r.t, "COMPLETED", status.State, w.name)
+		require.Equal(r.t, first[i].id(r.t), status.Object, w.name)
+		if w.home != "" {
+			require.Equal(r.t, w.home, status.HomeRegion, w.name)
+		}
+		for _, region := range regions {
+			again := r.send(r.ctx, region, w.q)
+			require.NoError(r.t, again.err, w.name)
+			require.Equal(r.t, first[i].remembered(), again.remembered(), w.name)
+			require.Equal(r.t, "true", again.header.Get("Idempotent-Replayed"), w.name)
+		}
+		require.Equal(r.t, 1, r.judge.moved(first[i].id(r.t)), w.name)
+	}
+	r.judge.once(r.t, len(r.ways))
+	require.EqualValues(r.t, len(r.ways), r.judge.Summary().Keys, "the provider saw one key for each request")
+}
+
+// TestCrashPoints kills the process with SIGKILL at each point at which a death
+// leaves something else behind.
+func TestCrashPoints(t *testing.T) {
+	large := strings.Repeat("x", 300<<10) // the response does not fit its row
+	for _, tc := range []struct {
+		name    string
+		die     point
+		opaque  bool // only keys that need a pin come this way
+		filler  string
+		effects bool // money has moved by the time of death
+		homes   bool // the home is fixed by then
+	}{
+		{name: "A before anything is durable", die: beforeWrite},
+		// The embedded store syncs a pin together with the claim made under it, so
+		// a death in between may lose the pin, and the key finds a home anew.
+		{name: "A' after the pin, before Begin", die: pinned, opaque: true},
+		{name: "B after Begin, before the provider is called", die: begun, homes: true},
+		{name: "D the provider answered, before Settle", die: answered, effects: true, homes: true},
+		{name: "D' the large response is in the object store, before Settle", die: answered, filler: large, effects: true, homes: true},
+		{name: "E after Settle, before the reply", die: settled, effects: true, homes: true},
+		{name: "E' after Settle of a large response", die: settled, filler: large, effects: true, homes: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			all := ways(t, tc.filler)
+			if tc.opaque {
+				all = onlyOpaque(all)
+			}
+			if !tc.homes {
+				for i := range all {
+					if strings.Contains(all[i].name, "opaque") {
+						all[i].home = ""
+					}
+				}
+			}
+			r := newCrashRun(t, all)
+			dying := r.start(childConfig{Die: tc.die, Arrivals: int32(len(all))})
+			replies := r.sendAll()
+			dying.died()
+			r.unanswered(replies)
+			moved := 0
+			if tc.effects {
+				moved = len(all)
+			}
+			r.judge.once(t, moved)
+			if tc.filler != "" {
+				objects, err := os.ReadDir(filepath.Join(r.dir, "objects"))
+				require.NoError(t, err)
+				require.Len(t, objects, len(all), "each large body is in the object store")
+			}
+			r.start(childConfig{})
+			r.recover()
+		})
+	}
+}
+
+// TestCrashDuringTheCall is point C: the process dies while the provider works
+// on the call. The call is carried out before the retry's, or arrives after it.
+func TestCrashDuringTheCall(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late=%v", late), func(t *testing.T) {
+			t.Parallel()
+			r := newCrashRun(t, ways(t, ""))
+			dying := r.start(childConfig{})
+			g := r.judge.hold(t)
+			decided := make(chan psp.Call, len(r.ways))
+			replies := r.sendAll()
+			for range r.ways {
+				receive(t, "the provider call", g.entered)
+			}
+			dying.kill()
+			r.unanswered(replies)
+			r.judge.once(t, 0)
+			r.judge.SetHooks(simulator.Hooks{After: func(_ context.Context, call psp.Call) { decided <- call }})
+			if late {
+				r.judge.SetHooks(simulator.Hooks{})
+				r.start(childConfig{})
+				r.recover()
+				r.judge.SetHooks(simulator.Hooks{After: func(_ context.Context, call psp.Call) { decided <- call }})
+			}
+			g.release()
+			for range r.ways {
+				receive(t, "the decision on the first process's call", decided)
+			}
+			r.judge.once(t, len(r.ways))
+			if !late {
+				r.judge.SetHooks(simulator.Hooks{})
+				r.start(childConfig{})
+				r.recover()
+			}
+		})
+	}
+}
+
+// TestCrashInRecovery kills the process a second time, in the hands of whoever
+// recovers the first death: the outbox worker, or a retry that took over.
+func TestCrashInRecovery(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		first   point
+		second  point
+		retries bool // the retry recovers, not the worker
+	}{
+		{"worker, after its take", begun, taken, false},
+		{"worker, after its TakeOver", begun, takenOver, false},
+		{"worker, before its Settle", begun, answered, false},
+		{"worker, before its Settle of a call made before", answered, answered, false},
+		{"worker, after its Settle", begun, settled, false},
+		{"retry, after it took over", begun, retaken, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := newCrashRun(t, ways(t, ""))
+			dying := r.start(childConfig{Die: tc.first, Arrivals: int32(len(r.ways))})
+			replies := r.sendAll()
+			dying.died()
+			r.unanswered(replies)
+
+			dying = r.start(childConfig{Die: tc.second, Arrivals: 1, NoWorker: tc.retries})
+			if tc.retries {
+				ctx, cancel := context.WithCancel(r.ctx)
+				done := make(chan struct{}, len(r.ways))
+				for _, w := range r.ways {
+					go func() {
+						r.settle(ctx, w.entry, w.q, nil)
+						done <- struct{}{}
+					}()
+				}
+				dying.died()
+				cancel()
+				for range r.ways {
+					<-done
+				}
+			} else {
+				dying.died()
+			}
+			r.start(childConfig{})
+			r.recover()
+		})
+	}
+}
+
+// TestRecoveryWithoutRetries: nobody asks again, and yet what was begun comes to
+// its end.
+func TestRecoveryWithoutRetries(t *testing.T) {
+	t.Parallel()
+	r := newCrashRun(t, ways(t, ""))
+	dying := r.start(childConfig{Die: begun, Arrivals: int32(len(r.ways))})
+	replies := r.sendAll()
+	dying.died()
+	r.unanswered(replies)
+	r.start(childConfig{})
+	until(t, "the worker has completed every claim", func() bool {
+		for _, w := range r.ways {
+			status, err := r.inspect(r.ctx, w.entry, w.q.tenant, w.q.key)
+			if err != nil || status.State != "COMPLETED" {
+				return false
+			}
+		}
+		return true
+	})
+	r.judge.once(t, len(r.ways))
+	r.recover()
+}

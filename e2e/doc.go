@@ -1,0 +1,20 @@
+// Package e2e proves the promises on whole clusters: real listeners, real
+// forwards, a real store, and processes that are really killed. The judge is the
+// payment simulator, which shares nothing with the cluster, lives in the test's
+// own process, survives every death, and knows how often money moved.
+//
+// What is proven where:
+//
+//	crash_test.go      SIGKILL at every step of a request's way, and in recovery
+//	clone_test.go      the same on a disk that loses what was not synced
+//	storm_test.go      many clients, faults, two SIGKILLs; make storm for long
+//	history_test.go    concurrent histories against the naive model
+//	partition_test.go  regions cut off, black holes, lost replies
+//	trips_test.go      round trips between regions, counted
+//	node_test.go       dead nodes, leases, fences
+//	input_test.go      wrong input and slow clients leave no row
+//	cli_test.go        the command: wrong starts, Ctrl-C, kill -9
+//
+// Nothing here waits for time to pass in order to be right: tests wait for
+// signals and readiness, and a client that is told to come back later does.
+package e2e

@@ -1,0 +1,457 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+const (
+	us   = "us-east1"
+	eu   = "europe-west1"
+	asia = "asia-northeast1"
+
+	// acme's pins are kept in us, globex's in eu.
+	acme   = "sk_acme"
+	globex = "sk_globex"
+)
+
+var (
+	regions = []string{us, eu, asia}
+	codes   = map[string]claim.RegionCode{us: 1, eu: 2, asia: 3}
+)
+
+// patience bounds every wait of a test for something that must happen. It is
+// far above what a loaded machine needs and only spent when a test fails.
+const patience = 60 * time.Second
+
+// quick is the published policy at a thirtieth of its times.
+func quick() claim.Policy {
+	p := claim.DefaultPolicy()
+	p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = time.Second, 300*time.Millisecond, 200*time.Millisecond, 10*time.Second
+	p.BackoffMin, p.BackoffMax = 20*time.Millisecond, 200*time.Millisecond
+	p.WaitPoll, p.WaitMax = 20*time.Millisecond, 500*time.Millisecond
+	return p
+}
+
+// quickOutbox looks for due rows as often as a test likes.
+var quickOutbox = node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Second}
+
+// clusterConfig is three regions on free ports and two tenants.
+func clusterConfig(dir string, p psp.Provider) node.ClusterConfig {
+	c := node.ClusterConfig{
+		Dir: dir, Provider: p, Policy: quick(), Outbox: quickOutbox,
+		Limits: httpapi.DefaultLimits(), ReplicaLag: 50 * time.Millisecond,
+		Tenants: []node.ClusterTenant{
+			{Tenant: claim.Tenant{ID: "acme", Registrar: us}, APIKeys: []string{acme}},
+			{Tenant: claim.Tenant{ID: "globex", Registrar: eu}, APIKeys: []string{globex}},
+		},
+	}
+	c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0
+	for _, r := range regions {
+		c.Regions = append(c.Regions, node.ClusterRegion{Name: r, Code: codes[r]})
+	}
+	return c
+}
+
+func newProvider(url string) (*httpjson.Provider, error) {
+	return httpjson.New(httpjson.Config{
+		Name: "simulator", BaseURL: url,
+		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+	})
+}
+
+// judge is a simulator behind a listener, in this process.
+type judge struct {
+	*simulator.Simulator
+	url string
+}
+
+func newJudge(t testing.TB) *judge {
+	sim, err := simulator.Open(simulator.Config{})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, done := sim.NewServer(""), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		<-done
+		require.NoError(t, sim.Close())
+	})
+	return &judge{sim, "http://" + l.Addr().String()}
+}
+
+// moved is how often money moved under a reference.
+func (j *judge) moved(reference string) (n int) {
+	for _, e := range j.Effects() {
+		if e.Reference == reference {
+			n++
+		}
+	}
+	return n
+}
+
+// once asserts that money moved want times, never twice for one reference, and
+// that no provider key was ever sent with other parameters.
+func (j *judge) once(t testing.TB, want int) {
+	t.Helper()
+	s := j.Stats()
+	require.EqualValues(t, want, s.Effects, "movements of money")
+	require.Zero(t, s.DuplicateEffects)
+	require.Zero(t, s.KeyReuses)
+}
+
+// request is what a merchant sends.
+type request struct {
+	tenant string // API key
+	path   string // /v1/charges
+	key    string
+	body   string
+	hint   string
+}
+
+func charge(key string, amount int) request {
+	return request{acme, "/v1/charges", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":"pm_card_visa"}`, amount), ""}
+}
+
+func transfer(key string, amount int) request {
+	return request{acme, "/v1/transfers", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount), ""}
+}
+
+// reply is what came back. err is set when no whole answer did.
+type reply struct {
+	err     error
+	status  int
+	header  http.Header
+	body    []byte
+	problem struct {
+		Error        string `json:"error"`
+		Retry        string `json:"retry"`
+		RetryAfterMS int64  `json:"retry_after_ms"`
+		Code         string `json:"code"`
+	}
+}
+
+// remembered is the part of the answer that every retry must repeat.
+func (r *reply) remembered() string {
+	return fmt.Sprintf("%d|%s|%s|%s", r.status, r.header.Get("Content-Type"), r.header.Get("Location"), r.body)
+}
+
+// final reports whether there is nothing left to retry.
+func (r *reply) final() bool {
+	return r.err == nil && (r.status == http.StatusCreated || r.problem.Retry != "" && r.problem.Retry != "same_key")
+}
+
+func (r *reply) String() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return r.remembered()
+}
+
+// id is the object's.
+func (r *reply) id(t testing.TB) string {
+	t.Helper()
+	var o struct{ ID string }
+	require.NoError(t, json.Unmarshal(r.body, &o))
+	require.NotEmpty(t, o.ID)
+	return o.ID
+}
+
+// caller is a merchant who knows where the regions are.
+type caller struct {
+	http *http.Client
+	mu   sync.Mutex
+	at   map[string]string // region → base URL
+}
+
+func newCaller(t testing.TB, bases map[string]string) *caller {
+	transport := &http.Transport{MaxIdleConnsPerHost: 512, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &caller{http: &http.Client{Transport: transport}, at: bases}
+}
+
+func (c *caller) base(region string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at[region]
+}
+
+// move tells the caller that a restarted cluster has other addresses.
+func (c *caller) move(bases map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = maps.Clone(bases)
+}
+
+// send makes one request to a region.
+func (c *caller) send(ctx context.Context, region string, q request) *reply {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base(region)+q.path, bytes.NewReader([]byte(q.body)))
+	if err != nil {
+		return &reply{err: err}
+	}
+	req.GetBody = nil // or net/http would itself send again what was cut off
+	req.Header.Set("Authorization", "Bearer "+q.tenant)
+	req.Header.Set("Content-Type", "application/json")
+	if q.key != "" {
+		req.Header.Set("Idempotency-Key", q.key)
+	}
+	if q.hint != "" {
+		req.Header.Set("Homeward-Home-Region", q.hint)
+	}
+	return c.do(req)
+}
+
+func (c *caller) do(req *http.Request) *reply {
+	res, err := c.http.Do(req)
+	if err != nil {
+		return &reply{err: err}
+	}
+	defer res.Body.Close()
+	r := &reply{status: res.StatusCode, header: res.Header}
+	if r.body, r.err = io.ReadAll(res.Body); r.err == nil && r.status != http.StatusCreated && r.status != http.StatusOK {
+		r.err = json.Unmarshal(r.body, &r.problem)
+	}
+	return r
+}
+
+// pause is how long a well-behaved client waits before it sends again.
+func (r *reply) pause() time.Duration {
+	if r.err != nil || r.problem.RetryAfterMS == 0 {
+		return 10*time.Millisecond + rand.N(40*time.Millisecond)
+	}
+	return time.Duration(r.problem.RetryAfterMS)*time.Millisecond + rand.N(10*time.Millisecond)
+}
+
+// settle sends q to a region and does what the answers say, until one is final
+// or ctx ends. each, if not nil, sees every attempt.
+func (c *caller) settle(ctx context.Context, region string, q request, each func(began time.Time, r *reply)) *reply {
+	for {
+		began := time.Now()
+		r := c.send(ctx, region, q)
+		if each != nil {
+			each(began, r)
+		}
+		if r.final() {
+			return r
+		}
+		if wait(ctx, r.pause()) != nil {
+			return r
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// keyStatus is what the API tells of a key. state is "" for 404.
+type keyStatus struct {
+	State      string `json:"state"`
+	HomeRegion string `json:"home_region"`
+	Attempts   int    `json:"attempts"`
+	Object     string `json:"object"`
+	Timeline   []struct {
+		Event string `json:"event"`
+		Fence uint64 `json:"fence"`
+	} `json:"timeline"`
+}
+
+var errNotTold = errors.New("the key's state could not be read")
+
+func (c *caller) inspect(ctx context.Context, region, tenant, key string) (keyStatus, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base(region)+"/v1/idempotency-keys/"+url.PathEscape(key), nil)
+	if err != nil {
+		return keyStatus{}, err
+	}
+	req.Header.Set("Authorization", "Bearer "+tenant)
+	r := c.do(req)
+	var s keyStatus
+	switch {
+	case r.err != nil:
+		return s, r.err
+	case r.status == http.StatusNotFound:
+		return s, nil
+	case r.status != http.StatusOK:
+		return s, fmt.Errorf("%w: %v", errNotTold, r)
+	}
+	return s, json.Unmarshal(r.body, &s)
+}
+
+// until looks again and again, at most for patience, until ok.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			require.FailNow(t, "gave up waiting until "+what)
+		}
+		_ = wait(t.Context(), 5*time.Millisecond)
+	}
+}
+
+// receive waits for a signal, at most for patience.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "gave up waiting for "+what)
+		panic("unreachable")
+	}
+}
+
+// world is a cluster in this process.
+type world struct {
+	*caller
+	t       testing.TB
+	ctx     context.Context
+	cluster *node.Cluster
+	judge   *judge
+	network *wan.Network
+}
+
+// startWorld starts three regions at no distance from each other, whose trips
+// are counted all the same.
+func startWorld(t testing.TB, j *judge, change func(*node.ClusterConfig)) *world {
+	t.Helper()
+	if j == nil {
+		j = newJudge(t)
+	}
+	provider, err := newProvider(j.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = provider.Close() })
+	c := clusterConfig(t.TempDir(), provider)
+	c.Network = wan.New(nil)
+	log := &testLog{}
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	if change != nil {
+		change(&c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	cluster, err := node.StartCluster(ctx, c)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, cluster.Stop(ctx))
+		cancel()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network}
+	w.caller = newCaller(t, clusterBases(cluster))
+	return w
+}
+
+func clusterBases(cluster *node.Cluster) map[string]string {
+	bases := map[string]string{}
+	for _, r := range regions {
+		bases[r] = "http://" + cluster.Region(r).APIAddr()
+	}
+	return bases
+}
+
+// at sends q to a region and expects this status.
+func (w *world) at(region string, q request, status int) *reply {
+	w.t.Helper()
+	r := w.send(w.ctx, region, q)
+	require.NoError(w.t, r.err)
+	require.Equal(w.t, status, r.status, "%s", r.body)
+	return r
+}
+
+// later is a request under way.
+func (w *world) later(region string, q request) <-chan *reply {
+	done := make(chan *reply, 1)
+	go func() { done <- w.send(w.ctx, region, q) }()
+	return done
+}
+
+// elsewhere returns the regions that are not r.
+func elsewhere(r string) []string {
+	return slices.DeleteFunc(slices.Clone(regions), func(o string) bool { return o == r })
+}
+
+func stamped(t testing.TB, region string) string {
+	t.Helper()
+	key, err := claim.Stamp(codes[region], nil)
+	require.NoError(t, err)
+	return key
+}
+
+// gate holds provider calls that reach it.
+type gate struct {
+	entered chan psp.Call
+	open    chan struct{}
+	once    sync.Once
+}
+
+func newGate() *gate { return &gate{entered: make(chan psp.Call, 64), open: make(chan struct{})} }
+
+func (g *gate) hold(_ context.Context, call psp.Call) {
+	g.entered <- call
+	<-g.open
+}
+
+func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
+
+// hold makes the judge hold every call before it decides, until released.
+func (j *judge) hold(t testing.TB) *gate {
+	g := newGate()
+	j.SetHooks(simulator.Hooks{Before: g.hold})
+	t.Cleanup(g.release)
+	return g
+}
+
+// testLog keeps what a cluster logged, to be shown when a test fails.
+type testLog struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *testLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
