@@ -76,7 +76,8 @@ type Store interface {
 	// of the tenant row: a routing hint, never a decision.
 	Registrar(ctx context.Context, tenant string) (string, error)
 
-	// Note appends an audit entry for something that happened outside any step.
+	// Note appends an audit entry for something that happened outside any step,
+	// at e.At, or now by the store's clock where that is zero.
 	// It may wait for the next step to become durable.
 	Note(ctx context.Context, key Key, home string, e AuditEntry)
 	// Timeline returns the audit of key at home in order, at most limit entries,

@@ -299,7 +299,7 @@ func Settle(rec *Record, fence uint64, v *Verdict, p *Policy, now time.Time, jit
 }
 
 // ReasonOutcomeUnknown marks a claim that was given up on. A charge that
-// surfaces later is refunded.
+// surfaces later is to be refunded.
 const ReasonOutcomeUnknown = "outcome_unknown"
 
 // LastGeneration reports whether a release of r would be remembered instead.

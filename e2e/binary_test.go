@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,6 +98,8 @@ type command struct {
 func runCommand(t testing.TB, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, cmd: exec.Command(buildBinary(t), args...), stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{})}
+	// Settings of whoever runs the tests, and of the tests, are not the command's.
+	c.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") })
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	require.NoError(t, c.cmd.Start())
 	go func() {

@@ -146,6 +146,14 @@ func transfer(key string, amount int) request {
 	return request{acme, "/v1/transfers", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","destination":"acct_1"}`, amount), ""}
 }
 
+// amount is what the body asks for.
+func (q *request) amount(t testing.TB) int {
+	t.Helper()
+	var b struct{ Amount int }
+	require.NoError(t, json.Unmarshal([]byte(q.body), &b))
+	return b.Amount
+}
+
 // reply is what came back. err is set when no whole answer did.
 type reply struct {
 	err     error

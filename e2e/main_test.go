@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -13,8 +14,23 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(childEnv); config != "" {
 		os.Exit(childMain(config))
 	}
+	flag.Parse()
+	widen()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		removeBinary()
 		os.Exit(code)
 	}))
+}
+
+// width is how many tests run side by side: they mostly wait, for leases to run
+// out and for clusters to part, so that two cores carry more than two of them.
+const width = "6"
+
+// widen sets -parallel, unless somebody has.
+func widen() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", width)
+	}
 }

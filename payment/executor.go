@@ -219,7 +219,7 @@ func (t *attempt) unknown(reason string) claim.Verdict {
 
 func givenUp(op Operation) claim.Response {
 	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this "+string(op)+
-		", and asking has been given up. If it surfaces later it is refunded automatically. A new attempt needs a new key.")
+		", and asking has been given up. Ask support to check with the provider before you try again with a new key.")
 	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
 	return refusal(p)
 }

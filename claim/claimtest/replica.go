@@ -140,8 +140,9 @@ var historyTests = []test{
 	{"timeline: notes keep their order among the steps", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		say := func(detail string) {
+			// No time of its own: the store's clock says when.
 			w.at(w.home).Note(w.ctx, rec.Key, rec.Home, claim.AuditEntry{
-				At: w.now(), Event: claim.EventReplied, Region: w.Regions[1], Node: "n7",
+				Event: claim.EventReplied, Region: w.Regions[1], Node: "n7",
 				Fence: rec.Fence, Generation: rec.Generation, Detail: detail,
 			})
 		}

@@ -59,11 +59,11 @@ func provider(url string) (*httpjson.Provider, error) {
 
 // floorStore opens Pebble with the sizes that internal/embedded uses.
 func floorStore(dir string) (*pebble.DB, error) {
-	cache := pebble.NewCache(32 << 20)
+	cache := pebble.NewCache(96 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache: cache, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 3, MaxOpenFiles: 512,
-		L0CompactionThreshold: 2, L0StopWritesThreshold: 24, BytesPerSync: 1 << 20, WALBytesPerSync: 1 << 20,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, BytesPerSync: 1 << 20, WALBytesPerSync: 1 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 		FormatMajorVersion:         pebble.FormatNewest, Logger: quietLogger{},
 	}

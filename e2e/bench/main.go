@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -76,6 +78,7 @@ func parseOptions(args []string) (options, error) {
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice as long")
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii, few")
 	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii, many")
+	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256)", o.setConns)
 	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/")
 	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
@@ -97,6 +100,18 @@ func parseOptions(args []string) (options, error) {
 		o = o.quick()
 	}
 	return o, nil
+}
+
+func (o *options) setConns(list string) error {
+	o.conns = nil
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of connections", text)
+		}
+		o.conns = append(o.conns, n)
+	}
+	return nil
 }
 
 // quick shrinks everything but what is checked.

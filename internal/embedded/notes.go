@@ -68,6 +68,13 @@ func (n *notes) take(into []note) int {
 
 // ride adds some waiting notes to a batch that is about to be committed anyway.
 func (n *notes) ride(b *pebble.Batch, s *scratch) error {
+	if n.empty() {
+		return nil // as a rule; the room for notes below is 10 KB of stack
+	}
+	return n.board(b, s)
+}
+
+func (n *notes) board(b *pebble.Batch, s *scratch) error {
 	var some [notesPerBatch]note
 	for _, e := range some[:n.take(some[:])] {
 		if err := appendAudit(b, s, e.code, e.key, e.seq, &e.entry); err != nil {
@@ -75,6 +82,12 @@ func (n *notes) ride(b *pebble.Batch, s *scratch) error {
 		}
 	}
 	return nil
+}
+
+func (n *notes) empty() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count == 0
 }
 
 // drain adds all waiting notes to b. One that cannot be encoded is dropped.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/time/rate"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -29,6 +30,10 @@ const (
 	// DefaultReplicaLag is how old a row must be before a replica shows it: what
 	// a CockroachDB follower read lags behind.
 	DefaultReplicaLag = 4800 * time.Millisecond
+
+	// complainEvery keeps a failure that repeats thousands of times a second from
+	// filling the log as well.
+	complainEvery = 10 * time.Second
 )
 
 // Region is one region whose rows live in the store.
@@ -93,6 +98,7 @@ type DB struct {
 	sweeps  [2][]byte // where the next sweep of claims and of pins goes on
 
 	broken    atomic.Pointer[error]
+	complain  rate.Sometimes // about background work
 	fatal     func(error)
 	fatalOnce sync.Once
 
@@ -121,7 +127,7 @@ func Open(cfg Config) (*DB, error) {
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(),
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
-		stopped: make(chan struct{}),
+		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
 	}
 	for _, r := range cfg.Regions {
 		db.regions[r.Name] = r.Code
@@ -189,7 +195,7 @@ func (db *DB) openPebble(cfg *Config) error {
 	o := pebbleOptions(cfg, &pebbleLogger{db: db}, cache)
 	o.Lock = lock
 	o.EventListener = &pebble.EventListener{
-		BackgroundError: func(err error) { db.log.Error("store: background work failed and is retried", "error", oneLine(err)) },
+		BackgroundError: db.backgroundError,
 		DiskSlow:        func(info pebble.DiskSlowInfo) { db.log.Warn("store: disk is slow", "info", info.String()) },
 	}
 	o.EnsureDefaults()

@@ -10,9 +10,13 @@ import (
 // Sizes of the Pebble instance, chosen so that the whole process stays below
 // 200 MB of memory with a million claims.
 const (
-	// cacheBytes holds decoded blocks: the index and filter blocks of a million
-	// claims take about 6 MB, the rest serves replays.
-	cacheBytes = 32 << 20
+	// blockBytesHeld holds decoded blocks: the index and filter blocks of a million
+	// claims take about 16 MB, the rest serves replays.
+	blockBytesHeld = 48 << 20
+	// cacheBytes is more by the write buffers, since Pebble takes their size off
+	// the cache while they live. Without that a burst of writes would leave no
+	// room for a single filter, and each look-up would read the disk.
+	cacheBytes = blockBytesHeld + memTables*memTableBytes
 	// memTableBytes is one write buffer. At about 2.5 KB per charge it flushes
 	// every 6,000 charges, so outbox rows die in memory and never reach a table.
 	memTableBytes = 16 << 20
@@ -26,9 +30,11 @@ const (
 	blockBytes = 8 << 10
 	// openFiles bounds file descriptors below the usual limit of 1024.
 	openFiles = 512
-	// l0Compaction starts compacting early, as each L0 run is one more place
-	// for a look-up; l0Stop bounds them when compaction cannot keep up.
-	l0Compaction = 2
+	// l0Compaction starts compacting at this many L0 runs. Each is one more filter
+	// for a look-up to ask, some 0.3 µs; but every compaction rewrites all tables
+	// below, as keys are random, and that costs far more. l0Stop bounds the runs
+	// when compaction cannot keep up.
+	l0Compaction = 4
 	l0Stop       = 24
 	// bytesPerSync writes tables and log back in steady portions, so that the
 	// sync of a commit does not have to wait for a burst of dirty pages.

@@ -168,7 +168,7 @@ func (db *DB) readPin(registrar claim.RegionCode, key claim.Key) (pin *claim.Pin
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tablePin, registrar, key.Tenant, key.Value)
-	_, err = db.get(s.key, func(value []byte) error {
+	_, err = db.probe(s.key, func(value []byte) error {
 		pin, err = decodePin(key, value)
 		return err
 	})

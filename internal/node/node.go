@@ -195,6 +195,9 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 // APIAddr is where merchants reach this node.
 func (n *Node) APIAddr() string { return n.apiAddr.String() }
 
+// Name is the node's, as it signs leases.
+func (n *Node) Name() string { return n.c.Name }
+
 // Region is where it runs.
 func (n *Node) Region() string { return n.c.Region }
 

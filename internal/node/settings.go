@@ -95,9 +95,25 @@ func LoadSettings(path string, environ []string) (Settings, error) {
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), refuseBareDurations),
 	}})
 	if err != nil {
-		return Settings{}, fmt.Errorf("settings: %s", strings.ReplaceAll(err.Error(), "\n\n", "\n"))
+		return Settings{}, undecodable(err)
 	}
 	return s, s.Validate()
+}
+
+// undecodable says what mapstructure found, one mistake to a line.
+func undecodable(err error) error {
+	text := err.Error()
+	if _, list, ok := strings.Cut(text, "\n\n"); ok { // below its headline
+		text = list
+	}
+	var errs []error
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		line = strings.Replace(line, "'' has invalid keys:", "there is no setting named", 1)
+		line = strings.Replace(line, "has invalid keys:", "has no setting named", 1)
+		errs = append(errs, errors.New("settings: "+line))
+	}
+	return errors.Join(errs...)
 }
 
 // refuseBareDurations turns "lease: 30" away: nobody means 30 ns.

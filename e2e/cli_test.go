@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// demo is a demo that a test starts, stops and kills.
+type demo struct {
+	*caller
+	t    *testing.T
+	ctx  context.Context
+	args []string
+	data string
+	j    *judge
+	cmd  *command
+}
+
+func newDemo(t *testing.T) *demo {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	port, data, j := ports(t, len(regions)), filepath.Join(t.TempDir(), "data"), newJudge(t)
+	return &demo{
+		caller: newCaller(t, demoBases(port)), t: t, ctx: ctx, data: data, j: j,
+		args: []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", data,
+			"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--wan", stormDistances},
+	}
+}
+
+func (d *demo) start() {
+	d.t.Helper()
+	d.cmd = runCommand(d.t, d.args...)
+	d.cmd.ready()
+}
+
+// interrupt is Ctrl-C.
+func (d *demo) interrupt() {
+	d.t.Helper()
+	require.NoError(d.t, d.cmd.cmd.Process.Signal(syscall.SIGINT))
+}
+
+// drained asserts a clean end.
+func (d *demo) drained() {
+	d.t.Helper()
+	require.Zero(d.t, d.cmd.exit(), "%s", d.cmd.stderr)
+	require.Contains(d.t, d.cmd.stdout.String(), "drained")
+}
+
+// refused asserts that the command ends with code 1 and one line on stderr that
+// says all of these.
+func refused(t *testing.T, c *command, says ...string) {
+	t.Helper()
+	require.Equal(t, 1, c.exit(), "%s%s", c.stdout, c.stderr)
+	line := strings.TrimSuffix(c.stderr.String(), "\n")
+	require.NotContains(t, line, "\n", "more than one line")
+	require.True(t, strings.HasPrefix(line, "homeward: "), line)
+	for _, s := range says {
+		require.Contains(t, line, s)
+	}
+}
+
+func demoCharge(key string, amount int) request {
+	q := charge(key, amount)
+	q.tenant = "sk_demo_acme"
+	return q
+}
+
+// TestCommandRefuses starts the command wrongly.
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "homeward.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	require.NoError(t, os.WriteFile(plain, nil, 0o600))
+	for _, tc := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"unknown region in --wan", []string{"--wan", "us-east1:mars=80ms"}, []string{"--wan", `"mars"`, "us-east1", "europe-west1"}},
+		{"distance without a unit", []string{"--wan", "us-east1:europe-west1=80"}, []string{"--wan", "80ms"}},
+		{"no such file", []string{"--config", "/nonexistent.yaml"}, []string{"/nonexistent.yaml"}},
+		{"unknown setting", []string{"--config", file("colour: red\n")}, []string{"colour"}},
+		{"duration without a unit", []string{"--config", file("claim:\n  lease: 30\n")}, []string{"30s"}},
+		{"heartbeat slower than the lease", []string{"--config", file("claim:\n  renew_every: 1m\n")}, []string{"renew_every", "lease"}},
+		{"not YAML", []string{"--config", file("claim: [\n")}, []string{"homeward.yaml"}},
+		{"data is a file", []string{"--data", plain}, []string{plain}},
+		{"no such address", []string{"--listen", "nowhere"}, []string{"--listen", "HOST:PORT"}},
+		{"latency below 0", []string{"--psp-latency", "-1s"}, []string{"--psp-latency"}},
+		{"no such flag", []string{"--colour", "red"}, []string{"--colour", "--help"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			args := []string{"demo", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "d")}
+			refused(t, runCommand(t, append(args, tc.args...)...), tc.says...)
+		})
+	}
+}
+
+// TestPortInUse: the port's owner goes on, the store is left alone.
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	d := newDemo(t)
+	l, err := net.Listen("tcp", strings.TrimPrefix(d.base(eu), "http://"))
+	require.NoError(t, err)
+	refused(t, runCommand(t, d.args...), l.Addr().String(), "in use", "choose another address")
+	require.NoError(t, l.Close())
+	d.start()
+	require.Equal(t, http.StatusCreated, d.send(d.ctx, eu, demoCharge("order-1", 1)).status)
+	d.interrupt()
+	d.drained()
+}
+
+// TestStoreInUseAndDamaged: a second process is sent away, and so is one that
+// finds the store damaged; with the damage mended nothing is lost.
+func TestStoreInUseAndDamaged(t *testing.T) {
+	t.Parallel()
+	d := newDemo(t)
+	d.start()
+	q := demoCharge("order-1", 1)
+	first := d.send(d.ctx, us, q)
+	require.NoError(t, first.err)
+	require.Equal(t, http.StatusCreated, first.status, "%s", first.body)
+
+	store := filepath.Join(d.data, "store")
+	refused(t, runCommand(t, "demo", "--psp", d.j.url, "--listen", "127.0.0.1:0", "--data", d.data), store, "in use", "choose another directory")
+	d.interrupt()
+	d.drained()
+
+	manifests, err := filepath.Glob(filepath.Join(store, "MANIFEST-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, manifests)
+	sound := map[string][]byte{}
+	for _, m := range manifests {
+		sound[m], err = os.ReadFile(m)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(m, []byte(strings.Repeat("damaged ", 100)), 0o600))
+	}
+	refused(t, runCommand(t, d.args...), store, "damaged", "backup")
+	for m, content := range sound {
+		require.NoError(t, os.WriteFile(m, content, 0o600))
+	}
+	d.start()
+	again := d.send(d.ctx, asia, q)
+	require.NoError(t, again.err)
+	require.Equal(t, first.remembered(), again.remembered())
+	d.j.once(t, 1)
+	d.interrupt()
+	d.drained()
+}
+
+// TestCtrlCDrains: the request in hand is answered, then the command ends with 0.
+func TestCtrlCDrains(t *testing.T) {
+	t.Parallel()
+	d := newDemo(t)
+	d.start()
+	g := d.j.hold(t)
+	done := make(chan *reply, 1)
+	go func() { done <- d.send(d.ctx, us, demoCharge("order-1", 1)) }()
+	receive(t, "the provider call", g.entered)
+	d.interrupt()
+	until(t, "no new request is taken", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(d.base(us), "http://"))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	g.release()
+	r := receive(t, "the answer to the request in hand", done)
+	require.NoError(t, r.err)
+	require.Equal(t, http.StatusCreated, r.status, "%s", r.body)
+	d.drained()
+	d.j.once(t, 1)
+}
+
+// TestKillNine: kill -9 and a restart on the same directory keep every answer.
+func TestKillNine(t *testing.T) {
+	t.Parallel()
+	d := newDemo(t)
+	d.start()
+	var asked []request
+	var answers []*reply
+	for i, region := range regions {
+		for j, key := range []string{fmt.Sprint("order-", i), stamped(t, regions[(i+1)%3])} {
+			q := demoCharge(key, 10*i+j+1)
+			r := d.send(d.ctx, region, q)
+			require.NoError(t, r.err)
+			require.Equal(t, http.StatusCreated, r.status, "%s", r.body)
+			asked, answers = append(asked, q), append(answers, r)
+		}
+	}
+	d.cmd.kill()
+	d.start()
+	for i, q := range asked {
+		for _, region := range regions {
+			r := d.send(d.ctx, region, q)
+			require.NoError(t, r.err)
+			require.Equal(t, answers[i].remembered(), r.remembered())
+			require.Equal(t, "true", r.header.Get("Idempotent-Replayed"))
+		}
+		changed := q
+		changed.body = demoCharge("", 999).body
+		require.Equal(t, http.StatusUnprocessableEntity, d.send(d.ctx, us, changed).status)
+	}
+	d.j.once(t, len(asked))
+	d.interrupt()
+	d.drained()
+}

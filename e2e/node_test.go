@@ -1,0 +1,203 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// watchedStore tells what Begin decided, and may refuse to renew.
+type watchedStore struct {
+	node.Store
+	decided func(a claim.Arrival, d claim.Decision)
+	noRenew bool
+}
+
+func (s *watchedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	got, err := s.Store.Begin(ctx, a)
+	if err == nil && s.decided != nil {
+		s.decided(a, got.Decision)
+	}
+	return got, err
+}
+
+func (s *watchedStore) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	if s.noRenew {
+		return nil, errors.New("the disk is slow")
+	}
+	return s.Store.Renew(ctx, holder, leases)
+}
+
+// TestNodeDiesMidForward: the node of the home that works on a forward is cut
+// off; the other node of the region answers.
+func TestNodeDiesMidForward(t *testing.T) {
+	t.Parallel()
+	holder, busy := make(chan string, 8), make(chan string, 64)
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.Nodes = 2
+		c.WrapStore = func(_ string, s node.Store) node.Store {
+			return &watchedStore{Store: s, decided: func(a claim.Arrival, d claim.Decision) {
+				switch d {
+				case claim.Won:
+					holder <- a.Holder
+				case claim.Busy:
+					select {
+					case busy <- a.Holder:
+					default: // it polls; once is enough to know
+					}
+				}
+			}}
+		}
+		c.Policy.WaitMax = patience
+	})
+	g := w.judge.hold(t)
+	q := charge(stamped(t, eu), 1)
+	reply := w.later(us, q)
+	dying := receive(t, "the claim", holder)
+	receive(t, "the provider call", g.entered)
+	for _, n := range w.cluster.Nodes {
+		if strings.HasPrefix(dying, n.Name()) {
+			require.Equal(t, eu, n.Region())
+			require.NoError(t, n.Sever())
+		}
+	}
+	require.NotEqual(t, dying, receive(t, "another node to be asked", busy))
+	g.release()
+	got := receive(t, "the answer", reply)
+	require.NoError(t, got.err)
+	require.Equal(t, http.StatusCreated, got.status, "%s", got.body)
+	require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
+	require.Equal(t, got.remembered(), w.at(asia, q, http.StatusCreated).remembered())
+	w.judge.once(t, 1)
+	require.EqualValues(t, 1, w.judge.Summary().Calls)
+}
+
+// TestWaitersAreWoken: rivals in one process are told at once, long before they
+// would look again.
+func TestWaitersAreWoken(t *testing.T) {
+	t.Parallel()
+	const rivals = 5
+	waiting := make(chan struct{}, 64)
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.Policy.WaitPoll, c.Policy.WaitMax = time.Hour, 2*time.Hour
+		c.WrapStore = func(_ string, s node.Store) node.Store {
+			return &watchedStore{Store: s, decided: func(_ claim.Arrival, d claim.Decision) {
+				if d == claim.Busy {
+					waiting <- struct{}{}
+				}
+			}}
+		}
+	})
+	g := w.judge.hold(t)
+	q := charge(stamped(t, us), 1)
+	first := w.later(us, q)
+	receive(t, "the provider call", g.entered)
+	var others []<-chan *reply
+	for i := range rivals {
+		others = append(others, w.later(regions[i%3], q)) // forwarded ones meet them at home
+		receive(t, "a rival to wait", waiting)
+	}
+	g.release()
+	winner := receive(t, "the winner's answer", first)
+	require.Equal(t, http.StatusCreated, winner.status, "%v", winner)
+	for _, other := range others {
+		got := receive(t, "a rival's answer", other)
+		require.Equal(t, winner.remembered(), got.remembered())
+		require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
+	}
+	require.EqualValues(t, 1, w.judge.Summary().Calls)
+}
+
+// TestLongCallKeepsItsLease: a provider slower than the lease is called once,
+// because the heartbeat holds the claim.
+func TestLongCallKeepsItsLease(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, nil)
+	policy := quick()
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 3 * policy.Lease}))
+	q := charge(stamped(t, us), 1)
+	r := w.at(us, q, http.StatusCreated)
+	require.Empty(t, r.header.Get("Idempotent-Replayed"))
+	require.EqualValues(t, 1, w.judge.Summary().Calls)
+	w.judge.once(t, 1)
+	status, err := w.inspect(w.ctx, us, acme, q.key)
+	require.NoError(t, err)
+	require.Equal(t, 1, status.Attempts)
+}
+
+// stubbornProvider is one whose first call outlives everybody's patience: it
+// goes on though its context has ended.
+type stubbornProvider struct {
+	psp.Provider
+	calls   atomic.Int32
+	entered chan struct{}
+	open    chan struct{}
+}
+
+func (p *stubbornProvider) Charge(ctx context.Context, call psp.Call) psp.Result {
+	if p.calls.Add(1) == 1 {
+		close(p.entered)
+		<-p.open
+		ctx = context.WithoutCancel(ctx)
+	}
+	return p.Provider.Charge(ctx, call)
+}
+
+// TestSlowHolderIsFenced: a holder that cannot renew and whose call goes on is
+// taken over; it comes too late, is refused, and no money moves twice.
+func TestSlowHolderIsFenced(t *testing.T) {
+	t.Parallel()
+	for _, recovery := range []string{"worker", "retry"} {
+		t.Run(recovery, func(t *testing.T) {
+			p := &stubbornProvider{entered: make(chan struct{}), open: make(chan struct{})}
+			release := sync.OnceFunc(func() { close(p.open) })
+			t.Cleanup(release)
+			w := startWorld(t, nil, func(c *node.ClusterConfig) {
+				p.Provider, c.Provider = c.Provider, p
+				c.WrapStore = func(_ string, s node.Store) node.Store {
+					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry"}
+				}
+			})
+			q := charge(stamped(t, us), 1)
+			slow := w.later(us, q)
+			receive(t, "the provider call", p.entered)
+			var winner *reply
+			if recovery == "worker" {
+				until(t, "the worker has settled it", func() bool {
+					status, err := w.inspect(w.ctx, us, acme, q.key)
+					require.NoError(t, err)
+					return status.State == "COMPLETED"
+				})
+				winner = w.at(us, q, http.StatusCreated)
+			} else {
+				winner = w.settle(w.ctx, us, q, nil)
+				require.Equal(t, http.StatusCreated, winner.status, "%v", winner)
+			}
+			w.judge.once(t, 1)
+			release()
+			late := receive(t, "the slow holder's answer", slow)
+			require.NoError(t, late.err)
+			require.Equal(t, http.StatusConflict, late.status, "%s", late.body)
+			require.Equal(t, "idempotency_key_in_use", late.problem.Error)
+			require.Equal(t, "same_key", late.problem.Retry)
+			require.Equal(t, winner.remembered(), w.at(eu, q, http.StatusCreated).remembered())
+			w.judge.once(t, 1)
+			require.EqualValues(t, 2, w.judge.Summary().Calls, "the same provider key, twice")
+			status, err := w.inspect(w.ctx, us, acme, q.key)
+			require.NoError(t, err)
+			require.Equal(t, 2, status.Attempts)
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// unavailable asserts a 503 of this kind that tells the caller to come back.
+func (w *world) unavailable(r *reply, kind string) {
+	w.t.Helper()
+	require.NoError(w.t, r.err)
+	require.Equal(w.t, http.StatusServiceUnavailable, r.status, "%s", r.body)
+	require.Equal(w.t, kind, r.problem.Error)
+	require.Equal(w.t, "same_key", r.problem.Retry)
+	require.NotEmpty(w.t, r.header.Get("Retry-After"))
+	require.Positive(w.t, r.problem.RetryAfterMS)
+}
+
+// TestPartition cuts two regions apart, their rows included: what is homed
+// beyond fails closed and succeeds once healed; all else goes on.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, nil)
+	old := charge(stamped(t, eu), 1)
+	first := w.at(us, old, http.StatusCreated)
+	until(t, "the replica in us has it", func() bool {
+		w.network.ResetTrips()
+		return w.at(us, old, http.StatusCreated).status == http.StatusCreated && w.network.TotalTrips() == 0
+	})
+	// A charge that the partition finds in the provider's hands.
+	g := w.judge.hold(t)
+	underway := charge(stamped(t, eu), 2)
+	reply := w.later(eu, underway)
+	receive(t, "the provider call", g.entered)
+	w.judge.SetHooks(simulator.Hooks{})
+
+	w.network.Cut(us, eu)
+	fresh := charge(stamped(t, eu), 3)
+	opaque := charge("order-1", 4)
+	opaque.tenant = globex // whose pins are kept in eu
+	for range 2 {
+		for _, q := range []request{underway, fresh, opaque} {
+			w.unavailable(w.at(us, q, http.StatusServiceUnavailable), "home_unavailable")
+		}
+	}
+	require.Equal(t, first.remembered(), w.at(us, old, http.StatusCreated).remembered(), "a final answer is read from the replica")
+	w.at(us, charge(stamped(t, us), 5), http.StatusCreated)
+	w.at(us, charge("order-2", 6), http.StatusCreated) // pinned here
+	w.at(asia, charge(stamped(t, eu), 7), http.StatusCreated)
+	w.judge.once(t, 4)
+	g.release()
+	done := receive(t, "the charge under way", reply)
+	require.Equal(t, http.StatusCreated, done.status, "%v", done)
+	w.unavailable(w.at(us, fresh, http.StatusServiceUnavailable), "home_unavailable")
+
+	w.network.Heal(us, eu)
+	require.Equal(t, done.remembered(), w.at(us, underway, http.StatusCreated).remembered())
+	w.at(us, fresh, http.StatusCreated)
+	w.at(us, opaque, http.StatusCreated)
+	w.at(eu, fresh, http.StatusCreated)
+	w.judge.once(t, 7)
+}
+
+// TestPartitionOneWay: eu still reaches us, but not the other way round.
+func TestPartitionOneWay(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, nil)
+	w.network.CutOneWay(us, eu)
+	there, back := charge(stamped(t, eu), 1), charge(stamped(t, us), 2)
+	w.unavailable(w.at(us, there, http.StatusServiceUnavailable), "home_unavailable")
+	w.judge.once(t, 0)
+	w.at(eu, back, http.StatusCreated)
+	w.at(eu, charge("order-1", 3), http.StatusCreated) // the pin is in us
+	w.at(asia, there, http.StatusCreated)
+	w.network.Heal(us, eu)
+	require.Equal(t, "true", w.at(us, there, http.StatusCreated).header.Get("Idempotent-Replayed"))
+	w.judge.once(t, 3)
+}
+
+// TestBlackhole: what never answers costs the request's own time and no more.
+func TestBlackhole(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.Limits.Request = time.Second })
+	w.network.Blackhole(us, eu)
+	q := charge(stamped(t, eu), 1)
+	opaque := charge("order-1", 2)
+	opaque.tenant = globex
+	// The test's own patience is the bound: nothing here waits for eu.
+	forward, pin := w.later(us, q), w.later(us, opaque)
+	w.unavailable(receive(t, "the answer to a forward", forward), "home_unavailable")
+	unpinned := receive(t, "the answer to a look-up", pin)
+	require.Equal(t, http.StatusServiceUnavailable, unpinned.status, "%v", unpinned)
+	require.Equal(t, "same_key", unpinned.problem.Retry)
+	w.judge.once(t, 0)
+	w.network.Heal(us, eu)
+	w.at(us, q, http.StatusCreated)
+	w.at(us, opaque, http.StatusCreated)
+	w.judge.once(t, 2)
+}
+
+// loseReply executes requests and loses their answers.
+type loseReply struct {
+	http.RoundTripper
+	lose *atomic.Int32
+}
+
+func (l *loseReply) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := l.RoundTripper.RoundTrip(req)
+	if err != nil || l.lose.Add(-1) < 0 {
+		return res, err
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return nil, errors.New("the connection was lost on the way back")
+}
+
+func (l *loseReply) CloseIdleConnections() {
+	l.RoundTripper.(interface{ CloseIdleConnections() }).CloseIdleConnections()
+}
+
+// TestLostReply loses the answer to a forward after the home has carried it out.
+// Where the home has another node, that one answers instead.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			var lose atomic.Int32
+			w := startWorld(t, nil, func(c *node.ClusterConfig) {
+				c.Nodes = nodes
+				c.WrapTransport = func(_ string, base http.RoundTripper) http.RoundTripper { return &loseReply{base, &lose} }
+			})
+			q := charge(stamped(t, eu), 1)
+			lose.Store(1)
+			if nodes == 1 {
+				w.unavailable(w.at(us, q, http.StatusServiceUnavailable), "home_unavailable")
+			} else {
+				require.Equal(t, "true", w.at(us, q, http.StatusCreated).header.Get("Idempotent-Replayed"))
+			}
+			require.LessOrEqual(t, lose.Load(), int32(0), "the answer was lost")
+			w.judge.once(t, 1)
+			again := w.at(us, q, http.StatusCreated)
+			require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+			require.Equal(t, again.remembered(), w.at(eu, q, http.StatusCreated).remembered())
+			w.judge.once(t, 1)
+		})
+	}
+}

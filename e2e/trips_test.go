@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// aheadClock is the system's clock, put forward.
+type aheadClock struct{ ahead atomic.Int64 }
+
+func (c *aheadClock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *aheadClock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// tripsWorld is a quiet cluster: no lease is renewed and no outbox row is due,
+// so that every trip is the request's own.
+type tripsWorld struct {
+	*world
+	clock *aheadClock
+}
+
+func startTripsWorld(t *testing.T) *tripsWorld {
+	clock := &aheadClock{}
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.Policy, c.Outbox = claim.DefaultPolicy(), node.OutboxConfig{}
+		c.ReplicaLag, c.Clock = embedded.DefaultReplicaLag, clock.now
+	})
+	return &tripsWorld{w, clock}
+}
+
+// costs sends q and counts: trips between regions of any kind, and forwards
+// among them.
+func (w *tripsWorld) costs(region string, q request, status, trips, hops int) *reply {
+	w.t.Helper()
+	w.network.ResetTrips()
+	r := w.at(region, q, status)
+	require.EqualValues(w.t, trips, w.network.TotalTrips(), "round trips from %s", region)
+	if r.header.Get("Homeward-Hops") != "" {
+		require.Equal(w.t, strconv.Itoa(hops), r.header.Get("Homeward-Hops"), "forwards from %s", region)
+	}
+	return r
+}
+
+// TestTrips counts the round trips of every row of the table in DESIGN §4. The
+// registrar of this tenant is us.
+func TestTrips(t *testing.T) {
+	t.Parallel()
+	const created = http.StatusCreated
+	w := startTripsWorld(t)
+	atHome := charge(stamped(t, us), 1)
+	sentHome := charge(stamped(t, eu), 2)
+	pinnedHere := charge("order-here", 3)
+	pinnedAway := charge("order-away", 4)
+
+	w.costs(us, atHome, created, 0, 0)     // first write, stamped, at home
+	w.costs(us, sentHome, created, 1, 1)   // first write, stamped, elsewhere
+	w.costs(us, pinnedHere, created, 0, 0) // first write, opaque, entry = registrar
+	first := w.costs(asia, pinnedAway, created, 1, 0)
+	require.Equal(t, asia, first.header.Get("Homeward-Home-Region"), "pinned elsewhere, then local")
+
+	// Retry at home.
+	w.costs(us, atHome, created, 0, 0)
+	w.costs(eu, sentHome, created, 0, 0)
+	w.costs(us, pinnedHere, created, 0, 0)
+	w.costs(asia, pinnedAway, created, 0, 0)
+
+	// Retry elsewhere, just finished: a forward, after a look-up where needed.
+	w.costs(asia, sentHome, created, 1, 1)
+	w.costs(us, pinnedAway, created, 1, 1) // the registrar has the pin
+	w.costs(eu, pinnedHere, created, 2, 1)
+	w.costs(eu, pinnedAway, created, 2, 1)
+	hinted := pinnedAway
+	hinted.hint = asia
+	w.costs(eu, hinted, created, 1, 1) // the hint saves the look-up
+	hinted.hint = us
+	w.costs(eu, hinted, created, 3, 2) // a wrong one costs a hop
+	hinted.hint = "mars"
+	w.costs(eu, hinted, created, 2, 1) // no region: no hint
+
+	// A changed request is refused by the home.
+	changed := pinnedAway
+	changed.body = charge("", 5).body
+	w.costs(eu, changed, http.StatusUnprocessableEntity, 2, 1)
+
+	// Finished more than a few seconds ago: nothing travels.
+	w.clock.advance(embedded.DefaultReplicaLag)
+	for _, q := range []request{atHome, sentHome, pinnedHere, pinnedAway} {
+		for _, region := range regions {
+			w.costs(region, q, created, 0, 0)
+		}
+	}
+	w.costs(eu, changed, http.StatusUnprocessableEntity, 0, 0)
+	w.judge.once(t, 4)
+}
+
+// TestTripsOfTheUnfinished: the replica knows an old pin, so that a retry of
+// what is not finished goes straight home.
+func TestTripsOfTheUnfinished(t *testing.T) {
+	t.Parallel()
+	w := startTripsWorld(t)
+	soft := charge("order-soft", 1)
+	soft.body = strings.Replace(soft.body, "pm_card_visa", "pm_card_insufficient_funds", 1)
+	w.costs(asia, soft, http.StatusPaymentRequired, 1, 0)
+	w.costs(eu, soft, http.StatusPaymentRequired, 2, 1)
+	w.clock.advance(embedded.DefaultReplicaLag)
+	w.costs(eu, soft, http.StatusPaymentRequired, 1, 1)
+	w.judge.once(t, 0)
+}
+
+// TestUnknownRegionCode: a stamp that names a region nobody here has heard of
+// has a home all the same, and it is not here.
+func TestUnknownRegionCode(t *testing.T) {
+	t.Parallel()
+	w := startTripsWorld(t)
+	key, err := claim.Stamp(99, nil)
+	require.NoError(t, err)
+	for _, region := range regions {
+		w.unavailable(w.costs(region, charge(key, 1), http.StatusServiceUnavailable, 0, 0), "home_unavailable")
+	}
+	w.judge.once(t, 0)
+	// A key that only looks like a stamp is opaque.
+	last := key[len(key)-1:]
+	forged := key[:len(key)-1] + map[bool]string{true: "0", false: "1"}[last != "0"]
+	r := w.costs(us, charge(forged, 1), http.StatusCreated, 0, 0)
+	require.Equal(t, us, r.header.Get("Homeward-Home-Region"))
+}
