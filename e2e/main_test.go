@@ -16,11 +16,15 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	widen()
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, probing, goleak.Cleanup(func(code int) {
 		removeBinary()
 		os.Exit(code)
 	}))
 }
+
+// probing: memberlist's last probe waits for its answer for up to a second after
+// Shutdown and then ends by itself.
+var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe")
 
 // width is how many tests run side by side: they mostly wait, for leases to run
 // out and for clusters to part, so that two cores carry more than two of them.

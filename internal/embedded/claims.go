@@ -15,7 +15,7 @@ import (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	var begun claim.Begun
-	err := v.step(ctx, a.Home, a.Key, (*DB).probe, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+	err := v.step(ctx, a.Home, a.Key, perhaps, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
 		begun.Decision = decision
 		switch {
@@ -54,7 +54,7 @@ type transition func(old *claim.Record, now time.Time) (*claim.Record, claim.Eff
 // change is step for transitions that always write; it returns the new row.
 func (v *View) change(ctx context.Context, home string, key claim.Key, t transition) (claim.Record, error) {
 	var stored claim.Record
-	err := v.step(ctx, home, key, (*DB).get, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+	err := v.step(ctx, home, key, expected, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
 		next, fx, err := t(old, now)
 		if next != nil {
 			next.LeaseUntil = truncate(next.LeaseUntil) // a back-off is any fraction
@@ -70,7 +70,7 @@ func (v *View) change(ctx context.Context, home string, key claim.Key, t transit
 
 // step is the one write path of a claim: go to its home, lock the row, read it,
 // apply t, make the new row and its effects durable in one batch, unlock.
-func (v *View) step(ctx context.Context, home string, key claim.Key, look lookup, t transition) error {
+func (v *View) step(ctx context.Context, home string, key claim.Key, p presence, t transition) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, look lookup
 	lock.Lock()
 	defer lock.Unlock()
 
-	old, err := v.db.lookClaim(look, home, code, key)
+	old, err := v.db.lookClaim(p, home, code, key)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	for i, l := range leases {
-		old, err := v.db.lookClaim((*DB).get, l.Home, codes[i], l.Key)
+		old, err := v.db.lookClaim(expected, l.Home, codes[i], l.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -198,19 +198,23 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 
 // readClaim reads one row, nil if there is none. The caller holds its lock.
 func (db *DB) readClaim(home string, code claim.RegionCode, key claim.Key) (*claim.Record, error) {
-	return db.lookClaim((*DB).probe, home, code, key)
+	return db.lookClaim(perhaps, home, code, key)
 }
 
-// lookClaim is readClaim by either way of looking: (*DB).get where the row must
-// have been written lately, (*DB).probe where it may well be absent.
-func (db *DB) lookClaim(look lookup, home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, err error) {
+// lookClaim is readClaim for callers who know what to expect.
+func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tableClaim, code, key.Tenant, key.Value)
-	_, err = look(db, s.key, func(value []byte) error {
+	read := func(value []byte) error {
 		rec, err = decodeClaim(home, key, value)
 		return err
-	})
+	}
+	if p == expected {
+		_, err = db.get(s.key, read)
+	} else {
+		_, err = db.probe(s.key, read)
+	}
 	return rec, err
 }
 

@@ -98,8 +98,16 @@ func (l *pebbleLogger) Fatalf(format string, args ...any) {
 	l.db.fail(fmt.Errorf(format, args...))
 }
 
-// lookup is get or probe.
-type lookup func(db *DB, key []byte, read func(value []byte) error) (found bool, err error)
+// presence is what a reader expects. It chooses between get and probe, and
+// changes only what an answer costs.
+type presence bool
+
+const (
+	// expected: the row was written lately, and will be found in memory.
+	expected presence = true
+	// perhaps: it is as likely absent.
+	perhaps presence = false
+)
 
 // get reads one row; read is called with its value, which it must not keep.
 func (db *DB) get(key []byte, read func(value []byte) error) (found bool, err error) {
