@@ -120,6 +120,12 @@ func (c *command) kill() {
 	<-c.dead
 }
 
+// dump makes the process say what it is doing, on stderr, and end.
+func (c *command) dump() {
+	_ = c.cmd.Process.Signal(syscall.SIGQUIT)
+	<-c.dead
+}
+
 // ready waits until the command says that it is, which it does last.
 func (c *command) ready() {
 	c.t.Helper()

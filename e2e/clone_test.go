@@ -193,8 +193,10 @@ func TestPowerLoss(t *testing.T) {
 					})
 				})
 				r := &crashRun{t: t, ctx: doomed.ctx, judge: doomed.judge, ways: all, caller: doomed.caller}
-				replies := r.sendAll()
+				ctx, hangUp := context.WithCancel(r.ctx)
+				replies := r.sendAll(ctx)
 				left := receive(t, "the power loss", d.clone)
+				hangUp() // the merchant hears no more from a machine without power
 				for range all {
 					got := receive(t, "the end of a request", replies)
 					require.False(t, got.final(), "answered for good without power: %v", got)

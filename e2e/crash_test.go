@@ -81,11 +81,21 @@ func (r *crashRun) start(c childConfig) *child {
 	return p
 }
 
-// sendAll sends every request once. The replies arrive on the channel.
-func (r *crashRun) sendAll() <-chan *reply {
+// sendAll sends every request. Where a loaded machine lets a lease run out on
+// the way it is sent again as it is told, so that all of them reach the point of
+// death. How each ends, cut off or answered for good, arrives on the channel.
+func (r *crashRun) sendAll(ctx context.Context) <-chan *reply {
 	replies := make(chan *reply, len(r.ways))
 	for _, w := range r.ways {
-		go func() { replies <- r.send(r.ctx, w.entry, w.q) }()
+		go func() {
+			for {
+				got := r.send(ctx, w.entry, w.q)
+				if got.err != nil || got.final() || wait(ctx, got.pause()) != nil {
+					replies <- got
+					return
+				}
+			}
+		}()
 	}
 	return replies
 }
@@ -181,7 +191,7 @@ func TestCrashPoints(t *testing.T) {
 			}
 			r := newCrashRun(t, all)
 			dying := r.start(childConfig{Die: tc.die, Arrivals: int32(len(all))})
-			replies := r.sendAll()
+			replies := r.sendAll(r.ctx)
 			dying.died()
 			r.unanswered(replies)
 			moved := 0
@@ -210,7 +220,7 @@ func TestCrashDuringTheCall(t *testing.T) {
 			dying := r.start(childConfig{})
 			g := r.judge.hold(t)
 			decided := make(chan psp.Call, len(r.ways))
-			replies := r.sendAll()
+			replies := r.sendAll(r.ctx)
 			for range r.ways {
 				receive(t, "the provider call", g.entered)
 			}
@@ -258,7 +268,7 @@ func TestCrashInRecovery(t *testing.T) {
 			t.Parallel()
 			r := newCrashRun(t, ways(t, ""))
 			dying := r.start(childConfig{Die: tc.first, Arrivals: int32(len(r.ways))})
-			replies := r.sendAll()
+			replies := r.sendAll(r.ctx)
 			dying.died()
 			r.unanswered(replies)
 
@@ -292,7 +302,7 @@ func TestRecoveryWithoutRetries(t *testing.T) {
 	t.Parallel()
 	r := newCrashRun(t, ways(t, ""))
 	dying := r.start(childConfig{Die: begun, Arrivals: int32(len(r.ways))})
-	replies := r.sendAll()
+	replies := r.sendAll(r.ctx)
 	dying.died()
 	r.unanswered(replies)
 	r.start(childConfig{})

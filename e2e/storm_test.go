@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -70,6 +71,7 @@ type storm struct {
 
 	requests, retries, softs, mismatches, inUse atomic.Int64
 	none                                        atomic.Int64
+	latest                                      atomic.Pointer[reply]
 	mu                                          sync.Mutex
 	unavailable                                 map[string]int // 503s by error
 	kills                                       int
@@ -164,8 +166,11 @@ func (s *storm) run() {
 	for n := 1; n <= len(s.keys); n++ {
 		select {
 		case <-through:
-		case <-s.ctx.Done():
-			require.FailNow(s.t, "the storm does not end", "%d of %d keys are through", n-1, len(s.keys))
+		case <-process.dead:
+			require.FailNow(s.t, "the process ended by itself", "%v", process.cmd.ProcessState)
+		case <-time.After(patience):
+			process.dump()
+			require.FailNow(s.t, "the storm does not end", "%d of %d keys are through; the latest answer was %v", n-1, len(s.keys), s.latest.Load())
 		}
 		if s.kills < s.size.kills && n >= (s.kills+1)*len(s.keys)/(s.size.kills+1) {
 			s.kills++
@@ -197,6 +202,7 @@ func (s *storm) send(client int, k *stormKey) {
 }
 
 func (s *storm) count(r *reply, first bool) {
+	s.latest.Store(r)
 	s.requests.Add(1)
 	if !first {
 		s.retries.Add(1)
@@ -240,6 +246,7 @@ func (s *storm) judgement() {
 		moved[e.Amount]++
 		byReference[e.Reference]++
 	}
+	statuses := s.settledStatuses()
 	for i, k := range s.keys {
 		var winner *stormSend
 		for n := range k.sends {
@@ -265,7 +272,7 @@ func (s *storm) judgement() {
 				v.unrefused++
 			}
 		}
-		status := s.settledStatus(k)
+		status := statuses[i]
 		plain, changed := moved[int64(stormAmount(i, false))], moved[int64(stormAmount(i, true))]
 		switch {
 		case status.State == "IN_FLIGHT":
@@ -299,16 +306,39 @@ func (s *storm) check() {
 	s.history.check(s.t)
 }
 
-// settledStatus reads a key's state until nothing is in flight under it, or far
-// more time has passed than all leases together.
-func (s *storm) settledStatus(k *stormKey) keyStatus {
-	for deadline := time.Now().Add(patience); ; {
+// settledStatuses reads every key's state, as many at a time as there are
+// clients: until nothing is in flight under it, or far more time has passed than
+// all leases together.
+func (s *storm) settledStatuses() []keyStatus {
+	statuses, errs := make([]keyStatus, len(s.keys)), make([]error, len(s.keys))
+	next := make(chan int, len(s.keys))
+	for i := range s.keys {
+		next <- i
+	}
+	close(next)
+	deadline := time.Now().Add(patience)
+	var readers sync.WaitGroup
+	for range s.size.clients {
+		readers.Go(func() {
+			for i := range next {
+				statuses[i], errs[i] = s.settledStatus(s.keys[i], deadline)
+			}
+		})
+	}
+	readers.Wait()
+	require.NoError(s.t, errors.Join(errs...))
+	return statuses
+}
+
+func (s *storm) settledStatus(k *stormKey, deadline time.Time) (keyStatus, error) {
+	for {
 		status, err := s.caller.inspect(s.ctx, k.sends[0].region, k.sends[0].q.tenant, k.key)
-		require.NoError(s.t, err)
-		if status.State != "IN_FLIGHT" || time.Now().After(deadline) {
-			return status
+		if err != nil || status.State != "IN_FLIGHT" || time.Now().After(deadline) {
+			return status, err
 		}
-		require.NoError(s.t, wait(s.ctx, 20*time.Millisecond))
+		if err := wait(s.ctx, 20*time.Millisecond); err != nil {
+			return status, err
+		}
 	}
 }
 

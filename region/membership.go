@@ -291,10 +291,7 @@ func (m *Membership) absentSeeds() []string {
 	if left {
 		return nil
 	}
-	live := make(map[string]bool)
-	for _, n := range m.list.Members() {
-		live[n.Address()] = true
-	}
+	live := m.view.reachable()
 	return slices.DeleteFunc(slices.Clone(m.seeds), func(seed string) bool { return live[seed] })
 }
 

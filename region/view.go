@@ -26,6 +26,9 @@ type view struct {
 	self  Node
 	nodes map[string]Node
 	rtts  map[string]time.Duration
+	// gossip is each member's gossip address. memberlist's own list of members
+	// points into its state, which is written while a reader holds it.
+	gossip map[string]string
 	// gone is when a region's last live node left.
 	gone map[string]time.Time
 	// refused are the live members whose metadata did not decode, so that each is
@@ -54,6 +57,7 @@ func newView(self Node, clock func() time.Time, log *slog.Logger) *view {
 		log: log, clock: clock, self: self,
 		nodes:   make(map[string]Node),
 		rtts:    make(map[string]time.Duration),
+		gossip:  make(map[string]string),
 		gone:    make(map[string]time.Time),
 		refused: make(map[string]bool),
 	}
@@ -117,6 +121,7 @@ func (v *view) drop(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.refused, name)
+	delete(v.gossip, name)
 	v.remove(name)
 }
 
@@ -170,9 +175,28 @@ func (v *view) rtt(region string) (time.Duration, bool) {
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are memberlist's; they copy what they
 // keep, as decodeMeta does.
-func (v *view) NotifyJoin(n *memberlist.Node)   { v.put(n.Name, n.Meta) }
-func (v *view) NotifyUpdate(n *memberlist.Node) { v.put(n.Name, n.Meta) }
+func (v *view) NotifyJoin(n *memberlist.Node)   { v.heard(n); v.put(n.Name, n.Meta) }
+func (v *view) NotifyUpdate(n *memberlist.Node) { v.heard(n); v.put(n.Name, n.Meta) }
 func (v *view) NotifyLeave(n *memberlist.Node)  { v.drop(n.Name) }
+
+// heard keeps a member's gossip address, whether its metadata is understood or
+// not.
+func (v *view) heard(n *memberlist.Node) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gossip[n.Name] = n.Address()
+}
+
+// reachable are the gossip addresses of the live members.
+func (v *view) reachable() map[string]bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	live := make(map[string]bool, len(v.gossip))
+	for _, addr := range v.gossip {
+		live[addr] = true
+	}
+	return live
+}
 
 // NodeMeta describes this node to the others.
 func (v *view) NodeMeta(limit int) []byte {
