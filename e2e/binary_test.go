@@ -31,7 +31,8 @@ func buildBinary(t testing.TB) string {
 			return
 		}
 		binary.path = filepath.Join(binary.dir, "homeward")
-		out, err := exec.Command("go", "build", "-o", binary.path, "../cmd/homeward").CombinedOutput()
+		args := append(append([]string{"build"}, buildFlags...), "-o", binary.path, "../cmd/homeward")
+		out, err := exec.Command("go", args...).CombinedOutput()
 		if err != nil {
 			binary.err = fmt.Errorf("build: %w\n%s", err, out)
 		}
