@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,7 +17,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// watchedStore tells what Begin decided, and may refuse to renew.
+// watchedStore tells what Begin decided, and may refuse to renew for a claim's
+// first holder.
 type watchedStore struct {
 	node.Store
 	decided func(a claim.Arrival, d claim.Decision)
@@ -34,10 +34,21 @@ func (s *watchedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 }
 
 func (s *watchedStore) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
-	if s.noRenew {
-		return nil, errors.New("the disk is slow")
+	if !s.noRenew {
+		return s.Store.Renew(ctx, holder, leases)
 	}
-	return s.Store.Renew(ctx, holder, leases)
+	held := make([]bool, len(leases))
+	for i, l := range leases {
+		if l.Fence == 1 {
+			continue
+		}
+		one, err := s.Store.Renew(ctx, holder, leases[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		held[i] = one[0]
+	}
+	return held, nil
 }
 
 // TestNodeDiesMidForward: the node of the home that works on a forward is cut
@@ -200,4 +211,41 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			require.Equal(t, 2, status.Attempts)
 		})
 	}
+}
+
+// TestLateHolderMeetsItsHeir: the slow holder comes back while its heir is still
+// asking the provider. It may not speak for the claim, though it knows the answer.
+func TestLateHolderMeetsItsHeir(t *testing.T) {
+	t.Parallel()
+	p := &stubbornProvider{entered: make(chan struct{}), open: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(p.open) })
+	t.Cleanup(release)
+	w := startWorld(t, nil, func(c *node.ClusterConfig) {
+		p.Provider, c.Provider = c.Provider, p
+		c.WrapStore = func(_ string, s node.Store) node.Store { return &watchedStore{Store: s, noRenew: true} }
+	})
+	heir := newGate()
+	t.Cleanup(heir.release)
+	var arrivals atomic.Int32
+	w.judge.SetHooks(simulator.Hooks{Before: func(ctx context.Context, call psp.Call) {
+		if arrivals.Add(1) == 1 { // the heir's: the slow holder's call comes later
+			heir.hold(ctx, call)
+		}
+	}})
+	q := charge(stamped(t, us), 1)
+	slow := w.later(us, q)
+	receive(t, "the provider call", p.entered)
+	receive(t, "the heir's call", heir.entered)
+	release()
+	late := receive(t, "the slow holder's answer", slow)
+	require.NoError(t, late.err)
+	require.Equal(t, http.StatusConflict, late.status, "%s", late.body)
+	w.judge.once(t, 1)
+	status, err := w.inspect(w.ctx, us, acme, q.key)
+	require.NoError(t, err)
+	require.Equal(t, "IN_FLIGHT", status.State, "the claim is the heir's")
+	require.Equal(t, 2, status.Attempts)
+	heir.release()
+	require.Equal(t, http.StatusCreated, w.settle(w.ctx, eu, q, nil).status)
+	w.judge.once(t, 1)
 }

@@ -34,7 +34,7 @@ func TestEveryCaseMeasures(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o := options{
-		runs: 1, window: 250 * time.Millisecond, warm: 50 * time.Millisecond, paced: 250 * time.Millisecond,
+		runs: 1, window: 250 * time.Millisecond, warm: 50 * time.Millisecond, paced: 250 * time.Millisecond, rounds: 250 * time.Millisecond,
 		conns: []int{middle}, keys: 20, small: 50, large: 500, lag: 50 * time.Millisecond, rate: 200,
 		dir: dir, out: filepath.Join(dir, "bench.txt"),
 	}

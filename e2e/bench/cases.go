@@ -86,9 +86,13 @@ func comparisons(o options, small, large string) []comparison {
 		{name: "floor", role: "floor", spec: paced, psp: pspLatency},
 		{name: "homeward", role: "homeward", spec: paced, psp: pspLatency},
 	}})
+	// What a large store costs is compaction, which comes in rounds of some ten
+	// seconds: a shorter run would see none of it.
+	rounds := withConns(base, middle)
+	rounds.Window = o.rounds
 	return append(all, comparison{"vii/stored", fmt.Sprintf("Charges with %d and with %d keys stored", o.small, o.large), middle, []side{
-		{name: "few", role: "homeward", spec: withConns(base, middle), from: small},
-		{name: "many", role: "homeward", spec: withConns(base, middle), from: large},
+		{name: "few", role: "homeward", spec: rounds, from: small},
+		{name: "many", role: "homeward", spec: rounds, from: large},
 	}})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
@@ -22,16 +23,42 @@ import (
 // of them a Pin, a Begin and a Settle, the steps that a request makes, with the
 // rows that a request leaves. What it leaves out is HTTP, the provider, and
 // waiting for the disk: nothing is acknowledged to anybody here, and the store
-// is closed in order before it is used.
-func fillRole(ctx context.Context, args []string, _ io.Reader, _ io.Writer) (err error) {
+// is closed in order before it is used. Written this fast it is left with tables
+// to compact, which no run should have to pay for; that is done at the end.
+func fillRole(ctx context.Context, args []string, _ io.Reader, _ io.Writer) error {
 	f := flag.NewFlagSet("fill", flag.ContinueOnError)
 	dir := f.String("dir", "", "store directory")
 	keys := f.Int("keys", 0, "finished charges to write")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	if err := fillStore(ctx, *dir, *keys); err != nil {
+		return err
+	}
+	return rest(ctx, *dir)
+}
+
+// restPoll is how often a store is asked whether it is at rest.
+const restPoll = 50 * time.Millisecond
+
+// rest lets compaction catch up, and no more: levels keep the shape that they
+// have in a store which is written to at a bearable rate.
+func rest(ctx context.Context, dir string) error {
+	db, err := floorStore(dir)
+	if err != nil {
+		return err
+	}
+	for busy := true; busy && err == nil; {
+		err = sleepUntil(ctx, time.Now().Add(restPoll))
+		m := db.Metrics()
+		busy = m.Compact.NumInProgress > 0 || m.Flush.NumInProgress > 0
+	}
+	return errors.Join(err, db.Close())
+}
+
+func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	db, err := embedded.Open(embedded.Config{
-		Dir: *dir, Regions: []embedded.Region{{Name: regionNames[0], Code: 1}},
+		Dir: dir, Regions: []embedded.Region{{Name: regionNames[0], Code: 1}},
 		Policy: claim.DefaultPolicy(), FS: unsyncedFS{vfs.Default},
 	})
 	if err != nil {
@@ -58,7 +85,7 @@ func fillRole(ctx context.Context, args []string, _ io.Reader, _ io.Writer) (err
 	g, ctx := errgroup.WithContext(ctx)
 	for range 4 * runtime.GOMAXPROCS(0) {
 		g.Go(func() error {
-			for next.Add(1) <= int64(*keys) {
+			for next.Add(1) <= int64(keys) {
 				if err := fillOne(ctx, view, canonical, &intent); err != nil {
 					return err
 				}

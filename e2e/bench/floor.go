@@ -63,7 +63,8 @@ func floorStore(dir string) (*pebble.DB, error) {
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache: cache, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 3, MaxOpenFiles: 512,
-		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, BytesPerSync: 1 << 20, WALBytesPerSync: 1 << 20,
+		L0CompactionThreshold: 12, L0StopWritesThreshold: 48, LBaseMaxBytes: 24 << 20,
+		BytesPerSync: 1 << 20, WALBytesPerSync: 1 << 20,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 		FormatMajorVersion:         pebble.FormatNewest, Logger: quietLogger{},
 	}

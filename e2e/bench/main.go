@@ -54,6 +54,7 @@ type options struct {
 	window  time.Duration // measured time of one run
 	warm    time.Duration // before it, unmeasured
 	paced   time.Duration // window of the runs at a fixed rate
+	rounds  time.Duration // window of case vii, several rounds of compaction
 	conns   []int
 	keys    int // finished keys that are replayed
 	small   int // stored keys of case vii, few and many
@@ -75,7 +76,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
-	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice as long")
+	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice, those on filled stores five times as long")
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii, few")
 	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii, many")
 	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256)", o.setConns)
@@ -94,7 +95,7 @@ func parseOptions(args []string) (options, error) {
 		return o, errors.New("-runs, -seconds and -small must be above 0, and -large above -small")
 	}
 	o.window = time.Duration(*seconds * float64(time.Second))
-	o.warm, o.paced, o.keys = time.Second, 2*o.window, 1000
+	o.warm, o.paced, o.rounds, o.keys = time.Second, 2*o.window, 5*o.window, 1000
 	o.lag = 4800 * time.Millisecond // the store's default, that of a CockroachDB follower read
 	if *quick {
 		o = o.quick()
@@ -116,7 +117,7 @@ func (o *options) setConns(list string) error {
 
 // quick shrinks everything but what is checked.
 func (o options) quick() options {
-	o.runs, o.window, o.warm, o.paced = 1, time.Second, 200*time.Millisecond, time.Second
+	o.runs, o.window, o.warm, o.paced, o.rounds = 1, time.Second, 200*time.Millisecond, time.Second, time.Second
 	o.conns, o.keys, o.lag = []int{middle}, 100, 200*time.Millisecond
 	o.small, o.large = 1000, 10_000
 	return o
