@@ -30,12 +30,17 @@ const (
 	blockBytes = 8 << 10
 	// openFiles bounds file descriptors below the usual limit of 1024.
 	openFiles = 512
-	// l0Compaction starts compacting at this many L0 runs. Each is one more filter
-	// for a look-up to ask, some 0.3 µs; but every compaction rewrites all tables
-	// below, as keys are random, and that costs far more. l0Stop bounds the runs
-	// when compaction cannot keep up.
-	l0Compaction = 4
-	l0Stop       = 24
+	// l0Compaction starts compacting at this many L0 runs. A run is small, about
+	// 3 MB, and one more filter for a look-up to ask, some 0.3 µs. A compaction
+	// rewrites the level below whole, as keys are random: the more runs share one,
+	// the cheaper each. Measured at a million claims, 12 runs and a first level of
+	// 24 MB cost a fifth less CPU per charge than 4 runs and 64 MB.
+	l0Compaction = 12
+	// baseBytes is the size of the first level below L0, that of a full set of
+	// runs: a larger one is rewritten more often than it is worth.
+	baseBytes = 24 << 20
+	// l0Stop bounds the runs when compaction cannot keep up.
+	l0Stop = 48
 	// bytesPerSync writes tables and log back in steady portions, so that the
 	// sync of a commit does not have to wait for a burst of dirty pages.
 	bytesPerSync = 1 << 20
@@ -54,6 +59,7 @@ func pebbleOptions(cfg *Config, logger pebble.Logger, cache *pebble.Cache) *pebb
 		MaxOpenFiles:                openFiles,
 		L0CompactionThreshold:       l0Compaction,
 		L0StopWritesThreshold:       l0Stop,
+		LBaseMaxBytes:               baseBytes,
 		BytesPerSync:                bytesPerSync,
 		WALBytesPerSync:             bytesPerSync,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, min(compactions, runtime.GOMAXPROCS(0)) },
