@@ -190,6 +190,12 @@ func (t *attempt) declined(r psp.Result) claim.Verdict {
 			p.Retry = problem.SameKey
 		}
 	case psp.Invalid:
+		if t.Recovery {
+			// Said before the provider looked the key up, this speaks of the repeat
+			// and not of the attempt that may have moved money: a release would let
+			// the next generation charge again.
+			return t.unknown(reasonNoAnswer)
+		}
 		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
 	default:
 		// A class that this build does not know may mean anything.
