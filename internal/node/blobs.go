@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -28,7 +29,7 @@ type Blobs struct {
 // if it does not exist.
 func OpenBlobs(ctx context.Context, url string) (*Blobs, error) {
 	const file = "file://"
-	if dir, ok := cutPrefix(url, file); ok {
+	if dir, ok := strings.CutPrefix(url, file); ok {
 		bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 		if err != nil {
 			return nil, fmt.Errorf("object store %s: %w; name a directory that can be written", url, err)
@@ -40,13 +41,6 @@ func OpenBlobs(ctx context.Context, url string) (*Blobs, error) {
 		return nil, fmt.Errorf("object store %s: %w", url, err)
 	}
 	return &Blobs{bucket: bucket}, nil
-}
-
-func cutPrefix(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
-		return s, false
-	}
-	return s[len(prefix):], true
 }
 
 // Put implements claim.Blobs.
