@@ -57,10 +57,10 @@ func (s *pureStore) Begin(_ context.Context, a claim.Arrival) (claim.Begun, erro
 	return claim.Begun{Decision: d, Record: *s.rows[at]}, nil
 }
 
-func (s *pureStore) Settle(_ context.Context, key claim.Key, home string, fence uint64, v claim.Verdict) (claim.Record, error) {
-	at := claimtest.Place{Home: home, Key: key}
+func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	at := claimtest.Place{Home: held.Home, Key: held.Key}
 	s.jitter = s.jitter*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
-	next, fx, err := claim.Settle(s.rows[at], fence, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
+	next, fx, err := claim.Settle(s.rows[at], &held, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
 	if err != nil {
 		return claim.Record{}, err
 	}

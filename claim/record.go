@@ -145,19 +145,18 @@ func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
 	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
 }
 
-// providerKey derives what the provider dedupes on. First use is part of it
-// because a key is free again after 48 h while a provider may remember longer:
-// without it the new request would be answered with the old charge.
-func providerKey(k Key, firstUse time.Time, generation uint32) string {
+// providerKey derives what the provider dedupes on. The object's id, minted at
+// first use, is part of it because a key is free again after 48 h while a
+// provider may remember longer: without it the new request would be answered
+// with the old charge.
+func providerKey(k Key, object string, generation uint32) string {
 	h := sha256.New()
 	var n [8]byte
-	for _, s := range []string{"homeward/provider-key/v1", k.Tenant, k.Value} {
+	for _, s := range []string{"homeward/provider-key/v2", k.Tenant, k.Value, object} {
 		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
 		h.Write(n[:])
 		h.Write([]byte(s))
 	}
-	binary.BigEndian.PutUint64(n[:], uint64(firstUse.UnixMicro()))
-	h.Write(n[:])
 	binary.BigEndian.PutUint32(n[:4], generation)
 	h.Write(n[:4])
 	return "hw_" + hex.EncodeToString(h.Sum(nil)[:20])

@@ -31,7 +31,7 @@ import (
 // After each step the effects that go with it are printed, indented.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
-		s := &story{policy: claim.DefaultPolicy(), now: midnight, rows: map[string]*claim.Record{}, pins: map[string]*claim.Pin{}, fences: map[string]uint64{}}
+		s := &story{policy: claim.DefaultPolicy(), now: midnight, rows: map[string]*claim.Record{}, pins: map[string]*claim.Pin{}, held: map[string]claim.Record{}}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out strings.Builder
 			switch d.Cmd {
@@ -66,7 +66,7 @@ type story struct {
 	now    time.Time
 	rows   map[string]*claim.Record
 	pins   map[string]*claim.Pin
-	fences map[string]uint64 // what each node believes to hold, by key and node
+	held   map[string]claim.Record // what each node believes to hold, by key and node
 	minted int
 }
 
@@ -165,7 +165,7 @@ func (s *story) store(out *strings.Builder, key, node string, next *claim.Record
 	}
 	s.rows[key] = next
 	if next.Holder == node {
-		s.fences[key+node] = next.Fence
+		s.held[key+node] = *next
 	}
 	s.show(out, key)
 	if m := fx.Enqueue; m != nil {
@@ -233,7 +233,8 @@ func (s *story) learn(t *testing.T, d *datadriven.TestData, out *strings.Builder
 		}
 	}
 	// Without jitter the back-off is its floor, which keeps stories exact.
-	next, fx, err := claim.Settle(s.rows[key.Value], s.fences[key.Value+node], &v, &s.policy, s.now, 0)
+	held := s.held[key.Value+node]
+	next, fx, err := claim.Settle(s.rows[key.Value], &held, &v, &s.policy, s.now, 0)
 	if err != nil {
 		s.sorry(out, node, err)
 		return
@@ -254,7 +255,7 @@ func (s *story) sorry(out *strings.Builder, node string, err error) {
 
 func (s *story) renew(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
 	key, node := s.key(t, d), by(t, d)
-	next, err := claim.Renew(s.rows[key.Value], node, s.fences[key.Value+node], &s.policy, s.now)
+	next, err := claim.Renew(s.rows[key.Value], node, s.held[key.Value+node].Fence, &s.policy, s.now)
 	if err != nil {
 		s.sorry(out, node, err)
 		return

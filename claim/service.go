@@ -229,7 +229,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, reco
 		})
 	}
 	s.held.remove(hold)
-	verdict.Object, verdict.Node, verdict.Region = rec.Minted.ID, s.c.Node, s.c.Region
+	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 
 	store := verdict
 	if len(verdict.Response.Body) > p.InlineBody {
@@ -241,7 +241,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, reco
 		}
 		store.Response.Body, store.Response.Blob = nil, ref
 	}
-	settled, err := s.c.Store.Settle(ctx, rec.Key, rec.Home, rec.Fence, store)
+	settled, err := s.c.Store.Settle(ctx, *rec, store)
 	if err != nil {
 		return nil, verdict, err
 	}

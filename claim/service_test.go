@@ -69,13 +69,13 @@ func (s *rows) Begin(_ context.Context, a Arrival) (Begun, error) {
 	return Begun{Decision: decision, Record: *rec}, nil
 }
 
-func (s *rows) Settle(_ context.Context, key Key, _ string, fence uint64, v Verdict) (Record, error) {
+func (s *rows) Settle(_ context.Context, held Record, v Verdict) (Record, error) {
 	if s.settling != nil {
 		s.settling()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, fx, err := Settle(s.claims[key], fence, &v, &s.policy, time.Now(), 0.5)
+	next, fx, err := Settle(s.claims[held.Key], &held, &v, &s.policy, time.Now(), 0.5)
 	if err != nil {
 		return Record{}, err
 	}
@@ -450,9 +450,9 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 	}
 	old, fresh := begin("ch_old"), begin("ch_new")
 	require.Equal(t, old.Fence, fresh.Fence)
-	_, _, err := Settle(fresh, old.Fence, &Verdict{Outcome: OutcomeDone, Object: old.Minted.ID}, &p, now, 0)
+	_, _, err := Settle(fresh, old, &Verdict{Outcome: OutcomeDone}, &p, now, 0)
 	require.ErrorIs(t, err, ErrFenced)
-	_, _, err = Settle(fresh, fresh.Fence, &Verdict{Outcome: OutcomeDone, Object: fresh.Minted.ID}, &p, now, 0)
+	_, _, err = Settle(fresh, fresh, &Verdict{Outcome: OutcomeDone}, &p, now, 0)
 	require.NoError(t, err)
 }
 

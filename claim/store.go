@@ -46,8 +46,10 @@ type Lease struct {
 type Store interface {
 	// Begin applies [Begin]. A decision that changes nothing writes nothing.
 	Begin(ctx context.Context, a Arrival) (Begun, error)
-	// Settle applies [Settle] and returns the row as stored.
-	Settle(ctx context.Context, key Key, home string, fence uint64, v Verdict) (Record, error)
+	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
+	// or an earlier Settle returned it, and returns the row as stored. Of held a
+	// store may use everything: under its fence nothing but the lease changes.
+	Settle(ctx context.Context, held Record, v Verdict) (Record, error)
 	// Renew applies [Renew] to each lease in one step; the result tells, in the
 	// order of leases, which are still held.
 	Renew(ctx context.Context, holder string, leases []Lease) ([]bool, error)

@@ -129,7 +129,7 @@ func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects
 		Key: a.Key, Home: a.Home, Operation: a.Operation, Fingerprint: a.Print,
 		State: InFlight, Fence: fence, Holder: a.Holder,
 		LeaseUntil: now.Add(p.Lease), HeldSince: now, FirstUse: now,
-		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, now, 1), Attempts: 1,
+		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, mint.ID, 1), Attempts: 1,
 	}
 	return next, Effects{
 		Enqueue: providerCall(next, a, now),
@@ -142,7 +142,7 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.State = InFlight
 	next.Fence++
 	next.Generation++
-	next.ProviderKey = providerKey(rec.Key, rec.FirstUse, next.Generation)
+	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation)
 	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}
@@ -182,8 +182,9 @@ func TakeOver(rec *Record, holder, region string, p *Policy, now time.Time) (*Re
 	}, nil
 }
 
-// Renew extends the lease of a holder that still has it. ErrFenced otherwise,
-// and once the ceiling is reached.
+// Renew extends the lease of a holder that still has it; ErrFenced otherwise. A
+// lease that runs but cannot be extended, because the ceiling is reached or the
+// store's clock was set back, is still held, and returned as it is.
 func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (*Record, error) {
 	if rec == nil || rec.State != InFlight || rec.Fence != fence || rec.Holder != holder {
 		return nil, ErrFenced
@@ -192,11 +193,13 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 	if until.After(ceiling) {
 		until = ceiling
 	}
-	if !until.After(rec.LeaseUntil) {
+	next := *rec
+	if until.After(rec.LeaseUntil) {
+		next.LeaseUntil = until
+	}
+	if !now.Before(next.LeaseUntil) {
 		return nil, ErrFenced
 	}
-	next := *rec
-	next.LeaseUntil = until
 	return &next, nil
 }
 
@@ -241,18 +244,21 @@ type Verdict struct {
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
 	// it to the back-off.
 	RetryIn time.Duration
-	// Object is the minted id of the claim that was attempted. The fence of a key
-	// that was deleted and used anew starts over; the id does not, so a holder
-	// that slept through all of that is still fenced off. Empty: not compared.
-	Object string
 	// Node and Region say who made the attempt, for the audit.
 	Node, Region string
 }
 
-// Settle records an attempt's verdict. jitter in [0,1) spreads the retries of
-// unknown outcomes. ErrFenced when the claim is no longer the caller's.
-func Settle(rec *Record, fence uint64, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
-	if rec == nil || rec.State != InFlight || rec.Fence != fence || v.Object != "" && v.Object != rec.Minted.ID {
+// Settle records an attempt's verdict on the claim that held describes. jitter
+// in [0,1) spreads the retries of unknown outcomes. ErrFenced when rec is no
+// longer that claim: its fence has risen, a verdict was recorded under it
+// already, or the key was deleted and used anew. A new row's fence starts over;
+// its minted id does not, which is why both are compared.
+//
+// Apart from that comparison the result depends on held alone, and its times on
+// now alone, by addition: a store may record a verdict without reading first.
+func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
+	if rec == nil || rec.State != InFlight || rec.Fence != held.Fence ||
+		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID {
 		return nil, Effects{}, ErrFenced
 	}
 	next := *rec

@@ -97,11 +97,11 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 	return got, err
 }
 
-func (s *pointedStore) Settle(ctx context.Context, key claim.Key, home string, fence uint64, v claim.Verdict) (claim.Record, error) {
+func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	if v.Outcome == claim.OutcomeDone {
 		s.at(answered)
 	}
-	rec, err := s.Store.Settle(ctx, key, home, fence, v)
+	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && v.Outcome == claim.OutcomeDone {
 		s.at(settled)
 	}

@@ -97,8 +97,8 @@ func (s *mortalStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, 
 	return mortal(s, func() (claim.Begun, error) { return s.Store.Begin(ctx, a) })
 }
 
-func (s *mortalStore) Settle(ctx context.Context, key claim.Key, home string, fence uint64, v claim.Verdict) (claim.Record, error) {
-	return mortal(s, func() (claim.Record, error) { return s.Store.Settle(ctx, key, home, fence, v) })
+func (s *mortalStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
+	return mortal(s, func() (claim.Record, error) { return s.Store.Settle(ctx, held, v) })
 }
 
 func (s *mortalStore) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {

@@ -95,7 +95,7 @@ var beginTests = []test{
 		require.NoError(w, err)
 		require.False(w, found, "the old object is gone with its claim")
 		require.Contains(w, w.events(rec), claim.EventReplaced)
-		_, err = w.at(w.home).Settle(w.ctx, old.Key, old.Home, old.Fence, approved("late"))
+		_, err = w.at(w.home).Settle(w.ctx, old, approved("late"))
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
 	{"begin: a claim in flight never expires", func(w *world) {

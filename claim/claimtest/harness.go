@@ -110,7 +110,7 @@ func (w *world) begin(a claim.Arrival, want claim.Decision) claim.Record {
 
 func (w *world) settle(rec claim.Record, v claim.Verdict) claim.Record {
 	w.Helper()
-	got, err := w.at(rec.Home).Settle(w.ctx, rec.Key, rec.Home, rec.Fence, v)
+	got, err := w.at(rec.Home).Settle(w.ctx, rec, v)
 	require.NoError(w, err)
 	return got
 }

@@ -150,18 +150,21 @@ func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool
 	if most := c.Held.Add(m.Policy.LeaseCeiling); until.After(most) {
 		until = most
 	}
-	if until.After(c.Lease) {
-		c.Lease = until
-		return true
+	if c.Lease.After(until) {
+		until = c.Lease
 	}
-	return false
+	if !now.Before(until) {
+		return false
+	}
+	c.Lease = until
+	return true
 }
 
 // Learn is a verdict. For an unknown outcome that is to be tried again lease is
 // what the store chose, and Learn reports whether it had the right to.
-func (m *Model) Learn(at Place, fence uint64, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
+func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
 	c := m.Cells[at]
-	if c == nil || c.Status != Working || c.Fence != fence {
+	if c == nil || c.Status != Working || c.Fence != held.Fence || c.Unknowns != held.Unknowns || c.ID != held.Minted.ID {
 		return claim.ErrFenced, true
 	}
 	c.Holder, c.Reason = "", v.Reason

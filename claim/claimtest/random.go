@@ -152,14 +152,14 @@ func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
 
 func (r *random) settle(t *rapid.T) {
 	at := r.known(t)
-	fence := r.fence(t, at)
+	held := r.held(t, at)
 	v := rapid.SampledFrom([]claim.Verdict{
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
 		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
 	}).Draw(t, "verdict")
 	now := r.now(t)
-	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, at.Key, at.Home, fence, v)
-	want, fair := r.model.Learn(at, fence, v, rec.LeaseUntil, now)
+	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)
+	want, fair := r.model.Learn(at, held, v, rec.LeaseUntil, now)
 	switch {
 	case !errors.Is(err, want):
 		t.Fatalf("settle of %v: %v, the model says %v", at, err, want)
@@ -168,6 +168,26 @@ func (r *random) settle(t *rapid.T) {
 	case err == nil:
 		r.equal(t, at, rec)
 	}
+}
+
+// held is the claim as its holder may know it: mostly as it is, sometimes as it
+// was before a verdict was recorded, or that of an earlier life of the key.
+func (r *random) held(t *rapid.T, at Place) claim.Record {
+	rec, _, found, err := r.Store(at.Home).Get(r.ctx, at.Key, at.Home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !found {
+		rec = claim.Record{Key: at.Key, Home: at.Home}
+	}
+	rec.Fence = r.fence(t, at)
+	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "unknowns", "id"}).Draw(t, "stale") {
+	case "unknowns":
+		rec.Unknowns++
+	case "id":
+		rec.Minted.ID = "ch_of_an_earlier_life"
+	}
+	return rec
 }
 
 func (r *random) fence(t *rapid.T, at Place) uint64 {
@@ -196,7 +216,6 @@ func (r *random) renew(t *rapid.T) {
 	now := r.now(t)
 	var leases []claim.Lease
 	var want []bool
-	// Each claim once: a second renewal in the same step finds nothing to extend.
 	for _, i := range rapid.Permutation([]int{0, 1, 2}).Draw(t, "claims") {
 		at := Place{r.Regions[i], claim.Key{Tenant: r.tenant, Value: fmt.Sprintf("stamped%d", i)}}
 		l := claim.Lease{Key: at.Key, Home: at.Home, Fence: r.fence(t, at)}

@@ -241,7 +241,7 @@ var raceTests = []test{
 		var g errgroup.Group
 		for i := range 32 {
 			g.Go(func() error {
-				got, err := w.at(w.Regions[i%3]).Settle(w.ctx, rec.Key, rec.Home, rec.Fence, approved(fmt.Sprint("paid", i)))
+				got, err := w.at(w.Regions[i%3]).Settle(w.ctx, rec, approved(fmt.Sprint("paid", i)))
 				if err == nil {
 					won.Add(1)
 					body.Store(string(got.Response.Body))
@@ -265,7 +265,7 @@ var raceTests = []test{
 				if err != nil {
 					return err
 				}
-				_, err = s.Settle(w.ctx, a.Key, a.Home, got.Record.Fence, approved(a.Key.Value))
+				_, err = s.Settle(w.ctx, got.Record, approved(a.Key.Value))
 				return err
 			})
 		}

@@ -139,19 +139,19 @@ var settleTests = []test{
 		rec := w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		require.Equal(w, old.Fence+1, rec.Fence)
 		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false)} {
-			_, err := w.at(w.home).Settle(w.ctx, old.Key, old.Home, old.Fence, v)
+			_, err := w.at(w.home).Settle(w.ctx, old, v)
 			require.ErrorIs(w, err, claim.ErrFenced)
 		}
 		w.same(rec, w.get(rec))
 		require.Equal(w, 1, w.pending(w.home))
 		done := w.settle(rec, approved("paid"))
-		_, err := w.at(w.home).Settle(w.ctx, rec.Key, rec.Home, rec.Fence, approved("twice"))
+		_, err := w.at(w.home).Settle(w.ctx, rec, approved("twice"))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(done, w.get(rec))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
 	}},
 	{"settle: there must be a claim", func(w *world) {
-		_, err := w.at(w.home).Settle(w.ctx, w.key("none"), w.home, 1, approved("paid"))
+		_, err := w.at(w.home).Settle(w.ctx, claim.Record{Key: w.key("none"), Home: w.home, Fence: 1, State: claim.InFlight}, approved("paid"))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "node", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
@@ -171,7 +171,7 @@ var settleTests = []test{
 		got, err := w.at(w.Regions[1]).Begin(w.ctx, a)
 		require.NoError(w, err)
 		require.Equal(w, claim.Won, got.Decision)
-		done, err := w.at(w.Regions[2]).Settle(w.ctx, a.Key, a.Home, got.Record.Fence, approved("paid"))
+		done, err := w.at(w.Regions[2]).Settle(w.ctx, got.Record, approved("paid"))
 		require.NoError(w, err)
 		w.same(done, w.get(done))
 		w.begin(a, claim.Replay)
@@ -232,6 +232,7 @@ var leaseTests = []test{
 				require.True(w, got.LeaseUntil.Equal(ceiling))
 				break
 			}
+			require.True(w, w.Advance == nil || w.now().Before(got.LeaseUntil), "held is before its end")
 		}
 		w.until(ceiling.Add(w.Policy.ClockOffset))
 		next := w.begin(w.arrival("k", "100"), claim.WonUnknown)

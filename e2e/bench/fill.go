@@ -126,7 +126,7 @@ func fillOne(ctx context.Context, view *embedded.View, canonical []byte, intent 
 		return fmt.Errorf("fill: a new key was %v", begun.Decision)
 	}
 	ref := "psp_" + id
-	_, err = view.Settle(ctx, key, home, begun.Record.Fence, claim.Verdict{
+	_, err = view.Settle(ctx, begun.Record, claim.Verdict{
 		Outcome: claim.OutcomeDone, ProviderRef: ref, Node: "fill", Region: home,
 		Response: payment.Rendered(begun.Record.Minted, intent, "simulator", ref),
 	})

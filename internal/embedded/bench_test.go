@@ -33,7 +33,7 @@ func BenchmarkBeginSettle(b *testing.B) {
 		verdict := claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{
 			Status: 201, Body: body, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}},
 		}}
-		if _, err := v.Settle(b.Context(), a.Key, a.Home, got.Record.Fence, verdict); err != nil {
+		if _, err := v.Settle(b.Context(), got.Record, verdict); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -45,7 +45,7 @@ func BenchmarkReplay(b *testing.B) {
 	a := arrive("k", "us-east1")
 	got, err := v.Begin(b.Context(), a)
 	require.NoError(b, err)
-	_, err = v.Settle(b.Context(), a.Key, a.Home, got.Record.Fence, claim.Verdict{
+	_, err = v.Settle(b.Context(), got.Record, claim.Verdict{
 		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: make([]byte, 600)},
 	})
 	require.NoError(b, err)

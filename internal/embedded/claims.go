@@ -34,10 +34,10 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 }
 
 // Settle implements [claim.Store].
-func (v *View) Settle(ctx context.Context, key claim.Key, home string, fence uint64, verdict claim.Verdict) (claim.Record, error) {
+func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
 	jitter := rand.Float64()
-	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		return claim.Settle(old, fence, &verdict, &v.db.policy, now, jitter)
+	return v.change(ctx, held.Home, held.Key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		return claim.Settle(old, &held, &verdict, &v.db.policy, now, jitter)
 	})
 }
 

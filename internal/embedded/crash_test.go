@@ -60,7 +60,7 @@ func (w *crashWorld) begin(a claim.Arrival) claim.Record {
 }
 
 func (w *crashWorld) settle(rec claim.Record, o claim.Outcome) claim.Record {
-	got, err := w.home.Settle(w.ctx, rec.Key, rec.Home, rec.Fence, claim.Verdict{
+	got, err := w.home.Settle(w.ctx, rec, claim.Verdict{
 		Outcome: o, Response: claim.Response{Status: 201, Body: []byte("paid")}, Node: "n", Region: "us-east1",
 	})
 	require.NoError(w.t, err)
@@ -268,7 +268,7 @@ func TestCrashAnywhere(t *testing.T) {
 			}
 			acked <- key.Value
 			if i%2 == 0 {
-				if _, err := w.home.Settle(w.ctx, key, pin.Home, got.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone}); err != nil {
+				if _, err := w.home.Settle(w.ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone}); err != nil {
 					return
 				}
 			}

@@ -72,7 +72,7 @@ func TestDistance(t *testing.T) {
 	})
 	trips(1, "settle", func(v *embedded.View) error {
 		r := rec[v.Name()]
-		_, err := v.Settle(ctx, r.Key, us, r.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+		_, err := v.Settle(ctx, r, claim.Verdict{Outcome: claim.OutcomeDone})
 		return err
 	})
 	trips(1, "timeline", func(v *embedded.View) error {
@@ -146,15 +146,18 @@ func TestPartition(t *testing.T) {
 	near, far := view(t, db, us), view(t, db, eu)
 	begun, err := near.Begin(ctx, arrive("done", us))
 	require.NoError(t, err)
-	done, err := near.Settle(ctx, begun.Record.Key, us, begun.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+	done, err := near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone})
 	require.NoError(t, err)
 	clock.advance(embedded.DefaultReplicaLag)
 
 	network.Cut(us, eu)
 	key := claim.Key{Tenant: "acme", Value: "new"}
 	for name, do := range map[string]func() error{
-		"begin":     func() error { _, err := far.Begin(ctx, arrive("new", us)); return err },
-		"settle":    func() error { _, err := far.Settle(ctx, key, us, 1, claim.Verdict{}); return err },
+		"begin": func() error { _, err := far.Begin(ctx, arrive("new", us)); return err },
+		"settle": func() error {
+			_, err := far.Settle(ctx, claim.Record{Key: key, Home: us, Fence: 1}, claim.Verdict{})
+			return err
+		},
 		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "n", eu); return err },
 		"renew":     func() error { _, err := far.Renew(ctx, "n", []claim.Lease{{Key: key, Home: us}}); return err },
 		"get":       func() error { _, _, _, err := far.Get(ctx, key, us); return err },
@@ -253,7 +256,7 @@ func TestSweep(t *testing.T) {
 		got, err := v.Begin(ctx, a)
 		require.NoError(t, err)
 		if k != "owed" {
-			_, err = v.Settle(ctx, a.Key, us, got.Record.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone})
 			require.NoError(t, err)
 		}
 	}

@@ -126,7 +126,7 @@ func outboxHarness(t *testing.T) outboxtest.Harness {
 		},
 		Settle: func(t testing.TB, region, key string) {
 			rec := held[key]
-			_, err := h.Store(region).Settle(context.Background(), rec.Key, rec.Home, rec.Fence, claim.Verdict{Outcome: claim.OutcomeDone})
+			_, err := h.Store(region).Settle(context.Background(), rec, claim.Verdict{Outcome: claim.OutcomeDone})
 			require.NoError(t, err)
 		},
 		Lease: h.Policy.Lease,
