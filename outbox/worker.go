@@ -57,24 +57,27 @@ func Later(d time.Duration) Verdict { return Verdict{kind: verdictLater, after: 
 // Failed: try again after the back-off; park the row at the bound.
 func Failed(reason string) Verdict { return Verdict{kind: verdictFailed, reason: reason} }
 
-// Handler does the work of one kind of message. It is called concurrently and
-// must be idempotent.
+// Handler does the work of one kind of message. It is called concurrently, must
+// be idempotent, and returns soon after ctx ends, which is when the row's lease
+// does.
 type Handler func(ctx context.Context, m Message) Verdict
 
 // WorkerConfig assembles a [Worker]. Zero values take the stated defaults.
 type WorkerConfig struct {
 	Store Store
-	// Regions returns the homes whose rows this worker takes; asked each round,
-	// so that deputies can adopt and return regions.
+	// Regions returns the homes whose rows this worker takes, each once; asked at
+	// each look, so that deputies can adopt and return regions.
 	Regions  func() []string
 	Handlers map[Kind]Handler
-	// Poll is the pause between rounds that found nothing. Default 500 ms: well
+	// Poll is the pause after a look that found nothing. Default 500 ms: well
 	// under the lease, which dominates recovery time.
 	Poll time.Duration
 	// Lease is how long a taken row is this worker's. Default 60 s: longer than
 	// a provider call.
 	Lease time.Duration
-	// Batch is the most rows taken, and handled at once, per round. Default 32.
+	// Batch is how many rows are handled at once, of all regions together; a row
+	// that takes long keeps one of these slots and delays no other row. It is also
+	// the most that Round takes in one region. Default 32.
 	Batch int
 	// MaxAttempts is how many failures park a row. Default 20.
 	MaxAttempts uint32
@@ -83,13 +86,12 @@ type WorkerConfig struct {
 	Logger                 *slog.Logger
 }
 
-// Worker takes due rows and hands them to their handlers. Start and Stop may be
-// called any number of times, from any goroutine.
+// Worker takes due rows and hands them to their handlers. Start, Drain and Stop
+// may be called any number of times, from any goroutine.
 type Worker struct {
 	c    WorkerConfig
 	mu   sync.Mutex
-	stop context.CancelFunc
-	done chan struct{}
+	pool *pool // the latest started; nil before the first
 }
 
 // NewWorker applies defaults.
@@ -122,70 +124,76 @@ func NewWorker(c WorkerConfig) (*Worker, error) {
 func (w *Worker) Start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != nil {
-		return
+	if w.pool == nil || w.pool.ctx.Err() != nil {
+		w.pool = startPool(w)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	w.stop, w.done = stop, make(chan struct{})
-	go w.run(ctx, w.done)
 }
 
-// Stop takes no more rows and waits until those in hand are handled. Stopping a
-// stopped worker does nothing.
-func (w *Worker) Stop() {
+// Drain takes no more rows and waits until those in hand are handled, or until
+// ctx is done. Then the error says how many are still in hand: their handlers go
+// on, and should the process end under them their leases lapse and others take
+// them. Draining again waits again; draining a stopped worker does nothing.
+func (w *Worker) Drain(ctx context.Context) error {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop == nil {
-		return
+	p := w.pool
+	w.mu.Unlock()
+	if p == nil {
+		return nil
 	}
-	w.stop()
-	<-w.done
-	w.stop = nil
+	p.stop()
+	select {
+	case <-p.idle:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-p.idle: // both at once: what counts is that nothing is left
+		return nil
+	default:
+		return p.unfinished(ctx)
+	}
 }
 
-func (w *Worker) run(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
-		if w.Round(ctx) > 0 && ctx.Err() == nil {
-			pause.Reset(0)
-			continue
-		}
-		// Jitter keeps the workers of a region from looking in step.
-		pause.Reset(w.c.Poll/2 + rand.N(w.c.Poll))
-	}
-}
+// Stop is Drain without an end: it waits until the rows in hand are handled.
+func (w *Worker) Stop() { _ = w.Drain(context.Background()) }
 
 // Round takes one batch in each region, handles it and returns how many rows it
-// took. Start calls it again and again; tests may call it directly.
+// took. It is for whoever wants one look and no worker running, and shares no
+// slots with a started one.
 func (w *Worker) Round(ctx context.Context) int {
 	total := 0
 	for _, region := range w.c.Regions() {
-		rows, err := w.c.Store.Take(ctx, region, w.c.Batch, w.c.Lease)
-		if err != nil {
-			if ctx.Err() == nil {
-				w.c.Logger.Warn("outbox rows could not be taken", "region", region, "error", err)
-			}
-			continue
-		}
+		rows, work := w.take(ctx, region, w.c.Batch)
 		total += len(rows)
-		// A drain finishes what it has begun: the handler's time is bounded by the
-		// row's lease, not by Stop.
-		work, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.c.Lease)
 		var wg sync.WaitGroup
 		for _, m := range rows {
-			wg.Go(func() { w.handle(work, m) })
+			wg.Go(func() { work(m) })
 		}
 		wg.Wait()
-		cancel()
 	}
 	return total
+}
+
+// take leases up to limit rows of region. Each is to be given to work, which
+// returns when the row is dealt with.
+func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Message, work func(Message)) {
+	// Counted from before the store is asked, so that it ends no later than the
+	// store's lease.
+	end := time.Now().Add(w.c.Lease)
+	rows, err := w.c.Store.Take(ctx, region, limit, w.c.Lease)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.c.Logger.Warn("outbox rows could not be taken", "region", region, "error", err)
+		}
+		return nil, nil
+	}
+	return rows, func(m Message) {
+		// A drain finishes what it has begun: the handler's time is bounded by the
+		// row's lease, not by the drain.
+		work, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+		defer cancel()
+		w.handle(work, m)
+	}
 }
 
 func (w *Worker) handle(ctx context.Context, m Message) {

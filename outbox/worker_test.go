@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// queue is an outbox.Store of one region in a map.
+// queue is an outbox.Store in a map.
 type queue struct {
 	outbox.Store
 	mu     sync.Mutex
@@ -21,9 +22,13 @@ type queue struct {
 	failed error
 }
 
-func (q *queue) put(ids ...string) *queue {
+func (q *queue) put(ids ...string) *queue { return q.putIn("r", ids...) }
+
+func (q *queue) putIn(region string, ids ...string) *queue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, id := range ids {
-		q.rows[id] = &outbox.Message{ID: id, Region: "r", Kind: outbox.KindProviderCall, Due: time.Now()}
+		q.rows[id] = &outbox.Message{ID: id, Region: region, Kind: outbox.KindProviderCall, Due: time.Now()}
 	}
 	return q
 }
@@ -101,8 +106,13 @@ func newQueue() *queue { return &queue{rows: map[string]*outbox.Message{}} }
 
 func worker(t *testing.T, q *queue, h outbox.Handler) *outbox.Worker {
 	t.Helper()
+	return workerOf(t, q, h, 32, "r")
+}
+
+func workerOf(t *testing.T, q *queue, h outbox.Handler, batch int, regions ...string) *outbox.Worker {
+	t.Helper()
 	w, err := outbox.NewWorker(outbox.WorkerConfig{
-		Store: q, Regions: func() []string { return []string{"r"} }, MaxAttempts: 3,
+		Store: q, Regions: func() []string { return regions }, Batch: batch, MaxAttempts: 3,
 		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: h},
 	})
 	require.NoError(t, err)
@@ -172,6 +182,165 @@ func TestWorkerStopDrains(t *testing.T) {
 		for q.state("b").ID != "" {
 			time.Sleep(time.Second)
 		}
+	})
+}
+
+// slowly handles rows whose id says so until release is called, and counts the
+// rows in hand by region.
+type slowly struct {
+	mu      sync.Mutex
+	hand    map[string]int
+	most    int
+	held    chan struct{}
+	release func()
+}
+
+func newSlowly() *slowly {
+	s := &slowly{hand: map[string]int{}, held: make(chan struct{})}
+	s.release = sync.OnceFunc(func() { close(s.held) })
+	return s
+}
+
+func (s *slowly) handle(_ context.Context, m outbox.Message) outbox.Verdict {
+	s.add(m.Region, 1)
+	defer s.add(m.Region, -1)
+	if strings.HasPrefix(m.ID, "slow") {
+		<-s.held
+	}
+	return outbox.Done()
+}
+
+func (s *slowly) add(region string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hand[region] += n
+	all := 0
+	for _, n := range s.hand {
+		all += n
+	}
+	s.most = max(s.most, all)
+}
+
+// inHand waits until nothing moves any more and counts.
+func (s *slowly) inHand(region string) int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hand[region]
+}
+
+func ids(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(prefix, i)
+	}
+	return all
+}
+
+// aLook is longer than the default pause between two looks, jitter included.
+const aLook = time.Second
+
+func TestASlowRowDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put("slow"), newSlowly()
+		w := worker(t, q, s.handle)
+		defer s.release()
+		w.Start()
+		require.Equal(t, 1, s.inHand("r"))
+		q.put("quick")
+		time.Sleep(aLook)
+		synctest.Wait()
+		require.Empty(t, q.state("quick").ID, "the rows of the next look are handled while a slow one is in hand")
+		require.Equal(t, 1, s.inHand("r"))
+		s.release()
+		require.Zero(t, s.inHand("r"))
+		require.Empty(t, q.state("slow").ID)
+	})
+}
+
+func TestSlotsBoundTheRowsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put(ids("slow", 10)...), newSlowly()
+		w := workerOf(t, q, s.handle, 4, "r")
+		defer s.release()
+		w.Start()
+		require.Equal(t, 4, s.inHand("r"))
+		s.release()
+		// No look is waited for: each slot that falls free is filled at once.
+		began := time.Now()
+		require.Zero(t, s.inHand("r"))
+		require.Empty(t, q.rows)
+		require.Equal(t, began, time.Now())
+		require.Equal(t, 4, s.most)
+	})
+}
+
+// The rows of one home may all be slow. They get the slots that nobody else
+// needs, and never the last one of another home.
+func TestASlowRegionDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().putIn("a", ids("slow", 10)...), newSlowly()
+		w := workerOf(t, q, s.handle, 4, "a", "b")
+		defer s.release()
+		w.Start()
+		require.Equal(t, 3, s.inHand("a"))
+		for i := range 3 {
+			q.putIn("b", fmt.Sprint("quick", i))
+			time.Sleep(aLook)
+			synctest.Wait()
+			require.Empty(t, q.state(fmt.Sprint("quick", i)).ID)
+		}
+		q.putIn("b", ids("slow in b", 2)...)
+		time.Sleep(aLook)
+		require.Equal(t, 1, s.inHand("b"))
+		require.Equal(t, 3, s.inHand("a"))
+		require.Equal(t, 4, s.most)
+	})
+}
+
+// With more homes than slots each has its turn, however much one has to do.
+func TestFewSlotsGoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue().putIn("a", ids("a", 9)...).putIn("b", "b").putIn("c", "c")
+		var order []string // one slot: no two handlers at once
+		w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+			order = append(order, m.Region)
+			return outbox.Done()
+		}, 1, "a", "b", "c")
+		w.Start()
+		time.Sleep(aLook)
+		w.Stop()
+		require.Len(t, order, 11)
+		require.ElementsMatch(t, []string{"a", "b", "c"}, order[:3])
+	})
+}
+
+func TestWorkerDrainSaysWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put("slow1", "slow2", "quick"), newSlowly()
+		w := worker(t, q, s.handle)
+		require.NoError(t, w.Drain(t.Context()), "never started")
+		defer s.release()
+		w.Start()
+		require.Equal(t, 2, s.inHand("r"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := w.Drain(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "ran out: 2;")
+		q.put("late")
+		time.Sleep(aLook)
+		require.NotEmpty(t, q.state("late").ID, "a draining worker takes no more")
+		s.release()
+		require.NoError(t, w.Drain(t.Context()), "draining again waits again")
+		require.Empty(t, q.state("slow1").ID, "what was in hand was handled to its end")
+		for range 32 { // a select of two that are ready tosses a coin
+			require.NoError(t, w.Drain(ctx), "nothing is left, though the time is up")
+		}
+		w.Start()
+		time.Sleep(aLook)
+		synctest.Wait()
+		require.Empty(t, q.state("late").ID)
 	})
 }
 

@@ -19,4 +19,10 @@
 // A decline found by asking proves only that no money has moved under the
 // reference so far; after a soft decline it may belong to the generation
 // before. It then counts as "nothing".
+//
+// A repeat that is refused as invalid tells nothing of the first call: a
+// provider may check a request before it looks the key up. The refusal counts
+// only after the look-ups above have found nothing, as often and as far apart
+// as for any other call. Where the provider cannot be asked the outcome stays
+// unknown.
 package payment

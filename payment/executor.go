@@ -24,6 +24,7 @@ const (
 // Reasons of unknown outcomes, for the audit; merchants can read them.
 const (
 	reasonNoAnswer   = "no_answer"          // a call that may have moved money went unanswered
+	reasonRepeat     = "repeat_refused"     // the repeat was refused as invalid, which tells nothing of the first call
 	reasonNotFound   = "not_found"          // asked, and the provider knew nothing
 	reasonNotAsked   = "lookup_unanswered"  // asked, without an answer
 	reasonCannotAsk  = "cannot_ask"         // neither dedupe nor look-up: only a person can tell
@@ -61,6 +62,8 @@ type attempt struct {
 	claim.Attempt
 	op     Operation
 	intent Intent
+	// cleared: earlier attempts have moved no money, as [attempt.ask] found out.
+	cleared bool
 }
 
 // Attempt makes at most one call that can move money and says what is known
@@ -87,13 +90,15 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdic
 	case !a.Recovery && expired:
 		return t.expired()
 	case !a.Recovery:
-		return t.call(ctx)
-	case t.dedupes() && !(expired && e.caps.Lookup):
-		return t.call(ctx)
-	case e.caps.Lookup:
-		return t.ask(ctx, expired)
-	default:
+		return t.verdict(ctx, t.call(ctx))
+	case !e.caps.Lookup && t.dedupes():
+		return t.verdict(ctx, t.call(ctx))
+	case !e.caps.Lookup:
 		return t.unknown(reasonCannotAsk)
+	case t.dedupes() && !expired && a.Record.NotFounds == 0:
+		return t.repeat(ctx)
+	default:
+		return t.ask(ctx, expired)
 	}
 }
 
@@ -103,7 +108,7 @@ func (t *attempt) dedupes() bool {
 }
 
 // call is the one place from which money moves.
-func (t *attempt) call(ctx context.Context) claim.Verdict {
+func (t *attempt) call(ctx context.Context) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
 	c := psp.Call{
@@ -113,17 +118,37 @@ func (t *attempt) call(ctx context.Context) claim.Verdict {
 	}
 	if t.op == Transfer {
 		c.Kind = psp.KindTransfer
-		return t.verdict(ctx, t.provider.Transfer(ctx, c))
+		return t.provider.Transfer(ctx, c)
 	}
-	return t.verdict(ctx, t.provider.Charge(ctx, c))
+	return t.provider.Charge(ctx, c)
+}
+
+// repeat makes the call again, which a provider that dedupes answers with the
+// first call's result. One that refuses the repeat as invalid is asked at once:
+// the same call would be refused again and again.
+func (t *attempt) repeat(ctx context.Context) claim.Verdict {
+	r := t.call(ctx)
+	if !saidInvalid(r) {
+		return t.verdict(ctx, r)
+	}
+	t.log.WarnContext(ctx, "provider refused the repeat of a call as invalid; asking what became of the first",
+		"object", t.Record.Minted.ID, "provider", t.name, "code", r.Decline.Code)
+	// No look-up has counted yet, so this asks and cannot call.
+	return t.ask(ctx, false)
+}
+
+func saidInvalid(r psp.Result) bool {
+	return r.Outcome == psp.Declined && r.Decline != nil && r.Decline.Class == psp.Invalid
 }
 
 // ask finds out what became of earlier attempts, and calls again only where
 // that is both safe and still wanted.
 func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	found, res := t.lookup(ctx)
-	if found == psp.FoundYes && res.Outcome == psp.Declined && t.Record.Generation > 1 {
-		found = psp.FoundNo // perhaps an earlier generation's: no money yet, and no more than that
+	if found == psp.FoundYes && res.Outcome == psp.Declined && (t.Record.Generation > 1 || saidInvalid(res)) {
+		// Perhaps an earlier generation's, or a refused repeat's own: no money yet,
+		// and no more than that.
+		found = psp.FoundNo
 	}
 	switch {
 	case found == psp.FoundYes:
@@ -140,7 +165,8 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	case expired:
 		return t.expired()
 	default:
-		return t.call(ctx)
+		t.cleared = true
+		return t.verdict(ctx, t.call(ctx))
 	}
 }
 
@@ -190,11 +216,11 @@ func (t *attempt) declined(r psp.Result) claim.Verdict {
 			p.Retry = problem.SameKey
 		}
 	case psp.Invalid:
-		if t.Recovery {
+		if t.Recovery && !t.cleared {
 			// Said before the provider looked the key up, this speaks of the repeat
 			// and not of the attempt that may have moved money: a release would let
 			// the next generation charge again.
-			return t.unknown(reasonNoAnswer)
+			return t.unknown(reasonRepeat)
 		}
 		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
 	default:

@@ -60,6 +60,8 @@ func (f *fake) Lookup(context.Context, psp.Kind, string) (psp.Found, psp.Result)
 var (
 	approved = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
 	lost     = psp.Result{Err: errors.New("secret detail of the wire")}
+
+	invalidToken = decline(psp.Invalid, "no_such_token", "No such payment method.")
 )
 
 func decline(class psp.Class, code, message string) psp.Result {
@@ -150,6 +152,27 @@ func TestAttempt(t *testing.T) {
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, lookups: 1}},
 		{name: "none: cannot be asked", provider: fake{result: approved}, caps: psp.Capabilities{Dedupe: none}, recovery: true, notFounds: 9,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonCannotAsk, status: 503}},
+
+		{name: "repeat refused: found", provider: fake{found: psp.FoundYes, known: approved, result: invalidToken}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
+		{name: "repeat refused: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: invalidToken}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, calls: 1, lookups: 1}},
+		{name: "repeat refused: only itself found", provider: fake{found: psp.FoundYes, known: invalidToken, result: invalidToken}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
+		{name: "repeat refused: not found once", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
+		{name: "repeat refused: not found twice", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: both, recovery: true, notFounds: 1,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, lookups: 1, notFound: true, retryIn: time.Second}},
+		{name: "repeat refused: not found again", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: both, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1, lookups: 1, body: `"error":"invalid_request"`}},
+		{name: "repeat refused: taken in the end", provider: fake{found: psp.FoundNo, result: approved}, caps: both, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
+		{name: "repeat refused: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: invalidToken}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, calls: 1, lookups: 1}},
+		{name: "repeat refused: cannot be asked", provider: fake{result: invalidToken}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, notFounds: 9,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonRepeat, status: 503, calls: 1}},
+		{name: "none: refused after not found", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: ask, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1, lookups: 1}},
 
 		{name: "late", provider: fake{result: approved}, caps: both, late: true,
 			want: want{outcome: claim.OutcomeRefused, reason: codeExpired, status: 402, body: expired}},

@@ -3,8 +3,10 @@ package payment_test
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,6 +73,93 @@ func TestRecoveryMovesMoneyOnce(t *testing.T) {
 	}
 }
 
+// The first call moved money and its reply was lost; from then on the provider
+// refuses every call as invalid before it looks the key up. A claim that let go
+// of its key now would charge again.
+func TestRefusedRepeatNeverLetsGo(t *testing.T) {
+	for _, caps := range []psp.Capabilities{
+		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+		{Dedupe: psp.DedupeKeyAndParameters},
+		{Dedupe: psp.DedupeNone, Lookup: true, SettleWindow: time.Minute},
+	} {
+		for _, op := range []payment.Operation{payment.Charge, payment.Transfer} {
+			t.Run(fmt.Sprintf("%+v/%s", caps, op), func(t *testing.T) {
+				var refused atomic.Int32
+				var refusing atomic.Bool
+				sim, executor := provider(t, caps, func(h http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if refusing.Load() && r.Method == http.MethodPost {
+							refused.Add(1)
+							w.WriteHeader(http.StatusBadRequest)
+							_, _ = w.Write([]byte(`{"error":{"class":"invalid","code":"no_such_token","message":"The token has been used up."}}`))
+							return
+						}
+						h.ServeHTTP(w, r)
+					})
+				})
+				a := first(op, "pm_card_visa")
+				if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+					t.Fatalf("first attempt: %+v", v)
+				}
+				refusing.Store(true)
+				a.Recovery = true
+				for range claim.DefaultPolicy().MaxUnknowns {
+					v := executor.Attempt(t.Context(), a)
+					if caps.Lookup {
+						if v.Outcome != claim.OutcomeDone || v.ProviderRef == "" {
+							t.Fatalf("after %d refused repeats: %+v", refused.Load(), v)
+						}
+						break
+					}
+					if v.Outcome != claim.OutcomeUnknown {
+						t.Fatalf("after %d refused repeats: %+v", refused.Load(), v)
+					}
+				}
+				if s := sim.Summary(); s.Effects != 1 {
+					t.Errorf("the provider's books: %+v", s)
+				}
+			})
+		}
+	}
+}
+
+// A request that is invalid, and whose first answer was lost, lets go of its key
+// once the provider has said often enough that it knows of nothing.
+func TestLostRefusalIsReleased(t *testing.T) {
+	for _, caps := range []psp.Capabilities{
+		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+		{Dedupe: psp.DedupeNone, Lookup: true, SettleWindow: time.Minute},
+	} {
+		t.Run(fmt.Sprintf("%+v", caps), func(t *testing.T) {
+			sim, executor := provider(t, caps)
+			a := first(payment.Charge, "pm_nobody") // recorded under the reference as a decline
+			if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+				t.Fatalf("first attempt: %+v", v)
+			}
+			if err := sim.SetFaults(simulator.Faults{}); err != nil {
+				t.Fatal(err)
+			}
+			a.Recovery = true
+			for range 2 {
+				v := executor.Attempt(t.Context(), a)
+				if v.Outcome != claim.OutcomeUnknown || !v.NotFound || v.RetryIn <= 0 {
+					t.Fatalf("with %d look-ups before: %+v", a.Record.NotFounds, v)
+				}
+				a.Record.NotFounds++
+			}
+			if v := executor.Attempt(t.Context(), a); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 {
+				t.Errorf("got %+v %s", v, v.Response.Body)
+			}
+		})
+	}
+}
+
 func TestProviderDeclines(t *testing.T) {
 	for token, want := range map[string]struct {
 		outcome claim.Outcome
@@ -92,14 +181,18 @@ func TestProviderDeclines(t *testing.T) {
 	}
 }
 
-func provider(t *testing.T, caps psp.Capabilities) (*simulator.Simulator, *payment.Executor) {
+func provider(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) http.Handler) (*simulator.Simulator, *payment.Executor) {
 	t.Helper()
 	sim, err := simulator.Open(simulator.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sim.Close() })
-	srv := httptest.NewServer(sim.Handler())
+	h := sim.Handler()
+	for _, w := range wrap {
+		h = w(h)
+	}
+	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	p, err := httpjson.New(httpjson.Config{Name: "sim", BaseURL: srv.URL, Client: srv.Client(), Capabilities: caps})
 	if err != nil {

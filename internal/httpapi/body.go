@@ -45,7 +45,20 @@ func checkMedia(r *http.Request) error {
 	return nil
 }
 
-// readBody reads the whole body and returns its canonical form.
+// limitBody gives the client Limits.BodyTime to send its body. It covers bodies
+// that nobody reads, too: net/http waits for the rest of one before it answers,
+// and would wait for ever, a graceful stop with it.
+func (s *server) limitBody(res *response, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	// Sockets know only the real clock. A writer without one (a test's recorder)
+	// has no slow client either.
+	res.timed = http.NewResponseController(res).SetReadDeadline(time.Now().Add(s.Limits.BodyTime)) == nil
+}
+
+// readBody reads the whole body, within limitBody's time, and returns its
+// canonical form.
 func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
 	limit := s.Limits.Body
 	if r.ContentLength > limit {
@@ -58,18 +71,14 @@ func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
 			bodies.Put(buf)
 		}
 	}()
-	conn := http.NewResponseController(res)
-	// Sockets know only the real clock. A writer without one (a test's recorder)
-	// has no slow client either.
-	timed := conn.SetReadDeadline(time.Now().Add(s.Limits.BodyTime)) == nil
 	_, err := buf.ReadFrom(http.MaxBytesReader(res.ResponseWriter, r.Body, limit))
 	if err != nil {
 		return nil, s.unreadable(res, err)
 	}
-	if timed {
-		// Left in place it would end the request while the provider is called:
-		// net/http goes on reading to notice a client that hangs up.
-		if err := conn.SetReadDeadline(time.Time{}); err != nil {
+	if res.timed {
+		// Left in place the deadline would end the request while the provider is
+		// called: net/http goes on reading to notice a client that hangs up.
+		if err := http.NewResponseController(res).SetReadDeadline(time.Time{}); err != nil {
 			return nil, s.unreadable(res, err)
 		}
 	}

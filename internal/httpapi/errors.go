@@ -117,6 +117,10 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "path", r.URL.Path, "tenant", res.tenant.ID, "error", err)
 	}
 	h := res.Header()
+	if res.tenant.ID != "" {
+		// Wherever the request went, it is this region that tells of its failure.
+		h[headerServedBy] = []string{s.Region}
+	}
 	if wait := p.RetryAfterHeader(); wait != "" {
 		h["Retry-After"] = []string{wait}
 	}

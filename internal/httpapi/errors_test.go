@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 			p := problem.New(problem.CardDeclined, "No.")
 			p.Retry = retry
 			f.do = func(context.Context, claim.Request) (claim.Reply, error) {
-				return claim.Reply{Response: claim.Response{
+				return claim.Reply{ServedBy: "us-east1", Response: claim.Response{
 					Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(),
 				}}, nil
 			}
@@ -84,6 +84,8 @@ func TestContract(t *testing.T) {
 		{name: "hard decline", request: charge(), below: declines(problem.NewKey), status: 402, code: problem.CardDeclined, retry: "new_key", reaches: true},
 		{name: "soft decline", request: charge(), below: declines(problem.SameKey), status: 402, code: problem.CardDeclined, retry: "same_key", reaches: true},
 
+		{name: "root of the API", request: request("POST", "/v1", okBody), status: 404, code: problem.NotFound, retry: "never"},
+		{name: "root of the API, no API key", request: request("GET", "/v1", "", "Authorization", ""), status: 401, code: problem.Unauthorized, retry: "never"},
 		{name: "unknown path", request: request("GET", "/v1/nothing", ""), status: 404, code: problem.NotFound, retry: "never"},
 		{name: "refunds", request: request("POST", "/v1/refunds", "{}"), status: 404, code: problem.NotFound, retry: "never"},
 		{name: "root", request: request("GET", "/", "", "Authorization", ""), status: 404, code: problem.NotFound, retry: "never"},
@@ -135,6 +137,9 @@ func TestContract(t *testing.T) {
 			if (c.afterMS > 0) != (w.Header().Get("Retry-After") != "") {
 				t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
 			}
+			if got := w.Header().Get("Homeward-Served-By"); got != "us-east1" && admitted(f, c.request) {
+				t.Errorf("served by %q", got)
+			}
 			if (len(f.requests) > 0) != c.reaches {
 				t.Errorf("%d requests got past the checks", len(f.requests))
 			}
@@ -148,6 +153,68 @@ func TestContract(t *testing.T) {
 		if !covered[code] {
 			t.Errorf("no case for %s", code)
 		}
+	}
+}
+
+// admitted reports whether the API knows by the time of its answer who asks.
+func admitted(f *fake, r *http.Request) bool {
+	token, ok := bearer(r)
+	_, known := f.tenants[token]
+	return ok && known && f.tenantsErr == nil && clean(r.URL.EscapedPath()) && strings.HasPrefix(r.URL.Path, "/v1")
+}
+
+// Of the way to a home that gave no answer, what is known is told.
+func TestErrorsTellTheWay(t *testing.T) {
+	stamp := func(code claim.RegionCode) string {
+		key, err := claim.Stamp(code, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	for name, c := range map[string]struct {
+		key, home string
+		err       error
+	}{
+		"stamped here":      {key: stamp(7), home: "us-east1", err: claim.ErrMismatch},
+		"stamped elsewhere": {key: stamp(8), err: router.ErrHomeUnavailable},
+		"opaque":            {key: "k-1", err: &claim.InUseError{}},
+		"expired":           {key: "k-1", err: &claim.ExpiredError{FirstUse: firstUse}},
+		"unforeseen":        {key: "k-1", err: errors.New("x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.do = func(context.Context, claim.Request) (claim.Reply, error) { return claim.Reply{Hops: 2}, c.err }
+			w := serve(newAPI(t, f), charge("Idempotency-Key", c.key))
+			problemIn(t, w)
+			h := w.Header()
+			if h.Get("Homeward-Served-By") != "us-east1" || h.Get("Homeward-Hops") != "2" || h.Get("Homeward-Home-Region") != c.home {
+				t.Errorf("got %v, want home %q", h, c.home)
+			}
+		})
+	}
+	// Whoever is not admitted learns nothing of regions.
+	if w := serve(newAPI(t, newFake()), charge("Authorization", "Bearer sk_nobody")); w.Code != 401 || w.Header().Get("Homeward-Served-By") != "" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
+// The answer of a claim that was given up on is final: to the byte, under the
+// advice that leads out, and with no time that invites the same key again.
+func TestGivenUpIsReplayed(t *testing.T) {
+	p := problem.New(problem.OutcomeUnknown, "Given up.")
+	p.Retry = problem.NewKey
+	f := newFake()
+	first := f.do
+	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
+		reply, err := first(ctx, r)
+		reply.State, reply.Replayed = claim.FailedTerminal, true
+		reply.Response = claim.Response{Status: p.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON()}
+		return reply, err
+	}
+	w := serve(newAPI(t, f), charge())
+	if got := problemIn(t, w); got.Retry != "new_key" || w.Body.String() != string(p.JSON()) || w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Retry-After") != "" {
+		t.Errorf("got %v %s", w.Header(), w.Body)
 	}
 }
 

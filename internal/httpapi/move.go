@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -37,16 +38,21 @@ func (s *server) move(op payment.Operation) handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()
+		stamp, stamped := claim.ReadStamp(value)
 		reply, err := s.Router.Do(ctx, claim.Request{
 			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 			Operation: string(op),
 			Input: claim.FingerprintInput{
 				Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
 			},
-			Stamped:     isStamped(value),
+			Stamped:     stamped,
 			TraceParent: trace,
 		}, hint(r))
 		if err != nil {
+			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
+			if stamped && stamp == s.RegionCode {
+				h[headerHome] = []string{s.Region}
+			}
 			return err
 		}
 		if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
@@ -67,11 +73,6 @@ func idempotencyKey(r *http.Request) (string, error) {
 	default:
 		return "", refuse(problem.KeyInvalid, "Send exactly one Idempotency-Key header.")
 	}
-}
-
-func isStamped(key string) bool {
-	_, ok := claim.ReadStamp(key)
-	return ok
 }
 
 // hint is the home region that the caller remembers. Anything that could not be

@@ -72,6 +72,11 @@ func TestOpenAPI(t *testing.T) {
 		t.Error("no references were checked")
 	}
 
+	// The one unknown outcome that the same key cannot resolve is told of.
+	if says := at("#/components/responses/Unavailable").(map[string]any)["description"].(string); !strings.Contains(says, "given up") || !strings.Contains(says, "new_key") {
+		t.Errorf("503 is documented as %q", says)
+	}
+
 	var codes []string
 	for _, c := range at("#/components/schemas/Problem").(map[string]any)["properties"].(map[string]any)["error"].(map[string]any)["enum"].([]any) {
 		codes = append(codes, c.(string))

@@ -14,6 +14,8 @@ type response struct {
 	http.ResponseWriter
 	tenant claim.Tenant
 	status int // 0 until an answer is written
+	// timed: the connection has a read deadline for the body.
+	timed bool
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -27,7 +27,7 @@ type Tenants interface {
 // for concurrent use. Returned slices are only read.
 type Router interface {
 	// Do executes or replays req. Its errors are those of package claim and
-	// router.ErrHomeUnavailable.
+	// router.ErrHomeUnavailable. Reply.Hops is set beside an error, too.
 	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
 	// Inspect tells what became of a key; false when there is nothing under it.
 	Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
@@ -165,10 +165,12 @@ func (s *server) mount() {
 			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
 		})
 	}
-	// Below /v1/ even what does not exist is only told to those who have a key.
+	// At and below /v1 even what does not exist is only told to those who have a
+	// key. Without "/v1" of its own ServeMux would redirect it to "/v1/".
 	notFound := func(*response, *http.Request) error {
 		return refuse(problem.NotFound, "There is nothing at this path.")
 	}
+	handle("/v1", false, notFound)
 	handle("/v1/", false, notFound)
 	handle("/", true, notFound)
 }
@@ -198,6 +200,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"status", res.status, "took", s.Now().Sub(began))
 		}
 	}()
+	s.limitBody(res, r)
 	if !clean(r.URL.EscapedPath()) {
 		// ServeMux would redirect, and a redirected POST is another request.
 		s.fail(res, r, refuse(problem.NotFound, "There is nothing at this path."))

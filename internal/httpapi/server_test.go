@@ -470,6 +470,61 @@ func TestBodyDeadlineEndsWithTheBody(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+// A body that no handler reads is read by net/http before it answers. A client
+// that never sends it holds neither its answer nor a graceful stop for longer
+// than a body may take.
+func TestUnreadBodyHoldsNoStop(t *testing.T) {
+	limits := DefaultLimits()
+	limits.BodyTime = 50 * time.Millisecond
+	api := newAPI(t, newFake(), func(c *Config) { c.Limits = limits })
+	for head, status := range map[string]int{
+		"POST /v1/charges HTTP/1.1\r\nContent-Length: 64":                                 401,
+		"POST /v1/charges HTTP/1.1\r\nTransfer-Encoding: chunked":                         401,
+		"POST /nowhere HTTP/1.1\r\nContent-Length: 64":                                    404,
+		"POST /v1//charges HTTP/1.1\r\nContent-Length: 64":                                404,
+		"POST /livez HTTP/1.1\r\nContent-Length: 64":                                      405,
+		"GET /livez HTTP/1.1\r\nContent-Length: 64":                                       200,
+		"PUT /v1/charges HTTP/1.1\r\nAuthorization: Bearer sk_acme\r\nContent-Length: 64": 405,
+	} {
+		t.Run(head, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			handled := make(chan struct{})
+			srv := NewServer("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(handled)
+				api.ServeHTTP(w, r)
+			}), limits, slog.New(slog.DiscardHandler))
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(ln) }()
+			defer srv.Close()
+			conn, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "%s\r\nHost: x\r\n\r\n", head) // and nothing more
+			<-handled
+			// Ample where the stop waits for BodyTime, and an end where it waits for the client.
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := srv.Shutdown(ctx); err != nil {
+				t.Fatalf("the stop waits for a client that sends nothing: %v", err)
+			}
+			<-served
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if _, err := io.ReadAll(res.Body); err != nil || res.StatusCode != status || !res.Close {
+				t.Errorf("got %d, closing %v, %v; want %d", res.StatusCode, res.Close, err, status)
+			}
+		})
+	}
+}
+
 func TestRequestTimeIsBounded(t *testing.T) {
 	f := newFake()
 	f.do = func(ctx context.Context, _ claim.Request) (claim.Reply, error) {

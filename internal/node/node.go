@@ -265,7 +265,7 @@ func (n *Node) drain(ctx context.Context) error {
 	}
 	n.serving.Wait()
 	if n.worker != nil {
-		n.worker.Stop()
+		errs = append(errs, n.worker.Drain(ctx))
 	}
 	if n.service != nil {
 		n.service.Stop()

@@ -38,7 +38,10 @@ const (
 	RateLimited          Code = "rate_limited"
 	StoreUnavailable     Code = "store_unavailable"
 	HomeUnavailable      Code = "home_unavailable"
-	OutcomeUnknown       Code = "outcome_unknown"
+	// OutcomeUnknown is SameKey while the provider is being asked. Where asking
+	// was given up it is remembered and the same key would read it for ever: that
+	// one answer says NewKey.
+	OutcomeUnknown Code = "outcome_unknown"
 	// Internal is a fault of ours that no other code describes. It is outside
 	// the contract's table; the same key stays safe to send, as always.
 	Internal Code = "internal"

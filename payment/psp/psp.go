@@ -151,8 +151,8 @@ type Capabilities struct {
 	// Timeout bounds one call. It must exceed the provider's slowest healthy
 	// answer: a shorter one turns healthy charges into unknown ones.
 	Timeout time.Duration
-	// SettleWindow is how long after a call a look-up may still miss it. Only
-	// read where Dedupe is DedupeNone.
+	// SettleWindow is how long after a call a look-up may still miss it. Required
+	// where Dedupe is DedupeNone; elsewhere 0 means Timeout.
 	SettleWindow time.Duration
 }
 
@@ -167,6 +167,9 @@ type Provider interface {
 	Charge(ctx context.Context, call Call) Result
 	Transfer(ctx context.Context, call Call) Result
 	Refund(ctx context.Context, call Call) Result
-	// Lookup asks what became of the movement with our reference.
+	// Lookup asks what became of the movement with our reference. Several
+	// attempts may stand under one reference, each with its own key; if any of
+	// them was approved the answer is that approval, whatever declines came
+	// before or after it: a decline would let the money move again.
 	Lookup(ctx context.Context, kind Kind, reference string) (Found, Result)
 }

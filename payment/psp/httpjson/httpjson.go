@@ -8,13 +8,13 @@
 //
 //	200, "status":"succeeded", our own parameters   Approved
 //	402, class soft, hard or invalid                Declined
-//	400, 404, 422 with an error object              Declined, Invalid
+//	400, 404, 422, class invalid                    Declined, Invalid
 //	everything else                                 Unknown
 //
 // Everything else is: 409 (the key met other parameters: a bug here or a
 // collision, and the first call may well have moved money), 429, 5xx, a
-// redirect, a reply too large, malformed, or about another movement, a network
-// error, a time-out.
+// redirect, any other class or shape, a reply too large, malformed, or about
+// another movement, a network error, a time-out.
 //
 // # No retries
 //

@@ -49,19 +49,19 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 	case http.StatusPaymentRequired:
 		return r.declined(status)
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
-		if r.Error == nil || r.Error.Class == "" || r.Error.Class == classKeyReuse {
+		// Only in the provider's own words: gateways answer with these codes too,
+		// before or after the provider has acted.
+		if r.Error == nil || r.Error.Class != classInvalid {
 			return r.unread(status)
 		}
-		// Whatever class the provider gave: it refused the request itself.
 		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Invalid)}
 	default:
 		return r.unread(status)
 	}
 }
 
-// classKeyReuse says that the key came with other parameters before: whatever
-// the status, it tells nothing about the call that used the key first.
-const classKeyReuse = "key_reuse"
+// classInvalid says that the provider refused the request itself.
+const classInvalid = "invalid"
 
 // found reads the reply to a look-up. A 404 counts as no only when the provider
 // itself says so: a proxy's, or that of a wrong path, knows nothing.
@@ -100,7 +100,7 @@ func (r reply) declined(status int) psp.Result {
 		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Soft)}
 	case "hard":
 		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Hard)}
-	case "invalid":
+	case classInvalid:
 		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Invalid)}
 	default:
 		return r.unread(status)

@@ -54,6 +54,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"ChangedParametersAreNeverApproved", dedupes, changedParameters},
 		{"SameKeyAtOnce", dedupes, sameKeyAtOnce},
 		{"LookupKnowsOutcomes", looksUp, lookupKnows},
+		{"LookupPrefersApproval", looksUp, lookupPrefersApproval},
 		{"FailureBeforeIsUnknown", always, failureBefore},
 		{"DroppedReplyIsUnknown", always, droppedReply},
 		{"HungUpIsUnknown", always, hungUp},
@@ -195,6 +196,23 @@ func lookupKnows(t *testing.T, h Harness) {
 	if found, r := h.Provider.Lookup(ended, psp.KindCharge, "ch_1"); found != psp.FoundUnknown || r.Err == nil {
 		t.Errorf("with an ended context: found %d, %+v; want FoundUnknown with a reason", found, r)
 	}
+}
+
+// Declines before and after it, under keys of their own, do not hide an approval.
+func lookupPrefersApproval(t *testing.T, h Harness) {
+	ctx, call := t.Context(), h.charge("1")
+	decline := func(key, source string, class psp.Class) {
+		declined := call
+		declined.Key, declined.Source = key, source
+		wantDeclined(t, h.Provider.Charge(ctx, declined), class)
+	}
+	decline("key-before", h.DeclinesSoftly, psp.Soft)
+	ref := wantApproved(t, h.Provider.Charge(ctx, call))
+	decline("key-after", h.DeclinesHard, psp.Hard)
+	if found, r := h.Provider.Lookup(ctx, call.Kind, call.Reference); found != psp.FoundYes || wantApproved(t, r) != ref {
+		t.Errorf("approval %q between two declines: found %d, %+v", ref, found, r)
+	}
+	h.wantEffects(t, call.Kind, call.Reference, 1)
 }
 
 func failureBefore(t *testing.T, h Harness) {
