@@ -35,7 +35,15 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/embedded", "region", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "payment", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "internal/httpapi", "only internal/node knows both"},
+	{"internal/cockroach", "router", "a store persists what claim decides and nothing else"},
+	{"internal/cockroach", "region", "a store persists what claim decides and nothing else"},
+	{"internal/cockroach", "payment", "a store persists what claim decides and nothing else"},
+	{"internal/cockroach", "internal/httpapi", "only internal/node knows both"},
+	{"internal/cockroach", "internal/embedded", "two stores of one contract know nothing of each other"},
+	{"internal/embedded", "internal/cockroach", "two stores of one contract know nothing of each other"},
+	{"internal/localdb", "internal/cockroach", "a server that is started knows nothing of what is kept in it"},
 	{"internal/httpapi", "internal/embedded", "only internal/node knows both"},
+	{"internal/httpapi", "internal/cockroach", "only internal/node knows both"},
 	{"internal/httpapi", "region", "httpapi asks the router"},
 	{"internal/httpapi", "payment/psp", "httpapi never talks to a provider"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
@@ -53,6 +61,10 @@ var libraries = []struct {
 }{
 	// Of Pebble, assembly and the simulator may only see the file system.
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
+	// Assembly starts servers for people and tests, and asks them whether they answer.
+	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/localdb"}, "one room per technology"},
+	{"github.com/cockroachdb/cockroach-go", []string{"internal/cockroach"}, "one room per technology"},
+	{"github.com/pressly/goose", []string{"internal/cockroach"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},
 	{"connectrpc.com/", []string{"region", "internal/gen", "internal/proto"}, "the RPC between regions is region's"},
 	{"gocloud.dev", []string{"internal/node"}, "the object store is assembly"},

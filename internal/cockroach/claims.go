@@ -1,0 +1,509 @@
+package cockroach
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// maxLooks bounds how often one step decides anew because the row changed
+	// between reading and writing. Each time somebody else made progress.
+	maxLooks = 8
+	// decisionLife is how long after the reading a decision may still be written,
+	// by the store's clock: far above a statement's time, far below every window.
+	// A process that slept longer looks again.
+	decisionLife = 10 * time.Second
+)
+
+// Begin implements [claim.Store].
+func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	if err := v.reach(ctx, a.Home); err != nil {
+		return claim.Begun{}, err
+	}
+	// What a new claim would be. Whether there may be one is for the statement to
+	// say, which knows the time.
+	allowed := a
+	allowed.Stamped = true
+	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	create := v.createArgs(&a, fresh, &fx)
+	// Writes of ours that may be in the row without our knowing.
+	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
+	for range maxLooks {
+		got, err := v.begin(ctx, create, &a)
+		switch {
+		case err != nil:
+			return claim.Begun{}, err
+		case got.created:
+			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, got.firstUse)}, nil
+		case got.row != nil:
+			if decision, ok := mine[got.row.step]; ok {
+				return claim.Begun{Decision: decision, Record: got.row.record}, nil
+			}
+		}
+		var old *claim.Record
+		if got.row != nil {
+			old = &got.row.record
+		}
+		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
+		switch {
+		case err != nil:
+			return claim.Begun{}, err
+		case next == nil && old == nil || decision == claim.NeedPin:
+			return claim.Begun{Decision: decision}, nil
+		case next == nil:
+			return claim.Begun{Decision: decision, Record: *old}, nil
+		case old == nil:
+			continue // another arrival commits at this moment: look again
+		}
+		step := newStep()
+		var done bool
+		if fx.Enqueue != nil {
+			done, err = v.beginAgain(ctx, got, step, next, &fx)
+		} else {
+			done, err = v.takeOver(ctx, got.row, step, next, &fx)
+		}
+		if err != nil {
+			return claim.Begun{}, err
+		}
+		if done {
+			return claim.Begun{Decision: decision, Record: *next}, nil
+		}
+		mine[step] = decision
+	}
+	return claim.Begun{}, restless(a.Key)
+}
+
+func restless(key claim.Key) error {
+	return fmt.Errorf("%w: the claim of key %q keeps changing; try again", claim.ErrUnavailable, key.Value)
+}
+
+// dated moves a claim that was begun at epoch to when it was made.
+func dated(rec claim.Record, firstUse time.Time) claim.Record {
+	late := firstUse.Sub(epoch)
+	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
+	rec.Minted.Created = firstUse.Truncate(time.Second)
+	return rec
+}
+
+// creation is the statement that makes a new claim.
+type creation struct {
+	step uuid.UUID
+	args []any
+}
+
+func (v *View) createArgs(a *claim.Arrival, fresh *claim.Record, fx *claim.Effects) creation {
+	step := newStep()
+	message, entry := fx.Enqueue, &fx.Audit[0]
+	return creation{step: step, args: []any{
+		a.Home, a.Key.Tenant, a.Key.Value, fresh.Minted.ID, fresh.Operation,
+		int16(fresh.Fingerprint.Version), fresh.Fingerprint.Sum[:],
+		fresh.Holder, fresh.LeaseUntil.Sub(epoch), fresh.Minted.Receipt, fresh.ProviderKey, step,
+		a.Stamped, micros(a.PinnedAt.Add(v.db.policy.CreateWithin())),
+		string(message.Kind), message.Payload, message.TraceParent, int64(message.Fence),
+		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
+	}}
+}
+
+// begun is what the statement begin returned.
+type begun struct {
+	now, firstUse time.Time
+	created       bool
+	row           *claimRow // the row that was there, nil for none
+}
+
+func (v *View) begin(ctx context.Context, c creation, a *claim.Arrival) (begun, error) {
+	got, found, _, err := one(ctx, v.db, "begin", repeatable, c.args, func(row pgx.CollectableRow) (begun, error) {
+		var b begun
+		var first zeronull.Timestamptz
+		var r claimRow
+		if err := row.Scan(append([]any{&b.now, &first}, r.targets()...)...); err != nil {
+			return b, err
+		}
+		b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
+		b.created = !time.Time(first).IsZero()
+		if r.present() {
+			if err := r.read(a.Key, a.Home); err != nil {
+				return b, err
+			}
+			b.row = &r
+		}
+		return b, nil
+	})
+	if err == nil && !found {
+		err = errors.New("no row")
+	}
+	return got, claimError("begin", err)
+}
+
+func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	m, entry := fx.Enqueue, &fx.Audit[0]
+	_, found, _, err := one(ctx, v.db, "begin_again", repeatable, []any{
+		next.Home, next.Key.Tenant, next.Key.Value, got.row.step,
+		next.Minted.ID, next.Operation, int16(next.Fingerprint.Version), next.Fingerprint.Sum[:],
+		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, next.FirstUse,
+		next.Minted.Created, next.Minted.Receipt, int32(next.Generation), next.ProviderKey,
+		int32(next.Attempts), next.ProviderRef, step, got.now.Add(decisionLife),
+		string(m.Kind), m.Payload, m.TraceParent, m.CreatedAt, int64(m.Fence),
+		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
+	}, pgx.RowTo[int64])
+	return found, claimError("begin_again", err)
+}
+
+// TakeOver implements [claim.Store].
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+	if err := v.reach(ctx, home); err != nil {
+		return claim.Record{}, err
+	}
+	mine := map[uuid.UUID]bool{}
+	for range maxLooks {
+		row, now, err := v.get(ctx, key, home)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		var old *claim.Record
+		if row != nil {
+			if mine[row.step] {
+				return row.record, nil
+			}
+			old = &row.record
+		}
+		next, fx, err := claim.TakeOver(old, holder, region, &v.db.policy, now)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		step := newStep()
+		done, err := v.takeOver(ctx, row, step, next, &fx)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		if done {
+			return *next, nil
+		}
+		mine[step] = true
+	}
+	return claim.Record{}, restless(key)
+}
+
+func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	entry := &fx.Audit[0]
+	_, found, _, err := one(ctx, v.db, "take_over", repeatable, []any{
+		next.Home, next.Key.Tenant, next.Key.Value, row.step,
+		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, int32(next.Attempts), step,
+		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
+	}, pgx.RowTo[int64])
+	return found, claimError("take_over", err)
+}
+
+// Settle implements [claim.Store].
+func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
+	p := &v.db.policy
+	next, fx, err := claim.Settle(&held, &held, &verdict, p, epoch, rand.Float64())
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if err := v.reach(ctx, held.Home); err != nil {
+		return claim.Record{}, err
+	}
+	step := newStep()
+	first, second := &fx.Audit[0], &fx.Audit[1]
+	name, args := "settle", []any{held.Home, held.Key.Tenant, held.Key.Value, held.Minted.ID, int64(held.Fence), int32(held.Unknowns)}
+	if next.State == claim.InFlight {
+		name = "defer"
+		args = append(args, next.Reason, int32(next.Unknowns), int32(next.NotFounds),
+			next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), step, first.Region, first.Node)
+	} else {
+		// A final row stays until its tombstone is over and then for PinGrace, a
+		// released one until its windows are: see [claim.Record.FreeAt].
+		windows := held.FirstUse.Add(p.PinLife())
+		var late time.Duration
+		response := claim.Response{}
+		if next.State.Final() {
+			late, response = p.TombstoneFor+p.PinGrace, *next.Response
+		}
+		names, values := splitHeader(response.Header)
+		args = append(args, int16(next.State), next.Reason, int32(next.Unknowns), int32(next.NotFounds),
+			next.ProviderRef, next.State.Final(), windows, late, step,
+			int16(response.Status), names, values, notNil(response.Body), response.Blob, first.Region, first.Node)
+	}
+	args = append(args, int32(first.Generation),
+		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
+	type stored struct{ now, lease time.Time }
+	at, found, lost, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
+		err = row.Scan(&s.now, &s.lease)
+		return s, err
+	})
+	switch {
+	case err != nil:
+		return claim.Record{}, claimError(name, err)
+	case found:
+		next.LeaseUntil = at.lease.UTC()
+		if next.State.Final() {
+			next.SettledAt = at.now.UTC()
+		}
+		return *next, nil
+	case lost:
+		// Perhaps the row has our own verdict already.
+		row, _, err := v.get(ctx, held.Key, held.Home)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		if row != nil && row.step == step {
+			return row.record, nil
+		}
+	}
+	return claim.Record{}, claim.ErrFenced
+}
+
+// Renew implements [claim.Store]. It is one step for each home.
+func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
+	held := make([]bool, len(leases))
+	homes := map[string][]int{}
+	for i, l := range leases {
+		if err := v.reach(ctx, l.Home); err != nil {
+			return nil, err
+		}
+		homes[l.Home] = append(homes[l.Home], i)
+	}
+	for home, of := range homes {
+		if err := v.renew(ctx, home, holder, leases, of, held); err != nil {
+			return nil, err
+		}
+	}
+	return held, nil
+}
+
+// renew renews those of leases that of names, all at home, and marks in held
+// which are.
+func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
+	type key struct{ tenant, value string }
+	byKey := make(map[key][]int, len(of))
+	for _, i := range of {
+		k := key{leases[i].Key.Tenant, leases[i].Key.Value}
+		byKey[k] = append(byKey[k], i)
+	}
+	for range maxLooks {
+		var tenants, values []string
+		for k := range byKey {
+			tenants, values = append(tenants, k.tenant), append(values, k.value)
+		}
+		rows, err := many(ctx, v.db, "renewable", repeatable, []any{home, tenants, values}, scanRenewable)
+		if err != nil {
+			return claimError("renewable", err)
+		}
+		tenants, values = nil, nil
+		var steps []uuid.UUID
+		var untils []time.Time
+		mine := map[key]int{}
+		for _, r := range rows {
+			k := key{r.record.Key.Tenant, r.record.Key.Value}
+			for _, i := range byKey[k] {
+				next, err := claim.Renew(&r.record, holder, leases[i].Fence, &v.db.policy, r.now)
+				if err != nil {
+					continue // fenced off: the only error there is
+				}
+				if next.LeaseUntil.Equal(r.record.LeaseUntil) {
+					held[i] = true
+					continue
+				}
+				mine[k] = i
+				tenants, values = append(tenants, k.tenant), append(values, k.value)
+				steps, untils = append(steps, r.step), append(untils, next.LeaseUntil)
+				break // two leases on one row have one fence, or one of them is stale
+			}
+		}
+		if len(mine) == 0 {
+			return nil
+		}
+		renewed, err := many(ctx, v.db, "renew", once, []any{home, tenants, values, steps, untils, newStep()},
+			func(row pgx.CollectableRow) (k key, err error) {
+				err = row.Scan(&k.tenant, &k.value)
+				return k, err
+			})
+		if err != nil {
+			return claimError("renew", err)
+		}
+		for _, k := range renewed {
+			held[mine[k]] = true
+			delete(mine, k)
+		}
+		if len(mine) == 0 {
+			return nil
+		}
+		// These changed in between: look at them again.
+		for k := range byKey {
+			if _, ok := mine[k]; !ok {
+				delete(byKey, k)
+			}
+		}
+	}
+	return fmt.Errorf("%w: the claims to renew keep changing", claim.ErrUnavailable)
+}
+
+type renewable struct {
+	now    time.Time
+	step   uuid.UUID
+	record claim.Record
+}
+
+func scanRenewable(row pgx.CollectableRow) (r renewable, err error) {
+	var state int16
+	var fence int64
+	rec := &r.record
+	err = row.Scan(&r.now, &rec.Key.Tenant, &rec.Key.Value, &state, &fence, &rec.Holder, &rec.LeaseUntil, &rec.HeldSince, &r.step)
+	rec.State, rec.Fence = claim.State(state), uint64(fence)
+	return r, err
+}
+
+// Get implements [claim.Store].
+func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	if err := v.reach(ctx, home); err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	row, now, err := v.get(ctx, key, home)
+	if err != nil || row == nil {
+		return claim.Record{}, now, false, err
+	}
+	return row.record, now, true, nil
+}
+
+func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
+	return v.read(ctx, "get", home, []any{home, key.Tenant, key.Value}, func(*zeronull.Text) claim.Key { return key })
+}
+
+// Object implements [claim.Store].
+func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	if err := v.reach(ctx, home); err != nil {
+		return claim.Record{}, time.Time{}, false, err
+	}
+	row, now, err := v.read(ctx, "object", home, []any{home, tenant, id}, func(key *zeronull.Text) claim.Key {
+		return claim.Key{Tenant: tenant, Value: string(*key)}
+	})
+	if err != nil || row == nil {
+		return claim.Record{}, now, false, err
+	}
+	return row.record, now, true, nil
+}
+
+// read runs a statement that returns the clock, one column more and a claim.
+func (v *View) read(ctx context.Context, name, home string, args []any, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
+	type answer struct {
+		now time.Time
+		row *claimRow
+	}
+	got, _, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
+		var a answer
+		var more zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&a.now, &more}, r.targets()...)...); err != nil {
+			return a, err
+		}
+		if r.present() {
+			a.row = &r
+			return a, r.read(key(&more), home)
+		}
+		return a, nil
+	})
+	return got.row, got.now.UTC(), claimError(name, err)
+}
+
+// claimRow is one row of claims with its response, as columns.Claim lists it.
+// All of it may be NULL: then there is no row.
+type claimRow struct {
+	step   uuid.UUID
+	record claim.Record
+
+	rawStep                                                 *uuid.UUID
+	object, operation, holder, receipt, providerKey, reason zeronull.Text
+	providerRef, blob                                       zeronull.Text
+	version, state, status                                  zeronull.Int2
+	generation, attempts, unknowns, notFounds               zeronull.Int4
+	fence                                                   zeronull.Int8
+	lease, held, first, created, settled                    zeronull.Timestamptz
+	print, body                                             []byte
+	names                                                   []string
+	values                                                  [][]byte
+}
+
+func (r *claimRow) targets() []any {
+	return []any{
+		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
+		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
+		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled,
+		&r.status, &r.names, &r.values, &r.body, &r.blob,
+	}
+}
+
+func (r *claimRow) present() bool { return r.rawStep != nil }
+
+// read makes the record of key at home from the columns.
+func (r *claimRow) read(key claim.Key, home string) error {
+	r.step = *r.rawStep
+	r.record = claim.Record{
+		Key: key, Home: home, Operation: string(r.operation),
+		Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(r.version)},
+		State:       claim.State(r.state), Fence: uint64(r.fence), Holder: string(r.holder),
+		LeaseUntil: time.Time(r.lease).UTC(), HeldSince: time.Time(r.held).UTC(), FirstUse: time.Time(r.first).UTC(),
+		Minted:     claim.Minted{ID: string(r.object), Created: time.Time(r.created).UTC(), Receipt: string(r.receipt)},
+		Generation: uint32(r.generation), ProviderKey: string(r.providerKey), Attempts: uint32(r.attempts),
+		Unknowns: uint32(r.unknowns), NotFounds: uint32(r.notFounds), Reason: string(r.reason),
+		ProviderRef: string(r.providerRef), SettledAt: time.Time(r.settled).UTC(),
+	}
+	if len(r.print) != sha256.Size {
+		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
+	}
+	copy(r.record.Fingerprint.Sum[:], r.print)
+	if !r.record.State.Final() {
+		return nil
+	}
+	if r.status == 0 || len(r.names) != len(r.values) {
+		return fmt.Errorf("%w: %s is final and its response is missing; restore it from a backup", claim.ErrUnavailable, r.record.Minted.ID)
+	}
+	response := &claim.Response{Status: int(r.status), Body: r.body, Blob: string(r.blob)}
+	for i, name := range r.names {
+		response.Header = append(response.Header, claim.HeaderField{Name: name, Value: string(r.values[i])})
+	}
+	r.record.Response = response
+	return nil
+}
+
+func splitHeader(fields []claim.HeaderField) (names []string, values [][]byte) {
+	names, values = make([]string, len(fields)), make([][]byte, len(fields))
+	for i, f := range fields {
+		names[i], values[i] = f.Name, []byte(f.Value)
+	}
+	return names, values
+}
+
+// notNil keeps an empty body from being stored as NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// claimError turns what the database refused into an error of the contract: it
+// is either a home that the database does not have or our own mistake.
+func claimError(name string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, claim.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case hasCode(err, codeInvalidText):
+		return fmt.Errorf("%w: %s: %w", claim.ErrHomeUnreachable, name, &lineError{err})
+	default:
+		return unavailable(name, err)
+	}
+}

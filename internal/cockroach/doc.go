@@ -1,0 +1,72 @@
+// Package cockroach keeps every contract in a SQL database: CockroachDB in
+// production, PostgreSQL 15 or newer for one region and for tests. Both run the
+// statements of query/; only the table definitions of migration/ and the clause
+// that reads from a replica differ.
+//
+// # Who decides
+//
+// The transitions of package claim. A store that reads a row first runs the
+// transition on it and writes the result under a comparison. Begin of a new key
+// and Settle read nothing: their transitions depend on the clock by addition
+// only, so they are run on a clock that reads zero (see [epoch]) and the
+// statement adds its own now(). That makes each of them one statement and one
+// round trip. Their WHERE clauses repeat what the transition compared.
+//
+// Statements are implicit transactions: atomic, committed in one phase where the
+// database can, and never open while we think. The few places that need more
+// than one (tenants, topology) are for people and use an explicit transaction.
+//
+// # Lost replies
+//
+// A statement whose reply is lost (40003, a connection that broke after the
+// request was sent, a time-out) may be done, not done, or done later. Every
+// write of a claim therefore carries a step: a UUID that the row keeps and that
+// no other write has. The statement compares the state that it starts from, so
+// running it again does nothing once it is done, in whatever order the two
+// arrive; and the row's step then tells that the first one was ours:
+//
+//	write           compares                       after a lost reply
+//	begin           there is no row                run again: our step in the row that comes back is our own win
+//	begin_again     the step that was read         read, and compare the step
+//	take_over       the step that was read         read, and compare the step
+//	settle, defer   object, fence, unknowns        run again; on "no row" read, and compare the step
+//	renew           the step that was read         reported as unknown: the holder's trust is not extended
+//	pin             there is no row                run again; whatever pin there is now is the answer
+//	pin_write       the time that was read         read again: the pin there is the answer
+//	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
+//	outbox_finish   the fence                      run again; a row that is gone is finished
+//	outbox_retry    the fence                      reported: the row is due again after its lease
+//	outbox_park     the fence                      reported likewise
+//
+// When the tries or the time run out the answer is [claim.ErrUnavailable], which
+// promises nothing. A write that arrives after that leaves a claim whose holder
+// does not know of it and does nothing: the lease lapses and the outbox recovers
+// it, as after a crash.
+//
+// 40001 and connections that broke before the request was sent are definite: not
+// done. They are repeated with a back-off, within the same bounds.
+//
+// # Crash points
+//
+// Each step is one statement, so a process that dies has either sent it or not,
+// and the database has either committed it or not; the next request sees one of
+// the four cases of package claim's table. Between the statements of one call:
+//
+//	pin | begin              a pin without a claim; its home makes the claim
+//	begin (row found) | begin_again or take_over
+//	                         nothing has changed
+//	pin_read | pin_write     nothing has changed
+//	pins_old | pin_delete    nothing has changed
+//
+// # Time
+//
+// Leases, windows and due times are judged and written by the database's now().
+// On CockroachDB gateways may differ by up to its max-offset:
+// [claim.Policy.ClockOffset] must be at least that. Time-outs of calls are this
+// process's own and only bound its patience.
+//
+// # Reading elsewhere
+//
+// Replica reads run AS OF SYSTEM TIME follower_read_timestamp() on CockroachDB
+// and return only final rows. What they do not find proves nothing.
+package cockroach

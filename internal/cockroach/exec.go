@@ -1,0 +1,206 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// maxTries bounds how often one call runs a statement. Six pauses of 5 ms,
+	// doubling, are 300 ms: contention on one row is over by then or is overload.
+	maxTries   = 7
+	firstPause = 5 * time.Millisecond
+	lastPause  = 200 * time.Millisecond
+)
+
+// repeat says whether a statement may be run again when it is not known whether
+// it was done.
+type repeat bool
+
+const (
+	// repeatable: once done, running it again changes nothing; see the package
+	// comment.
+	repeatable repeat = true
+	// once: the caller is told that the outcome is unknown.
+	once repeat = false
+)
+
+// outcome is what an error says about the statement that met it.
+type outcome int
+
+const (
+	// refused: not done, and it would not be if tried again.
+	refused outcome = iota
+	// later: not done; it may be when tried again.
+	later
+	// unknown: perhaps done, perhaps yet to be.
+	unknown
+)
+
+// SQLSTATE codes; PostgreSQL's appendix A and CockroachDB's pgcode package.
+const (
+	codeUnique           = "23505"
+	codeSerialization    = "40001"
+	codeAmbiguous        = "40003"
+	codeDeadlock         = "40P01"
+	codeLockNotAvailable = "55P03"
+	codeCannotConnectNow = "57P03"
+	codeTooMany          = "53300"
+	codeFeature          = "0A000" // with "cached plan": a migration ran since
+	codeInvalidText      = "22P02" // a region that the database does not have
+)
+
+// judge reads an error of one try.
+func judge(err error) outcome {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		if pgconn.SafeToRetry(err) {
+			return later // nothing was sent
+		}
+		var dial *pgconn.ConnectError
+		if errors.As(err, &dial) {
+			return later
+		}
+		return unknown
+	}
+	switch {
+	case pg.Code == codeSerialization, pg.Code == codeDeadlock, pg.Code == codeLockNotAvailable,
+		pg.Code == codeCannotConnectNow, pg.Code == codeTooMany:
+		return later
+	case pg.Code == codeFeature && strings.Contains(pg.Message, "cached plan"):
+		return later
+	case pg.Code == codeAmbiguous:
+		return unknown
+	}
+	switch pg.Code[:min(2, len(pg.Code))] {
+	// Connection, transaction rollback, resources, operator's intervention, system
+	// and internal errors: the statement may have been through when they came.
+	case "08", "40", "53", "57", "58", "XX", "":
+		return unknown
+	default:
+		return refused
+	}
+}
+
+// one runs a statement that returns one row or none; see [DB.do].
+func one[T any](ctx context.Context, db *DB, name string, again repeat, args []any, scan pgx.RowToFunc[T]) (row T, found, lost bool, err error) {
+	lost, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+		row, err = pgx.CollectOneRow(rows, scan)
+		found = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return row, found, lost, err
+}
+
+// many runs a statement that returns any number of rows; see [DB.do].
+func many[T any](ctx context.Context, db *DB, name string, again repeat, args []any, scan pgx.RowToFunc[T]) (all []T, err error) {
+	_, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+		all, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	return all, err
+}
+
+// affected runs a statement and returns how many rows it touched; see [DB.do].
+func affected(ctx context.Context, db *DB, name string, again repeat, args []any) (n int, lost bool, err error) {
+	lost, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+		rows.Close()
+		n = int(rows.CommandTag().RowsAffected())
+		return rows.Err()
+	})
+	return n, lost, err
+}
+
+// do runs one statement until its outcome is known, within CallTimeout. Each try
+// hands its rows to read, which consumes them. lost reports whether a try that
+// seemed to fail may have been done. Errors wrap [claim.ErrUnavailable], except
+// the database's refusal of the statement, a [pgconn.PgError].
+func (db *DB) do(ctx context.Context, name string, again repeat, args []any, read func(rows pgx.Rows) error) (lost bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	select {
+	case db.slots <- struct{}{}:
+		defer func() { <-db.slots }()
+	default:
+		return false, fmt.Errorf("%w: %d calls wait for a connection already", claim.ErrUnavailable, db.limits.MaxWaiting)
+	}
+	q, ok := db.queries[name]
+	if !ok {
+		return false, fmt.Errorf("cockroach: there is no statement %q", name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
+	defer cancel()
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := db.try(ctx, q, args, read)
+		if err == nil {
+			return lost, nil
+		}
+		if scan := (pgx.ScanArgError{}); errors.As(err, &scan) {
+			// Answered, in a form that this build cannot read.
+			return lost, fmt.Errorf("%w: %s: %s", claim.ErrUnavailable, name, oneLine(err))
+		}
+		what := judge(err)
+		if what == refused {
+			return lost, err
+		}
+		lost = lost || what == unknown
+		if try == maxTries || what == unknown && again == once || !sleep(ctx, pause/2+rand.N(pause)) {
+			return lost, unavailable(name, err)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func (db *DB) try(ctx context.Context, q *query, args []any, read func(rows pgx.Rows) error) error {
+	rows, err := db.pool.Query(ctx, q.sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	err = read(rows)
+	rows.Close()
+	if failed := rows.Err(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func unavailable(name string, err error) error {
+	return fmt.Errorf("%w: %s: %w", claim.ErrUnavailable, name, &lineError{err})
+}
+
+// lineError is an error on one line that keeps its causes.
+type lineError struct{ err error }
+
+func (e *lineError) Error() string { return oneLine(e.err) }
+func (e *lineError) Unwrap() error { return e.err }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func hasCode(err error, code string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == code
+}

@@ -1,0 +1,275 @@
+package cockroach_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/outboxtest"
+)
+
+var regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
+// database is a migrated database of one test's own.
+type database struct {
+	server *localdb.Server
+	// url is for the store, admin for whoever looks behind it. On PostgreSQL the
+	// store's clock is the test's, admin's is the server's.
+	url, admin string
+	clock      *clock
+}
+
+// prepared is made once: the template of PostgreSQL's databases, or the one
+// database of CockroachDB, where making tables takes too long to do it for each
+// test.
+var prepared struct {
+	once sync.Once
+	name string
+	err  error
+}
+
+var names atomic.Int64
+
+func newDatabase(t testing.TB) database {
+	t.Helper()
+	s := dbtest.Shared(t)
+	prepared.once.Do(func() { prepared.name, prepared.err = "homeward", prepare(t.Context(), s, "homeward") })
+	require.NoError(t, prepared.err)
+	d := database{server: s}
+	if s.Kind() == localdb.CockroachDB {
+		d.url = s.URL(regions[0], prepared.name)
+		d.admin = d.url
+		d.exec(t, "TRUNCATE pins, claims, responses, outbox, audit, api_keys, tenants")
+		return d
+	}
+	name := fmt.Sprintf("homeward_%d", names.Add(1))
+	require.NoError(t, s.CreateDatabase(t.Context(), name, prepared.name))
+	t.Cleanup(func() { require.NoError(t, s.DropDatabase(context.Background(), name)) })
+	d.admin = s.URL("", name)
+	d.url = onClock(t, d.admin)
+	d.clock = &clock{d: d}
+	return d
+}
+
+// prepare migrates a new database and, on PostgreSQL, gives it a clock that
+// tests can move: functions that hide now() and clock_timestamp() from sessions
+// which look for them in another schema first. The statements stay as they are.
+func prepare(ctx context.Context, s *localdb.Server, name string) error {
+	if err := s.CreateDatabase(ctx, name, ""); err != nil {
+		return err
+	}
+	m, err := cockroach.OpenMigrator(ctx, s.URL(regions[0], name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = m.Close(ctx) }()
+	var specs []cockroach.RegionSpec
+	for _, r := range regions {
+		specs = append(specs, cockroach.RegionSpec{Name: r})
+	}
+	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
+		return err
+	}
+	if s.Kind() == localdb.CockroachDB {
+		return nil
+	}
+	conn, err := pgx.Connect(ctx, s.URL("", name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, `
+		CREATE SCHEMA test_clock;
+		CREATE TABLE test_clock.clock (t timestamptz NOT NULL);
+		INSERT INTO test_clock.clock VALUES ('2026-03-01 12:00:00.123456Z');
+		CREATE FUNCTION test_clock.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock';
+		CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT t FROM test_clock.clock'`)
+	return err
+}
+
+// onClock makes sessions of a URL read the test's clock.
+func onClock(t testing.TB, rawURL string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("search_path", "test_clock,public,pg_catalog")
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func (d database) exec(t testing.TB, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(context.Background(), sql, args...)
+	require.NoError(t, err)
+}
+
+// count returns the one number that a query yields.
+func (d database) count(t testing.TB, sql string, args ...any) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	require.NoError(t, conn.QueryRow(context.Background(), sql, args...).Scan(&n))
+	return n
+}
+
+// clock is the test's clock in the database.
+type clock struct {
+	d    database
+	once sync.Once
+	conn *pgx.Conn
+}
+
+func (c *clock) advance(t testing.TB, by time.Duration) {
+	t.Helper()
+	c.once.Do(func() {
+		var err error
+		c.conn, err = pgx.Connect(context.Background(), c.d.admin)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.conn.Close(context.Background()) })
+	})
+	_, err := c.conn.Exec(context.Background(), "UPDATE test_clock.clock SET t = t + $1::interval", by.Truncate(time.Microsecond))
+	require.NoError(t, err)
+}
+
+func testPolicy() claim.Policy {
+	p := claim.DefaultPolicy()
+	p.MaxUnknowns, p.MaxGenerations = 4, 3
+	return p
+}
+
+// livePolicy is for a database whose clock is the world's: seconds for hours.
+func livePolicy() claim.Policy {
+	p := testPolicy()
+	p.Lease, p.RenewEvery, p.LeaseCeiling, p.LeaseMargin = 3*time.Second, time.Second, 5*time.Second, 600*time.Millisecond
+	p.ClockOffset = 500 * time.Millisecond
+	p.ReplayFor, p.TombstoneFor, p.PinGrace = 8*time.Second, 4*time.Second, 3*time.Second
+	p.BackoffMin, p.BackoffMax = 40*time.Millisecond, 400*time.Millisecond
+	return p
+}
+
+// testPool never reads a tenant from memory, and is patient with a busy machine.
+func testPool() cockroach.Pool {
+	p := cockroach.DefaultPool()
+	p.TenantCache = -1
+	p.StatementTimeout, p.CallTimeout = 20*time.Second, 30*time.Second
+	p.ConnectTimeout = 10 * time.Second
+	return p
+}
+
+func open(t testing.TB, c cockroach.Config) *cockroach.DB {
+	t.Helper()
+	if c.Policy == (claim.Policy{}) {
+		c.Policy = testPolicy()
+	}
+	if c.Pool == (cockroach.Pool{}) {
+		c.Pool = testPool()
+	}
+	db, err := cockroach.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func view(t testing.TB, db *cockroach.DB, region string) *cockroach.View {
+	t.Helper()
+	v, err := db.Region(region)
+	require.NoError(t, err)
+	return v
+}
+
+func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
+	d := newDatabase(t)
+	h := claimtest.Harness{Regions: regions, Policy: policy()}
+	if d.clock != nil {
+		h.Advance = func(by time.Duration) { d.clock.advance(t, by) }
+	} else {
+		h.Policy = livePolicy()
+		h.ReplicaLag = 6 * time.Second // follower reads are 4.2 s old, and the target 4.8
+	}
+	db := open(t, cockroach.Config{URL: d.url, Policy: h.Policy})
+	if d.clock != nil {
+		db.StopWaiting()
+	}
+	h.Store = func(region string) claim.Store { return view(t, db, region) }
+	h.Outbox = func(region string) outbox.Store { return view(t, db, region) }
+	h.PutTenant = func(t testing.TB, tenant claim.Tenant) {
+		require.NoError(t, db.PutTenant(context.Background(), tenant))
+	}
+	h.MoveRegistrar = func(t testing.TB, tenant, to string) {
+		require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
+	}
+	return h
+}
+
+func TestClaims(t *testing.T) {
+	claimtest.Exercise(t, func(t *testing.T) claimtest.Harness { return harness(t, testPolicy) })
+}
+
+// TestClaimsUnderClockOffset runs the suite as if the store had many clocks.
+func TestClaimsUnderClockOffset(t *testing.T) {
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("TestClaims has a clock offset there")
+	}
+	claimtest.Exercise(t, func(t *testing.T) claimtest.Harness {
+		return harness(t, func() claim.Policy {
+			p := testPolicy()
+			p.ClockOffset = 500 * time.Millisecond
+			return p
+		})
+	})
+}
+
+func TestOutbox(t *testing.T) {
+	outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness {
+		h := harness(t, testPolicy)
+		h.PutTenant(t, claim.Tenant{ID: "acme", Registrar: h.Regions[0]})
+		held := map[string]claim.Record{}
+		o := outboxtest.Harness{
+			Regions: h.Regions,
+			Store:   h.Outbox,
+			Insert: func(t testing.TB, region, key string) string {
+				a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, region, "100", "node", "ch_"+key)
+				got, err := h.Store(region).Begin(context.Background(), a)
+				require.NoError(t, err)
+				require.Equal(t, claim.Won, got.Decision)
+				held[key] = got.Record
+				return got.Record.Minted.ID
+			},
+			Settle: func(t testing.TB, region, key string) {
+				_, err := h.Store(region).Settle(context.Background(), held[key], claim.Verdict{Outcome: claim.OutcomeDone})
+				require.NoError(t, err)
+			},
+			Lease: h.Policy.Lease,
+			Exact: h.Advance != nil,
+		}
+		o.Pass = func(t testing.TB, by time.Duration) {
+			if h.Advance != nil {
+				h.Advance(by)
+				return
+			}
+			<-time.After(by)
+		}
+		return o
+	})
+}

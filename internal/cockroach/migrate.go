@@ -1,0 +1,506 @@
+package cockroach
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+//go:embed migration/*.sql
+var migrationFiles embed.FS
+
+// versionTable counts the migrations that ran, as goose keeps it.
+const versionTable = "homeward_schema_version"
+
+// SchemaVersion is the number of the newest migration that this build knows.
+func SchemaVersion() int {
+	files, err := fs.Glob(migrationFiles, "migration/*.sql")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	return len(files)
+}
+
+// Survival is what the database survives.
+type Survival string
+
+const (
+	// SurviveZone: writes stay in the region; its rows are unavailable while it is
+	// down. The default.
+	SurviveZone Survival = "zone"
+	// SurviveRegion: each write also waits for the nearest other region. It needs
+	// three regions or more.
+	SurviveRegion Survival = "region"
+)
+
+// Migration says what the database is to become. Zero values leave things as
+// they are.
+type Migration struct {
+	// Regions are added if they are not there. A region is never removed: its
+	// code stands in keys that merchants hold.
+	Regions []RegionSpec
+	// Primary is the region of what is not pinned to one; by default the first of
+	// Regions. CockroachDB only.
+	Primary string
+	// Survive; by default [SurviveZone] for a new database. CockroachDB only.
+	Survive Survival
+}
+
+// RegionSpec is a region to have. Code 0 takes the next free one.
+type RegionSpec struct {
+	Name string
+	Code claim.RegionCode
+}
+
+// ParseRegions reads "us-east1,europe-west1=7": names, each with its code if
+// that is to be a certain one.
+func ParseRegions(list string) ([]RegionSpec, error) {
+	var specs []RegionSpec
+	for part := range strings.SplitSeq(list, ",") {
+		name, code, given := strings.Cut(strings.TrimSpace(part), "=")
+		spec := RegionSpec{Name: name}
+		if given {
+			if _, err := fmt.Sscanf(code, "%d", &spec.Code); err != nil || spec.Code == 0 {
+				return nil, fmt.Errorf("regions: %q has the code %q; write a number from 1 to 65535", name, code)
+			}
+		}
+		if name == "" || strings.ContainsAny(name, `"' `) {
+			return nil, fmt.Errorf("regions: %q is no name; write them as in us-east1,europe-west1", part)
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// Step is one statement of a migration, with what it is for.
+type Step struct{ Name, SQL string }
+
+// Migrator changes one database's schema. Not for concurrent use; any number of
+// processes may each have one on the same database.
+type Migrator struct {
+	conn    *pgx.Conn
+	dialect dialect
+	version string
+}
+
+// OpenMigrator connects. The caller must Close it.
+func OpenMigrator(ctx context.Context, url string) (*Migrator, error) {
+	if url == "" {
+		return nil, errors.New("database: no URL given; set HOMEWARD_DATABASE_URL, as in postgresql://user@host:26257/homeward")
+	}
+	c, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("database: the URL cannot be read: %s", withoutSecrets(err))
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "homeward migrate"
+	}
+	conn, err := pgx.ConnectConfig(ctx, c)
+	if err != nil {
+		return nil, connectError(c, err)
+	}
+	m := &Migrator{conn: conn}
+	if m.dialect, m.version, err = recognise(ctx, conn); err != nil {
+		return nil, errors.Join(connectError(c, err), conn.Close(ctx))
+	}
+	return m, nil
+}
+
+// Close disconnects.
+func (m *Migrator) Close(ctx context.Context) error { return m.conn.Close(ctx) }
+
+// Version names the database, as in "PostgreSQL 15.18".
+func (m *Migrator) Version() string { return m.version }
+
+// Status is how far a database has come.
+type Status struct {
+	// Have and Want are schema versions: the database's and this build's.
+	Have, Want int
+	Regions    []TopologyRow
+	// Primary and Survive are CockroachDB's; empty on PostgreSQL.
+	Primary string
+	Survive Survival
+}
+
+// Status reads how far the database has come.
+func (m *Migrator) Status(ctx context.Context) (Status, error) {
+	s := Status{Want: SchemaVersion()}
+	var err error
+	if s.Have, err = schemaVersion(ctx, m.conn); err != nil {
+		return s, err
+	}
+	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
+		return s, err
+	}
+	queries, err := loadQueries(m.dialect)
+	if err != nil {
+		return s, err
+	}
+	if s.Regions, err = readRegions(ctx, m.conn, queries["regions"].sql); err != nil {
+		return s, err
+	}
+	if m.dialect.cockroach {
+		var place placement
+		place, err = m.placement(ctx)
+		s.Primary, s.Survive = place.primary, place.survive
+	}
+	return s, err
+}
+
+// Plan returns the statements that Up would run now.
+func (m *Migrator) Plan(ctx context.Context, want Migration) ([]Step, error) {
+	place, err := m.placementSteps(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := m.tableSteps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := m.regionSteps(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(place, tables, rows), nil
+}
+
+// Up runs what Plan returns, and tells report before each step. It may be
+// stopped anywhere and run again, and several may run at once: every step may be
+// done already.
+func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (err error) {
+	if report == nil {
+		report = func(Step) {}
+	}
+	if err := m.place(ctx, want, report); err != nil {
+		return err
+	}
+	if err := again(ctx, func() error { return m.tables(ctx, int64(SchemaVersion()), report) }); err != nil {
+		return err
+	}
+	rows, err := m.regionSteps(ctx, want)
+	if err != nil {
+		return err
+	}
+	for _, s := range rows {
+		report(s)
+		if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
+			return stepError(s, err)
+		}
+	}
+	return nil
+}
+
+// place brings the database to its regions.
+func (m *Migrator) place(ctx context.Context, want Migration, report func(Step)) error {
+	return again(ctx, func() error {
+		steps, err := m.placementSteps(ctx, want)
+		if err != nil {
+			return err
+		}
+		for _, s := range steps {
+			report(s)
+			if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
+				return stepError(s, err)
+			}
+		}
+		return nil
+	})
+}
+
+// again runs f until the database does not refuse it, a few times: of two nodes
+// that migrate at once on CockroachDB one may be refused, and then finds less to
+// do. There is no lock to take turns with there. Its advisory locks lock nothing,
+// and a transaction that holds a row makes schema changes wait for ever, since
+// they wait for whoever uses a table of the database.
+func again(ctx context.Context, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		var refusal *pgconn.PgError
+		if err == nil || !errors.As(err, &refusal) || try == maxTries || !sleep(ctx, time.Duration(try)*lastPause) {
+			return err
+		}
+	}
+}
+
+func stepError(s Step, err error) error {
+	return fmt.Errorf("migration %s: %w; mend the cause and run homeward migrate up again, what is done stays done", s.Name, &lineError{err})
+}
+
+// tables runs the numbered migrations up to a version.
+func (m *Migrator) tables(ctx context.Context, to int64, report func(Step)) (err error) {
+	steps, err := numbered(m.dialect)
+	if err != nil {
+		return err
+	}
+	var last Step
+	var runs []*goose.Migration
+	for i, s := range steps {
+		run := &goose.GoFunc{}
+		if m.dialect.cockroach {
+			// It wants DDL on its own. What was done and not yet counted runs again.
+			run.RunDB = func(ctx context.Context, db *sql.DB) error {
+				last = s
+				report(s)
+				_, err := db.ExecContext(ctx, s.SQL)
+				return err
+			}
+		} else {
+			run.RunTx = func(ctx context.Context, tx *sql.Tx) error {
+				last = s
+				report(s)
+				_, err := tx.ExecContext(ctx, s.SQL)
+				return err
+			}
+		}
+		runs = append(runs, goose.NewGoMigration(int64(i+1), run, nil))
+	}
+	db := stdlib.OpenDB(*m.conn.Config())
+	defer func() { err = errors.Join(err, db.Close()) }()
+	options := []goose.ProviderOption{
+		goose.WithTableName(versionTable), goose.WithGoMigrations(runs...),
+		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)),
+	}
+	if !m.dialect.cockroach {
+		turns, err := lock.NewPostgresSessionLocker()
+		if err != nil {
+			return fmt.Errorf("migration: %w", err)
+		}
+		options = append(options, goose.WithSessionLocker(turns))
+	}
+	g, err := goose.NewProvider(goose.DialectPostgres, db, nil, options...)
+	if err != nil {
+		return fmt.Errorf("migration: %w", err)
+	}
+	have, err := g.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("migration: the schema version cannot be read: %w", &lineError{err})
+	}
+	if have >= to {
+		return nil // never back: an older build has nothing to say here
+	}
+	if _, err := g.UpTo(ctx, to); err != nil {
+		return stepError(last, err)
+	}
+	return nil
+}
+
+// numbered returns the migrations of migration/ in order, as the dialect has
+// them.
+func numbered(d dialect) ([]Step, error) {
+	t, err := template.ParseFS(migrationFiles, "migration/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("migration: %w", err)
+	}
+	files, err := fs.Glob(migrationFiles, "migration/*.sql") // in order of their names
+	if err != nil {
+		return nil, fmt.Errorf("migration: %w", err)
+	}
+	var steps []Step
+	for _, f := range files {
+		var sql strings.Builder
+		if err := t.ExecuteTemplate(&sql, path.Base(f), map[string]bool{"Cockroach": d.cockroach}); err != nil {
+			return nil, fmt.Errorf("migration: %w", err)
+		}
+		steps = append(steps, Step{strings.TrimSuffix(path.Base(f), ".sql"), strings.TrimSpace(sql.String())})
+	}
+	return steps, nil
+}
+
+// tableSteps returns the numbered migrations that have not run.
+func (m *Migrator) tableSteps(ctx context.Context) ([]Step, error) {
+	have, err := schemaVersion(ctx, m.conn)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := numbered(m.dialect)
+	if err != nil {
+		return nil, err
+	}
+	return steps[min(have, len(steps)):], nil
+}
+
+// regionSteps adds the rows of regions that are not there, with codes that were
+// never used.
+func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, error) {
+	var have []TopologyRow
+	ok, err := tableExists(ctx, m.conn, "regions")
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		queries, err := loadQueries(m.dialect)
+		if err != nil {
+			return nil, err
+		}
+		if have, err = readRegions(ctx, m.conn, queries["regions"].sql); err != nil {
+			return nil, err
+		}
+	}
+	if len(have)+len(want.Regions) == 0 {
+		return nil, errors.New("migration: the database knows no region yet; name them with --regions, as in --regions us-east1,europe-west1")
+	}
+	byName, byCode := map[string]claim.RegionCode{}, map[claim.RegionCode]string{}
+	next := claim.RegionCode(1)
+	for _, r := range have {
+		byName[r.Name], byCode[r.Code] = r.Code, r.Name
+		next = max(next, r.Code+1)
+	}
+	for _, r := range want.Regions {
+		next = max(next, r.Code+1)
+	}
+	var steps []Step
+	for _, r := range want.Regions {
+		if code, ok := byName[r.Name]; ok {
+			if r.Code != 0 && r.Code != code {
+				return nil, fmt.Errorf("migration: region %s has code %d for ever, not %d", r.Name, code, r.Code)
+			}
+			continue
+		}
+		if r.Code == 0 {
+			r.Code = next
+			next++
+		}
+		if other, ok := byCode[r.Code]; ok {
+			return nil, fmt.Errorf("migration: code %d is %s's for ever; give %s another one", r.Code, other, r.Name)
+		}
+		byName[r.Name], byCode[r.Code] = r.Code, r.Name
+		steps = append(steps, Step{"region " + r.Name, fmt.Sprintf(
+			"INSERT INTO regions (name, code, status, epoch)\nSELECT %s, %d, 0, coalesce(max(epoch), 0) + 1 FROM regions\nON CONFLICT (name) DO NOTHING", literal(r.Name), r.Code)})
+	}
+	return steps, nil
+}
+
+// placement is what a CockroachDB database is told about regions.
+type placement struct {
+	regions []string
+	primary string
+	survive Survival
+}
+
+func (m *Migrator) placement(ctx context.Context) (placement, error) {
+	var p placement
+	rows, err := m.conn.Query(ctx, `SELECT region, "primary" FROM [SHOW REGIONS FROM DATABASE] ORDER BY region`)
+	if err != nil {
+		return p, regionsError(err)
+	}
+	var region string
+	var primary bool
+	if _, err := pgx.ForEachRow(rows, []any{&region, &primary}, func() error {
+		p.regions = append(p.regions, region)
+		if primary {
+			p.primary = region
+		}
+		return nil
+	}); err != nil {
+		return p, regionsError(err)
+	}
+	if p.primary == "" {
+		return p, nil
+	}
+	var goal string
+	if err := m.conn.QueryRow(ctx, "SELECT survival_goal FROM [SHOW SURVIVAL GOAL FROM DATABASE]").Scan(&goal); err != nil {
+		return p, regionsError(err)
+	}
+	p.survive = Survival(goal)
+	return p, nil
+}
+
+func regionsError(err error) error {
+	return fmt.Errorf("migration: the database's regions cannot be read: %s", oneLine(err))
+}
+
+// placementSteps tells CockroachDB which regions there are. PostgreSQL has one.
+func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, error) {
+	switch want.Survive {
+	case "", SurviveZone, SurviveRegion:
+	default:
+		return nil, fmt.Errorf("migration: --survive %q is neither zone nor region", want.Survive)
+	}
+	if !m.dialect.cockroach {
+		if want.Survive == SurviveRegion {
+			return nil, errors.New("migration: PostgreSQL cannot survive a region; leave --survive out, or use CockroachDB")
+		}
+		return nil, nil
+	}
+	have, err := m.placement(ctx)
+	if err != nil {
+		return nil, err
+	}
+	primary := want.Primary
+	switch {
+	case primary == "" && have.primary != "":
+		primary = have.primary
+	case primary == "" && len(want.Regions) > 0:
+		primary = want.Regions[0].Name
+	case primary == "":
+		return nil, errors.New("migration: the database has no region yet; name them with --regions, as in --regions us-east1,europe-west1")
+	}
+	database := pgx.Identifier{m.conn.Config().Database}.Sanitize()
+	alter := func(what, rest string) Step { return Step{what, "ALTER DATABASE " + database + " " + rest} }
+	all := slices.Clone(have.regions)
+	var steps []Step
+	if have.primary == "" {
+		steps = append(steps, alter("primary region "+primary, "SET PRIMARY REGION "+quote(primary)))
+		all = append(all, primary)
+	}
+	for _, r := range want.Regions {
+		if !slices.Contains(all, r.Name) {
+			steps = append(steps, alter("add region "+r.Name, "ADD REGION IF NOT EXISTS "+quote(r.Name)))
+			all = append(all, r.Name)
+		}
+	}
+	if !slices.Contains(all, primary) {
+		return nil, fmt.Errorf("migration: --primary %s is not one of the regions %s", primary, strings.Join(all, ", "))
+	}
+	if have.primary != "" && have.primary != primary {
+		steps = append(steps, alter("primary region "+primary, "SET PRIMARY REGION "+quote(primary)))
+	}
+	if want.Survive == SurviveRegion && len(all) < 3 {
+		return nil, fmt.Errorf("migration: --survive region needs three regions or more, there are %d", len(all))
+	}
+	if want.Survive != "" && want.Survive != have.survive && (have.survive != "" || want.Survive != SurviveZone) {
+		steps = append(steps, alter("survive "+string(want.Survive), "SURVIVE "+strings.ToUpper(string(want.Survive))+" FAILURE"))
+	}
+	if len(steps) > 0 {
+		// A generic plan is made for any region and may visit all of them.
+		steps = append(steps, alter("plans for the region at hand", "SET plan_cache_mode = 'force_custom_plan'"))
+	}
+	return steps, nil
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+func tableExists(ctx context.Context, conn *pgx.Conn, table string) (ok bool, err error) {
+	err = conn.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", table).Scan(&ok)
+	return ok, err
+}
+
+// schemaVersion is the database's, 0 for an empty one.
+func schemaVersion(ctx context.Context, conn *pgx.Conn) (int, error) {
+	ok, err := tableExists(ctx, conn, versionTable)
+	if err != nil || !ok {
+		return 0, err
+	}
+	var v int64
+	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&v)
+	return int(v), err
+}

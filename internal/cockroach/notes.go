@@ -1,0 +1,162 @@
+package cockroach
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// maxNotes bounds the notes in memory: two seconds' worth at 4,000 replies a
+	// second, some 2 MB. Beyond it the oldest are dropped and counted.
+	maxNotes = 8192
+	// notesPerStatement keeps one insertion far below the statement time-out.
+	notesPerStatement = 512
+	// noteFlushEvery is how long a note waits at most.
+	noteFlushEvery = time.Second
+)
+
+type note struct {
+	id    uuid.UUID
+	key   claim.Key
+	home  string
+	noted time.Time // local and monotonic: how long it has waited
+	entry claim.AuditEntry
+}
+
+// notes are audit entries that wait to be written. A crash, or a database that
+// is away for longer than they fit, loses some; they are never what a decision
+// rests on.
+type notes struct {
+	flushing sync.Mutex // one writer at a time, so that a reader finds its own notes
+
+	mu      sync.Mutex
+	waiting []note
+	dropped uint64
+}
+
+func (n *notes) add(e note) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) >= maxNotes {
+		n.waiting = slices.Delete(n.waiting, 0, notesPerStatement)
+		n.dropped += notesPerStatement
+	}
+	n.waiting = append(n.waiting, e)
+}
+
+func (n *notes) first() []note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.waiting[:min(len(n.waiting), notesPerStatement)])
+}
+
+// written forgets those of some that still wait.
+func (n *notes) written(some []note) {
+	ids := make(map[uuid.UUID]bool, len(some))
+	for i := range some {
+		ids[some[i].id] = true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waiting = slices.DeleteFunc(n.waiting, func(e note) bool { return ids[e.id] })
+}
+
+// Note implements [claim.Store]. The entry is written within about a second,
+// together with others.
+func (v *View) Note(_ context.Context, key claim.Key, home string, e claim.AuditEntry) {
+	v.db.notes.add(note{id: newEntry(), key: key, home: home, noted: time.Now(), entry: e})
+}
+
+// DroppedNotes counts the audit notes that were lost because the database did
+// not take them in time.
+func (db *DB) DroppedNotes() uint64 {
+	db.notes.mu.Lock()
+	defer db.notes.mu.Unlock()
+	return db.notes.dropped
+}
+
+func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
+	defer close(db.stopped)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			db.flushNotes(ctx)
+		}
+	}
+}
+
+// flushNotes writes the waiting notes until there are none or one batch fails,
+// which then waits for the next time.
+func (db *DB) flushNotes(ctx context.Context) {
+	db.notes.flushing.Lock()
+	defer db.notes.flushing.Unlock()
+	for {
+		some := db.notes.first()
+		if len(some) == 0 {
+			return
+		}
+		// Its key has the entry's id and, where that is given, its time; one without
+		// a time may be written twice if a reply is lost, which audit can bear.
+		if _, _, err := affected(ctx, db, "note", once, noteArgs(some, db.since)); err != nil {
+			if ctx.Err() == nil {
+				db.log.Warn("audit notes wait for the database", "waiting", len(some), "error", err)
+			}
+			return
+		}
+		db.notes.written(some)
+	}
+}
+
+func noteArgs(some []note, since func(time.Time) time.Duration) []any {
+	var (
+		homes, tenants, keys, events, regions, nodes, details []string
+		ats                                                   []*time.Time
+		waited                                                []time.Duration
+		ids                                                   []uuid.UUID
+		fences                                                []int64
+		generations                                           []int32
+	)
+	for i := range some {
+		n := &some[i]
+		e := &n.entry
+		var at *time.Time
+		if !e.At.IsZero() {
+			at = &e.At
+		}
+		homes, tenants, keys = append(homes, n.home), append(tenants, n.key.Tenant), append(keys, n.key.Value)
+		ats, waited = append(ats, at), append(waited, since(n.noted).Truncate(time.Microsecond))
+		ids, events, regions = append(ids, n.id), append(events, string(e.Event)), append(regions, e.Region)
+		nodes, fences = append(nodes, e.Node), append(fences, int64(e.Fence))
+		generations, details = append(generations, int32(e.Generation)), append(details, e.Detail)
+	}
+	return []any{homes, tenants, keys, ats, waited, ids, events, regions, nodes, fences, generations, details}
+}
+
+// Timeline implements [claim.Store].
+func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error) {
+	if err := v.reach(ctx, home); err != nil {
+		return nil, err
+	}
+	v.db.flushNotes(ctx) // so that the caller reads what it noted
+	line, err := many(ctx, v.db, "timeline", repeatable, []any{home, key.Tenant, key.Value, int64(limit)},
+		func(row pgx.CollectableRow) (e claim.AuditEntry, err error) {
+			var fence int64
+			var generation int32
+			err = row.Scan(&e.At, &e.Event, &e.Region, &e.Node, &fence, &generation, &e.Detail)
+			e.At, e.Fence, e.Generation = e.At.UTC(), uint64(fence), uint32(generation)
+			return e, err
+		})
+	slices.Reverse(line)
+	return line, claimError("timeline", err)
+}

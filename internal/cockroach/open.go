@@ -1,0 +1,289 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exaring/otelpgx"
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Config configures [Open]. URL and Policy are required.
+type Config struct {
+	// URL is a PostgreSQL connection string; it names the database.
+	URL string
+	// Policy must be valid. On CockroachDB its ClockOffset must be at least the
+	// cluster's --max-offset.
+	Policy claim.Policy
+	Pool   Pool
+	// Trace makes spans of statements with OpenTelemetry's global provider.
+	Trace  bool
+	Logger *slog.Logger
+}
+
+// Pool bounds the use of the database. Zero values take the defaults of
+// [DefaultPool].
+type Pool struct {
+	// MaxConns is the most connections of this process. CockroachDB works best
+	// with at most 4 active ones for each of its processors in the region, over
+	// all nodes of Homeward there. Default 16.
+	MaxConns int32 `koanf:"max_conns"`
+	// MinConns are kept open, so that a burst does not wait for handshakes.
+	// Default 2.
+	MinConns int32 `koanf:"min_conns"`
+	// MaxLifetime closes a connection after that long, give or take a tenth, so
+	// that load follows when the database grows. Default 5 min.
+	MaxLifetime time.Duration `koanf:"max_lifetime"`
+	// MaxWaiting is how many calls may wait for a connection; more are refused at
+	// once. Waiting holds a request's memory, not a connection. Default 1024.
+	MaxWaiting int `koanf:"max_waiting"`
+	// StatementTimeout is when the database gives one statement up. A statement
+	// takes milliseconds at home and two round trips at most elsewhere (300 ms
+	// between the farthest regions in use); one that is stuck on a lost range
+	// would hang for a minute. Default 1.2 s.
+	StatementTimeout time.Duration `koanf:"statement_timeout"`
+	// CallTimeout bounds a whole call: waiting for a connection, the statement
+	// and its repetitions. With the database gone it is how long a request waits
+	// for its 503, which is promised within 2 s. Default 1.8 s.
+	CallTimeout time.Duration `koanf:"call_timeout"`
+	// ConnectTimeout bounds one connection's handshake. Default 1 s.
+	ConnectTimeout time.Duration `koanf:"connect_timeout"`
+	// TenantCache is how long a tenant's row, found by its API key, is believed
+	// without asking again: how long a revoked key may still open the door.
+	// Negative: not at all. Default 5 s.
+	TenantCache time.Duration `koanf:"tenant_cache"`
+}
+
+// DefaultPool is the pool of a node with two processors of a database to itself.
+func DefaultPool() Pool {
+	return Pool{
+		MaxConns: 16, MinConns: 2, MaxLifetime: 5 * time.Minute, MaxWaiting: 1024,
+		StatementTimeout: 1200 * time.Millisecond, CallTimeout: 1800 * time.Millisecond,
+		ConnectTimeout: time.Second, TenantCache: 5 * time.Second,
+	}
+}
+
+// Validate names every setting that cannot work.
+func (p Pool) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("database: "+format, args...))
+		}
+	}
+	check(p.MaxConns >= 1, "max_conns must be at least 1, is %d", p.MaxConns)
+	check(p.MinConns >= 0 && p.MinConns <= p.MaxConns, "min_conns must be from 0 to max_conns %d, is %d", p.MaxConns, p.MinConns)
+	check(p.MaxLifetime > 0, "max_lifetime must be above 0, is %v", p.MaxLifetime)
+	check(p.MaxWaiting >= 0, "max_waiting must not be negative, is %d", p.MaxWaiting)
+	check(p.StatementTimeout >= time.Millisecond, "statement_timeout must be at least 1ms, is %v", p.StatementTimeout)
+	check(p.CallTimeout >= p.StatementTimeout, "call_timeout must be at least statement_timeout %v, is %v", p.StatementTimeout, p.CallTimeout)
+	check(p.ConnectTimeout > 0, "connect_timeout must be above 0, is %v", p.ConnectTimeout)
+	return errors.Join(errs...)
+}
+
+// tenantsCached bounds each cache of tenants: some 3 MB.
+const tenantsCached = 10_000
+
+// DB is the database as one process uses it. It is safe for concurrent use;
+// nodes use it through the views that [DB.Region] returns.
+type DB struct {
+	pool    *pgxpool.Pool
+	policy  claim.Policy
+	limits  Pool
+	dialect dialect
+	version string
+	queries map[string]*query
+	log     *slog.Logger
+
+	// slots admits calls: as many as have a connection or may wait for one.
+	slots   chan struct{}
+	regions atomic.Pointer[map[string]claim.RegionCode]
+	byKey   *expirable.LRU[apiKeyHash, claim.Tenant]
+	byID    *expirable.LRU[string, claim.Tenant]
+	notes   notes
+	since   func(time.Time) time.Duration // how long a note has waited
+	sweeps  sweeps
+
+	closing sync.Once
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+// Open connects to the database that c names and checks that its tables are
+// those of this build. An error is one line that says what to do. The caller
+// must Close the DB. ctx bounds the opening only.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Pool == (Pool{}) {
+		c.Pool = DefaultPool()
+	}
+	if err := errors.Join(c.Pool.Validate(), c.Policy.Validate()); err != nil {
+		return nil, err
+	}
+	pc, err := poolConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, connectError(pc.ConnConfig, err)
+	}
+	db := &DB{
+		pool: pool, policy: c.Policy, limits: c.Pool, log: c.Logger,
+		slots:   make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
+		since:   time.Since,
+		stopped: make(chan struct{}),
+	}
+	if c.Pool.TenantCache > 0 {
+		db.byKey = expirable.NewLRU[apiKeyHash, claim.Tenant](tenantsCached, nil, c.Pool.TenantCache)
+		db.byID = expirable.NewLRU[string, claim.Tenant](tenantsCached, nil, c.Pool.TenantCache)
+	}
+	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	background, stop := context.WithCancel(context.Background())
+	db.stop = stop
+	go db.flushNotesEvery(background, noteFlushEvery)
+	return db, nil
+}
+
+func poolConfig(c Config) (*pgxpool.Config, error) {
+	if c.URL == "" {
+		return nil, errors.New("database: no URL given; set HOMEWARD_DATABASE_URL, as in postgresql://user@host:26257/homeward")
+	}
+	pc, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("database: the URL cannot be read: %s", withoutSecrets(err))
+	}
+	p := c.Pool
+	pc.MaxConns, pc.MinConns = p.MaxConns, p.MinConns
+	pc.MaxConnLifetime, pc.MaxConnLifetimeJitter = p.MaxLifetime, p.MaxLifetime/10
+	pc.PingTimeout = p.StatementTimeout
+	pc.ConnConfig.ConnectTimeout = p.ConnectTimeout
+	params := pc.ConnConfig.RuntimeParams
+	params["statement_timeout"] = fmt.Sprint(p.StatementTimeout.Milliseconds())
+	if params["application_name"] == "" {
+		params["application_name"] = "homeward"
+	}
+	if c.Trace {
+		pc.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableQuerySpanNamePrefix())
+	}
+	return pc, nil
+}
+
+// withoutSecrets keeps the password of a URL out of an error.
+func withoutSecrets(err error) string {
+	text := oneLine(err)
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		if _, why, ok := strings.Cut(text, "`: "); ok {
+			return why
+		}
+	}
+	return text
+}
+
+// connectError says in one line why there is no connection and what to do.
+func connectError(c *pgx.ConnConfig, err error) error {
+	var pg *pgconn.PgError
+	where := fmt.Sprintf("database %q at %s:%d", c.Database, c.Host, c.Port)
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "3D000":
+			return fmt.Errorf("%s does not exist; create it, then run homeward migrate up", where)
+		case "28P01", "28000":
+			return fmt.Errorf("%s refuses user %q: %s; check the user and password of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
+		}
+	}
+	return fmt.Errorf("%w: %s cannot be reached; check HOMEWARD_DATABASE_URL and that it runs (%s)", claim.ErrUnavailable, where, oneLine(err))
+}
+
+// inspect finds out which database this is and whether its tables fit.
+func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return connectError(c, err)
+	}
+	defer conn.Release()
+	if db.dialect, db.version, err = recognise(ctx, conn.Conn()); err != nil {
+		return connectError(c, err)
+	}
+	if db.queries, err = loadQueries(db.dialect); err != nil {
+		return err
+	}
+	have, err := schemaVersion(ctx, conn.Conn())
+	if err != nil {
+		return connectError(c, err)
+	}
+	switch want := SchemaVersion(); {
+	case have < want:
+		return fmt.Errorf("database %q has schema version %d and this build needs %d; run homeward migrate up", c.Database, have, want)
+	case have > want:
+		// Tables only grow, so an older build goes on during a rolling upgrade.
+		db.log.Warn("the database's schema is newer than this build", "have", have, "known", want)
+	}
+	regions, err := readRegions(ctx, conn, db.queries["regions"].sql)
+	if err != nil {
+		return connectError(c, err)
+	}
+	if len(regions) == 0 {
+		return fmt.Errorf("database %q knows no region; run homeward migrate up --regions NAME,…", c.Database)
+	}
+	db.keepRegions(regions)
+	return nil
+}
+
+// recognise tells the two databases apart and returns the version to be shown.
+func recognise(ctx context.Context, conn *pgx.Conn) (dialect, string, error) {
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+		return dialect{}, "", err
+	}
+	words := strings.Fields(text)
+	d := postgreSQL
+	at := 1 // PostgreSQL 15.18 (…) on …
+	if strings.HasPrefix(text, "CockroachDB") {
+		d, at = cockroachDB, 2 // CockroachDB CCL v26.1.0 (…)
+	}
+	if at < len(words) {
+		return d, d.name + " " + words[at], nil
+	}
+	return d, text, nil
+}
+
+// Version names the database, as in "PostgreSQL 15.18".
+func (db *DB) Version() string { return db.version }
+
+// Ready reports whether the database answers, within a call's time.
+func (db *DB) Ready(ctx context.Context) error {
+	_, _, err := affected(ctx, db, "ping", repeatable, nil)
+	return err
+}
+
+// Close writes the waiting notes, within a call's time, and closes every
+// connection when its call is done. Closing twice is closing once.
+func (db *DB) Close() error {
+	db.closing.Do(func() {
+		db.stop()
+		<-db.stopped
+		db.flushNotes(context.Background())
+		db.pool.Close()
+	})
+	return nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,114 @@
+package cockroach
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Pin implements [claim.Store].
+func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	if err := v.reach(ctx, entry); err != nil {
+		return claim.Pin{}, err
+	}
+	for range maxLooks {
+		created, found, _, err := one(ctx, v.db, "pin", repeatable, []any{key.Tenant, key.Value, entry}, pgx.RowTo[time.Time])
+		if err != nil && !hasCode(err, codeUnique) {
+			return claim.Pin{}, claimError("pin", err)
+		}
+		if err == nil && found {
+			return claim.Pin{Key: key, Home: entry, CreatedAt: created.UTC()}, nil
+		}
+		pin, settled, err := v.standingPin(ctx, key, entry)
+		if err != nil || settled {
+			return pin, err
+		}
+	}
+	return claim.Pin{}, restless(key)
+}
+
+// standingPin answers a pinning request where a pin is in the way. settled is
+// false when it changed meanwhile.
+func (v *View) standingPin(ctx context.Context, key claim.Key, entry string) (pin claim.Pin, settled bool, err error) {
+	s, known, _, err := one(ctx, v.db, "pin_read", repeatable, []any{key.Tenant, key.Value}, scanStanding)
+	switch {
+	case err != nil:
+		return claim.Pin{}, false, claimError("pin_read", err)
+	case !known:
+		return claim.Pin{}, false, claim.ErrUnknownTenant
+	case s.at == "":
+		return claim.Pin{}, false, nil // swept, or moved, since it was in the way
+	}
+	old := claim.Pin{Key: key, Home: s.home, CreatedAt: s.created}
+	p := &v.db.policy
+	spokenFor := false
+	if !s.now.Before(old.CreatedAt.Add(p.PinLife())) {
+		// Nobody can make a claim under a pin this old, so what is read here stays
+		// true until the pin is written.
+		rec, now, found, err := v.Get(ctx, key, old.Home)
+		if err != nil {
+			return claim.Pin{}, false, err
+		}
+		spokenFor = found && rec.Age(p, now) != claim.Gone
+	}
+	pin, write := claim.PinFor(&old, key, entry, spokenFor, p, s.now)
+	if !write {
+		return pin, true, nil
+	}
+	_, written, _, err := one(ctx, v.db, "pin_write", repeatable,
+		[]any{key.Tenant, key.Value, s.at, pin.Home, pin.CreatedAt, old.CreatedAt}, pgx.RowTo[time.Time])
+	if err != nil && !hasCode(err, codeUnique) {
+		return claim.Pin{}, false, claimError("pin_write", err)
+	}
+	return pin, err == nil && written, nil
+}
+
+// standing is the pin of a key, with the partition it lies in; at is "" for none.
+type standing struct {
+	now, created time.Time
+	at, home     string
+}
+
+func scanStanding(row pgx.CollectableRow) (standing, error) {
+	type place struct {
+		at, home zeronull.Text
+		created  zeronull.Timestamptz
+	}
+	var s standing
+	var registrar string
+	var current, previous place
+	err := row.Scan(&s.now, &registrar, &current.at, &current.home, &current.created, &previous.at, &previous.home, &previous.created)
+	// Of two the later one: a pin is only ever written anew after both places
+	// were read.
+	governing := &current
+	if time.Time(previous.created).After(time.Time(current.created)) {
+		governing = &previous
+	}
+	s.at, s.home, s.created = string(governing.at), string(governing.home), time.Time(governing.created).UTC()
+	return s, err
+}
+
+// ReplicaPin implements [claim.Store].
+func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error) {
+	type shown struct {
+		now, created time.Time
+		home         string
+	}
+	s, found, _, err := one(ctx, v.db, "replica_pin", repeatable, []any{key.Tenant, key.Value},
+		func(row pgx.CollectableRow) (s shown, err error) {
+			err = row.Scan(&s.now, &s.home, &s.created)
+			return s, err
+		})
+	if err != nil || !found {
+		return claim.Pin{}, false, claimError("replica_pin", err)
+	}
+	pin := claim.Pin{Key: key, Home: s.home, CreatedAt: s.created.UTC()}
+	if !pin.Settled(&v.db.policy, s.now) {
+		return claim.Pin{}, false, nil
+	}
+	return pin, true, nil
+}

@@ -1,0 +1,7 @@
+-- name: outbox_depth
+SELECT count(*) FILTER (WHERE NOT parked),
+       count(*) FILTER (WHERE NOT parked AND due <= now()),
+       count(*) FILTER (WHERE parked),
+       min(due) FILTER (WHERE NOT parked AND due <= now())
+FROM outbox
+WHERE home_region = $1::crdb_internal_region

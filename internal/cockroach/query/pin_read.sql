@@ -1,0 +1,7 @@
+-- name: pin_read
+-- Where a key is pinned, with authority: at the registrar or the previous one.
+SELECT now(), t.registrar, p.registrar, p.home_region, p.created_at, q.registrar, q.home_region, q.created_at
+FROM tenants AS t
+LEFT JOIN pins AS p ON p.registrar = t.registrar AND p.tenant_id = t.id AND p.idem_key = $2::text
+LEFT JOIN pins AS q ON q.registrar = t.previous_registrar AND q.tenant_id = t.id AND q.idem_key = $2::text
+WHERE t.id = $1::text

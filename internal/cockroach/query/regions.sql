@@ -1,0 +1,2 @@
+-- name: regions
+SELECT name, code, status, epoch FROM regions ORDER BY name

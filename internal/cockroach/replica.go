@@ -1,0 +1,59 @@
+package cockroach
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Replica implements [claim.Store].
+func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
+	return v.replica(ctx, "replica", []any{key.Tenant, key.Value}, func(home string) (claim.Key, string) { return key, home })
+}
+
+// ReplicaObject implements [claim.Store].
+func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
+	if err := v.reach(ctx, home); err != nil {
+		return claim.Record{}, false, err
+	}
+	return v.replica(ctx, "replica_object", []any{home, tenant, id}, func(value string) (claim.Key, string) {
+		return claim.Key{Tenant: tenant, Value: value}, home
+	})
+}
+
+// replica runs a statement that returns the clock, one column more and final
+// claims, and returns the first that is live. where makes key and home of the
+// column.
+func (v *View) replica(ctx context.Context, name string, args []any, where func(more string) (claim.Key, string)) (claim.Record, bool, error) {
+	type shown struct {
+		now    time.Time
+		record claim.Record
+	}
+	rows, err := many(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (shown, error) {
+		var s shown
+		var more zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&s.now, &more}, r.targets()...)...); err != nil {
+			return s, err
+		}
+		key, home := where(string(more))
+		if err := r.read(key, home); err != nil {
+			return s, nil // not shown: its home can say what is wrong with it
+		}
+		s.record = r.record
+		return s, nil
+	})
+	if err != nil {
+		return claim.Record{}, false, claimError(name, err)
+	}
+	for _, s := range rows {
+		if s.record.State.Final() && s.record.Age(&v.db.policy, s.now) == claim.Live {
+			return s.record, true, nil
+		}
+	}
+	return claim.Record{}, false, nil
+}

@@ -1,0 +1,200 @@
+package cockroach
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// apiKeyHash is all that is kept of an API key.
+type apiKeyHash [sha256.Size]byte
+
+// apiKeyBytes is the randomness of an API key: 256 bits, so that a plain hash of
+// it cannot be searched.
+const apiKeyBytes = 32
+
+// NewAPIKey mints an API key, "sk_live_" and 43 characters.
+func NewAPIKey() string {
+	var b [apiKeyBytes]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "sk_live_" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
+	var previous zeronull.Text
+	var moved zeronull.Timestamptz
+	var burst int32
+	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst)
+	t.PreviousRegistrar, t.Burst = string(previous), int(burst)
+	if at := time.Time(moved); !at.IsZero() {
+		t.RegistrarMovedAt = at.UTC()
+	}
+	return t, err
+}
+
+// TenantByAPIKey returns the tenant that a key was given to. Answers are
+// believed for Pool.TenantCache.
+func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	db, hash := v.db, apiKeyHash(sha256.Sum256([]byte(key)))
+	if db.byKey != nil {
+		if t, ok := db.byKey.Get(hash); ok {
+			return t, true, nil
+		}
+	}
+	t, found, _, err := one(ctx, db, "tenant_by_api_key", repeatable, []any{hash[:]}, scanTenant)
+	if err != nil || !found {
+		return claim.Tenant{}, false, claimError("tenant_by_api_key", err)
+	}
+	if db.byKey != nil {
+		db.byKey.Add(hash, t)
+	}
+	return t, true, nil
+}
+
+// Registrar implements [claim.Store].
+func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
+	if v.db.byID != nil {
+		if t, ok := v.db.byID.Get(tenant); ok {
+			return t.Registrar, nil
+		}
+	}
+	t, err := v.db.Tenant(ctx, tenant)
+	return t.Registrar, err
+}
+
+// Tenant returns one tenant, or [claim.ErrUnknownTenant].
+func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
+	t, found, _, err := one(ctx, db, "tenant", repeatable, []any{id}, scanTenant)
+	if err != nil {
+		return claim.Tenant{}, claimError("tenant", err)
+	}
+	if !found {
+		return claim.Tenant{}, claim.ErrUnknownTenant
+	}
+	if db.byID != nil {
+		db.byID.Add(id, t)
+	}
+	return t, nil
+}
+
+// Tenants returns up to limit tenants with an id above after, by id.
+func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
+	all, err := many(ctx, db, "tenants", repeatable, []any{after, int64(limit)}, scanTenant)
+	return all, claimError("tenants", err)
+}
+
+// errForeignKey: the API key is somebody else's.
+var errForeignKey = errors.New("an API key is empty or belongs to another tenant; mint a new one")
+
+// PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
+// kept. Of one that exists it changes name and rate, adds the keys, and leaves
+// the registrar alone, since only MoveRegistrar moves it safely.
+func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
+	if t.ID == "" {
+		return errors.New("tenant: no id given")
+	}
+	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
+		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
+	}
+	return db.transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst)); err != nil {
+			return err
+		}
+		for _, k := range apiKeys {
+			if err := db.giveKey(ctx, tx, t.ID, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error {
+	hash := sha256.Sum256([]byte(key))
+	var owner string
+	err := tx.QueryRow(ctx, db.queries["api_key_put"].sql, hash[:], tenant).Scan(&owner)
+	if key == "" || errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey)
+	}
+	return err
+}
+
+// RotateKey gives a tenant a new API key and ends all others after the time
+// given: until then both open the door, so that merchants can change over.
+func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter time.Duration) error {
+	if _, err := db.Tenant(ctx, tenant); err != nil {
+		return err
+	}
+	return db.transaction(ctx, func(tx pgx.Tx) error {
+		if err := db.giveKey(ctx, tx, tenant, key); err != nil {
+			return err
+		}
+		hash := sha256.Sum256([]byte(key))
+		_, err := tx.Exec(ctx, db.queries["api_keys_end"].sql, tenant, hash[:], endOthersAfter)
+		return err
+	})
+}
+
+// transaction runs f in a transaction, again if the database asks for it. f must
+// be safe to repeat after it was done: so is what people do here.
+func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	if db.dialect.cockroach {
+		// It retries with savepoints, as CockroachDB likes it. Not on PostgreSQL:
+		// it drops the error of COMMIT, since on CockroachDB RELEASE has committed.
+		return crdbpgx.ExecuteTx(ctx, db.pool, pgx.TxOptions{}, f)
+	}
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, db.pool, f)
+		if err == nil || judge(err) != later || try == maxTries || !sleep(ctx, pause) {
+			return err
+		}
+		pause *= 2
+	}
+}
+
+// adminTimeout bounds what an operator waits for: writes of GLOBAL tables take
+// 0.5 to 0.8 s each.
+const adminTimeout = 30 * time.Second
+
+// MoveRegistrar makes region to keep the tenant's pins from now on. Those of the
+// region that kept them until now are still looked at, and come over one by one;
+// until the last of them is gone only a move back is possible, as pins in a third
+// place would not be found.
+func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
+	if _, ok := (*db.regions.Load())[to]; !ok {
+		return fmt.Errorf("tenant %s: there is no region %q to be registrar", tenant, to)
+	}
+	n, _, err := affected(ctx, db, "registrar_move", repeatable, []any{tenant, to})
+	if err != nil {
+		return claimError("registrar_move", err)
+	}
+	if db.byID != nil {
+		db.byID.Remove(tenant)
+	}
+	if n > 0 {
+		return nil
+	}
+	t, err := db.Tenant(ctx, tenant)
+	switch {
+	case err != nil:
+		return err
+	case t.Registrar == to:
+		return nil
+	default:
+		return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them, at the latest %v after the move of %s",
+			tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+	}
+}

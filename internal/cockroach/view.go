@@ -1,0 +1,115 @@
+package cockroach
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var (
+	_ claim.Store  = (*View)(nil)
+	_ outbox.Store = (*View)(nil)
+)
+
+// View is the database as the nodes of one region use it. It is safe for
+// concurrent use.
+type View struct {
+	db   *DB
+	name string
+}
+
+// Region returns the view of a region, which must be in the topology.
+func (db *DB) Region(name string) (*View, error) {
+	if _, ok := (*db.regions.Load())[name]; !ok {
+		return nil, fmt.Errorf("database: there is no region %q; add it with homeward migrate up --regions", name)
+	}
+	return &View{db: db, name: name}, nil
+}
+
+// Name is the view's region.
+func (v *View) Name() string { return v.name }
+
+// reach fails when the topology has no region home, even on a second look.
+func (v *View) reach(ctx context.Context, home string) error {
+	if _, ok := (*v.db.regions.Load())[home]; ok {
+		return nil
+	}
+	if _, err := v.db.Regions(ctx); err != nil {
+		return err
+	}
+	if _, ok := (*v.db.regions.Load())[home]; !ok {
+		return fmt.Errorf("%w: there is no region %q", claim.ErrHomeUnreachable, home)
+	}
+	return nil
+}
+
+// TopologyRow is one region as the database knows it.
+type TopologyRow struct {
+	Name   string
+	Code   claim.RegionCode
+	Status uint8
+	Epoch  uint64
+}
+
+// Regions reads the topology, by name.
+func (db *DB) Regions(ctx context.Context) ([]TopologyRow, error) {
+	all, err := many(ctx, db, "regions", repeatable, nil, scanRegion)
+	if err != nil {
+		return nil, err
+	}
+	db.keepRegions(all)
+	return all, nil
+}
+
+func scanRegion(row pgx.CollectableRow) (TopologyRow, error) {
+	var r TopologyRow
+	var code, status int32
+	var epoch int64
+	err := row.Scan(&r.Name, &code, &status, &epoch)
+	r.Code, r.Status, r.Epoch = claim.RegionCode(code), uint8(status), uint64(epoch)
+	return r, err
+}
+
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func readRegions(ctx context.Context, q querier, sql string) ([]TopologyRow, error) {
+	rows, err := q.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scanRegion)
+}
+
+func (db *DB) keepRegions(rows []TopologyRow) {
+	codes := make(map[string]claim.RegionCode, len(rows))
+	for _, r := range rows {
+		codes[r.Name] = r.Code
+	}
+	db.regions.Store(&codes)
+}
+
+// epoch is the clock on which transitions run whose statement adds its own
+// now(): what they return is then as long after epoch as it will be after now().
+var epoch = time.Unix(0, 0).UTC()
+
+// newStep names one write. Random and not ordered, as it is never indexed.
+func newStep() uuid.UUID { return uuid.New() }
+
+// newEntry names one audit entry; the names of one process are in order.
+func newEntry() uuid.UUID {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic(err) // crypto/rand does not fail: it ends the process
+	}
+	return id
+}
+
+func micros(t time.Time) time.Time { return t.Truncate(time.Microsecond) }

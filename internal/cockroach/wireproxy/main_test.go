@@ -1,0 +1,20 @@
+package wireproxy
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	code := dbtest.Main(m)
+	// Here, not around m: the shared database has goroutines of its own until now.
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -1,0 +1,150 @@
+// Package dbtest gives tests databases, on the software that package localdb
+// finds on this machine.
+//
+// A machine without any is no failure: the test is skipped, with a line that says
+// what to install. HOMEWARD_TEST_DATABASE=required makes it one, for CI.
+// HOMEWARD_TEST_KIND is "postgresql" or "cockroachdb" and chooses for tests that
+// do not care. Few machines have CockroachDB: a test that insists on it is skipped
+// even where a database is required, unless HOMEWARD_TEST_KIND says cockroachdb.
+//
+// A test binary that calls Shared or Database stops the shared server in its
+// TestMain:
+//
+//	func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/localdb"
+)
+
+// patience bounds what a cleanup waits for: a server that stops in order, and is
+// killed after 10 s.
+const patience = 30 * time.Second
+
+// Start runs a server of the test's own, for tests that pause or kill it. It is
+// stopped when the test ends. A Kind that is set is what the test needs, whatever
+// HOMEWARD_TEST_KIND says.
+func Start(t testing.TB, c localdb.Config) *localdb.Server {
+	t.Helper()
+	s, err := start(t.Context(), c)
+	need(t, c.Kind, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Errorf("stop of the database: %v", err)
+		}
+	})
+	return s
+}
+
+// Dir is a temporary directory for a Config. Unlike t.TempDir's, its parents can
+// be entered by the user whom PostgreSQL runs as when the tests run as root.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "homeward-dbtest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func start(ctx context.Context, c localdb.Config) (*localdb.Server, error) {
+	if c.Kind == "" {
+		c.Kind = forced()
+	}
+	return localdb.Start(ctx, c)
+}
+
+// forced is the kind for tests that do not care, "" for whatever is found.
+func forced() localdb.Kind { return localdb.Kind(os.Getenv("HOMEWARD_TEST_KIND")) }
+
+// need ends a test that did not get the kind it asked for, "" for any.
+func need(t testing.TB, kind localdb.Kind, err error) {
+	t.Helper()
+	required := os.Getenv("HOMEWARD_TEST_DATABASE") == "required" &&
+		(kind != localdb.CockroachDB || forced() == localdb.CockroachDB)
+	if errors.Is(err, localdb.ErrNotFound) && !required {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Regions are those of the shared server.
+var Regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
+
+// shared is the test binary's server: one start, whose result all tests get.
+var shared struct {
+	once   sync.Once
+	server *localdb.Server
+	err    error
+	names  atomic.Int64
+}
+
+// Shared is the one server of this test binary, started by the first test that
+// asks: a start takes seconds. It is not durable and is never paused or killed;
+// CockroachDB's has a node in each of [Regions].
+func Shared(t testing.TB) *localdb.Server {
+	t.Helper()
+	shared.once.Do(func() {
+		// It outlives the test that happens to be first.
+		shared.server, shared.err = start(context.Background(), localdb.Config{Regions: Regions})
+	})
+	need(t, "", shared.err)
+	return shared.server
+}
+
+// Database makes an empty database on the shared server and returns its URL. It
+// is dropped when the test ends, with whoever is still connected.
+func Database(t testing.TB) string {
+	t.Helper()
+	s := Shared(t)
+	name := fmt.Sprintf("test_%d", shared.names.Add(1))
+	if err := s.CreateDatabase(t.Context(), name, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.DropDatabase(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL("", name)
+}
+
+// Main runs the tests, stops the shared server, and returns the exit code. m is
+// a *testing.M, or what wraps one.
+func Main(m interface{ Run() int }) int {
+	code := m.Run()
+	shared.once.Do(func() { shared.err = errors.New("the tests are over") })
+	if shared.server == nil {
+		return code
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := shared.server.Stop(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "stop of the shared database:", err)
+		return max(code, 1)
+	}
+	return code
+}

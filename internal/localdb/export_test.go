@@ -1,0 +1,35 @@
+//go:build linux
+
+package localdb
+
+import (
+	"bytes"
+	"testing"
+)
+
+// PIDs are the processes of a server's nodes.
+func (s *Server) PIDs() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pids []int
+	for _, n := range s.nodes {
+		pids = append(pids, n.proc.cmd.Process.Pid)
+	}
+	return pids
+}
+
+// Path is the server's directory.
+func (s *Server) Path() string { return s.dir.path }
+
+// Gone says whether a process has ended, reaped or not.
+func Gone(t testing.TB, pid int) bool {
+	t.Helper()
+	s := state(pid)
+	return s == nil || bytes.ContainsAny(s, "ZX")
+}
+
+// Children of a process.
+func Children(pid int) []int { return children(pid) }
+
+// State of a process, as in proc(5).
+func State(pid int) string { return string(state(pid)) }

@@ -1,0 +1,466 @@
+package localdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// Kind is a database product.
+type Kind string
+
+const (
+	CockroachDB Kind = "cockroachdb"
+	PostgreSQL  Kind = "postgresql"
+)
+
+// ErrNotFound: no such database software is installed here. The error that wraps
+// it says what was looked for, where, and what to install.
+var ErrNotFound = errors.New("no database found")
+
+// ErrUnsupported: this kind of server cannot do that.
+var ErrUnsupported = errors.New("not supported")
+
+const (
+	// startPatience bounds Start and Restart; a start takes seconds, and a busy
+	// machine is several times slower.
+	startPatience = 90 * time.Second
+	// stopPatience is how long a server may take to shut down, or to crash in its
+	// orderly way, before it is killed. PostgreSQL gives its own children 5 s.
+	stopPatience = 10 * time.Second
+	// portAttempts: a port can be taken between its choice and its use.
+	portAttempts = 5
+	// defaultMaxConnections is room for several nodes with pools of their own.
+	defaultMaxConnections = 200
+)
+
+// Config says what to run.
+type Config struct {
+	// Kind "" is what Dir already holds, else CockroachDB when it is found, else
+	// PostgreSQL.
+	Kind Kind
+	// Dir keeps everything, the data too: a later Start on it finds the data of
+	// an earlier one. "" is a temporary directory that Stop removes. PostgreSQL
+	// refuses to run as root; started by root it runs as user postgres or nobody,
+	// who must be able to enter Dir's parents.
+	Dir string
+	// Regions: CockroachDB runs one node in each; none means one node without a
+	// region. A cluster of three or more is ready when it survives the loss of
+	// any one. PostgreSQL ignores them: every region has the same server.
+	Regions []string
+	// Durable data survives a loss of power. Otherwise PostgreSQL's survives Kill,
+	// and CockroachDB's is in memory and does not.
+	Durable bool
+	// MaxConnections is PostgreSQL's limit, 0 means 200. CockroachDB has none.
+	MaxConnections int
+	// Logger is told of starts and of servers that end by themselves; nil means
+	// silence.
+	Logger *slog.Logger
+}
+
+// Server is running database software. Its methods may be called concurrently.
+type Server struct {
+	kind    Kind
+	version string
+	regions []string
+	durable bool
+	maxConn int
+	log     *slog.Logger
+	bin     binary
+	dir     *dir
+	user    *account // whom PostgreSQL runs as; nil is ourselves
+
+	password string // PostgreSQL's superuser's
+
+	mu    sync.Mutex // serialises everything that starts, signals or ends processes
+	nodes []*node    // CockroachDB: one for each region; PostgreSQL: one
+}
+
+// node is one process of a server, or where it was before Kill.
+type node struct {
+	region string
+	port   int
+	dir    string // its own files
+	proc   *process
+}
+
+// Start returns once the database answers. The context bounds the start only.
+// Errors wrap ErrNotFound when no software was found, and carry the last lines
+// of the database's log when it did not come up.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %v", startPatience))
+	defer cancel()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = defaultMaxConnections
+	}
+	bin, err := find(ctx, c.Kind, c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		kind: bin.kind, bin: bin, regions: c.Regions, durable: c.Durable,
+		maxConn: c.MaxConnections, log: c.Logger,
+	}
+	if s.kind == PostgreSQL {
+		if s.user, err = unprivileged(); err != nil {
+			return nil, err
+		}
+	}
+	if s.dir, err = openDir(c.Dir, s.user); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx); err != nil {
+		// The caller's context may be what ended the start.
+		if stopErr := s.Stop(context.WithoutCancel(ctx)); stopErr != nil {
+			s.log.Warn("a database that did not start was not cleared away", "error", stopErr)
+		}
+		return nil, err
+	}
+	for _, n := range s.nodes {
+		s.log.Info("database started", "version", s.version, "region", n.region, "address", loopback(n.port), "dir", n.dir)
+	}
+	return s, nil
+}
+
+// start makes the data, starts every node, on other ports if need be, and waits
+// until all answer.
+func (s *Server) start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var prepare, ready func(context.Context) error
+	switch s.kind {
+	case PostgreSQL:
+		prepare, ready = s.preparePostgres, s.readyPostgres
+	default:
+		prepare, ready = s.prepareCockroach, s.readyCockroach
+	}
+	if err := prepare(ctx); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := s.boot(ctx, ready)
+		if err == nil || attempt == portAttempts || !errors.Is(err, errPortTaken) {
+			return err
+		}
+		s.log.Info("a port was taken in between: trying others", "error", err)
+		for _, n := range s.nodes {
+			n.proc.kill()
+		}
+	}
+}
+
+// boot is one attempt at a start.
+func (s *Server) boot(ctx context.Context, ready func(context.Context) error) error {
+	for _, n := range s.nodes {
+		var err error
+		if n.port, err = freePort(); err != nil {
+			return err
+		}
+	}
+	for _, n := range s.nodes {
+		if err := s.launch(n); err != nil {
+			return err
+		}
+	}
+	return ready(ctx)
+}
+
+// launch starts a node's process.
+func (s *Server) launch(n *node) (err error) {
+	switch s.kind {
+	case PostgreSQL:
+		n.proc, err = s.launchPostgres(n)
+	default:
+		n.proc, err = s.launchCockroach(n)
+	}
+	if err == nil {
+		go func(p *process) {
+			<-p.done
+			if !p.expected.Load() {
+				s.log.Warn("a database ended by itself", "region", n.region, "error", p.err)
+			}
+		}(n.proc)
+	}
+	return err
+}
+
+// Kind is what runs.
+func (s *Server) Kind() Kind { return s.kind }
+
+// Version names product and version: "PostgreSQL 15.18", "CockroachDB v26.1.0".
+func (s *Server) Version() string { return s.version }
+
+// Regions are those of the configuration.
+func (s *Server) Regions() []string { return s.regions }
+
+// URL is for pgx, and leads to a user who may do everything. On CockroachDB it
+// leads to the region's node. Region "" is the first; database "" is the one
+// that is always there. A region that Config does not name is a mistake in the
+// program, and panics. The URL holds the password.
+func (s *Server) URL(region, database string) string {
+	n, err := s.node(region)
+	if err != nil {
+		panic(err)
+	}
+	u := url.URL{Scheme: "postgres", Host: loopback(n.port), Path: database, RawQuery: "sslmode=disable"}
+	switch s.kind {
+	case PostgreSQL:
+		u.User = url.UserPassword(postgresUser, s.password)
+		if database == "" {
+			u.Path = "postgres"
+		}
+	default:
+		u.User = url.User("root")
+		if database == "" {
+			u.Path = "defaultdb"
+		}
+	}
+	return u.String()
+}
+
+// node finds a region's node.
+func (s *Server) node(region string) (*node, error) {
+	known := region == ""
+	for i, r := range s.regions {
+		if r == region {
+			if s.kind == CockroachDB {
+				return s.nodes[i], nil
+			}
+			known = true
+		}
+	}
+	if !known && len(s.regions) > 0 {
+		return nil, fmt.Errorf("localdb: no region %q, only %q", region, s.regions)
+	}
+	if !known && s.kind == CockroachDB {
+		return nil, fmt.Errorf("localdb: no region %q: this server was started without regions", region)
+	}
+	return s.nodes[0], nil
+}
+
+// running is node for callers that need its process.
+func (s *Server) running(region string) (*node, error) {
+	n, err := s.node(region)
+	if err != nil {
+		return nil, err
+	}
+	if !n.proc.alive() {
+		return nil, fmt.Errorf("localdb: the database of region %q is not running", region)
+	}
+	return n, nil
+}
+
+// Pause stops every process of a region's database where it stands: its port
+// accepts connections, and nothing answers. Region "" is the first. Linux only.
+func (s *Server) Pause(region string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.running(region)
+	if err != nil {
+		return err
+	}
+	return n.proc.pause()
+}
+
+// Resume lets what Pause stopped go on. A database that is not paused is left
+// as it is.
+func (s *Server) Resume(region string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.running(region)
+	if err != nil {
+		return err
+	}
+	return n.proc.resume()
+}
+
+// Kill takes a region's database away without a chance to tidy up, paused or
+// not, and returns when it is gone. PostgreSQL is told to crash (its "immediate
+// shutdown"), so that no page is torn: what it acknowledged is there after
+// Restart even if not Durable.
+func (s *Server) Kill(region string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.running(region)
+	if err != nil {
+		return err
+	}
+	s.crash(n)
+	return nil
+}
+
+// crash ends a node at once and waits for its end.
+func (s *Server) crash(n *node) {
+	if s.kind == PostgreSQL {
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		n.proc.end(ctx, signalCrash)
+		return
+	}
+	n.proc.kill()
+}
+
+// Restart brings back what Kill took, on the same port and with the same data,
+// and returns once it answers. CockroachDB that is not Durable cannot be brought
+// back: its data was in memory (ErrUnsupported).
+func (s *Server) Restart(ctx context.Context, region string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready within %v", startPatience))
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.node(region)
+	if err != nil {
+		return err
+	}
+	if s.kind == CockroachDB && !s.durable {
+		return fmt.Errorf("localdb: restart of an in-memory CockroachDB, whose data went with it: %w; set Durable", ErrUnsupported)
+	}
+	if n.proc.alive() {
+		return fmt.Errorf("localdb: the database of region %q is running", region)
+	}
+	if err := s.dir.usable(); err != nil {
+		return err
+	}
+	if err := s.launch(n); err != nil {
+		return err
+	}
+	if _, err := s.await(ctx, n); err != nil {
+		n.proc.kill()
+		return err
+	}
+	return nil
+}
+
+// Stop ends the server and removes a temporary directory. A single node whose
+// data stays is shut down in order, and killed when it is not done before the
+// context or 10 s are over. A second call does nothing.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	var g errgroup.Group
+	for _, n := range s.nodes {
+		g.Go(func() error {
+			switch {
+			case !n.proc.alive():
+			case s.dir.temporary || s.kind == CockroachDB && !s.durable:
+				s.crash(n)
+			case len(s.nodes) > 1:
+				// Nodes that end together have nobody to drain to and would wait in
+				// vain; what a durable store acknowledged is on disk.
+				s.crash(n)
+			case s.kind == PostgreSQL:
+				n.proc.end(ctx, signalFast)
+			default:
+				n.proc.end(ctx, signalDrain)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // ends are waited for, and cannot fail
+	return s.dir.close()
+}
+
+// CreateDatabase makes an empty database, or, on PostgreSQL, a copy of template,
+// to which nobody may be connected. CockroachDB has no templates (ErrUnsupported).
+func (s *Server) CreateDatabase(ctx context.Context, name, template string) error {
+	sql := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
+	if template != "" {
+		if s.kind == CockroachDB {
+			return fmt.Errorf("localdb: a database from a template on CockroachDB: %w; create the tables instead", ErrUnsupported)
+		}
+		sql += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
+	}
+	return s.admin(ctx, sql)
+}
+
+// DropDatabase removes a database if it is there, and on PostgreSQL ends the
+// connections to it.
+func (s *Server) DropDatabase(ctx context.Context, name string) error {
+	sql := "DROP DATABASE IF EXISTS " + pgx.Identifier{name}.Sanitize()
+	if s.kind == CockroachDB {
+		return s.admin(ctx, sql+" CASCADE")
+	}
+	return s.admin(ctx, sql+" WITH (FORCE)")
+}
+
+// admin runs one statement on a connection of its own.
+func (s *Server) admin(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, s.URL("", ""))
+	if err != nil {
+		return fmt.Errorf("localdb: %s: %w", sql, err)
+	}
+	// What closing has to say changes nothing about the statement.
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		return fmt.Errorf("localdb: %s: %w", sql, err)
+	}
+	return nil
+}
+
+// retryEvery is how often a database that starts is asked whether it is ready:
+// it has no signal for that which both products share.
+const retryEvery = 25 * time.Millisecond
+
+// await returns what the node says of its version once it answers.
+func (s *Server) await(ctx context.Context, n *node) (string, error) {
+	for {
+		version, err := s.ask(ctx, n)
+		if err == nil {
+			return version, nil
+		}
+		select {
+		case <-n.proc.done:
+			return "", n.proc.failed(s.bin.path)
+		case <-ctx.Done():
+			return "", fmt.Errorf("localdb: %s does not answer: %w (%v)%s", s.bin.path, context.Cause(ctx), err, n.proc.tail())
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// ask asks a node for its version once.
+func (s *Server) ask(ctx context.Context, n *node) (string, error) {
+	if s.kind == CockroachDB {
+		if err := n.listening(); err != nil {
+			return "", err
+		}
+	}
+	// Whoever took the port of a node that ended may accept and say nothing.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.proc.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	conn, err := pgx.Connect(ctx, s.URL(n.region, ""))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var version string
+	err = conn.QueryRow(ctx, "SELECT version()").Scan(&version)
+	return version, err
+}
+
+// shortVersion drops what follows product and number: "PostgreSQL 15.18 (Debian
+// …) on x86_64…", "CockroachDB CCL v26.1.0 (x86_64…".
+func shortVersion(full string) string {
+	words := strings.Fields(strings.Replace(full, " CCL ", " ", 1))
+	return strings.Join(words[:min(2, len(words))], " ")
+}
