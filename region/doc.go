@@ -4,7 +4,8 @@
 // # Topology
 //
 // [Topology] is the table of regions: name, code, status. It says which region
-// a stamped key's code means. It is static in this version.
+// a stamped key's code means. It only grows: a node takes in regions that were
+// added while it runs, and never forgets one.
 //
 // # Membership is a hint
 //

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -49,9 +51,17 @@ type Region struct {
 	Status Status
 }
 
-// Topology is the table of regions. It does not change once made, and is safe
-// for concurrent use.
+// Topology is the table of regions. It grows: [Topology.Update] takes in what
+// an operator added, but no name or code is ever taken back, since keys and ids
+// that merchants hold contain the codes. It is safe for concurrent use.
 type Topology struct {
+	updates sync.Mutex // one Update at a time
+	table   atomic.Pointer[table]
+}
+
+// table is one version of the topology and does not change once made.
+type table struct {
+	epoch   uint64
 	regions []Region // by name
 	byName  map[string]Region
 	byCode  map[claim.RegionCode]Region
@@ -60,13 +70,51 @@ type Topology struct {
 // NewTopology checks and copies regions. Names are 1 to [MaxRegionName]
 // characters of a–z, 0–9 and '-', codes are not 0, and neither occurs twice.
 func NewTopology(regions []Region) (*Topology, error) {
+	first, err := newTable(1, regions)
+	if err != nil {
+		return nil, err
+	}
+	t := &Topology{}
+	t.table.Store(first)
+	return t, nil
+}
+
+// Update replaces the table by regions, all of them, as NewTopology checks them,
+// and reports whether that changed anything. A region that is missing or has
+// another code is an error, after which the table is as it was.
+func (t *Topology) Update(regions []Region) (changed bool, err error) {
+	t.updates.Lock()
+	defer t.updates.Unlock()
+	have := t.table.Load()
+	next, err := newTable(have.epoch+1, regions)
+	if err != nil {
+		return false, err
+	}
+	if slices.Equal(have.regions, next.regions) {
+		return false, nil
+	}
+	for _, r := range have.regions {
+		now, ok := next.byName[r.Name]
+		if !ok {
+			return false, fmt.Errorf("topology: region %s is gone from the table; keys contain its code %d for ever, so put it back", r.Name, r.Code)
+		}
+		if now.Code != r.Code {
+			return false, fmt.Errorf("topology: region %s had code %d and now has %d; keys contain the old one for ever, so put it back", r.Name, r.Code, now.Code)
+		}
+	}
+	t.table.Store(next)
+	return true, nil
+}
+
+func newTable(epoch uint64, regions []Region) (*table, error) {
 	if len(regions) == 0 {
 		return nil, fmt.Errorf("topology: no region; name at least one")
 	}
 	if len(regions) > MaxRegions {
 		return nil, fmt.Errorf("topology: %d regions are more than %d", len(regions), MaxRegions)
 	}
-	t := &Topology{
+	t := &table{
+		epoch:   epoch,
 		regions: slices.Clone(regions),
 		byName:  make(map[string]Region, len(regions)),
 		byCode:  make(map[claim.RegionCode]Region, len(regions)),
@@ -97,21 +145,21 @@ func NewTopology(regions []Region) (*Topology, error) {
 // ByCode finds a region by its code. A caller that holds a stamped key and gets
 // false must fail: the region may be newer than this table.
 func (t *Topology) ByCode(code claim.RegionCode) (Region, bool) {
-	r, ok := t.byCode[code]
+	r, ok := t.table.Load().byCode[code]
 	return r, ok
 }
 
 // ByName finds a region by its name.
 func (t *Topology) ByName(name string) (Region, bool) {
-	r, ok := t.byName[name]
+	r, ok := t.table.Load().byName[name]
 	return r, ok
 }
 
 // Regions returns every region, sorted by name; the slice is the caller's.
-func (t *Topology) Regions() []Region { return slices.Clone(t.regions) }
+func (t *Topology) Regions() []Region { return slices.Clone(t.table.Load().regions) }
 
-// Epoch counts the table's versions. A static table is its first.
-func (t *Topology) Epoch() uint64 { return 1 }
+// Epoch counts the versions of the table that this process has seen, from 1.
+func (t *Topology) Epoch() uint64 { return t.table.Load().epoch }
 
 // ValidName reports whether name can be a region's.
 func ValidName(name string) bool {

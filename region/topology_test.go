@@ -1,6 +1,7 @@
 package region
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,4 +74,64 @@ func TestTopologyRefuses(t *testing.T) {
 	if _, err := NewTopology([]Region{{Name: long[1:], Code: 65535, Status: Down}}); err != nil {
 		t.Errorf("the longest name: %v", err)
 	}
+}
+
+func TestTopologyGrows(t *testing.T) {
+	topology := threeRegions(t)
+	three := topology.Regions()
+	update := func(want bool, regions ...Region) {
+		t.Helper()
+		changed, err := topology.Update(regions)
+		if err != nil || changed != want {
+			t.Errorf("changed %v, %v, want %v", changed, err, want)
+		}
+	}
+	refused := func(say string, regions ...Region) {
+		t.Helper()
+		before, epoch := topology.Regions(), topology.Epoch()
+		if _, err := topology.Update(regions); err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want one line with %q", err, say)
+		}
+		if !slices.Equal(topology.Regions(), before) || topology.Epoch() != epoch {
+			t.Errorf("a refused update left %v", topology.Regions())
+		}
+	}
+	// Readers see one version or another, whole.
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			for _, r := range topology.Regions() {
+				if byCode, ok := topology.ByCode(r.Code); !ok || byCode.Name != r.Name {
+					t.Errorf("code %d is %v, %v", r.Code, byCode, ok)
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	if topology.Epoch() != 1 {
+		t.Errorf("epoch %d at first", topology.Epoch())
+	}
+	update(false, three...)
+	update(true, append(three, Region{Name: "us-west1", Code: 9})...)
+	if r, ok := topology.ByCode(9); !ok || r.Name != "us-west1" || topology.Epoch() != 2 {
+		t.Errorf("the new region is %v, %v at epoch %d", r, ok, topology.Epoch())
+	}
+	four := topology.Regions()
+	refused("gone", three...)
+	moved := slices.Clone(four)
+	moved[0].Code = 77
+	refused("now has 77", moved...)
+	refused("reserved", append(four, Region{Name: "mars"})...)
+	four[1].Status = Draining
+	update(true, four...)
+	if r, _ := topology.ByName(four[1].Name); r.Status != Draining || topology.Epoch() != 3 {
+		t.Errorf("%v at epoch %d", r, topology.Epoch())
+	}
+	close(stop)
+	<-done
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -21,12 +22,20 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// ClusterConfig describes several regions in one process on one embedded store.
+// ClusterConfig describes several regions in one process on one store.
 type ClusterConfig struct {
-	// Dir is the store's directory; responses too large for a row go to
+	// Dir is the embedded store's directory; responses too large for a row go to
 	// Dir/objects unless Objects names another bucket.
 	Dir     string
 	Objects string
+	// Databases is where each region reaches the SQL database: a connection
+	// string by region. nil means the embedded store; ReplicaLag, Clock, FS and
+	// Fatal are that store's only, and so is what Network charges for rows that
+	// are homed elsewhere.
+	Databases map[string]string
+	// Pool bounds each region's use of its database; zero takes
+	// [cockroach.DefaultPool].
+	Pool cockroach.Pool
 	Regions []ClusterRegion
 	Tenants []ClusterTenant
 	// Nodes is how many nodes each region has; 0 means 1. Only the first node
@@ -69,9 +78,87 @@ type ClusterTenant struct {
 	APIKeys []string
 }
 
+// Backend is one store under all regions of a cluster. It is safe for concurrent
+// use.
+type Backend interface {
+	// Region is the store as the nodes of a region use it.
+	Region(name string) (Store, error)
+	// PutTenant writes a tenant and its API keys; one that exists is changed.
+	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
+	// Sweep deletes up to limit rows of each sort that are past their windows.
+	Sweep(ctx context.Context, limit int) (removed int, err error)
+	Close() error
+}
+
+// embeddedBackend is the embedded store, which holds every region's rows.
+type embeddedBackend struct{ *embedded.DB }
+
+func (b embeddedBackend) Region(name string) (Store, error) { return b.DB.Region(name) }
+
+// sqlBackend is one SQL database, reached by each region in its own way, as the
+// region's nodes would if they were processes of their own.
+type sqlBackend struct {
+	regions []string // in the order of the configuration
+	dbs     map[string]*cockroach.DB
+}
+
+func openSQL(ctx context.Context, c *ClusterConfig) (_ Backend, err error) {
+	b := &sqlBackend{dbs: map[string]*cockroach.DB{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	for _, r := range c.Regions {
+		db, err := cockroach.Open(ctx, cockroach.Config{URL: c.Databases[r.Name], Policy: c.Policy, Pool: c.Pool, Logger: c.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("region %s: %w", r.Name, err)
+		}
+		b.regions, b.dbs[r.Name] = append(b.regions, r.Name), db
+	}
+	return b, nil
+}
+
+func (b *sqlBackend) view(region string) (*cockroach.View, error) {
+	db, ok := b.dbs[region]
+	if !ok {
+		return nil, fmt.Errorf("cluster: there is no region %q; name one of %q", region, b.regions)
+	}
+	return db.Region(region)
+}
+
+func (b *sqlBackend) Region(name string) (Store, error) { return b.view(name) }
+
+func (b *sqlBackend) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
+	return b.dbs[b.regions[0]].PutTenant(ctx, t, apiKeys...)
+}
+
+func (b *sqlBackend) Sweep(ctx context.Context, limit int) (removed int, err error) {
+	for _, r := range b.regions { // each keeps pins of its own
+		v, err := b.view(r)
+		if err != nil {
+			return removed, err
+		}
+		n, err := v.Sweep(ctx, limit)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func (b *sqlBackend) Close() error {
+	var errs []error
+	for _, db := range b.dbs {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // Cluster is a running cluster.
 type Cluster struct {
-	DB    *embedded.DB
+	DB    Backend
 	Nodes []*Node
 	blobs *Blobs
 	sweep context.CancelFunc
@@ -86,10 +173,8 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	var rows []embedded.Region
 	var regions []region.Region
 	for _, r := range c.Regions {
-		rows = append(rows, embedded.Region{Name: r.Name, Code: r.Code})
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	topology, err := region.NewTopology(regions)
@@ -102,11 +187,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 			err = errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
-	k.DB, err = embedded.Open(embedded.Config{
-		Dir: c.Dir, Regions: rows, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
-		Clock: c.Clock, FS: c.FS, Logger: c.Logger, Fatal: c.Fatal,
-	})
-	if err != nil {
+	if k.DB, err = openBackend(ctx, &c); err != nil {
 		return nil, err
 	}
 	for _, t := range c.Tenants {
@@ -129,11 +210,10 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
 	for i := range max(1, c.Nodes) {
 		for _, r := range c.Regions {
-			view, err := k.DB.Region(r.Name)
+			store, err := k.DB.Region(r.Name)
 			if err != nil {
 				return nil, err
 			}
-			var store Store = view
 			if c.WrapStore != nil {
 				store = c.WrapStore(r.Name, store)
 			}
@@ -160,6 +240,25 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	}
 	k.startSweep(c)
 	return k, nil
+}
+
+// openBackend opens the store that c describes; nil comes with every error.
+func openBackend(ctx context.Context, c *ClusterConfig) (Backend, error) {
+	if c.Databases != nil {
+		return openSQL(ctx, c)
+	}
+	var rows []embedded.Region
+	for _, r := range c.Regions {
+		rows = append(rows, embedded.Region{Name: r.Name, Code: r.Code})
+	}
+	db, err := embedded.Open(embedded.Config{
+		Dir: c.Dir, Regions: rows, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
+		Clock: c.Clock, FS: c.FS, Logger: c.Logger, Fatal: c.Fatal,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return embeddedBackend{db}, nil
 }
 
 // converge waits until every node has heard of every other.

@@ -33,14 +33,17 @@ type Store interface {
 	httpapi.Tenants
 }
 
-// Config is what one node needs. Every field but Network,
-// WrapTransport, GossipKey and Logger is required.
+// Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
+// Ready, Network, WrapTransport, GossipKey and Logger is required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
 	Name   string
 	Region string
 	// APIListen, RPCListen and GossipListen are host:port; port 0 takes any.
 	APIListen, RPCListen, GossipListen string
+	// RPCAdvertise and GossipAdvertise are the host:port that other nodes are told
+	// to dial, where it is not the one that is listened on.
+	RPCAdvertise, GossipAdvertise string
 	// Seeds are the gossip addresses of other nodes.
 	Seeds    []string
 	Topology *region.Topology
@@ -50,6 +53,9 @@ type Config struct {
 	Policy   claim.Policy
 	Outbox   OutboxConfig
 	Limits   httpapi.Limits
+	// Ready says in one line fit for anyone why this node should get no traffic,
+	// beside what the node knows itself; nil: nothing does.
+	Ready func(context.Context) error
 	// Network charges the distance between regions of one process; nil: none.
 	Network *wan.Network
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
@@ -78,6 +84,7 @@ type Node struct {
 	handler    *region.Handler
 	api, rpc   *http.Server
 	apiAddr    net.Addr
+	rpcAddr    string
 	serving    sync.WaitGroup
 	stopOnce   sync.Once
 	stopErr    error
@@ -150,9 +157,20 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var advertiseHost string
+	var advertisePort int
+	if c.GossipAdvertise != "" {
+		if advertiseHost, advertisePort, err = splitAddr("gossip_advertise", c.GossipAdvertise); err != nil {
+			return nil, err
+		}
+	}
+	if n.rpcAddr = c.RPCAdvertise; n.rpcAddr == "" {
+		n.rpcAddr = rpcListener.Addr().String()
+	}
 	n.membership, err = region.NewMembership(region.MembershipConfig{
-		Node: c.Name, Region: c.Region, RPCAddr: rpcListener.Addr().String(), Version: Version,
-		BindAddr: gossipHost, BindPort: gossipPort, Seeds: c.Seeds, SecretKey: c.GossipKey,
+		Node: c.Name, Region: c.Region, RPCAddr: n.rpcAddr, Version: Version,
+		BindAddr: gossipHost, BindPort: gossipPort, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
+		Seeds: c.Seeds, SecretKey: c.GossipKey,
 		LocalTimings: c.LocalGossip, Logger: log,
 	})
 	if err != nil {
@@ -211,11 +229,18 @@ func (n *Node) Sever() error { return n.rpc.Close() }
 // Membership is this node's view of the cluster.
 func (n *Node) Membership() *region.Membership { return n.membership }
 
-func (n *Node) ready(context.Context) error {
+// RPCAddr is where other nodes are told to reach this one.
+func (n *Node) RPCAddr() string { return n.rpcAddr }
+
+func (n *Node) ready(ctx context.Context) error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.stopping {
+	stopping := n.stopping
+	n.mu.Unlock()
+	if stopping {
 		return errors.New("this node is shutting down")
+	}
+	if n.c.Ready != nil {
+		return n.c.Ready(ctx)
 	}
 	return nil
 }
@@ -232,18 +257,28 @@ func (n *Node) serve(log *slog.Logger, what string, s *http.Server, l net.Listen
 // gossip rounds. The last nodes of a cluster have nobody left to tell.
 const leaveTime = time.Second
 
-// Stop drains: readiness fails, gossip is left, listeners close, requests and
-// outbox rows in hand are finished, within ctx. Stopping twice is stopping once.
+// Stop drains, within ctx: readiness fails, the API closes and finishes its
+// requests, outbox rows in hand are finished, gossip is left, and peers that have
+// not heard of it yet are served until their last request. Stopping twice is
+// stopping once.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopOnce.Do(func() { n.stopErr = n.drain(ctx) })
 	return n.stopErr
 }
 
+// drain keeps to the order in Stop: a request that was accepted may still need
+// a forward, and whoever left gossip finds no peer.
 func (n *Node) drain(ctx context.Context) error {
 	n.mu.Lock()
 	n.stopping = true
 	n.mu.Unlock()
 	var errs []error
+	if n.api != nil {
+		errs = append(errs, shutdown(ctx, n.api))
+	}
+	if n.worker != nil {
+		errs = append(errs, n.worker.Drain(ctx))
+	}
 	if n.handler != nil {
 		n.handler.SetServing(false)
 	}
@@ -255,18 +290,10 @@ func (n *Node) drain(ctx context.Context) error {
 		}
 		cancel()
 	}
-	for _, s := range []*http.Server{n.api, n.rpc} {
-		if s == nil {
-			continue
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("requests were still open when time ran out: %w", err), s.Close())
-		}
+	if n.rpc != nil {
+		errs = append(errs, shutdown(ctx, n.rpc))
 	}
 	n.serving.Wait()
-	if n.worker != nil {
-		errs = append(errs, n.worker.Drain(ctx))
-	}
 	if n.service != nil {
 		n.service.Stop()
 	}
@@ -277,6 +304,15 @@ func (n *Node) drain(ctx context.Context) error {
 		errs = append(errs, n.membership.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// shutdown finishes a server's requests, and cuts off what is left at the end of
+// ctx.
+func shutdown(ctx context.Context, s *http.Server) error {
+	if err := s.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("requests were still open when time ran out: %w", err), s.Close())
+	}
+	return nil
 }
 
 // local is the executor behind the peer handler: it can only act here.
