@@ -20,11 +20,13 @@ WITH won AS (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT home_region, object_id, $15::text, tenant_id, idem_key, operation, $16::bytea, $17::text, first_use, lease_until, $18::int8
     FROM won
+    RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT home_region, tenant_id, idem_key, first_use, $19::uuid, $20::text, $21::text, $22::text, fence, generation, $23::text
     FROM won
+    RETURNING audit.home_region
 )
 SELECT now(), w.first_use, {{ .Claim }}
 FROM (SELECT 1) AS one

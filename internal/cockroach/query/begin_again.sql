@@ -22,10 +22,12 @@ WITH won AS (
         kind = excluded.kind, operation = excluded.operation, payload = excluded.payload,
         trace_parent = excluded.trace_parent, created_at = excluded.created_at, due = excluded.due,
         fence = excluded.fence, attempts = 0, last_error = '', parked = false
+    RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT home_region, tenant_id, idem_key, $25::timestamptz, $27::uuid, $28::text, $29::text, $30::text, fence, generation, $31::text
     FROM won
+    RETURNING audit.home_region
 )
 SELECT fence FROM won

@@ -12,10 +12,12 @@ WITH deferred AS (
     UPDATE outbox SET due = deferred.lease_until
     FROM deferred
     WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = deferred.object_id
+    RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT d.home_region, d.tenant_id, d.idem_key, now(), a.id, a.event, $12::text, $13::text, $5::int8, $14::int4, a.detail
     FROM deferred AS d, (VALUES ($15::uuid, $16::text, $17::text), ($18::uuid, $19::text, $20::text)) AS a (id, event, detail)
+    RETURNING audit.home_region
 )
 SELECT now(), lease_until FROM deferred

@@ -15,13 +15,16 @@ WITH settled AS (
     SELECT home_region, tenant_id, object_id, $16::int2, $17::text[], $18::bytea[], $19::bytea, $20::text, removable_at
     FROM settled
     WHERE $12::bool
+    RETURNING responses.home_region
 ), finished AS (
     DELETE FROM outbox
     WHERE home_region = $1::crdb_internal_region AND id IN (SELECT object_id FROM settled)
+    RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT s.home_region, s.tenant_id, s.idem_key, now(), a.id, a.event, $21::text, $22::text, $5::int8, $23::int4, a.detail
     FROM settled AS s, (VALUES ($24::uuid, $25::text, $26::text), ($27::uuid, $28::text, $29::text)) AS a (id, event, detail)
+    RETURNING audit.home_region
 )
 SELECT now(), lease_until FROM settled

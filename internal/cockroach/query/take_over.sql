@@ -11,10 +11,12 @@ WITH taken AS (
     UPDATE outbox SET due = taken.lease_until
     FROM taken
     WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = taken.object_id
+    RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT home_region, tenant_id, idem_key, $8::timestamptz, $11::uuid, $12::text, $13::text, $14::text, fence, generation, $15::text
     FROM taken
+    RETURNING audit.home_region
 )
 SELECT fence FROM taken
