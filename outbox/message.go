@@ -60,7 +60,8 @@ type Depth struct {
 type Store interface {
 	// Take leases up to limit due rows of region, oldest first: each gets
 	// Fence+1 and Due = now+lease, so that a worker's death only delays it. Rows
-	// that another worker holds are skipped, never waited for.
+	// that another worker holds, or that are just being written, are skipped,
+	// never waited for: a later Take finds them.
 	Take(ctx context.Context, region string, limit int, lease time.Duration) ([]Message, error)
 	// Finish removes a row. ErrFenced unless fence is current.
 	Finish(ctx context.Context, region, id string, fence uint64) error
