@@ -16,6 +16,9 @@ const (
 	auditLife = 400 * 24 * time.Hour
 	// pinsPerLook bounds one statement of the pins' housekeeping.
 	pinsPerLook = 1000
+	// registrarRest is how long after a move the region before it is looked at for
+	// certain: far longer than any statement may take.
+	registrarRest = time.Hour
 )
 
 // sweeps remembers where the last look at a region's pins ended.
@@ -46,7 +49,11 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			removed += n
 		}
 	}
-	n, err := v.sweepPins(ctx, min(limit, pinsPerLook))
+	n, through, err := v.sweepPins(ctx, min(limit, pinsPerLook))
+	if err == nil && through {
+		_, _, err = affected(ctx, v.db, "registrar_forget", repeatable, []any{v.name, registrarRest})
+		err = claimError("registrar_forget", err)
+	}
 	return removed + n, err
 }
 
@@ -56,10 +63,10 @@ type oldPin struct {
 }
 
 // sweepPins looks at the next pins that the view's region keeps, and deletes
-// those past their life whose key nobody speaks for. Row-level TTL cannot do it:
-// whether a pin protects a claim is for another row, perhaps in another region,
-// to say.
-func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error) {
+// those past their life whose key nobody speaks for; through means that they were
+// the last. Row-level TTL cannot do it: whether a pin protects a claim is for
+// another row, perhaps in another region, to say.
+func (v *View) sweepPins(ctx context.Context, limit int) (removed int, through bool, err error) {
 	s := &v.db.sweeps
 	s.mu.Lock()
 	after := s.after[v.name]
@@ -70,10 +77,11 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 			return p, err
 		})
 	if err != nil {
-		return 0, claimError("pins_old", err)
+		return 0, false, claimError("pins_old", err)
 	}
 	next := claim.Key{} // from the start again, unless there may be more
-	if len(pins) == limit && limit > 0 {
+	through = len(pins) < limit
+	if !through && limit > 0 {
 		next = pins[len(pins)-1].pin.Key
 	}
 	p := &v.db.policy
@@ -83,7 +91,7 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 		}
 		rec, now, found, err := v.Get(ctx, old.pin.Key, old.pin.Home)
 		if err != nil {
-			return removed, err
+			return removed, false, err
 		}
 		if found && rec.Age(p, now) != claim.Gone {
 			continue
@@ -92,7 +100,7 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 		// that was written anew meanwhile has another time.
 		n, _, err := affected(ctx, v.db, "pin_delete", repeatable, []any{v.name, old.pin.Key.Tenant, old.pin.Key.Value, old.pin.CreatedAt})
 		if err != nil {
-			return removed, claimError("pin_delete", err)
+			return removed, false, claimError("pin_delete", err)
 		}
 		removed += n
 	}
@@ -102,5 +110,5 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 		s.after = map[string]claim.Key{}
 	}
 	s.after[v.name] = next
-	return removed, nil
+	return removed, through, nil
 }

@@ -202,6 +202,8 @@ func TestTenants(t *testing.T) {
 
 	require.ErrorIs(t, db.MoveRegistrar(ctx, "nobody", us), claim.ErrUnknownTenant)
 	require.Error(t, db.MoveRegistrar(ctx, "acme", "mars"))
+	_, err = view(t, db, us).Pin(ctx, claim.Key{Tenant: "acme", Value: "k"}, us)
+	require.NoError(t, err)
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", eu))
 	moved := acme
 	moved.Registrar, moved.PreviousRegistrar, moved.RegistrarMovedAt = eu, us, clock.now().UTC().Truncate(time.Microsecond)
@@ -226,6 +228,45 @@ func TestTenants(t *testing.T) {
 	require.Len(t, all, 2)
 
 	clock.advance(policy.PinLife())
+	_, err = db.Sweep(ctx, 10)
+	require.NoError(t, err)
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
+}
+
+// TestRegistrarForgotten checks that pins at the previous registrar count for as
+// long as they protect anything, however old they are, and not longer.
+func TestRegistrarForgotten(t *testing.T) {
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	ctx, policy := t.Context(), testPolicy()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}, "sk"))
+	near := view(t, db, us)
+	owed := arrive("owed", us)
+	_, err := near.Pin(ctx, owed.Key, us)
+	require.NoError(t, err)
+	begun, err := near.Begin(ctx, owed)
+	require.NoError(t, err)
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", eu))
+
+	sweep := func() string {
+		t.Helper()
+		_, err := db.Sweep(ctx, 1000)
+		require.NoError(t, err)
+		tenant, _, err := db.TenantByAPIKey(ctx, "sk")
+		require.NoError(t, err)
+		return tenant.PreviousRegistrar
+	}
+	clock.advance(3 * policy.PinLife()) // the claim in flight never expires
+	require.Equal(t, us, sweep())
+	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "the pin in the third place would not be found")
+	pin, err := view(t, db, asia).Pin(ctx, owed.Key, asia)
+	require.NoError(t, err)
+	require.Equal(t, us, pin.Home, "an outcome is still owed there")
+
+	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+	require.NoError(t, err)
+	clock.advance(3 * policy.PinLife())
+	require.Empty(t, sweep())
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 }
 

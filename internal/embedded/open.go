@@ -95,7 +95,7 @@ type DB struct {
 	apiKeys  map[[sha256.Size]byte]string
 
 	sweepMu sync.Mutex
-	sweeps  [2][]byte // where the next sweep of claims and of pins goes on
+	sweeps  [sweepTables][]byte // where the next sweep of each goes on
 
 	broken    atomic.Pointer[error]
 	complain  rate.Sometimes // about background work

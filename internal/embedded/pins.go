@@ -3,7 +3,7 @@ package embedded
 import (
 	"context"
 	"errors"
-	"time"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -65,15 +65,29 @@ func (v *View) registrars(ctx context.Context, tenant string) ([]string, error) 
 	if !ok {
 		return nil, claim.ErrUnknownTenant
 	}
-	return v.db.partitions(&t, v.db.clock.now()), nil
+	return partitions(&t), nil
 }
 
 // partitions returns the regions whose pins of t count, the registrar first.
-func (db *DB) partitions(t *claim.Tenant, now time.Time) []string {
-	if t.PreviousRegistrar != "" && now.Before(t.RegistrarMovedAt.Add(db.policy.PinLife())) {
+// Those at the previous one count for as long as there are any, however old: a
+// pin past its life may protect a claim that still owes an outcome.
+func partitions(t *claim.Tenant) []string {
+	if t.PreviousRegistrar != "" {
 		return []string{t.Registrar, t.PreviousRegistrar}
 	}
 	return []string{t.Registrar}
+}
+
+// keepsPins reports whether a region holds pins of tenant.
+func (db *DB) keepsPins(region, tenant string) (found bool, err error) {
+	from := appendScoped(nil, tablePin, db.regions[region], tenant, "")
+	to := slices.Clone(from)
+	to[len(to)-1]++ // past nameEnd: after every name of this tenant
+	err = db.scan(from, to, func(_, _ []byte) (bool, error) {
+		found = true
+		return false, nil
+	})
+	return found, err
 }
 
 // pinStep is the atomic part of Pin. It fails with errMoved, and says which
@@ -97,12 +111,12 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 	defer lock.Unlock()
 
 	now := db.clock.now()
-	for _, r := range db.partitions(&t, now) {
+	for _, r := range partitions(&t) {
 		if !been[r] {
-			return claim.Pin{}, db.partitions(&t, now), errMoved
+			return claim.Pin{}, partitions(&t), errMoved
 		}
 	}
-	old, err := db.governingPin(&t, key, now)
+	old, err := db.governingPin(&t, key)
 	if err != nil {
 		return claim.Pin{}, nil, err
 	}
@@ -150,9 +164,9 @@ func (db *DB) putPin(registrar claim.RegionCode, pin *claim.Pin) error {
 // governingPin returns the pin that holds for key, nil if there is none: of the
 // partitions that count the latest, since a pin is only ever written anew after
 // all of them were read.
-func (db *DB) governingPin(t *claim.Tenant, key claim.Key, now time.Time) (*claim.Pin, error) {
+func (db *DB) governingPin(t *claim.Tenant, key claim.Key) (*claim.Pin, error) {
 	var governing *claim.Pin
-	for _, r := range db.partitions(t, now) {
+	for _, r := range partitions(t) {
 		pin, err := db.readPin(db.regions[r], key)
 		if err != nil {
 			return nil, err

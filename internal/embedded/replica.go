@@ -78,7 +78,7 @@ func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, 
 	lock.RLock()
 	defer lock.RUnlock()
 	now := v.db.clock.now()
-	pin, err := v.db.governingPin(&t, key, now)
+	pin, err := v.db.governingPin(&t, key)
 	if err != nil || pin == nil {
 		return claim.Pin{}, false, err
 	}

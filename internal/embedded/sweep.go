@@ -14,6 +14,13 @@ import (
 // some 20 ms however few of them can go.
 const sweepScan = 10_000
 
+// What Sweep goes through, as the index of where it stopped.
+const (
+	sweepsClaims = iota
+	sweepsPins
+	sweepTables
+)
+
 // Sweep deletes up to limit rows that no longer say anything: claims that have
 // been gone for about Policy.PinGrace, and pins past their life that protect no
 // claim. Audit stays. Nothing depends on its being
@@ -30,12 +37,12 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	for name, code := range db.regions {
 		names[code] = name
 	}
-	for i, table := range []struct {
+	for i, table := range [...]struct {
 		letter byte
 		delete func(home string, code claim.RegionCode, key claim.Key) (bool, error)
 	}{
-		{tableClaim, db.sweepClaim},
-		{tablePin, db.sweepPin},
+		sweepsClaims: {tableClaim, db.sweepClaim},
+		sweepsPins:   {tablePin, db.sweepPin},
 	} {
 		from := db.sweeps[i]
 		if from == nil {
@@ -69,6 +76,9 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 		if err != nil {
 			return removed, err
 		}
+	}
+	if db.sweeps[sweepsPins] == nil { // every pin has been looked at
+		return removed, db.forgetRegistrars()
 	}
 	return removed, nil
 }

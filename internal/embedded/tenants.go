@@ -77,8 +77,8 @@ func putTenant(b *pebble.Batch, t *claim.Tenant) error {
 }
 
 // MoveRegistrar makes region to keep the tenant's pins from now on. Pins at the
-// old registrar count until they are past their life; until then only a move
-// back is possible, as pins in three regions would not be found.
+// old registrar count until Sweep has removed the last of them; until then only
+// a move back is possible, as pins in three regions would not be found.
 func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if _, ok := db.regions[to]; !ok {
 		return fmt.Errorf("embedded store: there is no region %q to be registrar", to)
@@ -96,12 +96,22 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if t.Registrar == to {
 		return nil
 	}
-	now := db.clock.now()
-	if counting := db.partitions(&t, now); len(counting) > 1 && !slices.Contains(counting, to) {
-		return fmt.Errorf("embedded store: tenant %s moved from %s less than %v ago and pins there still count; move back or wait until %s",
-			tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Add(db.policy.PinLife()).Format("2006-01-02 15:04:05Z"))
+	if previous := t.PreviousRegistrar; previous != "" && previous != to {
+		left, err := db.keepsPins(previous, tenant)
+		if err != nil {
+			return err
+		}
+		if left {
+			return fmt.Errorf("embedded store: tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them, as a rule %v after the move of %s",
+				tenant, previous, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+		}
 	}
-	t.PreviousRegistrar, t.Registrar, t.RegistrarMovedAt = t.Registrar, to, now
+	t.PreviousRegistrar, t.Registrar, t.RegistrarMovedAt = t.Registrar, to, db.clock.now()
+	return db.rewriteTenant(t)
+}
+
+// rewriteTenant replaces a tenant's row, on disk first. tenantMu must be held.
+func (db *DB) rewriteTenant(t claim.Tenant) error {
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	if err := putTenant(b, &t); err != nil {
@@ -110,7 +120,30 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if err := db.commit(b, pebble.Sync); err != nil {
 		return err
 	}
-	db.tenants[tenant] = t
+	db.tenants[t.ID] = t
+	return nil
+}
+
+// forgetRegistrars stops looking for pins where the last one of a moved tenant
+// is gone: a trip less for each of its new keys.
+func (db *DB) forgetRegistrars() error {
+	db.tenantMu.Lock()
+	defer db.tenantMu.Unlock()
+	for id, t := range db.tenants {
+		if t.PreviousRegistrar == "" {
+			continue
+		}
+		if left, err := db.keepsPins(t.PreviousRegistrar, id); left || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		t.PreviousRegistrar = ""
+		if err := db.rewriteTenant(t); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

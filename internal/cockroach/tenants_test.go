@@ -1,0 +1,100 @@
+package cockroach_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+)
+
+// TestRegistrarForgotten checks that pins at the previous registrar count for as
+// long as they protect anything, however old they are, and not longer.
+func TestRegistrarForgotten(t *testing.T) {
+	d := newDatabase(t)
+	if d.clock == nil {
+		t.Skip("it needs a clock that can be moved by days: PostgreSQL's")
+	}
+	us, eu, asia := regions[0], regions[1], regions[2]
+	db, ctx, policy := open(t, cockroach.Config{URL: d.url}), t.Context(), testPolicy()
+	db.StopWaiting()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}, "sk"))
+	near := view(t, db, us)
+	owed := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "owed"}, us, "100", "n", "ch_owed")
+	pin, err := near.Pin(ctx, owed.Key, us)
+	require.NoError(t, err)
+	owed.Stamped, owed.PinnedAt = false, pin.CreatedAt
+	begun, err := near.Begin(ctx, owed)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, begun.Decision)
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", eu))
+
+	sweep := func() string {
+		t.Helper()
+		for _, r := range regions {
+			_, err := view(t, db, r).Sweep(ctx, 1000)
+			require.NoError(t, err)
+		}
+		tenant, err := db.Tenant(ctx, "acme")
+		require.NoError(t, err)
+		require.Equal(t, eu, tenant.Registrar)
+		return tenant.PreviousRegistrar
+	}
+	d.clock.advance(t, 3*policy.PinLife()) // the claim in flight never expires
+	require.Equal(t, us, sweep())
+	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "the pin in the third place would not be found")
+	pin, err = view(t, db, asia).Pin(ctx, owed.Key, asia)
+	require.NoError(t, err)
+	require.Equal(t, us, pin.Home, "an outcome is still owed there")
+
+	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+	require.NoError(t, err)
+	// The pin that was confirmed went over to the new registrar by that.
+	require.Empty(t, sweep())
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
+	require.Error(t, db.MoveRegistrar(ctx, "acme", us))
+}
+
+// TestAPIKeys checks that only hashes are stored, that a rotation leaves the old
+// keys their time, and that keys belong to one tenant.
+func TestAPIKeys(t *testing.T) {
+	d := newDatabase(t)
+	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Name: "Acme", Registrar: regions[0]}, "sk_first"))
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: regions[1]}, "sk_other"))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: regions[1]}, "sk_first"), "another tenant's key")
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: regions[1]}, ""))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{ID: "new", Registrar: "mars"}))
+	require.Error(t, db.PutTenant(ctx, claim.Tenant{Registrar: regions[0]}))
+
+	opens := func(key string) bool {
+		t.Helper()
+		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(context.Background(), key)
+		require.NoError(t, err)
+		require.True(t, !found || tenant.ID == "acme")
+		return found
+	}
+	require.True(t, opens("sk_first"))
+	require.False(t, opens("sk_none"))
+	require.Zero(t, d.count(t, "SELECT count(*) FROM api_keys WHERE encode(hash, 'escape') LIKE '%sk_%'"))
+
+	require.NoError(t, db.RotateKey(ctx, "acme", "sk_second", time.Hour))
+	require.True(t, opens("sk_first"), "until its hour is over")
+	require.True(t, opens("sk_second"))
+	if d.clock != nil {
+		d.clock.advance(t, time.Hour)
+		require.False(t, opens("sk_first"))
+	}
+	require.NoError(t, db.RotateKey(ctx, "acme", "sk_third", 0))
+	require.False(t, opens("sk_second"))
+	require.True(t, opens("sk_third"))
+	require.Error(t, db.RotateKey(ctx, "acme", "sk_other", 0), "another tenant's key")
+	require.True(t, opens("sk_third"), "a refused rotation changes nothing")
+	require.ErrorIs(t, db.RotateKey(ctx, "nobody", "sk_x", 0), claim.ErrUnknownTenant)
+	require.ErrorIs(t, db.MoveRegistrar(ctx, "nobody", regions[1]), claim.ErrUnknownTenant)
+	require.Error(t, db.MoveRegistrar(ctx, "acme", "mars"))
+}
