@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -53,17 +54,15 @@ func (h *holdings) remove(hold *holding) {
 	hold.cancel(context.Canceled)
 }
 
-// list returns the leases held now and, in the same order, their holdings.
-func (h *holdings) list() ([]Lease, []*holding) {
+// byHome returns what is held now, home by home.
+func (h *holdings) byHome() map[string][]*holding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	leases := make([]Lease, 0, len(h.all))
-	holds := make([]*holding, 0, len(h.all))
+	homes := map[string][]*holding{}
 	for hold := range h.all {
-		leases = append(leases, hold.lease)
-		holds = append(holds, hold)
+		homes[hold.lease.Home] = append(homes[hold.lease.Home], hold)
 	}
-	return leases, holds
+	return homes
 }
 
 // extend moves the trust deadline; lost ends the call.
@@ -89,6 +88,23 @@ func (s *Service) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.done = stop, make(chan struct{})
 	go s.heartbeat(ctx, s.done)
+}
+
+// Drain waits for the attempts in hand, or for the end of ctx: also for those
+// whose callers have hung up and which no server counts any more. It is called
+// when no more requests come.
+func (s *Service) Drain(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.executing.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("claim: attempts were still in hand when time ran out; the outbox recovers them: %w", ctx.Err())
+	}
 }
 
 // Stop ends the heartbeat and waits for it. Stopping twice is stopping once.
@@ -117,19 +133,29 @@ func (s *Service) heartbeat(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// renew extends every held lease in one step. A failure changes nothing: trust
-// runs out by itself.
+// renew extends the held leases, each home's in one step, all homes at once: one
+// that cannot be reached costs the others nothing.
 func (s *Service) renew(ctx context.Context) {
-	leases, holds := s.held.list()
-	if len(leases) == 0 {
-		return
-	}
-	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.c.Policy.RenewEvery)
 	defer cancel()
+	var homes sync.WaitGroup
+	for home, holds := range s.held.byHome() {
+		homes.Go(func() { s.renewHome(ctx, home, holds) })
+	}
+	homes.Wait()
+}
+
+// renewHome extends leases of one home. A failure changes nothing: trust runs
+// out by itself.
+func (s *Service) renewHome(ctx context.Context, home string, holds []*holding) {
+	leases := make([]Lease, len(holds))
+	for i, hold := range holds {
+		leases[i] = hold.lease
+	}
+	asked := time.Now()
 	kept, err := s.c.Store.Renew(ctx, s.c.Node, leases)
 	if err != nil {
-		s.c.Logger.Warn("leases could not be renewed; calls under way end before the leases do", "held", len(leases), "error", err)
+		s.c.Logger.Warn("leases could not be renewed; calls under way end before the leases do", "home", home, "held", len(leases), "error", err)
 		return
 	}
 	for i, hold := range holds {

@@ -64,15 +64,17 @@ type Config struct {
 }
 
 // Service runs requests against the claims of a home. It is safe for
-// concurrent use. Start begins the heartbeat; Stop ends it, after which held
-// claims lapse on their own.
+// concurrent use. Start begins the heartbeat; Drain waits for the attempts in
+// hand; Stop ends the heartbeat, after which held claims lapse on their own.
 type Service struct {
 	c      Config
 	held   holdings
 	flight flights
-	stop   context.CancelFunc
-	done   chan struct{}
-	life   sync.Mutex
+	// executing counts the attempts in hand.
+	executing sync.WaitGroup
+	stop      context.CancelFunc
+	done      chan struct{}
+	life      sync.Mutex
 }
 
 // NewService checks the configuration.
@@ -187,6 +189,8 @@ func receipt(id string) string {
 // local time before the store was asked for the lease, so that the trust window
 // begins no later than the store's.
 func (s *Service) execute(ctx context.Context, rec *Record, payload []byte, recovery bool, asked time.Time) (Reply, error) {
+	s.executing.Add(1)
+	defer s.executing.Done()
 	end := s.flight.begin(rec.Home, rec.Key)
 	defer end()
 	settled, verdict, err := s.attempt(ctx, rec, payload, recovery, asked)

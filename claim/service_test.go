@@ -27,7 +27,7 @@ type rows struct {
 	claims   map[Key]*Record
 	messages map[string]outbox.Message
 	// renew, when set, answers Renew instead.
-	renew func() error
+	renew func(leases []Lease) error
 	// settled, when set, runs before a Settle is applied.
 	settling func()
 	notes    []AuditEntry
@@ -87,7 +87,7 @@ func (s *rows) Renew(_ context.Context, holder string, leases []Lease) ([]bool, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.renew != nil {
-		if err := s.renew(); err != nil {
+		if err := s.renew(leases); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +153,7 @@ func serve(t *testing.T, s Store, blobs Blobs, p Policy, node string, e provider
 	t.Helper()
 	service, err := NewService(Config{
 		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1",
-		Code:       func(home string) (RegionCode, bool) { return 1, home == "us-east1" },
+		Code:       func(home string) (RegionCode, bool) { return 1, home == "us-east1" || home == "europe-west1" },
 		Operations: Operations{"charge": "ch"},
 	})
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestALongCallKeepsItsLease(t *testing.T) {
 func TestTrustEndsBeforeTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRows(DefaultPolicy())
-		store.renew = func() error { return ErrUnavailable }
+		store.renew = func([]Lease) error { return ErrUnavailable }
 		start := time.Now()
 		var ended time.Duration
 		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
@@ -261,6 +261,63 @@ func TestTrustEndsBeforeTheLease(t *testing.T) {
 		require.ErrorAs(t, err, &unknown)
 		require.Equal(t, store.policy.Lease-store.policy.LeaseMargin, ended)
 		require.Equal(t, InFlight, store.row(order("k", 100).Key).State)
+	})
+}
+
+// What is held for a home that cannot be reached must not cost the others theirs.
+func TestHomesAreRenewedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		store.renew = func(leases []Lease) error {
+			for _, l := range leases {
+				if l.Home != "us-east1" {
+					return ErrUnavailable
+				}
+			}
+			return nil
+		}
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			select {
+			case <-ctx.Done():
+				return Verdict{Reason: "cut"}
+			case <-time.After(2 * store.policy.Lease):
+				return charged(a)
+			}
+		})
+		var unknown *UnknownError
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, err := s.Do(t.Context(), "us-east1", order("near", 1))
+			require.NoError(t, err)
+		})
+		both.Go(func() {
+			_, err := s.Do(t.Context(), "europe-west1", order("far", 1))
+			require.ErrorAs(t, err, &unknown)
+		})
+		both.Wait()
+		require.Equal(t, Completed, store.row(order("near", 1).Key).State)
+	})
+}
+
+// Nobody waits for an attempt whose caller has hung up, but for its drain.
+func TestDrainWaitsForWhatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		started, answer := make(chan struct{}), make(chan struct{})
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			close(started)
+			<-answer
+			return charged(a)
+		})
+		require.NoError(t, s.Drain(t.Context()), "nothing in hand")
+		go func() { _, _ = s.Do(t.Context(), "us-east1", order("k", 1)) }()
+		<-started
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, s.Drain(short), context.DeadlineExceeded)
+		close(answer)
+		require.NoError(t, s.Drain(t.Context()))
+		require.Equal(t, Completed, store.row(order("k", 1).Key).State)
 	})
 }
 

@@ -144,8 +144,10 @@ var pinTests = []test{
 		require.True(w, again.CreatedAt.After(p.CreatedAt))
 		w.until(again.CreatedAt.Add(w.Policy.PinLife()))
 		rec = w.settle(rec, approved("paid"))
-		require.Equal(w, p.Home, w.pin(w.Regions[2], "k", w.Regions[2]).Home, "nor when it has only just come")
-		w.until(rec.SettledAt.Add(w.Policy.PinLife()))
+		last := w.pin(w.Regions[2], "k", w.Regions[2])
+		require.Equal(w, p.Home, last.Home, "nor when it has only just come")
+		w.until(last.CreatedAt.Add(w.Policy.PinLife()))
+		require.Equal(w, claim.Gone, rec.Age(&w.Policy, w.now()))
 		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "k", w.Regions[2]).Home)
 	}},
 }

@@ -1,6 +1,6 @@
-// Package node assembles a regional node, and a whole cluster of them on one
-// embedded store. It is the only place that knows both the domain rooms and the
-// technology rooms.
+// Package node assembles a regional node: one process of a deployment (Serve), or
+// a whole cluster of them in one process (StartCluster). It is the only place that
+// knows both the domain rooms and the technology rooms.
 package node
 
 import (
@@ -60,10 +60,11 @@ type Config struct {
 	Network *wan.Network
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
-	// Local: the members share one machine, so gossip may hurry.
+	// LocalGossip: the members share one machine, so gossip may hurry.
 	LocalGossip bool
-	GossipKey   []byte
-	Logger      *slog.Logger
+	// GossipKey, 16, 24 or 32 bytes, encrypts gossip; empty: plain text.
+	GossipKey []byte
+	Logger    *slog.Logger
 }
 
 // OutboxConfig is the worker's part of the configuration; zero values take
@@ -174,7 +175,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		LocalTimings: c.LocalGossip, Logger: log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; choose another gossip address or stop what uses it", err)
 	}
 	transport := c.Network.RoundTripper(region.NewTransport(nil), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
@@ -295,6 +296,7 @@ func (n *Node) drain(ctx context.Context) error {
 	}
 	n.serving.Wait()
 	if n.service != nil {
+		errs = append(errs, n.service.Drain(ctx))
 		n.service.Stop()
 	}
 	if n.peers != nil {
@@ -334,6 +336,9 @@ func splitAddr(what, addr string) (string, int, error) {
 	a, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return "", 0, fmt.Errorf("%s address %q: %w; write host:port", what, addr, err)
+	}
+	if a.IP == nil { // ":7946"
+		return net.IPv4zero.String(), a.Port, nil
 	}
 	return a.IP.String(), a.Port, nil
 }
