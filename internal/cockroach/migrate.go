@@ -478,10 +478,6 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 	if want.Survive != "" && want.Survive != have.survive && (have.survive != "" || want.Survive != SurviveZone) {
 		steps = append(steps, alter("survive "+string(want.Survive), "SURVIVE "+strings.ToUpper(string(want.Survive))+" FAILURE"))
 	}
-	if len(steps) > 0 {
-		// A generic plan is made for any region and may visit all of them.
-		steps = append(steps, alter("plans for the region at hand", "SET plan_cache_mode = 'force_custom_plan'"))
-	}
 	return steps, nil
 }
 

@@ -30,6 +30,8 @@ type Config struct {
 	// Trace makes spans of statements with OpenTelemetry's global provider.
 	Trace  bool
 	Logger *slog.Logger
+
+	adjust func(*pgxpool.Config) // by tests
 }
 
 // Pool bounds the use of the database. Zero values take the defaults of
@@ -179,10 +181,25 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	if params["application_name"] == "" {
 		params["application_name"] = "homeward"
 	}
+	pc.AfterConnect = planForRegion
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableQuerySpanNamePrefix())
 	}
+	if c.adjust != nil {
+		c.adjust(pc)
+	}
 	return pc, nil
+}
+
+// planForRegion has CockroachDB plan each statement for the region that it names:
+// a generic plan is made for any region, and may visit all of them. Not as the
+// database's default, which does not hold for every user.
+func planForRegion(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().ParameterStatus("crdb_version") == "" {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "SET plan_cache_mode = 'force_custom_plan'")
+	return err
 }
 
 // withoutSecrets keeps the password of a URL out of an error.

@@ -14,17 +14,17 @@ WITH won AS (
     -- A claim under an opaque key needs a pin young enough to outlive it.
     WHERE $13::bool OR now() < $14::timestamptz
     ON CONFLICT (home_region, tenant_id, idem_key) DO NOTHING
-    RETURNING home_region, tenant_id, idem_key, object_id, operation, fence, generation, holder, lease_until, first_use
+    RETURNING tenant_id, idem_key, object_id, operation, fence, generation, holder, lease_until, first_use
 ), queued AS (
     INSERT INTO outbox (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT home_region, object_id, $15::text, tenant_id, idem_key, operation, $16::bytea, $17::text, first_use, lease_until, $18::int8
+    SELECT $1::crdb_internal_region, object_id, $15::text, tenant_id, idem_key, operation, $16::bytea, $17::text, first_use, lease_until, $18::int8
     FROM won
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT home_region, tenant_id, idem_key, first_use, $19::uuid, $20::text, $21::text, $22::text, fence, generation, $23::text
+    SELECT $1::crdb_internal_region, tenant_id, idem_key, first_use, $19::uuid, $20::text, $21::text, $22::text, fence, generation, $23::text
     FROM won
     RETURNING audit.home_region
 )

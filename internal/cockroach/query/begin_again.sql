@@ -12,11 +12,11 @@ WITH won AS (
         settled_at = NULL, step = $20::uuid, removable_at = NULL
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND step = $4::uuid AND now() < $21::timestamptz
-    RETURNING home_region, tenant_id, idem_key, object_id, operation, fence, generation, lease_until
+    RETURNING tenant_id, idem_key, object_id, operation, fence, generation, lease_until
 ), queued AS (
     INSERT INTO outbox (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT home_region, object_id, $22::text, tenant_id, idem_key, operation, $23::bytea, $24::text, $25::timestamptz, lease_until, $26::int8
+    SELECT $1::crdb_internal_region, object_id, $22::text, tenant_id, idem_key, operation, $23::bytea, $24::text, $25::timestamptz, lease_until, $26::int8
     FROM won
     ON CONFLICT (home_region, id) DO UPDATE SET
         kind = excluded.kind, operation = excluded.operation, payload = excluded.payload,
@@ -26,7 +26,7 @@ WITH won AS (
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT home_region, tenant_id, idem_key, $25::timestamptz, $27::uuid, $28::text, $29::text, $30::text, fence, generation, $31::text
+    SELECT $1::crdb_internal_region, tenant_id, idem_key, $25::timestamptz, $27::uuid, $28::text, $29::text, $30::text, fence, generation, $31::text
     FROM won
     RETURNING audit.home_region
 )

@@ -7,7 +7,7 @@ WITH deferred AS (
         lease_until = now() + $10::interval, step = $11::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND object_id = $4::text AND fence = $5::int8 AND unknowns = $6::int4 AND state = 1
-    RETURNING home_region, tenant_id, idem_key, object_id, lease_until
+    RETURNING tenant_id, idem_key, object_id, lease_until
 ), put_off AS (
     UPDATE outbox SET due = deferred.lease_until
     FROM deferred
@@ -16,7 +16,7 @@ WITH deferred AS (
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT d.home_region, d.tenant_id, d.idem_key, now(), a.id, a.event, $12::text, $13::text, $5::int8, $14::int4, a.detail
+    SELECT $1::crdb_internal_region, d.tenant_id, d.idem_key, now(), a.id, a.event, $12::text, $13::text, $5::int8, $14::int4, a.detail
     FROM deferred AS d, (VALUES ($15::uuid, $16::text, $17::text), ($18::uuid, $19::text, $20::text)) AS a (id, event, detail)
     RETURNING audit.home_region
 )

@@ -9,10 +9,10 @@ WITH settled AS (
         removable_at = greatest($13::timestamptz, now() + $14::interval), step = $15::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND object_id = $4::text AND fence = $5::int8 AND unknowns = $6::int4 AND state = 1
-    RETURNING home_region, tenant_id, idem_key, object_id, lease_until, removable_at
+    RETURNING tenant_id, idem_key, object_id, lease_until, removable_at
 ), answered AS (
     INSERT INTO responses (home_region, tenant_id, object_id, status, header_names, header_values, body, blob, removable_at)
-    SELECT home_region, tenant_id, object_id, $16::int2, $17::text[], $18::bytea[], $19::bytea, $20::text, removable_at
+    SELECT $1::crdb_internal_region, tenant_id, object_id, $16::int2, $17::text[], $18::bytea[], $19::bytea, $20::text, removable_at
     FROM settled
     WHERE $12::bool
     RETURNING responses.home_region
@@ -23,7 +23,7 @@ WITH settled AS (
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT s.home_region, s.tenant_id, s.idem_key, now(), a.id, a.event, $21::text, $22::text, $5::int8, $23::int4, a.detail
+    SELECT $1::crdb_internal_region, s.tenant_id, s.idem_key, now(), a.id, a.event, $21::text, $22::text, $5::int8, $23::int4, a.detail
     FROM settled AS s, (VALUES ($24::uuid, $25::text, $26::text), ($27::uuid, $28::text, $29::text)) AS a (id, event, detail)
     RETURNING audit.home_region
 )

@@ -6,7 +6,7 @@ WITH taken AS (
         attempts = $9::int4, step = $10::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND step = $4::uuid
-    RETURNING home_region, tenant_id, idem_key, object_id, fence, generation, lease_until
+    RETURNING tenant_id, idem_key, object_id, fence, generation, lease_until
 ), put_off AS (
     UPDATE outbox SET due = taken.lease_until
     FROM taken
@@ -15,7 +15,7 @@ WITH taken AS (
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT home_region, tenant_id, idem_key, $8::timestamptz, $11::uuid, $12::text, $13::text, $14::text, fence, generation, $15::text
+    SELECT $1::crdb_internal_region, tenant_id, idem_key, $8::timestamptz, $11::uuid, $12::text, $13::text, $14::text, fence, generation, $15::text
     FROM taken
     RETURNING audit.home_region
 )

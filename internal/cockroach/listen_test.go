@@ -1,0 +1,69 @@
+package cockroach
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Listener hears every statement that a store sends.
+type Listener struct {
+	mu    sync.Mutex
+	heard map[string]Heard
+}
+
+// Heard is a statement as it was last sent.
+type Heard struct {
+	SQL  string
+	Args []any
+}
+
+// Listen makes l hear what a DB of this configuration sends.
+func (c Config) Listen(l *Listener) Config {
+	l.heard = map[string]Heard{}
+	c.adjust = func(pc *pgxpool.Config) { pc.ConnConfig.Tracer = l }
+	return c
+}
+
+// Before makes each connection run sql before it is used, once on is set.
+func (c Config) Before(sql string, on *atomic.Bool) Config {
+	c.adjust = func(pc *pgxpool.Config) {
+		pc.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+			if !on.Load() {
+				return true, nil
+			}
+			_, err := conn.Exec(ctx, sql)
+			return err == nil, err
+		}
+	}
+	return c
+}
+
+// TraceQueryStart implements [pgx.QueryTracer].
+func (l *Listener) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if name, ok := strings.CutPrefix(data.SQL, "-- name: "); ok {
+		name, _, _ = strings.Cut(name, "\n")
+		l.mu.Lock()
+		l.heard[name] = Heard{data.SQL, data.Args}
+		l.mu.Unlock()
+	}
+	return ctx
+}
+
+// TraceQueryEnd implements [pgx.QueryTracer].
+func (*Listener) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// All returns what was heard, by name.
+func (l *Listener) All() map[string]Heard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]Heard{}
+	for name, h := range l.heard {
+		all[name] = h
+	}
+	return all
+}

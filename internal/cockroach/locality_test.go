@@ -1,0 +1,240 @@
+package cockroach_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// homePath is every statement that a request or its recovery waits for where
+// gateway and home share a region.
+var homePath = []string{
+	"begin", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
+	"tenant", "tenant_by_api_key",
+	"outbox_take", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
+}
+
+// pinPath is what the first write of an opaque key sends beside that. The region
+// of a pin is for the tenant's row to say, in the same statement, so no plan can
+// name it: what can be seen is that no partition is searched without being named.
+var pinPath = []string{"pin", "pin_read", "pin_write"}
+
+// walkPins pins a key in the registrar's region, and confirms the pin.
+func walkPins(t *testing.T, db *cockroach.DB, p claim.Policy) {
+	t.Helper()
+	v, key := view(t, db, regions[0]), claim.Key{Tenant: "acme", Value: "pinned"}
+	pin, err := v.Pin(t.Context(), key, regions[0])
+	require.NoError(t, err)
+	passed(t, v, pin.CreatedAt.Add(p.CreateWithin()))
+	again, err := v.Pin(t.Context(), key, regions[0])
+	require.NoError(t, err)
+	require.True(t, again.CreatedAt.After(pin.CreatedAt), "confirmed")
+}
+
+// passed waits until the database's clock is past a time.
+func passed(t *testing.T, v *cockroach.View, until time.Time) {
+	t.Helper()
+	for {
+		_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "clock"}, regions[0])
+		require.NoError(t, err)
+		if !now.Before(until) {
+			return
+		}
+		<-time.After(until.Sub(now))
+	}
+}
+
+// walkHome takes the store through everything that happens at home.
+func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
+	t.Helper()
+	ctx, home := t.Context(), regions[0]
+	v := view(t, db, home)
+	begin := func(key, body, holder string, want claim.Decision) claim.Record {
+		t.Helper()
+		a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, body, holder, "ch_"+key+holder)
+		got, err := v.Begin(ctx, a)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), got.Decision.String())
+		return got.Record
+	}
+	settle := func(rec claim.Record, verdict claim.Verdict) claim.Record {
+		t.Helper()
+		rec, err := v.Settle(ctx, rec, verdict)
+		require.NoError(t, err)
+		return rec
+	}
+	_, found, err := v.TenantByAPIKey(ctx, "sk_acme")
+	require.NoError(t, err)
+	require.True(t, found)
+	_, err = v.Registrar(ctx, "acme")
+	require.NoError(t, err)
+
+	done := settle(begin("done", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	begin("done", "1", "m", claim.Replay)
+	begin("done", "2", "m", claim.Mismatch)
+	_, _, found, err = v.Object(ctx, "acme", home, done.Minted.ID)
+	require.NoError(t, err)
+	require.True(t, found)
+	_, err = v.Timeline(ctx, done.Key, home, 10)
+	require.NoError(t, err)
+	soft := settle(begin("soft", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402}})
+	require.Equal(t, claim.FailedRetry, soft.State)
+	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone})
+
+	held := begin("held", "1", "n", claim.Won)
+	kept, err := v.Renew(ctx, "n", []claim.Lease{{Key: held.Key, Home: home, Fence: held.Fence}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, kept)
+	settle(held, claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
+
+	lapsed := begin("lapsed", "1", "n", claim.Won)
+	passed(t, v, lapsed.LeaseUntil.Add(p.ClockOffset))
+	taken, err := v.TakeOver(ctx, lapsed.Key, home, "heir", home)
+	require.NoError(t, err)
+	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone})
+
+	// The row of "held" is due.
+	take := func() (id string, fence uint64) {
+		t.Helper()
+		for range 100 {
+			got, err := v.Take(ctx, home, 1, time.Second)
+			require.NoError(t, err)
+			if len(got) == 1 {
+				return got[0].ID, got[0].Fence
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+		require.FailNow(t, "no row became due")
+		return "", 0
+	}
+	id, fence := take()
+	require.NoError(t, v.Retry(ctx, home, id, fence, 0, "boom"))
+	id, fence = take()
+	require.NoError(t, v.Park(ctx, home, id, fence, "no"))
+	parked, err := v.Parked(ctx, home, "", 10)
+	require.NoError(t, err)
+	require.Len(t, parked, 1)
+	ok, err := v.Unpark(ctx, home, id)
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, err = v.Depth(ctx, home)
+	require.NoError(t, err)
+	id, fence = take()
+	require.NoError(t, v.Finish(ctx, home, id, fence))
+	require.ErrorIs(t, v.Finish(ctx, home, id, fence), outbox.ErrFenced)
+}
+
+// walkPolicy makes what walkHome waits for a matter of seconds.
+func walkPolicy() claim.Policy {
+	p := livePolicy()
+	p.PinGrace = 1500 * time.Millisecond
+	return p
+}
+
+func onlyCockroach(t *testing.T) database {
+	t.Helper()
+	d := newDatabase(t)
+	if d.server.Kind() != localdb.CockroachDB {
+		t.Skip("PostgreSQL has one region: run it with HOMEWARD_TEST_KIND=cockroachdb")
+	}
+	awaitPlacement(t, d)
+	return d
+}
+
+// awaitPlacement waits until the gateway knows where the partitions of new
+// tables are: it hears of it by gossip, some seconds after they are made, and
+// plans for all regions before.
+func awaitPlacement(t *testing.T, d database) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), d.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), "SET enforce_home_region = on")
+	require.NoError(t, err)
+	for _, column := range []string{"pins.registrar", "claims.home_region", "responses.home_region", "outbox.home_region", "audit.home_region"} {
+		table, _, _ := strings.Cut(column, ".")
+		for deadline := time.Now().Add(2 * time.Minute); ; {
+			_, err := conn.Exec(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+column+" = '"+regions[0]+"'")
+			if err == nil {
+				break
+			}
+			require.True(t, time.Now().Before(deadline), "%s: %v", table, err)
+			<-time.After(100 * time.Millisecond)
+		}
+	}
+}
+
+// TestHomePathStaysHome runs the home path in sessions in which CockroachDB
+// refuses any statement that would leave the gateway's region.
+func TestHomePathStaysHome(t *testing.T) {
+	d := onlyCockroach(t)
+	var on atomic.Bool
+	db := open(t, cockroach.Config{URL: d.url, Policy: walkPolicy()}.Before("SET enforce_home_region = on", &on))
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
+	on.Store(true)
+	defer on.Store(false) // closing writes the notes of any region
+	walkHome(t, db, walkPolicy())
+	// The guard is on: a row that is homed elsewhere is out of reach.
+	_, err := view(t, db, regions[0]).Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "far"}, regions[1], "1", "n", "ch_far"))
+	require.Error(t, err)
+}
+
+// aRegion is how EXPLAIN writes a region in a span or a condition.
+var aRegion = regexp.MustCompile(`'(` + strings.Join(regions, "|") + `)'`)
+
+// TestPlansStayHome reads the plan of every home-path statement, as it was last
+// sent: each access to a table names the home region, and no other.
+func TestPlansStayHome(t *testing.T) {
+	d := onlyCockroach(t)
+	var listener cockroach.Listener
+	db := open(t, cockroach.Config{URL: d.url, Policy: walkPolicy()}.Listen(&listener))
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
+	walkHome(t, db, walkPolicy())
+	walkPins(t, db, walkPolicy())
+
+	conn, err := pgx.Connect(t.Context(), d.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	heard := listener.All()
+	for _, name := range slices.Concat(homePath, pinPath) {
+		t.Run(name, func(t *testing.T) {
+			s, ok := heard[name]
+			require.True(t, ok, "walkHome does not send it")
+			plan := explain(t, conn, s)
+			for _, m := range aRegion.FindAllStringSubmatch(plan, -1) {
+				require.Equal(t, regions[0], m[1], "%s", plan)
+			}
+			for _, bad := range []string{"FULL SCAN", "locality-optimized", "remote"} {
+				require.NotContains(t, plan, bad)
+			}
+		})
+	}
+	// What is heard and not listed is for housekeeping and operators.
+	for name := range heard {
+		if !slices.Contains(homePath, name) && !slices.Contains(pinPath, name) {
+			t.Log("not on the home path:", name)
+		}
+	}
+}
+
+func explain(t *testing.T, conn *pgx.Conn, s cockroach.Heard) string {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), "EXPLAIN "+s.SQL, s.Args...)
+	require.NoError(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err, fmt.Sprint(s.Args...))
+	return strings.Join(lines, "\n")
+}
