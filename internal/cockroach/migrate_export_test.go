@@ -1,0 +1,11 @@
+package cockroach
+
+import "context"
+
+// UpTo is Up as a build would do it whose newest migration is number to.
+func (m *Migrator) UpTo(ctx context.Context, want Migration, to int) error {
+	if err := m.place(ctx, want, func(Step) {}); err != nil {
+		return err
+	}
+	return again(ctx, func() error { return m.tables(ctx, int64(to), func(Step) {}) })
+}

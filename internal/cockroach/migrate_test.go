@@ -1,0 +1,251 @@
+package cockroach_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+)
+
+// migrator connects to an empty database, or to the one at url.
+func migrator(t testing.TB, url string) *cockroach.Migrator {
+	t.Helper()
+	m, err := cockroach.OpenMigrator(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
+func allRegions(names ...string) cockroach.Migration {
+	var want cockroach.Migration
+	for _, r := range names {
+		want.Regions = append(want.Regions, cockroach.RegionSpec{Name: r})
+	}
+	return want
+}
+
+// steps are the names of what a migration did.
+func steps(t testing.TB, m *cockroach.Migrator, want cockroach.Migration) (names []string) {
+	t.Helper()
+	require.NoError(t, m.Up(t.Context(), want, func(s cockroach.Step) { names = append(names, s.Name) }))
+	return names
+}
+
+// works charges once through the store, and replays.
+func works(t testing.TB, url, tenant, home string) {
+	t.Helper()
+	db := open(t, cockroach.Config{URL: url})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: tenant, Registrar: home}))
+	v := view(t, db, home)
+	a := claimtest.NewArrival(claim.Key{Tenant: tenant, Value: "works"}, home, "1", "n", "ch_"+tenant)
+	got, err := v.Begin(t.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won.String(), got.Decision.String())
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")}})
+	require.NoError(t, err)
+	got, err = v.Begin(t.Context(), a)
+	require.NoError(t, err)
+	require.Equal(t, claim.Replay.String(), got.Decision.String())
+	require.Equal(t, "ok", string(got.Record.Response.Body))
+}
+
+// TestMigrateFromEmpty goes from nothing to a store that works, does nothing the
+// second time, and does what the plan said.
+func TestMigrateFromEmpty(t *testing.T) {
+	url := dbtest.Database(t)
+	m := migrator(t, url)
+	want := allRegions(regions[0], regions[1])
+	_, err := m.Plan(t.Context(), cockroach.Migration{})
+	require.ErrorContains(t, err, "--regions")
+	status, err := m.Status(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, status.Have)
+
+	plan, err := m.Plan(t.Context(), want)
+	require.NoError(t, err)
+	status, err = m.Status(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, status.Have, "a plan changes nothing")
+	var planned []string
+	for _, s := range plan {
+		require.NotEmpty(t, s.SQL)
+		planned = append(planned, s.Name)
+	}
+	require.Equal(t, planned, steps(t, m, want))
+	works(t, url, "acme", regions[1])
+
+	require.Empty(t, steps(t, m, want), "the second time")
+	require.Empty(t, steps(t, m, cockroach.Migration{}), "what is there stays")
+	plan, err = m.Plan(t.Context(), want)
+	require.NoError(t, err)
+	require.Empty(t, plan)
+	status, err = m.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, cockroach.SchemaVersion(), status.Have)
+	require.Equal(t, status.Want, status.Have)
+	require.Equal(t, []cockroach.TopologyRow{{Name: regions[1], Code: 2, Epoch: 2}, {Name: regions[0], Code: 1, Epoch: 1}}, status.Regions)
+}
+
+// TestMigrateAddsARegion grows a deployment that runs, by one command; what is
+// never possible is refused.
+func TestMigrateAddsARegion(t *testing.T) {
+	url := dbtest.Database(t)
+	m := migrator(t, url)
+	steps(t, m, allRegions(regions[0], regions[1]))
+	works(t, url, "acme", regions[0])
+	db := open(t, cockroach.Config{URL: url}) // it runs on
+
+	for name, want := range map[string]cockroach.Migration{
+		"another code":       {Regions: []cockroach.RegionSpec{{Name: regions[0], Code: 7}}},
+		"a code that is had": {Regions: []cockroach.RegionSpec{{Name: regions[2], Code: 1}}},
+		"survival":           {Survive: "planet"},
+		"too few to survive": {Survive: cockroach.SurviveRegion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := m.Plan(t.Context(), want)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "\n")
+			require.Error(t, m.Up(t.Context(), want, nil))
+		})
+	}
+
+	want := cockroach.Migration{Regions: []cockroach.RegionSpec{{Name: regions[2], Code: 9}}}
+	require.Contains(t, steps(t, m, want), "region "+regions[2])
+	require.Empty(t, steps(t, m, want))
+	works(t, url, "globex", regions[2])
+	rows, err := db.Regions(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, rows, cockroach.TopologyRow{Name: regions[2], Code: 9, Epoch: 3})
+	_, err = view(t, db, regions[2]).Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "globex", Value: "new"}, regions[2], "1", "n", "ch_new"))
+	require.NoError(t, err, "a store that was open before knows it too")
+}
+
+// TestMigrateAtOnce starts several nodes' migrations of one empty database in the
+// same moment.
+func TestMigrateAtOnce(t *testing.T) {
+	url := dbtest.Database(t)
+	n := 6
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		n = 3 // each waits for the others' schema changes
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	var g errgroup.Group
+	start := make(chan struct{})
+	for range n {
+		m := migrator(t, url)
+		g.Go(func() error {
+			<-start
+			return m.Up(ctx, allRegions(regions...), nil)
+		})
+	}
+	close(start)
+	require.NoError(t, g.Wait())
+	status, err := migrator(t, url).Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, status.Want, status.Have)
+	codes := map[claim.RegionCode]bool{}
+	for _, r := range status.Regions {
+		codes[r.Code] = true
+	}
+	require.Len(t, status.Regions, len(regions))
+	require.Len(t, codes, len(regions))
+	works(t, url, "acme", regions[0])
+}
+
+// rowsSince are the tables, with the migration that made each and a row for it.
+var rowsSince = []struct {
+	version    int
+	table, row string
+}{
+	{2, "regions", `(name, code) VALUES ('%s', 41)`},
+	{3, "tenants", `(id, name, registrar, created_at) VALUES ('old', 'Old', '%s', now())`},
+	{4, "api_keys", `(hash, tenant_id, created_at) SELECT 'x', 'old', now() WHERE '%s' <> ''`},
+	{5, "pins", `(registrar, tenant_id, idem_key, home_region, created_at) VALUES ('%[1]s', 'old', 'k', '%[1]s', now())`},
+	{6, "claims", `(home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint, state, fence, holder,
+		lease_until, held_since, first_use, created, receipt, generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step)
+		VALUES ('%s', 'old', 'k', 'ch_old', 'charge', 1, decode(repeat('ab', 32), 'hex'), 1, 1, 'n', now(), now(), now(), now(), 'R', 1, 'p', 1, 0, 0, '', '', gen_random_uuid())`},
+	{9, "responses", `(home_region, tenant_id, object_id, status, header_names, header_values, body, blob, removable_at)
+		VALUES ('%s', 'old', 'ch_other', 201, '{}', '{}', 'b', '', now() + interval '1 day')`},
+	{11, "outbox", `(home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
+		VALUES ('%s', 'ch_old', 'provider_call', 'old', 'k', 'charge', 'p', '', now(), now(), 1)`},
+	{14, "audit", `(home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
+		VALUES ('%s', 'old', 'k', now(), gen_random_uuid(), 'claimed', 'r', 'n', 1, 1, '')`},
+}
+
+// TestMigrateFromEveryVersion stops at every version, puts a row into each table
+// that is there by then, and goes on to the newest.
+func TestMigrateFromEveryVersion(t *testing.T) {
+	want := allRegions(regions...)
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		// Schema changes take seconds there, so one database goes through all.
+		url := dbtest.Database(t)
+		for version := 1; version < cockroach.SchemaVersion(); version++ {
+			require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
+			for _, r := range rowsSince {
+				if r.version == version {
+					insertRow(t, url, r.table, r.row)
+				}
+			}
+		}
+		finishFrom(t, url, cockroach.SchemaVersion()-1, want)
+		return
+	}
+	for version := 1; version < cockroach.SchemaVersion(); version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			url := dbtest.Database(t)
+			require.NoError(t, migrator(t, url).UpTo(t.Context(), want, version))
+			for _, r := range rowsSince {
+				if r.version <= version {
+					insertRow(t, url, r.table, r.row)
+				}
+			}
+			finishFrom(t, url, version, want)
+		})
+	}
+}
+
+// finishFrom migrates a database from a version to the newest, and looks whether
+// its rows are there and new ones can be made.
+func finishFrom(t *testing.T, url string, version int, want cockroach.Migration) {
+	t.Helper()
+	m := migrator(t, url)
+	status, err := m.Status(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, version, status.Have)
+	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: testPolicy()})
+	require.ErrorContains(t, err, "homeward migrate up")
+	steps(t, m, want)
+	d := database{admin: url}
+	for _, r := range rowsSince {
+		if r.version <= version {
+			require.Positive(t, d.count(t, "SELECT count(*) FROM "+r.table), r.table)
+		}
+	}
+	works(t, url, "new", regions[0])
+	if version >= 6 {
+		rec, _, found, err := view(t, open(t, cockroach.Config{URL: url}), regions[0]).Get(t.Context(), claim.Key{Tenant: "old", Value: "k"}, regions[0])
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, "ch_old", rec.Minted.ID)
+	}
+}
+
+func insertRow(t *testing.T, url, table, row string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), "INSERT INTO "+table+" "+fmt.Sprintf(row, regions[0]))
+	require.NoError(t, err, table)
+}
