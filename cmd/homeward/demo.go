@@ -56,7 +56,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	if err != nil {
 		return fmt.Errorf("--wan: %w", err)
 	}
-	listens, pspListen, err := c.addresses(len(names))
+	listens, pspListen, err := addresses(c.Listen, c.PSPListen, len(names))
 	if err != nil {
 		return err
 	}
@@ -122,24 +122,36 @@ func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, liste
 	for i, r := range s.Regions {
 		c.Regions = append(c.Regions, node.ClusterRegion{Name: r.Name, Code: r.Code, Listen: listens[i]})
 	}
-	// Two merchants whose pins are kept in different regions, so that both rows of
-	// the table in the README can be seen.
-	last := s.Regions[min(1, len(s.Regions)-1)].Name
-	c.Tenants = []node.ClusterTenant{
-		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: s.Regions[0].Name}, APIKeys: []string{"sk_demo_acme"}},
-		{Tenant: claim.Tenant{ID: "globex", Name: "Globex", Registrar: last}, APIKeys: []string{"sk_demo_globex"}},
+	var names []string
+	for _, r := range s.Regions {
+		names = append(names, r.Name)
 	}
+	c.Tenants = demoTenants(names)
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	return node.StartCluster(ctx, c)
 }
 
-// addresses lays the regions and the simulator out from --listen.
-func (c *demoCommand) addresses(n int) (regions []string, psp string, err error) {
-	host, text, err := net.SplitHostPort(c.Listen)
+// demoKey opens the door for the first of the demo's merchants.
+const demoKey = "sk_demo_acme"
+
+// demoTenants are two merchants whose pins are kept in different regions, so that
+// both rows of the table in the README can be seen.
+func demoTenants(regions []string) []node.ClusterTenant {
+	return []node.ClusterTenant{
+		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]}, APIKeys: []string{demoKey}},
+		{Tenant: claim.Tenant{ID: "globex", Name: "Globex", Registrar: regions[min(1, len(regions)-1)]}, APIKeys: []string{"sk_demo_globex"}},
+	}
+}
+
+// addresses lays n APIs and the simulator, unless it is elsewhere, out from one
+// address.
+func addresses(listen, pspListen string, n int) (apis []string, psp string, err error) {
+	toPSP := max(n, portsToPSP)
+	host, text, err := net.SplitHostPort(listen)
 	port, perr := strconv.Atoi(text)
-	if err != nil || perr != nil || port < 0 || port+max(n, portsToPSP+1) > 65535 {
-		return nil, "", fmt.Errorf("--listen %q: write HOST:PORT with a port from 0 to %d", c.Listen, 65535-max(n, portsToPSP+1))
+	if err != nil || perr != nil || port < 0 || port+toPSP > 65535 {
+		return nil, "", fmt.Errorf("--listen %q: write HOST:PORT with a port from 0 to %d", listen, 65535-toPSP)
 	}
 	at := func(offset int) string {
 		if port == 0 {
@@ -148,12 +160,12 @@ func (c *demoCommand) addresses(n int) (regions []string, psp string, err error)
 		return net.JoinHostPort(host, strconv.Itoa(port+offset))
 	}
 	for i := range n {
-		regions = append(regions, at(i))
+		apis = append(apis, at(i))
 	}
-	if psp = c.PSPListen; psp == "" {
-		psp = at(portsToPSP)
+	if psp = pspListen; psp == "" {
+		psp = at(toPSP)
 	}
-	return regions, psp, nil
+	return apis, psp, nil
 }
 
 //go:embed demo.txt
@@ -161,22 +173,36 @@ var welcomeText string
 
 var welcomeTemplate = template.Must(template.New("welcome").Parse(welcomeText))
 
+// place is a region and where its API is.
+type place struct {
+	Name, URL string
+	Code      claim.RegionCode
+}
+
 // welcome prints where everything is and what to paste.
 func (c *demoCommand) welcome(io streams, cluster *node.Cluster, s node.Settings, psp, data string, temporary bool) error {
-	type address struct{ Name, URL string }
-	var regions []address
+	var regions []place
 	for _, r := range s.Regions {
-		regions = append(regions, address{r.Name, "http://" + cluster.Region(r.Name).APIAddr()})
+		regions = append(regions, place{r.Name, "http://" + cluster.Region(r.Name).APIAddr(), r.Code})
 	}
-	entry, other := regions[0], regions[min(1, len(regions)-1)]
-	third := regions[len(regions)-1]
-	stamped, err := claim.Stamp(s.Regions[min(1, len(s.Regions)-1)].Code, nil)
+	say, err := requests(regions, psp)
 	if err != nil {
 		return err
 	}
-	return welcomeTemplate.Execute(io.out, map[string]any{
-		"Regions": regions, "PSP": psp, "Data": data, "Temporary": temporary,
-		"Entry": entry, "Other": other, "Third": third, "Stamped": stamped,
+	say["Data"], say["Temporary"] = data, temporary
+	return welcomeTemplate.Execute(io.out, say)
+}
+
+// requests is what the template of that name in demo.txt needs.
+func requests(regions []place, psp string) (map[string]any, error) {
+	other := regions[min(1, len(regions)-1)]
+	stamped, err := claim.Stamp(other.Code, nil)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{
+		"Regions": regions, "PSP": psp, "Stamped": stamped,
+		"Entry": regions[0], "Other": other, "Third": regions[len(regions)-1],
 		"Order": "order-" + strconv.FormatInt(time.Now().Unix(), 36),
-	})
+	}, nil
 }

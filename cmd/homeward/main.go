@@ -19,6 +19,11 @@ import (
 type commands struct {
 	Demo      demoCommand      `cmd:"" help:"Run three regions and a payment provider on this machine."`
 	Simulator simulatorCommand `cmd:"" help:"Run only the payment provider simulator."`
+	Serve     serveCommand     `cmd:"" help:"Run one regional node on a SQL database."`
+	Config    configCommand    `cmd:"" help:"Check the settings of a regional node."`
+	Cluster   clusterCommand   `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
+	Migrate   migrateCommand   `cmd:"" help:"Make and change the tables of a database."`
+	Tenant    tenantCommand    `cmd:"" help:"Add tenants, and change their keys and registrars."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 

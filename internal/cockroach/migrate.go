@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
@@ -77,7 +78,8 @@ func ParseRegions(list string) ([]RegionSpec, error) {
 		name, code, given := strings.Cut(strings.TrimSpace(part), "=")
 		spec := RegionSpec{Name: name}
 		if given {
-			if _, err := fmt.Sscanf(code, "%d", &spec.Code); err != nil || spec.Code == 0 {
+			n, err := strconv.ParseUint(code, 10, 16)
+			if spec.Code = claim.RegionCode(n); err != nil || n == 0 {
 				return nil, fmt.Errorf("regions: %q has the code %q; write a number from 1 to 65535", name, code)
 			}
 		}

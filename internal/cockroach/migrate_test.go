@@ -163,6 +163,17 @@ func TestMigrateAtOnce(t *testing.T) {
 	works(t, url, "acme", regions[0])
 }
 
+func TestParseRegions(t *testing.T) {
+	specs, err := cockroach.ParseRegions("us-east1, europe-west1=7")
+	require.NoError(t, err)
+	require.Equal(t, []cockroach.RegionSpec{{Name: "us-east1"}, {Name: "europe-west1", Code: 7}}, specs)
+	for _, bad := range []string{"", "a,", "a=0", "a=", "a=7x", "a=-1", "a=65536", `a"b`, "a b"} {
+		_, err := cockroach.ParseRegions(bad)
+		require.Error(t, err, bad)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
 // rowsSince are the tables, with the migration that made each and a row for it.
 var rowsSince = []struct {
 	version    int

@@ -36,6 +36,7 @@ type ClusterConfig struct {
 	// Pool bounds each region's use of its database; zero takes
 	// [cockroach.DefaultPool].
 	Pool cockroach.Pool
+
 	Regions []ClusterRegion
 	Tenants []ClusterTenant
 	// Nodes is how many nodes each region has; 0 means 1. Only the first node
@@ -110,6 +111,9 @@ func openSQL(ctx context.Context, c *ClusterConfig) (_ Backend, err error) {
 		}
 	}()
 	for _, r := range c.Regions {
+		if c.Databases[r.Name] == "" {
+			return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
+		}
 		db, err := cockroach.Open(ctx, cockroach.Config{URL: c.Databases[r.Name], Policy: c.Policy, Pool: c.Pool, Logger: c.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("region %s: %w", r.Name, err)

@@ -3,8 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +22,10 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Settings is the configuration file, with the defaults of [DefaultSettings].
-// Durations are written "30s". The environment overrides the file: the variable
-// HOMEWARD_CLAIM__LEASE sets claim.lease, two underscores for each dot.
+// Settings is the demo's configuration file, with the defaults of
+// [DefaultSettings]. Durations are written "30s". The environment overrides the
+// file: the variable HOMEWARD_CLAIM__LEASE sets claim.lease, two underscores for
+// each dot.
 type Settings struct {
 	// Regions are the deployment's regions. Codes stand in keys and ids for ever.
 	Regions []RegionSetting `koanf:"regions"`
@@ -61,43 +64,77 @@ func DefaultSettings() Settings {
 	}
 }
 
+// LoadSettings reads the demo's settings: path ("" for none) and the environment
+// over the defaults. The error names every mistake, one to a line.
+func LoadSettings(path string, environ []string) (Settings, error) {
+	s := DefaultSettings()
+	err := load(path, environ, &s, others{"demo", "serve", DefaultServeSettings()})
+	return s, errors.Join(err, s.Validate())
+}
+
 // envPrefix marks the variables that are settings.
 const envPrefix = "HOMEWARD_"
 
-// LoadSettings reads path ("" for none) and the environment over the defaults.
-// The error names every mistake, one to a line.
-func LoadSettings(path string, environ []string) (Settings, error) {
+// others are the settings of another command, so that a file which was written
+// for that one is not a riddle to this one.
+type others struct {
+	this, that string // commands
+	settings   any
+}
+
+// load reads path ("" for none) and the environment over the settings that into
+// points to, which hold the defaults. A setting with a mistake keeps its default,
+// so that what else is wrong can still be found.
+func load(path string, environ []string, into any, o others) error {
 	k := koanf.New(".")
-	if err := k.Load(structs.Provider(DefaultSettings(), "koanf"), nil); err != nil {
-		return Settings{}, fmt.Errorf("settings: %w", err)
+	if err := k.Load(structs.Provider(into, "koanf"), nil); err != nil {
+		return fmt.Errorf("settings: %w", err)
 	}
+	own := maps.Clone(k.Raw())
 	if path != "" {
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
-				return Settings{}, fmt.Errorf("settings: there is no file %s", path)
+				return fmt.Errorf("settings: there is no file %s", path)
 			}
-			return Settings{}, fmt.Errorf("settings: %s: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
+			return fmt.Errorf("settings: %s: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
 		}
 	}
 	variables := env.Provider(".", env.Opt{
 		Prefix:      envPrefix,
-		EnvironFunc: func() []string { return environ },
+		EnvironFunc: func() []string { return slices.DeleteFunc(slices.Clone(environ), isSecret) },
 		TransformFunc: func(name, value string) (string, any) {
 			return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", "."), value
 		},
 	})
 	if err := k.Load(variables, nil); err != nil {
-		return Settings{}, fmt.Errorf("settings: environment: %w", err)
+		return fmt.Errorf("settings: environment: %w", err)
 	}
-	var s Settings
-	err := k.UnmarshalWithConf("", &s, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Result: &s, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), refuseBareDurations),
+	errs := []error{misplacedSecrets(k), foreignSettings(k, own, o)}
+	err := k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result: into, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(
+			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","), refuseBareDurations),
 	}})
 	if err != nil {
-		return Settings{}, undecodable(err)
+		errs = append(errs, undecodable(err))
 	}
-	return s, s.Validate()
+	return errors.Join(errs...)
+}
+
+// foreignSettings takes out of k what belongs to another command, and says so.
+func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
+	that := koanf.New(".")
+	if err := that.Load(structs.Provider(o.settings, "koanf"), nil); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(k.Raw())) {
+		if _, mine := own[name]; !mine && that.Exists(name) {
+			errs = append(errs, fmt.Errorf("settings: %s is a setting of homeward %s, not of homeward %s; take it out", name, o.that, o.this))
+			k.Delete(name)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // undecodable says what mapstructure found, one mistake to a line.
@@ -118,7 +155,7 @@ func undecodable(err error) error {
 
 // refuseBareDurations turns "lease: 30" away: nobody means 30 ns.
 func refuseBareDurations(from, to reflect.Type, data any) (any, error) {
-	if to == reflect.TypeFor[time.Duration]() && from.Kind() == reflect.Int {
+	if k := from.Kind(); to == reflect.TypeFor[time.Duration]() && (k == reflect.Int || k == reflect.Float64) {
 		return nil, fmt.Errorf("%v is no duration; write a unit, as in 30s", data)
 	}
 	return data, nil
@@ -131,12 +168,20 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	errs := []error{err, s.Claim.Validate()}
-	if s.TenantRate < 0 || s.TenantBurst < 0 || (s.TenantRate > 0) != (s.TenantBurst > 0) {
-		errs = append(errs, fmt.Errorf("settings: tenant_rate and tenant_burst must both be above 0 or both be 0"))
+	return errors.Join(err, s.Claim.Validate(), rateMistake(s.TenantRate, s.TenantBurst), mustPass("sweep_every", s.SweepEvery))
+}
+
+func rateMistake(perSecond float64, burst int) error {
+	if perSecond < 0 || burst < 0 || (perSecond > 0) != (burst > 0) {
+		return fmt.Errorf("settings: tenant_rate and tenant_burst must both be above 0 or both be 0, are %g and %d", perSecond, burst)
 	}
-	if s.SweepEvery <= 0 {
-		errs = append(errs, fmt.Errorf("settings: sweep_every must be above 0, is %v", s.SweepEvery))
+	return nil
+}
+
+// mustPass refuses a time that does not pass.
+func mustPass(name string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("settings: %s must be above 0, is %v", name, d)
 	}
-	return errors.Join(errs...)
+	return nil
 }

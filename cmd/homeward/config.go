@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+type configCommand struct {
+	Check configCheckCommand `cmd:"" help:"Say everything that is wrong with the settings of homeward serve, or print those in effect."`
+}
+
+type configCheckCommand struct {
+	Config   string `type:"path" help:"Settings file (YAML). Default: the environment and the defaults."`
+	Database bool   `help:"Look at the database, too."`
+}
+
+// Run prints the settings in effect as a file that could be used instead, with
+// whatever else is known as comments.
+func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
+	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	text, err := settings.YAML()
+	if err != nil {
+		return err
+	}
+	var facts []string
+	if c.Database {
+		if facts, err = databaseFacts(ctx, io, settings, secrets); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""), node.GossipKey, set(secrets.GossipKey != nil))
+	if missing := secrets.Missing(settings); missing != nil {
+		fmt.Fprintf(io.out, "# homeward serve will not start here: %s\n", strings.ReplaceAll(missing.Error(), "\n", "\n# homeward serve will not start here: "))
+	}
+	for _, f := range facts {
+		fmt.Fprintf(io.out, "# %s\n", f)
+	}
+	return nil
+}
+
+func set(is bool) string {
+	if is {
+		return "set"
+	}
+	return "not set"
+}
+
+// databaseFacts looks at the database as a node would at its start.
+func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings, secrets node.Secrets) ([]string, error) {
+	if err := secrets.Missing(settings); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	found, err := node.CheckDatabase(ctx, settings, secrets, jsonLog(io, settings))
+	if err != nil {
+		return nil, err
+	}
+	facts := []string{fmt.Sprintf("database: %s, schema version %d", found.Version, found.Schema)}
+	for _, r := range found.Regions {
+		facts = append(facts, fmt.Sprintf("region: %s, code %d, %v", r.Name, r.Code, r.Status))
+	}
+	if found.OffsetUnread != nil {
+		return append(facts, fmt.Sprintf("the database's --max-offset could not be read; see to it that claim.clock_offset is at least that (%v)", found.OffsetUnread)), nil
+	}
+	return append(facts, fmt.Sprintf("clocks: at most %v apart, claim.clock_offset is %v", found.MaxOffset, settings.Claim.ClockOffset)), nil
+}

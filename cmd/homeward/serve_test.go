@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// onlyWith hides every setting and secret of whoever runs the tests but these.
+func onlyWith(t testing.TB, environ ...string) {
+	t.Helper()
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "HOMEWARD_") {
+			t.Setenv(name, "") // brings it back in the end
+			require.NoError(t, os.Unsetenv(name))
+		}
+	}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+}
+
+func settingsFile(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "node.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// migrated is an own database with these regions.
+func migrated(t testing.TB, regions string) (url string) {
+	t.Helper()
+	url = emptyDatabase(t)
+	does(t, "migrate", "up", "--regions", regions)
+	return url
+}
+
+// freePorts lets a node take any.
+const freePorts = "\napi: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\n"
+
+// serving is homeward serve in this process.
+type serving struct {
+	t    *testing.T
+	end  context.CancelFunc
+	code chan int
+	out  *bufio.Reader
+	line string
+	api  string
+}
+
+func serveHere(t *testing.T, settings string) *serving {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, w := io.Pipe()
+	s := &serving{t: t, end: cancel, code: make(chan int, 1), out: bufio.NewReader(r)}
+	var errs strings.Builder
+	go func() {
+		code := run(ctx, []string{"serve", "--config", settingsFile(t, settings)}, streams{w, &errs})
+		_ = w.CloseWithError(fmt.Errorf("serve ended with %d: %s", code, &errs))
+		s.code <- code
+	}()
+	var err error
+	s.line, err = s.out.ReadString('\n')
+	require.NoError(t, err)
+	found := regexp.MustCompile(`^homeward (\S+) in (\S+): API (http://\S+), RPC (\S+), gossip (\S+), database (PostgreSQL|CockroachDB) `).FindStringSubmatch(s.line)
+	require.NotNil(t, found, s.line)
+	s.api = found[3]
+	return s
+}
+
+// stop is SIGTERM.
+func (s *serving) stop() {
+	s.t.Helper()
+	s.end()
+	rest, err := io.ReadAll(s.out)
+	require.ErrorContains(s.t, err, "serve ended with 0")
+	require.Contains(s.t, string(rest), "drained")
+	require.Zero(s.t, <-s.code)
+}
+
+func TestServe(t *testing.T) {
+	url := migrated(t, "us-east1,europe-west1")
+	secret := filepath.Join(t.TempDir(), "url")
+	require.NoError(t, os.WriteFile(secret, []byte(url+"\n"), 0o600))
+	onlyWith(t, node.DatabaseURL+"_FILE="+secret, "HOMEWARD_NODE__REGION=europe-west1")
+	s := serveHere(t, "node: {name: till}"+freePorts)
+	require.Regexp(t, `^homeward till-[0-9a-f]{8} in europe-west1: `, s.line)
+	res, err := http.Get(s.api + "/readyz")
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusOK, res.StatusCode)
+
+	taken := strings.TrimPrefix(s.api, "http://")
+	for _, what := range []string{"api", "rpc", "gossip"} {
+		refuses(t, []string{what, taken, "in use", "another"}, "serve", "--config",
+			settingsFile(t, strings.Replace(freePorts, what+": {listen: '127.0.0.1:0'}", what+": {listen: '"+taken+"'}", 1)))
+	}
+	s.stop()
+}
+
+func TestServeRefusesToStart(t *testing.T) {
+	empty := emptyDatabase(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody := l.Addr().String()
+	require.NoError(t, l.Close())
+	file := settingsFile(t, freePorts)
+
+	onlyWith(t)
+	refuses(t, []string{"HOMEWARD_DATABASE_URL"}, "serve", "--config", file)
+	refuses(t, []string{"no file", "nowhere.yaml"}, "serve", "--config", "nowhere.yaml")
+	refuses(t, []string{"regions", "homeward demo"}, "serve", "--config", settingsFile(t, "regions: []"))
+	onlyWith(t, "HOMEWARD_DATABASE_URL=postgres://me:hunter2@"+nobody+"/homeward")
+	refuses(t, []string{nobody, "cannot be reached", "check HOMEWARD_DATABASE_URL"}, "serve", "--config", file)
+	_, _, said := homeward(t, "serve", "--config", file)
+	require.NotContains(t, said, "hunter2")
+	refuses(t, []string{"gossip", "HOMEWARD_GOSSIP_KEY"}, "serve", "--config", settingsFile(t, "gossip: {listen: '0.0.0.0:0'}"))
+	onlyWith(t, "HOMEWARD_DATABASE_URL=a", "HOMEWARD_DATABASE_URL_FILE=b")
+	refuses(t, []string{"HOMEWARD_DATABASE_URL_FILE", "both"}, "serve", "--config", file)
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+empty)
+	refuses(t, []string{"schema version 0", "homeward migrate up"}, "serve", "--config", file)
+	does(t, "migrate", "up", "--regions", "europe-west1")
+	refuses(t, []string{`"us-east1"`, "homeward migrate up --regions"}, "serve", "--config", file)
+}
+
+func TestConfigCheck(t *testing.T) {
+	url := migrated(t, "us-east1,europe-west1=7")
+	onlyWith(t)
+	code, out, errs := homeward(t, "config", "check", "--config",
+		settingsFile(t, "node: {region: A B}\nlog: loud\nlease: 3s\nclaim: {lease: 1s}\ndatabase: {url: hunter2}"))
+	require.Equal(t, 1, code)
+	require.Empty(t, out)
+	require.NotContains(t, errs, "hunter2")
+	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url"} {
+		require.Contains(t, errs, say)
+	}
+	require.Equal(t, 6, strings.Count(errs, "\n"), errs)
+
+	file := settingsFile(t, "node: {region: europe-west1}")
+	out = does(t, "config", "check", "--config", file)
+	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: not set")
+	require.Contains(t, out, "will not start here: there is no database")
+	require.Contains(t, out, "region: europe-west1")
+	refuses(t, []string{"HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file, "--database")
+
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
+	out = does(t, "config", "check", "--config", file, "--database")
+	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: set\n# HOMEWARD_GOSSIP_KEY: not set\n")
+	require.NotContains(t, out, url)
+	require.NotContains(t, out, "will not start")
+	require.Regexp(t, `# database: (PostgreSQL|CockroachDB) \S+, schema version \d+\n`, out)
+	require.Contains(t, out, "# region: europe-west1, code 7, active\n")
+	again := does(t, "config", "check", "--config", settingsFile(t, out))
+	require.Contains(t, out, again, "what is printed can be used")
+	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"), "--database")
+}
+
+func TestTheDocumentedFileIsRight(t *testing.T) {
+	onlyWith(t)
+	require.Equal(t, does(t, "config", "check"), does(t, "config", "check", "--config", "../../docs/node.yaml"))
+}

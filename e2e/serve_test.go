@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+)
+
+// deployment is several homeward serve, each a process of its own, on one
+// database that a test can take away.
+type deployment struct {
+	*caller
+	t      *testing.T
+	ctx    context.Context
+	server *localdb.Server
+	url    string
+	judge  *judge
+	nodes  map[string]*serveNode // by region
+}
+
+// serveNode is one of them.
+type serveNode struct {
+	*command
+	api, gossip string
+}
+
+// newDeployment is a database with two regions and no node yet. It is PostgreSQL
+// wherever tests run: CockroachDB has a node in each region, so that it does not
+// go away all at once.
+func newDeployment(t *testing.T) *deployment {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	t.Cleanup(cancel)
+	if os.Getenv("HOMEWARD_TEST_KIND") == string(localdb.CockroachDB) {
+		t.Skip("takes a whole database away, which is PostgreSQL")
+	}
+	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL})
+	d := &deployment{
+		caller: newCaller(t, map[string]string{}), t: t, ctx: ctx, server: s, url: s.URL("", "homeward"),
+		judge: newJudge(t), nodes: map[string]*serveNode{},
+	}
+	require.NoError(t, s.CreateDatabase(ctx, "homeward", ""))
+	d.addRegions(us, eu)
+	db, err := cockroach.Open(ctx, cockroach.Config{URL: d.url, Policy: quick()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, db.Close()) }()
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: us}, acme))
+	return d
+}
+
+// addRegions does what homeward migrate up --regions does.
+func (d *deployment) addRegions(names ...string) {
+	d.t.Helper()
+	m, err := cockroach.OpenMigrator(d.ctx, d.url)
+	require.NoError(d.t, err)
+	defer func() { require.NoError(d.t, m.Close(d.ctx)) }()
+	var specs []cockroach.RegionSpec
+	for _, n := range names {
+		specs = append(specs, cockroach.RegionSpec{Name: n, Code: codes[n]})
+	}
+	require.NoError(d.t, m.Up(d.ctx, cockroach.Migration{Regions: specs}, nil))
+}
+
+// serveSettings is the quick policy for a node on free ports.
+func (d *deployment) serveSettings(region string) string {
+	p := quick()
+	var seeds []string
+	for _, n := range d.nodes {
+		seeds = append(seeds, n.gossip)
+	}
+	return fmt.Sprintf(`
+node: {name: %s, region: %s}
+api: {listen: "127.0.0.1:0"}
+rpc: {listen: "127.0.0.1:0"}
+gossip: {listen: "127.0.0.1:0", local: true, seeds: [%s]}
+provider: {base_url: %q, timeout: 5s}
+claim:
+  clock_offset: 0s
+  lease: %v
+  renew_every: %v
+  lease_margin: %v
+  lease_ceiling: %v
+  wait_poll: %v
+  wait_max: %v
+outbox: {poll: %v, lease: %v}
+topology_every: 100ms
+`, region, region, strings.Join(seeds, ","), d.judge.url, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
+		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease)
+}
+
+var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database PostgreSQL`)
+
+// start starts a region's node and waits until it says that it is ready.
+func (d *deployment) start(region string) {
+	d.t.Helper()
+	path := filepath.Join(d.t.TempDir(), "node.yaml")
+	require.NoError(d.t, os.WriteFile(path, []byte(d.serveSettings(region)), 0o600))
+	c := &command{
+		t: d.t, cmd: exec.Command(buildBinary(d.t), "serve", "--config", path),
+		stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{}),
+	}
+	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") }),
+		"HOMEWARD_DATABASE_URL="+d.url, "HOMEWARD_GOSSIP_KEY=MDEyMzQ1Njc4OWFiY2RlZg==")
+	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
+	require.NoError(d.t, c.cmd.Start())
+	go func() {
+		defer close(c.dead)
+		_ = c.cmd.Wait() // how it ended is in ProcessState
+	}()
+	d.t.Cleanup(func() {
+		c.kill()
+		if d.t.Failed() {
+			d.t.Logf("homeward serve in %s\n%s%s", region, c.stdout, c.stderr)
+		}
+	})
+	var said []string
+	until(d.t, region+" is ready", func() bool {
+		select {
+		case <-c.dead:
+			require.FailNow(d.t, "the node ended", "%s", c.stderr)
+		default:
+		}
+		said = readyLine.FindStringSubmatch(c.stdout.String())
+		return said != nil
+	})
+	d.nodes[region] = &serveNode{command: c, api: said[1], gossip: said[2]}
+	bases := map[string]string{}
+	for r, n := range d.nodes {
+		bases[r] = n.api
+	}
+	d.move(bases)
+}
+
+// ready asks a region's node whether it wants traffic.
+func (d *deployment) ready(region string) bool {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.base(region)+"/readyz", nil)
+	require.NoError(d.t, err)
+	res, err := d.http.Do(req)
+	require.NoError(d.t, err)
+	require.NoError(d.t, res.Body.Close())
+	require.Contains(d.t, []int{http.StatusOK, http.StatusServiceUnavailable}, res.StatusCode)
+	return res.StatusCode == http.StatusOK
+}
+
+// final is the answer that a patient merchant gets.
+func (d *deployment) final(region string, q request, status int) *reply {
+	d.t.Helper()
+	r := d.settle(d.ctx, region, q, nil)
+	require.NoError(d.t, r.err)
+	require.Equal(d.t, status, r.status, "%s", r.body)
+	return r
+}
+
+// TestServe is one deployment's life, in which no money moves twice.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.start(us)
+	d.start(eu)
+	moved := 0
+
+	// A retry elsewhere reads the same bytes, and a stamped key travels home.
+	first := d.final(us, charge("order-1", 100), http.StatusCreated)
+	moved++
+	again := d.final(eu, charge("order-1", 100), http.StatusCreated)
+	require.Equal(t, first.remembered(), again.remembered())
+	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	sent := d.final(eu, charge(stamped(t, us), 200), http.StatusCreated)
+	moved++
+	require.Equal(t, us, sent.header.Get("Homeward-Home-Region"))
+	require.Equal(t, us, sent.header.Get("Homeward-Served-By"))
+	require.Equal(t, "1", sent.header.Get("Homeward-Hops"))
+	d.judge.once(t, moved)
+
+	// A region that is added while they run is learnt, not waited for.
+	key := stamped(t, asia)
+	r := d.send(d.ctx, us, charge(key, 300))
+	require.NoError(t, r.err)
+	require.Equal(t, "home_unavailable", r.problem.Error, "%s", r.body)
+	d.addRegions(asia)
+	d.start(asia)
+	homed := d.final(us, charge(key, 300), http.StatusCreated)
+	moved++
+	require.Equal(t, asia, homed.header.Get("Homeward-Home-Region"))
+	require.Equal(t, homed.remembered(), d.final(eu, charge(key, 300), http.StatusCreated).remembered())
+	d.judge.once(t, moved)
+
+	// Without its database a node says so, soon, and needs no restart after it.
+	require.True(t, d.ready(us))
+	require.NoError(t, d.server.Kill(""))
+	for _, region := range regions {
+		asked := time.Now()
+		r := d.send(d.ctx, region, charge("order-2", 400))
+		require.NoError(t, r.err)
+		require.Equal(t, http.StatusServiceUnavailable, r.status, "%s", r.body)
+		require.Equal(t, "store_unavailable", r.problem.Error)
+		require.Equal(t, "same_key", r.problem.Retry)
+		require.Less(t, time.Since(asked), 5*cockroach.DefaultPool().CallTimeout)
+		until(t, region+" is not ready", func() bool { return !d.ready(region) })
+	}
+	d.judge.once(t, moved)
+	require.NoError(t, d.server.Restart(d.ctx, ""))
+	for _, region := range regions {
+		until(t, region+" is ready again", func() bool { return d.ready(region) })
+		require.Equal(t, first.remembered(), d.final(region, charge("order-1", 100), http.StatusCreated).remembered())
+	}
+	d.final(eu, charge("order-2", 400), http.StatusCreated)
+	moved++
+	d.judge.once(t, moved)
+
+	// SIGTERM: the request in hand is answered, and then the process ends with 0.
+	g := d.judge.hold(t)
+	done := make(chan *reply, 1)
+	go func() { done <- d.send(d.ctx, us, charge("order-3", 500)) }()
+	receive(t, "the provider call", g.entered)
+	for _, n := range d.nodes {
+		require.NoError(t, n.cmd.Process.Signal(syscall.SIGTERM))
+	}
+	until(t, "no new request is taken", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(d.base(us), "http://"))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	})
+	g.release()
+	last := receive(t, "the answer to the request in hand", done)
+	moved++
+	require.NoError(t, last.err)
+	require.Equal(t, http.StatusCreated, last.status, "%s", last.body)
+	for region, n := range d.nodes {
+		require.Zero(t, n.exit(), region)
+		require.Contains(t, n.stdout.String(), "drained")
+	}
+	d.judge.once(t, moved)
+}

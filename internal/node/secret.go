@@ -1,0 +1,54 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// DatabaseURL is the variable of the database's connection string, which holds
+// its password.
+const DatabaseURL = "HOMEWARD_DATABASE_URL"
+
+// fileSuffix turns a secret's variable into the one that names a file with it.
+const fileSuffix = "_FILE"
+
+// Secret returns what the environment, as of [os.Environ], gives under name: the
+// variable's value, or what is in the file that the variable name_FILE names, as
+// container platforms mount secrets, without the white space around it. "" means
+// that neither is set. Secrets come from nowhere else: settings files are kept
+// and shown, and every user of a machine can read its command lines. The error
+// is one line and never holds the secret.
+func Secret(environ []string, name string) (string, error) {
+	value, path := variable(environ, name), variable(environ, name+fileSuffix)
+	switch {
+	case value != "" && path != "":
+		return "", fmt.Errorf("%s and %s are both set; keep one", name, name+fileSuffix)
+	case path == "":
+		return strings.TrimSpace(value), nil
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("%s: there is no file %s", name+fileSuffix, path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name+fileSuffix, err)
+	}
+	secret := strings.TrimSpace(string(content))
+	if secret == "" {
+		return "", fmt.Errorf("%s: the file %s is empty", name+fileSuffix, path)
+	}
+	return secret, nil
+}
+
+// variable is the last value that environ gives to a name, as it would be for a
+// process that is started with it; "" for none.
+func variable(environ []string, name string) (value string) {
+	for _, v := range environ {
+		if n, is, ok := strings.Cut(v, "="); ok && n == name {
+			value = is
+		}
+	}
+	return value
+}

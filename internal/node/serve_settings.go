@@ -1,0 +1,420 @@
+package node
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	"gocloud.dev/blob"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/region"
+)
+
+// ServeSettings is the configuration file of one regional node, with the
+// defaults of [DefaultServeSettings]; docs/node.yaml explains each. File and
+// environment are read as for [Settings]. The secrets are no settings: see
+// [Secrets].
+type ServeSettings struct {
+	Node     NodeSettings     `koanf:"node"`
+	API      APISettings      `koanf:"api"`
+	RPC      RPCSettings      `koanf:"rpc"`
+	Gossip   GossipSettings   `koanf:"gossip"`
+	Database cockroach.Pool   `koanf:"database"`
+	Provider ProviderSettings `koanf:"provider"`
+	// Claim is the life of a claim, the same at every node of the deployment.
+	Claim claim.Policy `koanf:"claim"`
+	// Outbox paces recovery.
+	Outbox OutboxConfig `koanf:"outbox"`
+	// TopologyEvery is how often the table of regions is read again.
+	TopologyEvery time.Duration `koanf:"topology_every"`
+	// SweepEvery is how often rows past their windows are deleted.
+	SweepEvery time.Duration `koanf:"sweep_every"`
+	// Objects is the gocloud.dev URL of the bucket, the same one for all regions,
+	// for response bodies above claim.inline_body; "" keeps every body in its row.
+	Objects string `koanf:"objects"`
+	// TenantRate and TenantBurst limit each tenant whose row does not say, at each
+	// node, in requests per second and requests.
+	TenantRate  float64 `koanf:"tenant_rate"`
+	TenantBurst int     `koanf:"tenant_burst"`
+	// Drain bounds a shutdown.
+	Drain time.Duration `koanf:"drain"`
+	// Log is the least level that is logged: debug, info, warn or error.
+	Log string `koanf:"log"`
+	// Trace makes spans of SQL statements.
+	Trace bool `koanf:"trace"`
+}
+
+// NodeSettings say who the node is.
+type NodeSettings struct {
+	// Name is for people; "" takes the host's. A suffix makes it unique per start.
+	Name string `koanf:"name"`
+	// Region must be in the database's table of regions.
+	Region string `koanf:"region"`
+}
+
+// APISettings say where merchants reach the node.
+type APISettings struct {
+	Listen string `koanf:"listen"` // host:port
+}
+
+// RPCSettings say where nodes of other regions reach it.
+type RPCSettings struct {
+	Listen    string `koanf:"listen"`    // host:port
+	Advertise string `koanf:"advertise"` // host:port; "" is the one listened on
+}
+
+// GossipSettings say where gossip reaches it, and whom it asks first.
+type GossipSettings struct {
+	Listen    string   `koanf:"listen"`    // host:port, TCP and UDP
+	Advertise string   `koanf:"advertise"` // host:port; "" is the one listened on
+	Seeds     []string `koanf:"seeds"`     // host:ports of other nodes
+	// Local: all nodes share one machine or zone, so gossip may hurry.
+	Local bool `koanf:"local"`
+}
+
+// ProviderSettings describe a provider that speaks package httpjson's protocol.
+type ProviderSettings struct {
+	Name    string `koanf:"name"`
+	BaseURL string `koanf:"base_url"`
+	// Dedupe is key_and_parameters, key or none; see psp.Dedupe.
+	Dedupe string `koanf:"dedupe"`
+	// Lookup: it can be asked by our reference.
+	Lookup bool `koanf:"lookup"`
+	// Timeout bounds one call, and exceeds its slowest healthy answer.
+	Timeout time.Duration `koanf:"timeout"`
+	// SettleWindow is how long after a call a look-up may still miss it; 0 is
+	// Timeout, but must be said where Dedupe is none.
+	SettleWindow time.Duration `koanf:"settle_window"`
+}
+
+// DefaultServeSettings is a node on a developer's machine, beside a simulator.
+// docs/node.yaml has the reason for each.
+func DefaultServeSettings() ServeSettings {
+	policy, limits := claim.DefaultPolicy(), httpapi.DefaultLimits()
+	policy.ClockOffset = defaultMaxOffset
+	return ServeSettings{
+		Node:     NodeSettings{Region: "us-east1"},
+		API:      APISettings{Listen: "127.0.0.1:8081"},
+		RPC:      RPCSettings{Listen: "127.0.0.1:7081"},
+		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
+		Database: cockroach.DefaultPool(),
+		Provider: ProviderSettings{
+			Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true,
+			Timeout: httpjson.DefaultTimeout,
+		},
+		Claim:         policy,
+		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
+		TopologyEvery: 5 * time.Second,
+		SweepEvery:    time.Minute,
+		TenantRate:    limits.TenantRate, TenantBurst: limits.TenantBurst,
+		Drain: 45 * time.Second,
+		Log:   "info",
+	}
+}
+
+const (
+	// defaultMaxOffset is CockroachDB's own default of --max-offset.
+	defaultMaxOffset = 500 * time.Millisecond
+	// twoHops is what forwards may add to a request: two round trips of 0.4 s,
+	// the longest between regions, and a dial.
+	twoHops = 2 * time.Second
+	// maxName is the longest node name, in characters: a DNS label, as hosts have.
+	maxName = 63
+)
+
+// LoadServeSettings reads a node's settings, as LoadSettings does for the demo,
+// and its secrets. A secret that is missing is none of its mistakes: settings can
+// be checked where the secrets are not known.
+func LoadServeSettings(path string, environ []string) (ServeSettings, Secrets, error) {
+	s := DefaultServeSettings()
+	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings()})
+	secrets, serr := readSecrets(environ)
+	return s, secrets, errors.Join(err, s.Validate(), serr)
+}
+
+// Validate names every mistake, one to a line.
+func (s ServeSettings) Validate() error {
+	return errors.Join(
+		s.Node.validate(),
+		s.addresses(),
+		s.Database.Validate(),
+		s.Claim.Validate(),
+		s.Outbox.validate(),
+		s.Provider.validate(),
+		s.callTimes(),
+		mustPass("topology_every", s.TopologyEvery),
+		mustPass("sweep_every", s.SweepEvery),
+		rateMistake(s.TenantRate, s.TenantBurst),
+		bucketMistake(s.Objects),
+		levelMistake(s.Log),
+	)
+}
+
+func (n NodeSettings) validate() error {
+	var errs []error
+	if len(n.Name) > maxName || strings.ContainsFunc(n.Name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		errs = append(errs, fmt.Errorf("settings: node.name %q must be at most %d visible ASCII characters", n.Name, maxName))
+	}
+	if !region.ValidName(n.Region) {
+		errs = append(errs, fmt.Errorf("settings: node.region %q is not a region name; write 1 to %d characters of a-z, 0-9 and '-'", n.Region, region.MaxRegionName))
+	}
+	return errors.Join(errs...)
+}
+
+func (s ServeSettings) addresses() error {
+	errs := []error{
+		addressMistake("api.listen", s.API.Listen, 0),
+		addressMistake("rpc.listen", s.RPC.Listen, 0),
+		addressMistake("gossip.listen", s.Gossip.Listen, 0),
+	}
+	if s.RPC.Advertise != "" {
+		errs = append(errs, addressMistake("rpc.advertise", s.RPC.Advertise, 1))
+	}
+	if s.Gossip.Advertise != "" {
+		errs = append(errs, addressMistake("gossip.advertise", s.Gossip.Advertise, 1))
+	}
+	if host, _, err := net.SplitHostPort(s.RPC.Listen); err == nil && s.RPC.Advertise == "" && unspecified(host) {
+		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is every address of this host, none of which others can dial by that name; set rpc.advertise to the host:port at which they reach it", s.RPC.Listen))
+	}
+	for i, seed := range s.Gossip.Seeds {
+		errs = append(errs, addressMistake(fmt.Sprintf("gossip.seeds[%d]", i), seed, 1))
+	}
+	return errors.Join(errs...)
+}
+
+func addressMistake(name, addr string, minPort int) error {
+	host, text, err := net.SplitHostPort(addr)
+	port, perr := strconv.Atoi(text)
+	if err != nil || perr != nil || port < minPort || port > math.MaxUint16 || minPort > 0 && unspecified(host) {
+		return fmt.Errorf("settings: %s %q is no address; write host:port with a port from %d to %d", name, addr, minPort, math.MaxUint16)
+	}
+	return nil
+}
+
+// unspecified reports whether a host is "every address of this machine".
+func unspecified(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+// validate refuses the zeros that an OutboxConfig in code may have: in a file
+// they are mistakes.
+func (o OutboxConfig) validate() error {
+	var batch error
+	if o.Batch < 1 {
+		batch = fmt.Errorf("settings: outbox.batch must be at least 1, is %d", o.Batch)
+	}
+	return errors.Join(mustPass("outbox.poll", o.Poll), mustPass("outbox.lease", o.Lease), batch)
+}
+
+// dedupes are the values of provider.dedupe.
+var dedupes = map[string]psp.Dedupe{
+	"key_and_parameters": psp.DedupeKeyAndParameters,
+	"key":                psp.DedupeKey,
+	"none":               psp.DedupeNone,
+}
+
+func (p ProviderSettings) validate() error {
+	errs := []error{mustPass("provider.timeout", p.Timeout)}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("settings: provider."+format, args...))
+		}
+	}
+	base, err := url.Parse(p.BaseURL)
+	if err != nil { // its text holds the URL, which may hold a password
+		base = &url.URL{}
+	}
+	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
+	check((base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(base.User == nil, "base_url holds a user or password, which the settings must not; let a proxy beside the node add it")
+	dedupe, known := dedupes[p.Dedupe]
+	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
+	check(p.SettleWindow >= 0, "settle_window must not be negative, is %v", p.SettleWindow)
+	check(!known || dedupe != psp.DedupeNone || p.SettleWindow > 0, "settle_window must be above 0 where dedupe is none: how long after a call a look-up may still miss it")
+	return errors.Join(errs...)
+}
+
+// open makes the adapter. It makes no call.
+func (p ProviderSettings) open() (*httpjson.Provider, error) {
+	return httpjson.New(httpjson.Config{
+		Name: p.Name, BaseURL: p.BaseURL,
+		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
+	})
+}
+
+// callTimes checks that nothing cuts a healthy provider call short: that would
+// turn its answer into an unknown one.
+func (s ServeSettings) callTimes() error {
+	var errs []error
+	check := func(what string, bound time.Duration) {
+		if s.Provider.Timeout >= bound {
+			errs = append(errs, fmt.Errorf("settings: provider.timeout must be below %v, %s, is %v", bound, what, s.Provider.Timeout))
+		}
+	}
+	check("claim.lease_ceiling less claim.lease_margin", s.Claim.LeaseCeiling-s.Claim.LeaseMargin)
+	check("drain", s.Drain)
+	check("what a request may take less claim.wait_max and two hops", s.limits().Request-s.Claim.WaitMax-twoHops)
+	return errors.Join(errs...)
+}
+
+func (s ServeSettings) limits() httpapi.Limits {
+	l := httpapi.DefaultLimits()
+	l.TenantRate, l.TenantBurst = s.TenantRate, s.TenantBurst
+	return l
+}
+
+func bucketMistake(objects string) error {
+	if objects == "" {
+		return nil
+	}
+	u, err := url.Parse(objects)
+	if err != nil || !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
+		return fmt.Errorf("settings: objects %q is no bucket that this build can open; write one of %s://…, or \"\" to keep bodies in their rows",
+			objects, strings.Join(blob.DefaultURLMux().BucketSchemes(), "://…, "))
+	}
+	return nil
+}
+
+func levelMistake(level string) error {
+	if _, err := logLevel(level); err != nil {
+		return fmt.Errorf("settings: log %q is none of debug, info, warn and error", level)
+	}
+	return nil
+}
+
+func logLevel(text string) (level slog.Level, err error) {
+	err = level.UnmarshalText([]byte(text))
+	return level, err
+}
+
+// LogLevel is the least level that is logged.
+func (s ServeSettings) LogLevel() slog.Level {
+	level, err := logLevel(s.Log)
+	if err != nil {
+		return slog.LevelInfo // Validate has refused it
+	}
+	return level
+}
+
+// YAML is the settings as a file, all of them.
+func (s ServeSettings) YAML() ([]byte, error) {
+	k := koanf.New(".")
+	if err := k.Load(structs.Provider(s, "koanf"), nil); err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	return k.Marshal(yaml.Parser())
+}
+
+// policy is the claims' life with what follows from other settings.
+func (s ServeSettings) policy() claim.Policy {
+	p := s.Claim
+	if s.Objects == "" {
+		p.InlineBody = math.MaxInt // there is no other place for a body
+	}
+	return p
+}
+
+// name is the node's, unique per start.
+func (s ServeSettings) name(unique string) (string, error) {
+	name := s.Node.Name
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("settings: this host has no name (%w); set node.name", err)
+		}
+		name = host
+	}
+	return name + "-" + unique, nil
+}
+
+// GossipKey is the variable of the key that encrypts gossip: 16, 24 or 32 bytes
+// in base64, the same at every node.
+const GossipKey = "HOMEWARD_GOSSIP_KEY"
+
+// Secrets are what a node must not be told by file or command line; see
+// [Secret]. Both may be missing.
+type Secrets struct {
+	DatabaseURL string
+	GossipKey   []byte
+}
+
+func readSecrets(environ []string) (Secrets, error) {
+	var s Secrets
+	var errs [3]error
+	var key string
+	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
+	key, errs[1] = Secret(environ, GossipKey)
+	if key != "" {
+		var err error
+		if s.GossipKey, err = base64.StdEncoding.DecodeString(key); err != nil || !slices.Contains([]int{16, 24, 32}, len(s.GossipKey)) {
+			errs[2] = fmt.Errorf("%s must be 16, 24 or 32 bytes in base64; make one with: openssl rand -base64 32", GossipKey)
+		}
+	}
+	return s, errors.Join(errs[:]...)
+}
+
+// Missing names every secret that a node with these settings cannot start
+// without, one to a line.
+func (s Secrets) Missing(settings ServeSettings) error {
+	var errs []error
+	if s.DatabaseURL == "" {
+		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward", DatabaseURL))
+	}
+	// Whoever may gossip can have requests, and the answers to them, sent its way.
+	if s.GossipKey == nil && !onLoopback(settings.Gossip.Listen) {
+		errs = append(errs, fmt.Errorf("gossip on %s would be open to anybody: set %s; make one with: openssl rand -base64 32", settings.Gossip.Listen, GossipKey))
+	}
+	return errors.Join(errs...)
+}
+
+func onLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// secretNames are the variables of secrets, with what people take for the
+// settings that they are not.
+var secretNames = map[string][]string{
+	DatabaseURL: {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
+	GossipKey:   {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
+}
+
+// isSecret reports whether a variable, as NAME=value, is a secret's.
+func isSecret(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	_, ok := secretNames[strings.TrimSuffix(name, fileSuffix)]
+	return ok
+}
+
+// misplacedSecrets takes secrets out of k and says where they belong.
+func misplacedSecrets(k *koanf.Koanf) error {
+	var errs []error
+	for _, name := range []string{DatabaseURL, GossipKey} {
+		for _, path := range secretNames[name] {
+			if k.Exists(path) {
+				errs = append(errs, fmt.Errorf("settings: %s is a secret and must not stand among the settings; set the variable %s, or %s to the name of a file that holds it", path, name, name+fileSuffix))
+				k.Delete(path)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,215 @@
+package node
+
+import (
+	"encoding/base64"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// nodeYAML is the documentation of the settings.
+const nodeYAML = "../../docs/node.yaml"
+
+func TestTheDocumentedSettingsAreTheDefaults(t *testing.T) {
+	s, _, err := LoadServeSettings(nodeYAML, nil)
+	require.NoError(t, err)
+	require.Equal(t, DefaultServeSettings(), s)
+
+	written, known := koanf.New("."), koanf.New(".")
+	require.NoError(t, written.Load(file.Provider(nodeYAML), yaml.Parser()))
+	require.NoError(t, known.Load(structs.Provider(DefaultServeSettings(), "koanf"), nil))
+	require.ElementsMatch(t, known.Keys(), written.Keys(), "docs/node.yaml names every setting")
+}
+
+func TestServeDefaultsFitTogether(t *testing.T) {
+	s := DefaultServeSettings()
+	require.GreaterOrEqual(t, s.Claim.LeaseMargin, s.Claim.ClockOffset+s.Database.StatementTimeout)
+	provider, err := s.Provider.open()
+	require.NoError(t, err)
+	require.Equal(t, psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 30 * time.Second}, provider.Capabilities())
+}
+
+func TestServeSettingsAreRead(t *testing.T) {
+	path := write(t, `
+node: {region: europe-west1}
+gossip: {seeds: ["10.0.0.1:7946"]}
+database: {max_conns: 4}
+provider: {dedupe: none, settle_window: 2m}
+`)
+	s, _, err := LoadServeSettings(path, []string{
+		"HOMEWARD_NODE__REGION=asia-northeast1", "HOMEWARD_GOSSIP__SEEDS=10.0.0.2:7946,10.0.0.3:7946",
+		"HOMEWARD_TRACE=true", "HOMEWARD_LOG=debug", "PATH=/bin",
+	})
+	require.NoError(t, err)
+	want := DefaultServeSettings()
+	want.Node.Region = "asia-northeast1"
+	want.Gossip.Seeds = []string{"10.0.0.2:7946", "10.0.0.3:7946"}
+	want.Database.MaxConns = 4
+	want.Provider.Dedupe, want.Provider.SettleWindow = "none", 2*time.Minute
+	want.Trace, want.Log = true, "debug"
+	require.Equal(t, want, s)
+
+	text, err := s.YAML()
+	require.NoError(t, err)
+	again, _, err := LoadServeSettings(write(t, string(text)), nil)
+	require.NoError(t, err, "what is printed can be used")
+	require.Equal(t, s, again)
+}
+
+// lines are the mistakes that an error names.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestEachMistakeIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		says []string
+	}{
+		"no region":             {"node: {region: US East}", []string{"node.region", "a-z"}},
+		"a name with a space":   {"node: {name: my node}", []string{"node.name"}},
+		"no address":            {"api: {listen: nowhere}", []string{"api.listen", "host:port"}},
+		"no such port":          {"rpc: {listen: '127.0.0.1:70000'}", []string{"rpc.listen", "65535"}},
+		"nothing to dial":       {"rpc: {listen: '0.0.0.0:7081'}", []string{"rpc.listen", "rpc.advertise"}},
+		"advertised everywhere": {"gossip: {advertise: '0.0.0.0:7946'}", []string{"gossip.advertise"}},
+		"a seed without a port": {"gossip: {seeds: ['10.0.0.1:7946', '10.0.0.1']}", []string{"gossip.seeds[1]"}},
+		"the pool":              {"database: {max_conns: 0, min_conns: 0}", []string{"max_conns"}},
+		"the claims":            {"claim: {lease_margin: 100ms}", []string{"lease_margin", "clock_offset 500ms"}},
+		"the outbox":            {"outbox: {batch: 0}", []string{"outbox.batch"}},
+		"an unnamed provider":   {"provider: {name: My Bank}", []string{"provider.name"}},
+		"no URL":                {"provider: {base_url: 'bank.example'}", []string{"provider.base_url", "https"}},
+		"a password in a URL":   {"provider: {base_url: 'https://me:hunter2@bank.example'}", []string{"provider.base_url", "password"}},
+		"unknown dedupe":        {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
+		"none without a window": {"provider: {dedupe: none}", []string{"provider.settle_window"}},
+		"a call too long":       {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
+		"outlasts the request":  {"provider: {timeout: 85s}\ndrain: 100s", []string{"provider.timeout", "two hops"}},
+		"outlasts the claim":    {"provider: {timeout: 40s}\nclaim: {lease_ceiling: 35s}", []string{"provider.timeout", "lease_ceiling"}},
+		"no refresh":            {"topology_every: 0s", []string{"topology_every"}},
+		"no sweep":              {"sweep_every: -1s", []string{"sweep_every"}},
+		"half a rate":           {"tenant_rate: 0", []string{"tenant_rate", "tenant_burst"}},
+		"a bucket unheard of":   {"objects: tape://library", []string{"objects", "file://"}},
+		"no level":              {"log: loud", []string{"log", "warn"}},
+		"a bare number":         {"drain: 45", []string{"drain", "write a unit"}},
+		"a bare fraction":       {"drain: 45.5", []string{"drain", "write a unit"}},
+		"no number":             {"database: {max_conns: many}", []string{"database.max_conns"}},
+		"an unknown setting":    {"gossip: {port: 7946}", []string{"gossip", "port"}},
+		"the demo's regions":    {"regions: [{name: a, code: 1}]", []string{"regions", "homeward demo", "homeward serve"}},
+		"the demo's lag":        {"replica_lag: 1s", []string{"replica_lag", "homeward demo"}},
+		"a URL in the file":     {"database: {url: 'postgres://me:hunter2@db/homeward'}", []string{"database.url", "HOMEWARD_DATABASE_URL"}},
+		"a key in the file":     {"gossip: {key: hunter2}", []string{"gossip.key", "HOMEWARD_GOSSIP_KEY"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := LoadServeSettings(write(t, c.text), nil)
+			require.Error(t, err)
+			require.Len(t, lines(err), 1, "%v", err)
+			require.NotContains(t, err.Error(), "hunter2")
+			for _, say := range c.says {
+				require.ErrorContains(t, err, say)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAtOnce(t *testing.T) {
+	_, _, err := LoadServeSettings(write(t, `
+node: {region: US East}
+gossip: {key: hunter2, port: 7}
+database: {max_conns: many, call_timeout: 1ms}
+claim: {lease: 1s, renew_every: 10}
+regions: []
+log: loud
+`), []string{"HOMEWARD_SWEEP_EVERY=never", "HOMEWARD_GOSSIP_KEY=short"})
+	for _, say := range []string{
+		"node.region", "gossip.key", "port", "database.max_conns", "call_timeout", "renew_every",
+		"regions is a setting of homeward demo", `log "loud"`, "sweep_every", "HOMEWARD_GOSSIP_KEY must be",
+	} {
+		require.ErrorContains(t, err, say)
+	}
+	require.NotContains(t, err.Error(), "max_conns must be", "what cannot be read is one mistake, not two")
+}
+
+func TestTheDemoRefusesWhatServeHas(t *testing.T) {
+	_, err := LoadSettings(write(t, "node: {region: us-east1}\ntopology_every: 5s"), nil)
+	require.Equal(t, []string{
+		"settings: node is a setting of homeward serve, not of homeward demo; take it out",
+		"settings: topology_every is a setting of homeward serve, not of homeward demo; take it out",
+	}, lines(err))
+	_, err = LoadSettings("", []string{"HOMEWARD_DATABASE_URL=postgres://x", "HOMEWARD_GOSSIP_KEY_FILE=/x"})
+	require.NoError(t, err, "secrets in the environment are no settings")
+}
+
+func TestSecretsOfANode(t *testing.T) {
+	key := []byte("0123456789abcdef")
+	text := base64.StdEncoding.EncodeToString(key)
+	path := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+
+	_, secrets, err := LoadServeSettings("", []string{"HOMEWARD_DATABASE_URL=postgres://x", "HOMEWARD_GOSSIP_KEY_FILE=" + path})
+	require.NoError(t, err)
+	require.Equal(t, Secrets{DatabaseURL: "postgres://x", GossipKey: key}, secrets)
+
+	for name, environ := range map[string][]string{
+		"no base64": {"HOMEWARD_GOSSIP_KEY=****************"},
+		"too short": {"HOMEWARD_GOSSIP_KEY=aHVudGVyMg=="},
+		"twice":     {"HOMEWARD_GOSSIP_KEY=" + text, "HOMEWARD_GOSSIP_KEY_FILE=" + path},
+	} {
+		_, _, err := LoadServeSettings("", environ)
+		require.ErrorContains(t, err, "HOMEWARD_GOSSIP_KEY", name)
+		require.Len(t, lines(err), 1, name)
+	}
+}
+
+func TestWhatANodeCannotStartWithout(t *testing.T) {
+	s := DefaultServeSettings()
+	require.Len(t, lines(Secrets{}.Missing(s)), 1)
+	require.ErrorContains(t, Secrets{}.Missing(s), "HOMEWARD_DATABASE_URL")
+	known := Secrets{DatabaseURL: "postgres://x"}
+	for _, own := range []string{"127.0.0.1:7946", "localhost:7946", "[::1]:7946"} {
+		s.Gossip.Listen = own
+		require.NoError(t, known.Missing(s), own)
+	}
+	for _, open := range []string{"0.0.0.0:7946", ":7946", "10.0.0.1:7946", "node-1:7946"} {
+		s.Gossip.Listen = open
+		require.ErrorContains(t, known.Missing(s), "HOMEWARD_GOSSIP_KEY", open)
+		known.GossipKey = []byte("0123456789abcdef")
+		require.NoError(t, known.Missing(s), open)
+		known.GossipKey = nil
+	}
+}
+
+func TestWithoutABucketEveryBodyStaysInItsRow(t *testing.T) {
+	s := DefaultServeSettings()
+	require.Equal(t, math.MaxInt, s.policy().InlineBody)
+	s.Objects = "file:///bodies"
+	require.NoError(t, s.Validate())
+	require.Equal(t, s.Claim.InlineBody, s.policy().InlineBody)
+	_, err := inRows{}.Get(t.Context(), "ref")
+	require.ErrorContains(t, err, "set objects")
+}
+
+func TestANodesNameIsTheHostsAndNew(t *testing.T) {
+	s := DefaultServeSettings()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	name, err := s.name("1234")
+	require.NoError(t, err)
+	require.Equal(t, host+"-1234", name)
+	s.Node.Name = "till"
+	name, err = s.name("1234")
+	require.NoError(t, err)
+	require.Equal(t, "till-1234", name)
+}

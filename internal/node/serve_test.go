@@ -1,0 +1,178 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/region"
+)
+
+// record is a log that a test reads.
+func record() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
+
+func TestTheTopologyFollowsItsTable(t *testing.T) {
+	log, said := record()
+	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}})
+	require.NoError(t, err)
+	table := []cockroach.TopologyRow{{Name: "a", Code: 1}}
+	var broken error
+	r := refresher{
+		read:     func(context.Context) ([]cockroach.TopologyRow, error) { return table, broken },
+		topology: topology, log: log, trouble: trouble{log: log, began: "cannot be read", over: "can be read again"},
+	}
+	ctx := t.Context()
+	r.refresh(ctx)
+	require.Empty(t, said.String(), "nothing has changed")
+
+	table = append(table, cockroach.TopologyRow{Name: "b", Code: 2, Status: uint8(region.Draining)})
+	r.refresh(ctx)
+	b, ok := topology.ByCode(2)
+	require.True(t, ok)
+	require.Equal(t, region.Region{Name: "b", Code: 2, Status: region.Draining}, b)
+	require.Contains(t, said.String(), "has changed")
+
+	said.Reset()
+	broken = errors.New("gone")
+	r.refresh(ctx)
+	r.refresh(ctx)
+	require.Equal(t, 1, strings.Count(said.String(), "cannot be read"), "%s", said)
+	broken = nil
+	r.refresh(ctx)
+	r.refresh(ctx)
+	require.Equal(t, 1, strings.Count(said.String(), "can be read again"), "%s", said)
+
+	table = table[1:] // a region that is gone is a mistake, and changes nothing
+	r.refresh(ctx)
+	require.Len(t, topology.Regions(), 2)
+	require.Equal(t, 2, strings.Count(said.String(), "cannot be read"), "%s", said)
+}
+
+func TestASweepGoesOnWhileBatchesAreFull(t *testing.T) {
+	log, said := record()
+	left, broken := 2*sweepBatch+1, error(nil)
+	s := sweeper{
+		sweep: func(_ context.Context, limit int) (int, error) {
+			n := min(left, limit)
+			left -= n
+			return n, broken
+		},
+		trouble: trouble{log: log, began: "cannot be deleted"},
+	}
+	s.round(t.Context())
+	require.Zero(t, left)
+
+	left, broken = 2*sweepBatch, errors.New("gone")
+	s.round(t.Context())
+	require.Equal(t, sweepBatch, left, "after an error the next round is soon enough")
+	require.Contains(t, said.String(), "cannot be deleted")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	said.Reset()
+	s.trouble.in = false
+	s.round(ended)
+	require.Empty(t, said.String(), "a node that stops has no trouble")
+}
+
+func TestWhatIsDoneEverySoOftenIsSpreadOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var at []time.Duration
+		began := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			every(ctx, time.Minute, func(context.Context) { at = append(at, time.Since(began)) })
+		}()
+		time.Sleep(100 * time.Minute)
+		cancel()
+		<-done
+		require.Less(t, at[0], time.Minute)
+		require.InDelta(t, 100, len(at), 34, "about once a minute")
+		pauses := map[time.Duration]bool{}
+		for i := range at[1:] {
+			pause := at[i+1] - at[i]
+			require.GreaterOrEqual(t, pause, 30*time.Second)
+			require.Less(t, pause, 90*time.Second)
+			pauses[pause] = true
+		}
+		require.Greater(t, len(pauses), 1, "not in step")
+	})
+}
+
+func TestProbesShareOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, said := record()
+		var asked atomic.Int64
+		answers := make(chan error)
+		r := readiness{
+			ask: func(context.Context) error {
+				asked.Add(1)
+				return <-answers
+			},
+			trouble: trouble{log: log, began: "does not answer", over: "answers again"},
+		}
+		probes := func(n int) []error {
+			got := make([]error, n)
+			var all sync.WaitGroup
+			for i := range got {
+				all.Go(func() { got[i] = r.check(t.Context()) })
+			}
+			synctest.Wait()
+			select {
+			case answers <- errors.New("password of the database: hunter2"):
+			default: // nobody asked
+			}
+			all.Wait()
+			return got
+		}
+		for _, err := range probes(50) {
+			require.ErrorIs(t, err, errNotAnswering)
+			require.NotContains(t, err.Error(), "hunter2")
+		}
+		require.EqualValues(t, 1, asked.Load())
+		for _, err := range probes(50) {
+			require.ErrorIs(t, err, errNotAnswering)
+		}
+		require.EqualValues(t, 1, asked.Load(), "an answer is believed for a while")
+
+		time.Sleep(readyFor)
+		impatient, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() { gone <- r.check(impatient) }()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-gone, errNotAnswering, "a probe that leaves does not wait")
+		waiting := make(chan error, 1)
+		go func() { waiting <- r.check(t.Context()) }()
+		synctest.Wait()
+		answers <- nil
+		require.NoError(t, <-waiting, "and does not end the question")
+		require.EqualValues(t, 2, asked.Load())
+		require.Equal(t, 1, strings.Count(said.String(), "does not answer"))
+		require.Equal(t, 1, strings.Count(said.String(), "answers again"))
+	})
+}
+
+func TestEveryAddressHasAName(t *testing.T) {
+	for addr, want := range map[string]string{":7946": "0.0.0.0", "0.0.0.0:7946": "0.0.0.0", "127.0.0.1:7946": "127.0.0.1", "[::1]:7946": "::1"} {
+		host, port, err := splitAddr("gossip", addr)
+		require.NoError(t, err)
+		require.Equal(t, want, host, addr)
+		require.Equal(t, 7946, port, addr)
+	}
+}
