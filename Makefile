@@ -2,17 +2,41 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz storm bench generate clean
+.PHONY: help demo cluster test test-postgres test-cockroach check fuzz storm bench bench-store generate clean
 
 help: ## List the targets.
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
 	$(GO) run ./cmd/homeward demo $(ARGS)
 
-test: ## Run every test with the race detector.
+cluster: ## Run three regions of two nodes, each a process, on CockroachDB or PostgreSQL, whichever is found (ARGS="--data DIR").
+	$(GO) run ./cmd/homeward cluster $(ARGS)
+
+# Tests that need a database find one by themselves, see internal/localdb, and are
+# skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
+# in a second.
+test: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
+test: ## Run every test with the race detector; those on a database where PostgreSQL is found.
 	CGO_ENABLED=1 $(GO) vet -race ./...
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
+
+# What touches the SQL store. Go does not run again what it has just run in the
+# same environment, as `make test` did for all but the end-to-end tests.
+SQL_TESTS = ./internal/cockroach/... ./internal/localdb/... ./internal/node ./cmd/homeward ./e2e
+
+test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
+test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
+test-postgres: export HOMEWARD_TEST_KIND := postgresql
+test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(SQL_TESTS)
+
+# One package at a time: each starts a cluster of three nodes.
+test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb
+test-cockroach: ## The same on a three-region CockroachDB, from COCKROACH_BINARY or PATH; slow.
+	@command -v "$${COCKROACH_BINARY:-cockroach}" >/dev/null || { echo "no CockroachDB was found: put cockroach on PATH or set COCKROACH_BINARY" >&2; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 60m $(SQL_TESTS)
 
 check: ## Formatting, vet, linters (when golangci-lint is installed) and generated code.
 	@test -z "$$(gofmt -l .)" || { echo "run gofmt on:"; gofmt -l .; exit 1; }
@@ -27,11 +51,15 @@ fuzz: ## Fuzz the canonicaliser, the key parser, stamped keys and bodies (FUZZTI
 	$(GO) test ./claim -run '^$$' -fuzz FuzzCanonical -fuzztime $(FUZZTIME)
 	$(GO) test ./payment -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME)
 
-storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures.
-	HOMEWARD_STORM=long $(GO) test ./e2e -run '^TestStorm$$' -count 1 -v -timeout 30m
+storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
+storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures (STORE=sql: on a database).
+	HOMEWARD_STORM=long HOMEWARD_TEST_DATABASE=required $(GO) test ./e2e -run '^TestStorm$$' -count 1 -v -timeout 30m
 
 bench: ## Homeward against its floor, alternating; prints rates, latencies and ratios (ARGS="-quick").
 	$(GO) run ./e2e/bench $(ARGS)
+
+bench-store: ## The SQL store against its own statements sent alone, and on a million claims; CockroachDB or PostgreSQL, whichever is here (ARGS="-quick").
+	$(GO) run ./e2e/bench -store $(ARGS)
 
 generate: ## Generate the Connect and protobuf code from internal/proto.
 	$(GO) generate ./internal/proto

@@ -3,6 +3,7 @@
 //	go run ./e2e/bench            every case, five runs each
 //	go run ./e2e/bench -quick     a smoke test of under a minute
 //	go run ./e2e/bench -only iii/  the cases whose names start so
+//	go run ./e2e/bench -store     the cases of the SQL store, and no others
 //
 // The simulator, the system under test and the load generator are processes of
 // their own: this binary again, with another first argument. Both sides of a
@@ -25,4 +26,28 @@
 // Every reply is checked: its status, and in a replay its bytes. A run with one
 // wrong reply fails the program. Targets that are missed are printed as missed
 // and make it exit with 1 only with -strict.
+//
+// # The cases of the SQL store
+//
+// They run on a private database with real fsync: CockroachDB where
+// COCKROACH_BINARY or PATH has one and HOMEWARD_TEST_KIND does not say
+// postgresql, else PostgreSQL. There is no HTTP and no provider in them: this
+// process makes the store's calls on as many goroutines as connections.
+//
+//	store/raw     Begin and Settle of new claims by the store, against the two
+//	              statements alone, sent by pgx from a pool with the same
+//	              settings, their rows not decoded. The statements and their
+//	              arguments are overheard from the store, on the wire; only the
+//	              key, the object's id and the UUIDs of steps and entries are
+//	              fresh each time. The ratio is what the store itself costs:
+//	              transitions, arguments, time-outs, decoding.
+//	store/stored  Begin and Settle by the store with a million finished charges
+//	              in the database, against ten thousand; both databases are on
+//	              one server. The few are made anew before each run.
+//
+// A run is made of slices of half a second, in which the sides alternate.
+// CPU, allocations and memory are this process's, without the database's; memory
+// is of both sides together. After each run the rows are counted: every call must
+// have left a claim, a response, three lines of audit and no outbox row. Figures
+// of CockroachDB are not for publishing.
 package main

@@ -72,11 +72,7 @@ func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	if err != nil {
 		return err
 	}
-	canonical, err := claim.Canonical([]byte(requestBody), claim.CanonicalOptions{})
-	if err != nil {
-		return err
-	}
-	intent, err := payment.Parse(payment.Charge, canonical)
+	c, err := newCharges("fill")
 	if err != nil {
 		return err
 	}
@@ -86,7 +82,7 @@ func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	for range 4 * runtime.GOMAXPROCS(0) {
 		g.Go(func() error {
 			for next.Add(1) <= int64(keys) {
-				if err := fillOne(ctx, view, canonical, &intent); err != nil {
+				if _, err := c.pinned(ctx, view); err != nil {
 					return err
 				}
 			}
@@ -96,11 +92,22 @@ func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	return g.Wait()
 }
 
-func fillOne(ctx context.Context, view *embedded.View, canonical []byte, intent *payment.Intent) error {
-	key, home := claim.Key{Tenant: tenantID, Value: uuid.NewString()}, regionNames[0]
-	pin, err := view.Pin(ctx, key, home)
+// charges makes the store calls of finished charges, all alike but for key and
+// id.
+type charges struct {
+	arrival claim.Arrival
+	intent  payment.Intent
+}
+
+// newCharges is for the node holder in the first region.
+func newCharges(holder string) (*charges, error) {
+	canonical, err := claim.Canonical([]byte(requestBody), claim.CanonicalOptions{})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	c := &charges{}
+	if c.intent, err = payment.Parse(payment.Charge, canonical); err != nil {
+		return nil, err
 	}
 	input := claim.FingerprintInput{
 		Method: "POST", Path: payment.Path(payment.Charge), Tenant: tenantID,
@@ -108,29 +115,60 @@ func fillOne(ctx context.Context, view *embedded.View, canonical []byte, intent 
 	}
 	print, err := input.Fingerprint(claim.CurrentFingerprint)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	id, err := claim.NewObjectID(payment.Prefix(payment.Charge), 1, nil)
+	c.arrival = claim.Arrival{
+		Key: claim.Key{Tenant: tenantID}, Home: regionNames[0], Operation: string(payment.Charge),
+		Input: input, Print: print, Payload: canonical, Holder: holder, Region: regionNames[0],
+		Mint: claim.Minted{Receipt: "R-FILL-FILL-FILL"},
+	}
+	return c, nil
+}
+
+// next is a new arrival.
+func (c *charges) next() (claim.Arrival, error) {
+	a := c.arrival
+	a.Key.Value = uuid.NewString()
+	var err error
+	a.Mint.ID, err = claim.NewObjectID(payment.Prefix(payment.Charge), 1, nil)
+	return a, err
+}
+
+// done is the verdict of a charge that went well.
+func (c *charges) done(m claim.Minted) claim.Verdict {
+	ref := "psp_" + m.ID
+	return claim.Verdict{
+		Outcome: claim.OutcomeDone, ProviderRef: ref, Node: c.arrival.Holder, Region: c.arrival.Region,
+		Response: payment.Rendered(m, &c.intent, "simulator", ref),
+	}
+}
+
+// pinned makes one finished charge under an opaque key, which it returns.
+func (c *charges) pinned(ctx context.Context, store claim.Store) (claim.Key, error) {
+	a, err := c.next()
 	if err != nil {
-		return err
+		return a.Key, err
 	}
-	begun, err := view.Begin(ctx, claim.Arrival{
-		Key: key, Home: home, Operation: string(payment.Charge), Input: input, Print: print, Payload: canonical,
-		Holder: "fill", Region: home, PinnedAt: pin.CreatedAt,
-		Mint: claim.Minted{ID: id, Receipt: "R-FILL-FILL-FILL"},
-	})
+	pin, err := store.Pin(ctx, a.Key, a.Home)
 	if err != nil {
-		return err
+		return a.Key, err
 	}
-	if begun.Decision != claim.Won {
-		return fmt.Errorf("fill: a new key was %v", begun.Decision)
+	a.PinnedAt = pin.CreatedAt
+	begun, err := begin(ctx, store, a)
+	if err != nil {
+		return a.Key, err
 	}
-	ref := "psp_" + id
-	_, err = view.Settle(ctx, begun.Record, claim.Verdict{
-		Outcome: claim.OutcomeDone, ProviderRef: ref, Node: "fill", Region: home,
-		Response: payment.Rendered(begun.Record.Minted, intent, "simulator", ref),
-	})
-	return err
+	_, err = store.Settle(ctx, begun, c.done(begun.Minted))
+	return a.Key, err
+}
+
+// begin makes a new claim.
+func begin(ctx context.Context, store claim.Store, a claim.Arrival) (claim.Record, error) {
+	begun, err := store.Begin(ctx, a)
+	if err == nil && begun.Decision != claim.Won {
+		err = fmt.Errorf("a new key was %v", begun.Decision)
+	}
+	return begun.Record, err
 }
 
 // unsyncedFS is a file system whose syncs say yes and do nothing.

@@ -45,6 +45,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return err
 	}
+	if o.store {
+		return orchestrateStore(ctx, o, out)
+	}
 	return orchestrate(ctx, o, out)
 }
 
@@ -66,22 +69,29 @@ type options struct {
 	profile string // directory for CPU profiles, "" for none
 	dir     string // stores go below it
 	strict  bool
+	store   bool          // the SQL store's cases instead
+	slice   time.Duration // of a run, before it is the other side's turn; with store only
 }
+
+// storeSlice: a shared machine's mood lasts for seconds, and should meet both
+// sides. Much less would measure how goroutines start.
+const storeSlice = 500 * time.Millisecond
 
 // middle is the number of connections that the targets are set for.
 const middle = 64
 
 func parseOptions(args []string) (options, error) {
-	o := options{conns: []int{16, middle, 256}, rate: 200}
+	o := options{rate: 200}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
+	f.BoolVar(&o.store, "store", false, "measure the SQL store, on a private CockroachDB or PostgreSQL that is found here")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice, those on filled stores five times as long")
-	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii, few")
-	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii, many")
-	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256)", o.setConns)
-	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/")
-	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none")
+	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii and of store/stored, few")
+	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii and of store/stored, many")
+	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256; with -store 1,16,64)", o.setConns)
+	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/, or store/raw, store/stored")
+	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none (default with -store: homeward-bench-store.txt beside it)")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
 	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
@@ -94,8 +104,20 @@ func parseOptions(args []string) (options, error) {
 	if o.runs < 1 || *seconds <= 0 || o.small < 1 || o.large <= o.small {
 		return o, errors.New("-runs, -seconds and -small must be above 0, and -large above -small")
 	}
+	if o.conns == nil {
+		o.conns = []int{16, middle, 256}
+		if o.store {
+			o.conns = []int{1, 16, middle}
+		}
+	}
+	outNamed := false
+	f.Visit(func(given *flag.Flag) { outNamed = outNamed || given.Name == "out" })
+	if o.store && !outNamed {
+		o.out = filepath.Join(os.TempDir(), "homeward-bench-store.txt")
+	}
 	o.window = time.Duration(*seconds * float64(time.Second))
 	o.warm, o.paced, o.rounds, o.keys = time.Second, 2*o.window, 5*o.window, 1000
+	o.slice = storeSlice
 	o.lag = 4800 * time.Millisecond // the store's default, that of a CockroachDB follower read
 	if *quick {
 		o = o.quick()

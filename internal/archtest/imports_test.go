@@ -62,7 +62,7 @@ var libraries = []struct {
 	// Of Pebble, assembly and the simulator may only see the file system.
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
 	// Assembly starts servers for people and tests, and asks them whether they answer.
-	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/localdb"}, "one room per technology"},
+	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/localdb", "e2e"}, "one room per technology"},
 	{"github.com/cockroachdb/cockroach-go", []string{"internal/cockroach"}, "one room per technology"},
 	{"github.com/pressly/goose", []string{"internal/cockroach"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},

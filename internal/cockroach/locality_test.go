@@ -238,3 +238,25 @@ func explain(t *testing.T, conn *pgx.Conn, s cockroach.Heard) string {
 	require.NoError(t, err, fmt.Sprint(s.Args...))
 	return strings.Join(lines, "\n")
 }
+
+// TestLeastPrivilege goes through everything as a role that may read and write
+// rows and nothing else, as docs/DATABASE.md promises.
+func TestLeastPrivilege(t *testing.T) {
+	d := newDatabase(t)
+	role := fmt.Sprintf("homeward_rows_%d", names.Add(1))
+	d.exec(t, "CREATE ROLE "+role)
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
+	t.Cleanup(func() {
+		d.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "+role)
+		d.exec(t, "DROP ROLE "+role)
+	})
+	var on atomic.Bool
+	on.Store(true)
+	db := open(t, cockroach.Config{URL: d.admin, Policy: walkPolicy()}.Before("SET ROLE "+role, &on))
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
+	walkHome(t, db, walkPolicy())
+	walkPins(t, db, walkPolicy())
+	_, err := view(t, db, regions[0]).Sweep(t.Context(), 100)
+	require.NoError(t, err)
+	require.Error(t, db.Exec(t.Context(), "DROP TABLE audit"), "the role is in force")
+}
