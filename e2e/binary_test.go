@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -127,6 +126,8 @@ func (c *command) dump() {
 	<-c.dead
 }
 
+func (c *command) end() (<-chan struct{}, *exec.Cmd) { return c.dead, c.cmd }
+
 // ready waits until the command says that it is, which it does last.
 func (c *command) ready() {
 	c.t.Helper()
@@ -182,8 +183,3 @@ tenant_burst: 0
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
-
-// began is a clock for histories: nanoseconds on the monotonic clock.
-var began = time.Now()
-
-func sinceBegan(t time.Time) int64 { return int64(t.Sub(began)) }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -28,6 +29,11 @@ const childEnv = "HOMEWARD_E2E_CHILD"
 type childConfig struct {
 	Dir string
 	PSP string
+	backend
+	// Port is the first region's, the others' follow; 0 takes any.
+	Port int
+	// WAN is the regions' distances, as --wan takes them.
+	WAN string
 	// Die is the point at which the process kills itself, "" for none, once
 	// Arrivals requests stand there; those before the last wait for it.
 	Die      point
@@ -51,16 +57,19 @@ const (
 	retaken     point = "after a retry's Begin took over"
 )
 
-// killer ends its process.
+// killer ends its process, once it is ready: a worker may find something to do
+// before the parent has been told where the regions listen.
 type killer struct {
 	point point
 	left  atomic.Int32
+	ready chan struct{}
 }
 
 func (k *killer) at(p point) {
 	if p != k.point {
 		return
 	}
+	<-k.ready
 	if k.left.Add(-1) <= 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
@@ -140,9 +149,20 @@ func childMain(config string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	k := &killer{point: c.Die}
+	distances, err := wan.Parse(c.WAN, regions, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	k := &killer{point: c.Die, ready: make(chan struct{})}
 	k.left.Store(c.Arrivals)
-	cc := clusterConfig(c.Dir, provider)
+	cc := clusterConfig(c.Dir, provider, c.backend)
+	cc.Network = wan.New(distances)
+	for i := range cc.Regions {
+		if c.Port != 0 {
+			cc.Regions[i].Listen = fmt.Sprintf("127.0.0.1:%d", c.Port+i)
+		}
+	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cc.WrapStore = func(_ string, s node.Store) node.Store { return &pointedStore{s, k.at, c.NoWorker} }
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -155,6 +175,7 @@ func childMain(config string) int {
 	if err := json.NewEncoder(os.Stdout).Encode(clusterBases(cluster)); err != nil {
 		return 1
 	}
+	close(k.ready)
 	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
 	return 0
 }
@@ -213,6 +234,14 @@ func (p *child) kill() {
 	<-p.dead
 	_ = p.stdin.Close()
 }
+
+// dump makes the process say what it is doing, on stderr, and end.
+func (p *child) dump() {
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	<-p.dead
+}
+
+func (p *child) end() (<-chan struct{}, *exec.Cmd) { return p.dead, p.cmd }
 
 // died waits until the process has killed itself.
 func (p *child) died() {

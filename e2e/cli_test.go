@@ -25,6 +25,8 @@ type demo struct {
 	cmd  *command
 }
 
+const demoOnly = "homeward demo keeps its rows in the embedded store"
+
 func newDemo(t *testing.T) *demo {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
@@ -70,12 +72,13 @@ func refused(t *testing.T, c *command, says ...string) {
 
 func demoCharge(key string, amount int) request {
 	q := charge(key, amount)
-	q.tenant = "sk_demo_acme"
+	q.tenant = demoAcme
 	return q
 }
 
 // TestCommandRefuses starts the command wrongly.
 func TestCommandRefuses(t *testing.T) {
+	embeddedOnly(t, demoOnly)
 	t.Parallel()
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "homeward.yaml")
@@ -110,6 +113,7 @@ func TestCommandRefuses(t *testing.T) {
 
 // TestPortInUse: the port's owner goes on, the store is left alone.
 func TestPortInUse(t *testing.T) {
+	embeddedOnly(t, demoOnly)
 	t.Parallel()
 	d := newDemo(t)
 	l, err := net.Listen("tcp", strings.TrimPrefix(d.base(eu), "http://"))
@@ -125,6 +129,7 @@ func TestPortInUse(t *testing.T) {
 // TestStoreInUseAndDamaged: a second process is sent away, and so is one that
 // finds the store damaged; with the damage mended nothing is lost.
 func TestStoreInUseAndDamaged(t *testing.T) {
+	embeddedOnly(t, demoOnly)
 	t.Parallel()
 	d := newDemo(t)
 	d.start()
@@ -162,6 +167,7 @@ func TestStoreInUseAndDamaged(t *testing.T) {
 
 // TestCtrlCDrains: the request in hand is answered, then the command ends with 0.
 func TestCtrlCDrains(t *testing.T) {
+	embeddedOnly(t, demoOnly)
 	t.Parallel()
 	d := newDemo(t)
 	d.start()
@@ -187,6 +193,7 @@ func TestCtrlCDrains(t *testing.T) {
 
 // TestKillNine: kill -9 and a restart on the same directory keep every answer.
 func TestKillNine(t *testing.T) {
+	embeddedOnly(t, demoOnly)
 	t.Parallel()
 	d := newDemo(t)
 	d.start()

@@ -35,6 +35,8 @@ type disk struct {
 	clone chan *vfs.MemFS
 }
 
+const noDisk = "the disk is the database's own, whose vendor proves what it keeps"
+
 // diskDir is where the store lies on every disk.
 const diskDir = "store"
 
@@ -149,6 +151,7 @@ func survivor(t *testing.T, d *disk, left *vfs.MemFS, j *judge) *world {
 // TestPowerLoss takes the power away at each point, with none, half and all of
 // the unsynced data surviving.
 func TestPowerLoss(t *testing.T) {
+	embeddedOnly(t, noDisk)
 	large := strings.Repeat("x", 300<<10)
 	for _, tc := range []struct {
 		die    point
@@ -212,6 +215,7 @@ func TestPowerLoss(t *testing.T) {
 // TestPowerLossAnywhere takes the power away in the middle of a crowd, at any
 // step of any request, and holds the survivors to every answer that was given.
 func TestPowerLossAnywhere(t *testing.T) {
+	embeddedOnly(t, noDisk)
 	const keys = 60
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

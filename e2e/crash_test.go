@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -62,20 +63,22 @@ type crashRun struct {
 	ctx   context.Context
 	judge *judge
 	dir   string
+	rows  backend
 	ways  []way
 	*caller
 }
 
 func newCrashRun(t *testing.T, ways []way) *crashRun {
+	rows := newBackend(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	return &crashRun{t: t, ctx: ctx, judge: newJudge(t), dir: t.TempDir(), ways: ways, caller: newCaller(t, nil)}
+	return &crashRun{t: t, ctx: ctx, judge: newJudge(t), dir: t.TempDir(), rows: rows, ways: ways, caller: newCaller(t, nil)}
 }
 
-// start starts the cluster on the run's directory.
+// start starts the cluster on the run's directory and database.
 func (r *crashRun) start(c childConfig) *child {
 	r.t.Helper()
-	c.Dir, c.PSP = r.dir, r.judge.url
+	c.Dir, c.PSP, c.backend = r.dir, r.judge.url, r.rows
 	p := startChild(r.t, c)
 	r.move(p.bases)
 	return p
@@ -168,8 +171,9 @@ func TestCrashPoints(t *testing.T) {
 	}{
 		{name: "A before anything is durable", die: beforeWrite},
 		// The embedded store syncs a pin together with the claim made under it, so
-		// a death in between may lose the pin, and the key finds a home anew.
-		{name: "A' after the pin, before Begin", die: pinned, opaque: true},
+		// a death in between may lose the pin, and the key finds a home anew. A
+		// database has committed it.
+		{name: "A' after the pin, before Begin", die: pinned, opaque: true, homes: onSQL()},
 		{name: "B after Begin, before the provider is called", die: begun, homes: true},
 		{name: "D the provider answered, before Settle", die: answered, effects: true, homes: true},
 		{name: "D' the large response is in the object store, before Settle", die: answered, filler: large, effects: true, homes: true},
@@ -297,24 +301,31 @@ func TestCrashInRecovery(t *testing.T) {
 }
 
 // TestRecoveryWithoutRetries: nobody asks again, and yet what was begun comes to
-// its end.
+// its end, also when the worker that took it over dies as well.
 func TestRecoveryWithoutRetries(t *testing.T) {
-	t.Parallel()
-	r := newCrashRun(t, ways(t, ""))
-	dying := r.start(childConfig{Die: begun, Arrivals: int32(len(r.ways))})
-	replies := r.sendAll(r.ctx)
-	dying.died()
-	r.unanswered(replies)
-	r.start(childConfig{})
-	until(t, "the worker has completed every claim", func() bool {
-		for _, w := range r.ways {
-			status, err := r.inspect(r.ctx, w.entry, w.q.tenant, w.q.key)
-			if err != nil || status.State != "COMPLETED" {
-				return false
+	for _, worker := range []point{"", taken, takenOver, answered} {
+		t.Run(cmp.Or(string(worker), "the first death is the only one"), func(t *testing.T) {
+			t.Parallel()
+			r := newCrashRun(t, ways(t, ""))
+			dying := r.start(childConfig{Die: begun, Arrivals: int32(len(r.ways))})
+			replies := r.sendAll(r.ctx)
+			dying.died()
+			r.unanswered(replies)
+			if worker != "" {
+				r.start(childConfig{Die: worker, Arrivals: 1}).died()
 			}
-		}
-		return true
-	})
-	r.judge.once(t, len(r.ways))
-	r.recover()
+			r.start(childConfig{})
+			until(t, "the worker has completed every claim", func() bool {
+				for _, w := range r.ways {
+					status, err := r.inspect(r.ctx, w.entry, w.q.tenant, w.q.key)
+					if err != nil || status.State != "COMPLETED" {
+						return false
+					}
+				}
+				return true
+			})
+			r.judge.once(t, len(r.ways))
+			r.recover()
+		})
+	}
 }

@@ -3,6 +3,10 @@
 // payment simulator, which shares nothing with the cluster, lives in the test's
 // own process, survives every death, and knows how often money moved.
 //
+// The clusters run on the embedded store, or with HOMEWARD_TEST_STORE=sql on a
+// real database, PostgreSQL or CockroachDB, that package dbtest starts. The tests
+// are the same; what cannot be is said where it differs.
+//
 // What is proven where:
 //
 //	crash_test.go      SIGKILL at every step of a request's way, and in recovery
@@ -10,6 +14,7 @@
 //	storm_test.go      many clients, faults, two SIGKILLs; make storm for long
 //	history_test.go    concurrent histories against the naive model
 //	partition_test.go  regions cut off, black holes, lost replies
+//	outage_test.go     the database dies, hangs and comes back
 //	trips_test.go      round trips between regions, counted
 //	node_test.go       dead nodes, leases, fences
 //	input_test.go      wrong input and slow clients leave no row

@@ -38,6 +38,9 @@ const (
 	// acme's pins are kept in us, globex's in eu.
 	acme   = "sk_acme"
 	globex = "sk_globex"
+	// As the demo knows them.
+	demoAcme   = "sk_demo_acme"
+	demoGlobex = "sk_demo_globex"
 )
 
 var (
@@ -61,14 +64,16 @@ func quick() claim.Policy {
 // quickOutbox looks for due rows as often as a test likes.
 var quickOutbox = node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Second}
 
-// clusterConfig is three regions on free ports and two tenants.
-func clusterConfig(dir string, p psp.Provider) node.ClusterConfig {
+// clusterConfig is three regions on free ports and two tenants, each with the
+// demo's API key beside its own.
+func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 	c := node.ClusterConfig{
-		Dir: dir, Provider: p, Policy: quick(), Outbox: quickOutbox,
+		Dir: dir, Provider: p, Policy: b.Policy, Outbox: quickOutbox,
+		Databases: b.Databases, Pool: patientPool(),
 		Limits: httpapi.DefaultLimits(), ReplicaLag: 50 * time.Millisecond,
 		Tenants: []node.ClusterTenant{
-			{Tenant: claim.Tenant{ID: "acme", Registrar: us}, APIKeys: []string{acme}},
-			{Tenant: claim.Tenant{ID: "globex", Registrar: eu}, APIKeys: []string{globex}},
+			{Tenant: claim.Tenant{ID: "acme" + b.Tenants, Registrar: us}, APIKeys: []string{acme, demoAcme}},
+			{Tenant: claim.Tenant{ID: "globex" + b.Tenants, Registrar: eu}, APIKeys: []string{globex, demoGlobex}},
 		},
 	}
 	c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0
@@ -352,11 +357,18 @@ type world struct {
 	cluster *node.Cluster
 	judge   *judge
 	network *wan.Network
+	policy  claim.Policy
 }
 
 // startWorld starts three regions at no distance from each other, whose trips
 // are counted all the same.
 func startWorld(t testing.TB, j *judge, change func(*node.ClusterConfig)) *world {
+	t.Helper()
+	return startWorldOn(t, newBackend(t), j, change)
+}
+
+// startWorldOn starts it where its rows are to be kept.
+func startWorldOn(t testing.TB, rows backend, j *judge, change func(*node.ClusterConfig)) *world {
 	t.Helper()
 	if j == nil {
 		j = newJudge(t)
@@ -364,7 +376,7 @@ func startWorld(t testing.TB, j *judge, change func(*node.ClusterConfig)) *world
 	provider, err := newProvider(j.url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = provider.Close() })
-	c := clusterConfig(t.TempDir(), provider)
+	c := clusterConfig(t.TempDir(), provider, rows)
 	c.Network = wan.New(nil)
 	log := &testLog{}
 	c.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -381,7 +393,7 @@ func startWorld(t testing.TB, j *judge, change func(*node.ClusterConfig)) *world
 			t.Log(log.String())
 		}
 	})
-	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network}
+	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy}
 	w.caller = newCaller(t, clusterBases(cluster))
 	return w
 }

@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 )
 
 // TestMain doubles as the cluster that crash tests kill: the test binary starts
@@ -14,17 +17,29 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(childEnv); config != "" {
 		os.Exit(childMain(config))
 	}
+	if s := testStore(); s != "embedded" && s != "sql" {
+		fmt.Fprintf(os.Stderr, "%s is %q; write embedded or sql\n", storeEnv, s)
+		os.Exit(2)
+	}
 	flag.Parse()
 	widen()
-	goleak.VerifyTestMain(m, probing, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(suite{m}, probing, expiring, goleak.Cleanup(func(code int) {
 		removeBinary()
 		os.Exit(code)
 	}))
 }
 
+// suite stops the shared database after the tests.
+type suite struct{ *testing.M }
+
+func (s suite) Run() int { return dbtest.Main(s.M) }
+
 // probing: memberlist's last probe waits for its answer for up to a second after
 // Shutdown and then ends by itself.
 var probing = goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probe")
+
+// expiring: a golang-lru cache whose entries expire cannot be closed in v2.
+var expiring = goleak.IgnoreTopFunction("github.com/hashicorp/golang-lru/v2/expirable.NewLRU[...].func1")
 
 // width is how many tests run side by side: they mostly wait, for leases to run
 // out and for clusters to part, so that two cores carry more than two of them.

@@ -136,8 +136,7 @@ func TestWaitersAreWoken(t *testing.T) {
 func TestLongCallKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	w := startWorld(t, nil, nil)
-	policy := quick()
-	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 3 * policy.Lease}))
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 3 * w.policy.Lease}))
 	q := charge(stamped(t, us), 1)
 	r := w.at(us, q, http.StatusCreated)
 	require.Empty(t, r.header.Get("Idempotent-Replayed"))

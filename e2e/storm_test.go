@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,8 +30,8 @@ type stormSize struct{ clients, keys, kills int }
 // stormSeed makes the requests the same in every run; their timing never is.
 const stormSeed = 20260
 
-// TestStorm runs the command itself under many clients, a provider that fails
-// and two SIGKILLs, and then counts the money.
+// TestStorm runs the command itself, or a cluster on the SQL store, under many
+// clients, a provider that fails and two SIGKILLs, and then counts the money.
 func TestStorm(t *testing.T) {
 	size := stormSize{clients: 50, keys: 400, kills: 2}
 	if os.Getenv(stormEnv) == "long" {
@@ -65,7 +66,7 @@ type storm struct {
 	judge   *judge
 	keys    []*stormKey
 	history history
-	args    []string
+	start   func() stormProcess // and wait until it is ready
 	caller  *caller
 	took    time.Duration
 
@@ -79,6 +80,7 @@ type storm struct {
 }
 
 func newStorm(t *testing.T, size stormSize) *storm {
+	rows := newBackend(t)
 	j := newJudge(t)
 	require.NoError(t, j.SetFaults(simulator.Faults{
 		Latency: 2 * time.Millisecond, Jitter: 8 * time.Millisecond,
@@ -87,12 +89,32 @@ func newStorm(t *testing.T, size stormSize) *storm {
 	port := ports(t, len(regions))
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
 	t.Cleanup(cancel)
-	return &storm{
+	s := &storm{
 		t: t, ctx: ctx, size: size, judge: j, unavailable: map[string]int{},
 		keys: stormKeys(t, size.keys), caller: newCaller(t, demoBases(port)),
-		args: []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", t.TempDir(),
-			"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--wan", stormDistances},
 	}
+	dir := t.TempDir()
+	if onSQL() {
+		c := childConfig{Dir: dir, PSP: j.url, backend: rows, Port: port, WAN: stormDistances}
+		s.start = func() stormProcess { return startChild(t, c) }
+		return s
+	}
+	args := []string{"demo", "--config", quickSettings(t), "--psp", j.url, "--data", dir,
+		"--listen", fmt.Sprintf("127.0.0.1:%d", port), "--wan", stormDistances}
+	s.start = func() stormProcess {
+		c := runCommand(t, args...)
+		c.ready()
+		return c
+	}
+	return s
+}
+
+// stormProcess is the cluster in the storm: the command, or, on the SQL store,
+// which homeward demo does not use, a child of the test.
+type stormProcess interface {
+	kill()
+	dump()
+	end() (dead <-chan struct{}, cmd *exec.Cmd)
 }
 
 // stormDistances keep the regions apart, and the storm short.
@@ -120,7 +142,7 @@ func stormKeys(t *testing.T, n int) []*stormKey {
 		case p < 45:
 			q, changed = transfer(k.key, stormAmount(i, false)), transfer(k.key, stormAmount(i, true))
 		}
-		tenant := []string{"sk_demo_acme", "sk_demo_globex"}[rng.IntN(2)]
+		tenant := []string{demoAcme, demoGlobex}[rng.IntN(2)]
 		q.tenant, changed.tenant = tenant, tenant
 		mixed := rng.IntN(100) < 15
 		for range 1 + rng.IntN(5) {
@@ -145,8 +167,8 @@ func stormAmount(i int, changed bool) int {
 // run sends everything, and kills the process whenever another share of the
 // keys is through.
 func (s *storm) run() {
-	process := runCommand(s.t, s.args...)
-	process.ready()
+	process := s.start()
+	dead, cmd := process.end()
 	start := time.Now()
 	queue := make(chan *stormKey, len(s.keys))
 	for _, k := range s.keys {
@@ -166,8 +188,8 @@ func (s *storm) run() {
 	for n := 1; n <= len(s.keys); n++ {
 		select {
 		case <-through:
-		case <-process.dead:
-			require.FailNow(s.t, "the process ended by itself", "%v", process.cmd.ProcessState)
+		case <-dead:
+			require.FailNow(s.t, "the process ended by itself", "%v", cmd.ProcessState)
 		case <-time.After(patience):
 			process.dump()
 			require.FailNow(s.t, "the storm does not end", "%d of %d keys are through; the latest answer was %v", n-1, len(s.keys), s.latest.Load())
@@ -175,8 +197,8 @@ func (s *storm) run() {
 		if s.kills < s.size.kills && n >= (s.kills+1)*len(s.keys)/(s.size.kills+1) {
 			s.kills++
 			process.kill()
-			process = runCommand(s.t, s.args...)
-			process.ready()
+			process = s.start()
+			dead, cmd = process.end()
 		}
 	}
 	clients.Wait()
@@ -348,6 +370,7 @@ func (s *storm) print() {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) { _, _ = fmt.Fprintf(w, "%s\t%v\n", name, value) }
+	row("store", testStore())
 	row("clients", s.size.clients)
 	row("keys", s.size.keys)
 	row("requests", s.requests.Load())

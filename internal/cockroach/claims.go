@@ -27,7 +27,8 @@ const (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	if err := v.reach(ctx, a.Home); err != nil {
+	ctx, err := v.reach(ctx, a.Home)
+	if err != nil {
 		return claim.Begun{}, err
 	}
 	// What a new claim would be. Whether there may be one is for the statement to
@@ -164,7 +165,8 @@ func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *
 
 // TakeOver implements [claim.Store].
 func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
-	if err := v.reach(ctx, home); err != nil {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
 		return claim.Record{}, err
 	}
 	mine := map[uuid.UUID]bool{}
@@ -214,7 +216,8 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if err != nil {
 		return claim.Record{}, err
 	}
-	if err := v.reach(ctx, held.Home); err != nil {
+	ctx, err = v.reach(ctx, held.Home)
+	if err != nil {
 		return claim.Record{}, err
 	}
 	step := newStep()
@@ -272,9 +275,6 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	held := make([]bool, len(leases))
 	homes := map[string][]int{}
 	for i, l := range leases {
-		if err := v.reach(ctx, l.Home); err != nil {
-			return nil, err
-		}
 		homes[l.Home] = append(homes[l.Home], i)
 	}
 	for home, of := range homes {
@@ -288,6 +288,10 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 // renew renews those of leases that of names, all at home, and marks in held
 // which are.
 func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return err
+	}
 	type key struct{ tenant, value string }
 	byKey := make(map[key][]int, len(of))
 	for _, i := range of {
@@ -369,7 +373,8 @@ func scanRenewable(row pgx.CollectableRow) (r renewable, err error) {
 
 // Get implements [claim.Store].
 func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
-	if err := v.reach(ctx, home); err != nil {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
 		return claim.Record{}, time.Time{}, false, err
 	}
 	row, now, err := v.get(ctx, key, home)
@@ -385,7 +390,8 @@ func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, 
 
 // Object implements [claim.Store].
 func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
-	if err := v.reach(ctx, home); err != nil {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
 		return claim.Record{}, time.Time{}, false, err
 	}
 	row, now, err := v.read(ctx, "object", home, []any{home, tenant, id}, func(key *zeronull.Text) claim.Key {

@@ -56,6 +56,7 @@ const (
 	codeCannotConnectNow = "57P03"
 	codeTooMany          = "53300"
 	codeFeature          = "0A000" // with "cached plan": a migration ran since
+	codeNoStatement      = "26000" // the session lost what was prepared: a proxy changed it
 	codeInvalidText      = "22P02" // a region that the database does not have
 )
 
@@ -74,7 +75,7 @@ func judge(err error) outcome {
 	}
 	switch {
 	case pg.Code == codeSerialization, pg.Code == codeDeadlock, pg.Code == codeLockNotAvailable,
-		pg.Code == codeCannotConnectNow, pg.Code == codeTooMany:
+		pg.Code == codeCannotConnectNow, pg.Code == codeTooMany, pg.Code == codeNoStatement:
 		return later
 	case pg.Code == codeFeature && strings.Contains(pg.Message, "cached plan"):
 		return later
@@ -143,6 +144,14 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
 	defer cancel()
+	if ctx.Value(awayKey{}) != nil {
+		select {
+		case db.away <- struct{}{}:
+			defer func() { <-db.away }()
+		case <-ctx.Done():
+			return false, unavailable(name, fmt.Errorf("all connections for rows of other regions are in use: %w", ctx.Err()))
+		}
+	}
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := db.try(ctx, q, args, read)

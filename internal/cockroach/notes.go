@@ -145,7 +145,8 @@ func noteArgs(some []note, since func(time.Time) time.Duration) []any {
 
 // Timeline implements [claim.Store].
 func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error) {
-	if err := v.reach(ctx, home); err != nil {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
 		return nil, err
 	}
 	v.db.flushNotes(ctx) // so that the caller reads what it noted

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/exaring/otelpgx"
-	"github.com/hashicorp/golang-lru/v2/expirable"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,7 +26,8 @@ type Config struct {
 	// cluster's --max-offset.
 	Policy claim.Policy
 	Pool   Pool
-	// Trace makes spans of statements with OpenTelemetry's global provider.
+	// Trace makes spans of statements, named by the statement, without arguments,
+	// with OpenTelemetry's global provider; only within a span that is recorded.
 	Trace  bool
 	Logger *slog.Logger
 
@@ -94,8 +94,10 @@ func (p Pool) Validate() error {
 	return errors.Join(errs...)
 }
 
-// tenantsCached bounds each cache of tenants: some 3 MB.
-const tenantsCached = 10_000
+// awayShare is the part of the connections, one in so many, that statements on
+// rows of other regions may hold at once: with such a region lost, each holds its
+// own until StatementTimeout.
+const awayShare = 4
 
 // DB is the database as one process uses it. It is safe for concurrent use;
 // nodes use it through the views that [DB.Region] returns.
@@ -108,11 +110,13 @@ type DB struct {
 	queries map[string]*query
 	log     *slog.Logger
 
-	// slots admits calls: as many as have a connection or may wait for one.
+	// slots admits calls: as many as have a connection or may wait for one. away
+	// admits those of them that touch rows of other regions.
 	slots   chan struct{}
+	away    chan struct{}
 	regions atomic.Pointer[map[string]claim.RegionCode]
-	byKey   *expirable.LRU[apiKeyHash, claim.Tenant]
-	byID    *expirable.LRU[string, claim.Tenant]
+	byKey   *memory[apiKeyHash]
+	byID    *memory[string]
 	notes   notes
 	since   func(time.Time) time.Duration // how long a note has waited
 	sweeps  sweeps
@@ -146,12 +150,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	db := &DB{
 		pool: pool, policy: c.Policy, limits: c.Pool, log: c.Logger,
 		slots:   make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
+		away:    make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
 		since:   time.Since,
 		stopped: make(chan struct{}),
-	}
-	if c.Pool.TenantCache > 0 {
-		db.byKey = expirable.NewLRU[apiKeyHash, claim.Tenant](tenantsCached, nil, c.Pool.TenantCache)
-		db.byID = expirable.NewLRU[string, claim.Tenant](tenantsCached, nil, c.Pool.TenantCache)
+		byKey:   newMemory[apiKeyHash](c.Pool.TenantCache),
+		byID:    newMemory[string](c.Pool.TenantCache),
 	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
 		pool.Close()
@@ -183,12 +186,28 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	}
 	pc.AfterConnect = planForRegion
 	if c.Trace {
-		pc.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableQuerySpanNamePrefix())
+		pc.ConnConfig.Tracer = otelpgx.NewTracer(
+			otelpgx.WithSpanNameFunc(statementName),
+			// The name leads to the text. Connection details would copy the whole
+			// configuration for every statement.
+			otelpgx.WithDisableSQLStatementInAttributes(), otelpgx.WithDisableConnectionDetailsInAttributes(),
+		)
 	}
 	if c.adjust != nil {
 		c.adjust(pc)
 	}
 	return pc, nil
+}
+
+// statementName is the one in the first line of each file in query; of any other
+// statement its first word.
+func statementName(sql string) string {
+	first, _, _ := strings.Cut(sql, "\n")
+	if name, ok := strings.CutPrefix(first, "-- name: "); ok {
+		return name
+	}
+	word, _, _ := strings.Cut(first, " ")
+	return strings.ToLower(word)
 }
 
 // planForRegion has CockroachDB plan each statement for the region that it names:

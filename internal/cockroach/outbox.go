@@ -41,7 +41,8 @@ func messages(rows []dueMessage, region string) []outbox.Message {
 
 // Take implements [outbox.Store].
 func (v *View) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	if err := v.reach(ctx, region); err != nil || limit <= 0 {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || limit <= 0 {
 		return nil, err
 	}
 	rows, err := many(ctx, v.db, "outbox_take", once, []any{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
@@ -86,7 +87,8 @@ func (v *View) Park(ctx context.Context, region, id string, fence uint64, reason
 
 // fenced runs a statement of the worker that took row id under fence.
 func (v *View) fenced(ctx context.Context, name string, again repeat, region, id string, fence uint64, more ...any) (lost bool, err error) {
-	if err := v.reach(ctx, region); err != nil {
+	ctx, err = v.reach(ctx, region)
+	if err != nil {
 		return false, err
 	}
 	n, lost, err := affected(ctx, v.db, name, again, append([]any{region, id, int64(fence)}, more...))
@@ -98,7 +100,8 @@ func (v *View) fenced(ctx context.Context, name string, again repeat, region, id
 
 // Unpark implements [outbox.Store].
 func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
-	if err := v.reach(ctx, region); err != nil {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
 		return false, err
 	}
 	n, _, err := affected(ctx, v.db, "outbox_unpark", once, []any{region, id})
@@ -107,7 +110,8 @@ func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
 
 // Parked implements [outbox.Store].
 func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
-	if err := v.reach(ctx, region); err != nil || limit <= 0 {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || limit <= 0 {
 		return nil, err
 	}
 	rows, err := many(ctx, v.db, "outbox_parked", repeatable, []any{region, after, int64(limit)}, scanMessage)
@@ -116,7 +120,8 @@ func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]o
 
 // Depth implements [outbox.Store]. It counts every row of the region.
 func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
-	if err := v.reach(ctx, region); err != nil {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
 		return outbox.Depth{}, err
 	}
 	d, _, _, err := one(ctx, v.db, "outbox_depth", repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Depth, error) {

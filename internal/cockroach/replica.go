@@ -2,9 +2,11 @@ package cockroach
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
@@ -17,7 +19,8 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, 
 
 // ReplicaObject implements [claim.Store].
 func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
-	if err := v.reach(ctx, home); err != nil {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
 		return claim.Record{}, false, err
 	}
 	return v.replica(ctx, "replica_object", []any{home, tenant, id}, func(value string) (claim.Key, string) {
@@ -48,7 +51,7 @@ func (v *View) replica(ctx context.Context, name string, args []any, where func(
 		return s, nil
 	})
 	if err != nil {
-		return claim.Record{}, false, claimError(name, err)
+		return claim.Record{}, false, replicaError(name, err)
 	}
 	for _, s := range rows {
 		if s.record.State.Final() && s.record.Age(&v.db.policy, s.now) == claim.Live {
@@ -56,4 +59,13 @@ func (v *View) replica(ctx context.Context, name string, args []any, where func(
 		}
 	}
 	return claim.Record{}, false, nil
+}
+
+// replicaError forgives a refusal: a replica may be behind the tables themselves,
+// just after they were made or changed, and has shown nothing then.
+func replicaError(name string, err error) error {
+	if refusal := (*pgconn.PgError)(nil); errors.As(err, &refusal) && !errors.Is(err, claim.ErrUnavailable) {
+		return nil
+	}
+	return claimError(name, err)
 }

@@ -2,11 +2,12 @@ package cockroach
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cockroachdb/cockroach-go/v2/crdb/crdbpgxv5"
@@ -26,7 +27,7 @@ const apiKeyBytes = 32
 // NewAPIKey mints an API key, "sk_live_" and 43 characters.
 func NewAPIKey() string {
 	var b [apiKeyBytes]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = cryptorand.Read(b[:]) // never fails
 	return "sk_live_" + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
@@ -46,27 +47,21 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 // believed for Pool.TenantCache.
 func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
 	db, hash := v.db, apiKeyHash(sha256.Sum256([]byte(key)))
-	if db.byKey != nil {
-		if t, ok := db.byKey.Get(hash); ok {
-			return t, true, nil
-		}
+	if t, ok := db.byKey.get(hash); ok {
+		return t, true, nil
 	}
 	t, found, _, err := one(ctx, db, "tenant_by_api_key", repeatable, []any{hash[:]}, scanTenant)
 	if err != nil || !found {
 		return claim.Tenant{}, false, claimError("tenant_by_api_key", err)
 	}
-	if db.byKey != nil {
-		db.byKey.Add(hash, t)
-	}
+	db.byKey.put(hash, t)
 	return t, true, nil
 }
 
 // Registrar implements [claim.Store].
 func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
-	if v.db.byID != nil {
-		if t, ok := v.db.byID.Get(tenant); ok {
-			return t.Registrar, nil
-		}
+	if t, ok := v.db.byID.get(tenant); ok {
+		return t.Registrar, nil
 	}
 	t, err := v.db.Tenant(ctx, tenant)
 	return t.Registrar, err
@@ -81,9 +76,7 @@ func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
 	if !found {
 		return claim.Tenant{}, claim.ErrUnknownTenant
 	}
-	if db.byID != nil {
-		db.byID.Add(id, t)
-	}
+	db.byID.put(id, t)
 	return t, nil
 }
 
@@ -145,23 +138,29 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 	})
 }
 
-// transaction runs f in a transaction, again if the database asks for it. f must
-// be safe to repeat after it was done: so is what people do here.
+// transaction runs f in a transaction until its outcome is known, within
+// adminTimeout. f must be safe to repeat after it was done: so is what people do
+// here. Errors wrap [claim.ErrUnavailable], which leaves open whether it was
+// done, except f's own and the database's refusal.
 func (db *DB) transaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
+	run := func() error { return pgx.BeginFunc(ctx, db.pool, f) }
 	if db.dialect.cockroach {
 		// It retries with savepoints, as CockroachDB likes it. Not on PostgreSQL:
 		// it drops the error of COMMIT, since on CockroachDB RELEASE has committed.
-		return crdbpgx.ExecuteTx(ctx, db.pool, pgx.TxOptions{}, f)
+		run = func() error { return crdbpgx.ExecuteTx(ctx, db.pool, pgx.TxOptions{}, f) }
 	}
 	pause := firstPause
 	for try := 1; ; try++ {
-		err := pgx.BeginFunc(ctx, db.pool, f)
-		if err == nil || judge(err) != later || try == maxTries || !sleep(ctx, pause) {
+		err := run()
+		switch {
+		case err == nil, errors.Is(err, errForeignKey), judge(err) == refused:
 			return err
+		case try == maxTries || !sleep(ctx, pause/2+rand.N(pause)):
+			return unavailable("transaction", err)
 		}
-		pause *= 2
+		pause = min(2*pause, lastPause)
 	}
 }
 
@@ -181,9 +180,7 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if err != nil {
 		return claimError("registrar_move", err)
 	}
-	if db.byID != nil {
-		db.byID.Remove(tenant)
-	}
+	db.byID.forget(tenant)
 	if n > 0 {
 		return nil
 	}

@@ -35,18 +35,31 @@ func (db *DB) Region(name string) (*View, error) {
 // Name is the view's region.
 func (v *View) Name() string { return v.name }
 
-// reach fails when the topology has no region home, even on a second look.
-func (v *View) reach(ctx context.Context, home string) error {
-	if _, ok := (*v.db.regions.Load())[home]; ok {
-		return nil
-	}
-	if _, err := v.db.Regions(ctx); err != nil {
-		return err
-	}
+// reach returns the ctx in which to act on rows of home. It fails when the
+// topology has no such region, even on a second look.
+func (v *View) reach(ctx context.Context, home string) (context.Context, error) {
 	if _, ok := (*v.db.regions.Load())[home]; !ok {
-		return fmt.Errorf("%w: there is no region %q", claim.ErrHomeUnreachable, home)
+		if _, err := v.db.Regions(ctx); err != nil {
+			return ctx, err
+		}
+		if _, ok := (*v.db.regions.Load())[home]; !ok {
+			return ctx, fmt.Errorf("%w: there is no region %q", claim.ErrHomeUnreachable, home)
+		}
 	}
-	return nil
+	return v.toward(ctx, home), nil
+}
+
+// awayKey marks a ctx in which statements touch rows that are homed elsewhere.
+type awayKey struct{}
+
+// toward marks ctx if home is another region: where that region is lost each of
+// its statements keeps a connection until it times out, so [DB.do] lets only some
+// of them have one.
+func (v *View) toward(ctx context.Context, home string) context.Context {
+	if home == v.name {
+		return ctx
+	}
+	return context.WithValue(ctx, awayKey{}, true)
 }
 
 // TopologyRow is one region as the database knows it.

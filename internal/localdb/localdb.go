@@ -441,9 +441,10 @@ func (s *Server) ask(ctx context.Context, n *node) (string, error) {
 	// Whoever took the port of a node that ended may accept and say nothing.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ended := n.proc.done // a later Restart is another process
 	go func() {
 		select {
-		case <-n.proc.done:
+		case <-ended:
 			cancel()
 		case <-ctx.Done():
 		}

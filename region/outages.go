@@ -1,0 +1,160 @@
+package region
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// DefaultGrace is how long a region must be out of reach before others act on
+// its rows: longer than a node takes to restart and gossip to settle, short
+// against a merchant's patience. It costs time, never safety: whoever acts too
+// early finds the leases and fences of whoever is still alive.
+const DefaultGrace = 10 * time.Second
+
+// probeEvery is how often a region that gossip sees and no forward reaches is
+// asked whether it answers again; probeTimeout is above the longest round trip
+// between regions and a dial.
+const (
+	probeEvery   = time.Second
+	probeTimeout = 3 * time.Second
+)
+
+// OutagesConfig is an [Outages]'. All but Grace and Clock are required.
+type OutagesConfig struct {
+	// Self is this node's region, which is never lost.
+	Self     string
+	Topology *Topology
+	// Seen tells when gossip last saw a live node of a region; zero: never.
+	// [Membership.LastSeen] is one.
+	Seen func(region string) time.Time
+	// Ping asks a node of a region for a sign of life. [Peers.Ping] is one.
+	Ping func(ctx context.Context, region string) error
+	// Grace; 0 means DefaultGrace.
+	Grace time.Duration
+	// Clock, the same as Seen's; nil means time.Now.
+	Clock func() time.Time
+}
+
+// Outages knows which regions are lost: out of reach for the grace time, or
+// marked down by an operator. Then their keys' requests and due outbox rows are
+// served by the other regions, the deputies.
+//
+// It is a hint like all of membership. A region may be lost to one node and not
+// to another, or be alive behind a partition: both sides then act on the same
+// rows, and the rows decide.
+//
+// A region is out of reach when gossip has no live node of it, or when every
+// forward to it fails though gossip does (a way that is cut for requests alone);
+// of the latter it is asked for a sign of life until it answers. It is safe for
+// concurrent use.
+type Outages struct {
+	c       OutagesConfig
+	started time.Time
+
+	mu sync.Mutex
+	// silent is since when no forward to a region was answered.
+	silent map[string]time.Time
+}
+
+// NewOutages takes every region for reachable at first.
+func NewOutages(c OutagesConfig) *Outages {
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	return &Outages{c: c, started: c.Clock(), silent: map[string]time.Time{}}
+}
+
+// Heard takes in how a forward to region ended: answered, whatever the answer,
+// or with failures on the wire only.
+func (o *Outages) Heard(region string, answered bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if answered {
+		delete(o.silent, region)
+	} else if _, known := o.silent[region]; !known {
+		o.silent[region] = o.c.Clock()
+	}
+}
+
+// Lost reports whether others may act for region now.
+func (o *Outages) Lost(region string) bool {
+	r, known := o.c.Topology.ByName(region)
+	if !known || region == o.c.Self {
+		return false
+	}
+	if r.Status == Down {
+		return true
+	}
+	now := o.c.Clock()
+	if since, silent := o.silentSince(region); silent && now.Sub(since) >= o.c.Grace {
+		return true
+	}
+	seen := o.c.Seen(region)
+	if seen.Before(o.started) {
+		seen = o.started // unseen since the start, but not yet for the grace time
+	}
+	return now.Sub(seen) >= o.c.Grace
+}
+
+func (o *Outages) silentSince(region string) (time.Time, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	since, silent := o.silent[region]
+	return since, silent
+}
+
+// All returns the lost regions, by name.
+func (o *Outages) All() []string {
+	var lost []string
+	for _, r := range o.c.Topology.Regions() {
+		if o.Lost(r.Name) {
+			lost = append(lost, r.Name)
+		}
+	}
+	return lost
+}
+
+// Run asks silent regions for signs of life until ctx ends.
+func (o *Outages) Run(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			o.probe(ctx)
+		}
+	}
+}
+
+// probe asks every silent region once, all at the same time.
+func (o *Outages) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var asked sync.WaitGroup
+	for _, region := range o.quiet() {
+		asked.Go(func() {
+			if o.c.Ping(ctx, region) == nil {
+				o.Heard(region, true)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+func (o *Outages) quiet() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var regions []string
+	for r := range o.silent {
+		regions = append(regions, r)
+	}
+	slices.Sort(regions)
+	return regions
+}
