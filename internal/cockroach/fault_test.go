@@ -568,7 +568,7 @@ func operations(d database) []operation {
 			c.pins(elsewhere, elsewhere)
 		},
 	}, {
-		name: "delete a pin", statements: []string{"pin_delete"},
+		name: "delete a pin", statements: []string{"pins_sweep"},
 		before: func(c *cell) {
 			c.pins(there, there)
 			c.agePin(50 * time.Hour)
