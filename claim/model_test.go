@@ -107,8 +107,8 @@ func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.P
 		rec := s.rows[claimtest.Place{Home: old.Home, Key: key}]
 		spokenFor = rec != nil && rec.Age(&s.policy, s.now) != claim.Gone
 	}
-	pin, write := claim.PinFor(old, key, entry, spokenFor, &s.policy, s.now)
-	if write {
+	pin, change := claim.PinFor(old, key, entry, spokenFor, &s.policy, s.now)
+	if change != claim.PinStands {
 		s.pins[key] = &pin
 	}
 	return pin, nil

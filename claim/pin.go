@@ -11,12 +11,25 @@ type Pin struct {
 	CreatedAt time.Time
 }
 
-// PinFor decides what a pinning request from entry finds. old is the stored
+// PinChange says what a pinning request does to the stored pin.
+type PinChange uint8
+
+const (
+	// PinStands: nothing is written.
+	PinStands PinChange = iota + 1
+	// PinConfirmed: the same home, with a fresh time.
+	PinConfirmed
+	// PinTaken: entry becomes the key's home. The step that writes it also looks
+	// at the region's status, see [Store.Pin].
+	PinTaken
+)
+
+// PinFor decides what a pinning request for entry finds. old is the stored
 // pin, nil when there is none; spokenFor says whether the claim at old's home
 // still answers for the key, which is whenever its [Age] is not [Gone], and is
 // only read for a pin past its life.
 //
-// It returns the pin that holds from now on and whether it must be written.
+// It returns the pin that holds from now on and how it differs from the stored one.
 //
 //   - A young pin stands.
 //   - After that, until its end, it is confirmed with a fresh time at the same
@@ -28,16 +41,16 @@ type Pin struct {
 //
 // Half of [Policy.CreateWithin] is young, so that whoever is given a pin has at
 // least the other half to get its claim made.
-func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time.Time) (pin Pin, write bool) {
+func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time.Time) (Pin, PinChange) {
 	switch {
 	case old == nil:
-		return Pin{Key: key, Home: entry, CreatedAt: now}, true
+		return Pin{Key: key, Home: entry, CreatedAt: now}, PinTaken
 	case now.Before(old.CreatedAt.Add(p.CreateWithin() / 2)):
-		return *old, false
+		return *old, PinStands
 	case now.Before(old.CreatedAt.Add(p.PinLife())) || spokenFor:
-		return Pin{Key: key, Home: old.Home, CreatedAt: now}, true
+		return Pin{Key: key, Home: old.Home, CreatedAt: now}, PinConfirmed
 	default:
-		return Pin{Key: key, Home: entry, CreatedAt: now}, true
+		return Pin{Key: key, Home: entry, CreatedAt: now}, PinTaken
 	}
 }
 

@@ -278,11 +278,8 @@ func (s *story) pin(t *testing.T, d *datadriven.TestData, out *strings.Builder) 
 	d.ScanArgs(t, "entry", &entry)
 	key := s.key(t, d)
 	old := s.pins[key.Value]
-	pin, write := claim.PinFor(old, key, entry, d.HasArg("spoken-for"), &s.policy, s.now)
+	pin, change := claim.PinFor(old, key, entry, d.HasArg("spoken-for"), &s.policy, s.now)
 	s.pins[key.Value] = &pin
-	verb := map[bool]string{false: "stands", true: "is confirmed"}[write]
-	if old == nil || old.Home != pin.Home {
-		verb = "is new"
-	}
+	verb := map[claim.PinChange]string{claim.PinStands: "stands", claim.PinConfirmed: "is confirmed", claim.PinTaken: "is new"}[change]
 	fmt.Fprintf(out, "home %s, the pin of %s %s\n", pin.Home, clock(pin.CreatedAt), verb)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/span"
 )
 
 // Attempt is what an executor needs for one try at an operation.
@@ -99,41 +100,54 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	if err != nil {
 		return Reply{}, err
 	}
+	begun, asked, err := s.begin(ctx, &arrival)
+	if err != nil {
+		return Reply{}, err
+	}
+	rec := &begun.Record
+	switch begun.Decision {
+	case Won, WonUnknown:
+		return s.execute(context.WithoutCancel(ctx), rec, arrival.Payload, begun.Decision == WonUnknown, asked)
+	case Replay:
+		s.note(ctx, rec, EventReplied, "replay")
+		return s.reply(ctx, rec, true)
+	case Mismatch:
+		s.note(ctx, rec, EventReplied, "mismatch")
+		return Reply{}, ErrMismatch
+	case TombStone:
+		return Reply{}, &ExpiredError{FirstUse: rec.FirstUse}
+	case NeedPin:
+		return Reply{}, ErrNeedPin
+	case Busy:
+		if ctx.Err() == nil && rec.Unknowns > 0 && rec.Holder == "" {
+			return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+		}
+		return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+	default:
+		return Reply{}, fmt.Errorf("claim: store decided %v", begun.Decision)
+	}
+}
+
+// begin brings the arrival before the claim, again and again while a rival holds
+// it. Busy is what is left when the wait is over. asked is the local time before
+// the store was asked for what it decided last.
+func (s *Service) begin(ctx context.Context, a *Arrival) (begun Begun, asked time.Time, err error) {
+	ctx, sp := span.Start(ctx, span.Claim)
+	defer func() { s.traceClaim(sp, &begun.Record, begun.Decision.String(), err); sp.End() }()
 	var wait *waiter
 	defer func() { wait.close() }()
 	for {
-		done := s.flight.watch(home, req.Key) // before the read, so that no end is missed
-		asked := time.Now()
-		begun, err := s.c.Store.Begin(ctx, arrival)
-		if err != nil {
-			return Reply{}, err
+		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
+		asked = time.Now()
+		begun, err = s.c.Store.Begin(ctx, *a)
+		if err != nil || begun.Decision != Busy {
+			return begun, asked, err
 		}
-		rec := &begun.Record
-		switch begun.Decision {
-		case Won, WonUnknown:
-			return s.execute(context.WithoutCancel(ctx), rec, arrival.Payload, begun.Decision == WonUnknown, asked)
-		case Replay:
-			s.note(ctx, rec, EventReplied, "replay")
-			return s.reply(ctx, rec, true)
-		case Mismatch:
-			s.note(ctx, rec, EventReplied, "mismatch")
-			return Reply{}, ErrMismatch
-		case TombStone:
-			return Reply{}, &ExpiredError{FirstUse: rec.FirstUse}
-		case NeedPin:
-			return Reply{}, ErrNeedPin
-		case Busy:
-			if wait == nil {
-				wait = newWaiter(&s.c.Policy)
-			}
-			if !wait.next(ctx, done) {
-				if ctx.Err() == nil && rec.Unknowns > 0 && rec.Holder == "" {
-					return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
-				}
-				return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
-			}
-		default:
-			return Reply{}, fmt.Errorf("claim: store decided %v", begun.Decision)
+		if wait == nil {
+			wait = newWaiter(&s.c.Policy)
+		}
+		if !wait.next(ctx, done) {
+			return begun, asked, nil
 		}
 	}
 }
@@ -227,25 +241,18 @@ func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, reco
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
 	verdict := Verdict{Reason: "lease_ran_out"}
+	tryCtx, try := span.Start(callCtx, span.Attempt)
 	if callCtx.Err() == nil {
-		verdict = s.c.Executor.Attempt(callCtx, Attempt{
+		verdict = s.c.Executor.Attempt(tryCtx, Attempt{
 			Record: *rec, Payload: payload, Recovery: recovery, Last: rec.LastGeneration(p), Now: rec.HeldSince,
 		})
 	}
+	traceAttempt(try, rec, recovery, &verdict)
+	try.End()
 	s.held.remove(hold)
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 
-	store := verdict
-	if len(verdict.Response.Body) > p.InlineBody {
-		// Stored before the row that points to it: a crash in between leaves an
-		// orphan that a retry of the same bytes adopts, never a dangling row.
-		ref, err := s.c.Blobs.Put(ctx, verdict.Response.Body)
-		if err != nil {
-			return nil, verdict, fmt.Errorf("%w: large response body: %w", ErrUnavailable, err)
-		}
-		store.Response.Body, store.Response.Blob = nil, ref
-	}
-	settled, err := s.c.Store.Settle(ctx, *rec, store)
+	settled, err := s.settle(ctx, rec, verdict)
 	if err != nil {
 		return nil, verdict, err
 	}
@@ -256,12 +263,28 @@ func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, reco
 	return &settled, verdict, nil
 }
 
+// settle records the verdict, its body elsewhere if that is too large for a row.
+func (s *Service) settle(ctx context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
+	ctx, sp := span.Start(ctx, span.Settle)
+	defer func() { traceSettle(sp, &settled, err); sp.End() }()
+	if len(verdict.Response.Body) > s.c.Policy.InlineBody {
+		// Stored before the row that points to it: a crash in between leaves an
+		// orphan that a retry of the same bytes adopts, never a dangling row.
+		ref, err := s.c.Blobs.Put(ctx, verdict.Response.Body)
+		if err != nil {
+			return Record{}, fmt.Errorf("%w: large response body: %w", ErrUnavailable, err)
+		}
+		verdict.Response.Body, verdict.Response.Blob = nil, ref
+	}
+	return s.c.Store.Settle(ctx, *rec, verdict)
+}
+
 // Recover works a due provider call off: it takes the claim over and attempts
 // it again. It implements the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	asked := time.Now()
-	rec, err := s.c.Store.TakeOver(ctx, key, m.Region, s.c.Node, s.c.Region)
+	rec, err := s.takeOver(ctx, key, m.Region)
 	switch {
 	case errors.Is(err, ErrLeaseHeld):
 		// The holder is alive and renewing; look again when its lease could end.
@@ -282,9 +305,23 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 	return outbox.Gone()
 }
 
+func (s *Service) takeOver(ctx context.Context, key Key, home string) (rec Record, err error) {
+	ctx, sp := span.Start(ctx, span.Claim)
+	defer func() { s.traceClaim(sp, &rec, string(EventTakenOver), err); sp.End() }()
+	return s.c.Store.TakeOver(ctx, key, home, s.c.Node, s.c.Region)
+}
+
 // Replica answers req from the nearest replica if the final response is there.
 // found false proves nothing.
 func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, err error) {
+	ctx, sp := span.Start(ctx, span.ReplicaRead)
+	defer func() {
+		if sp.IsRecording() {
+			sp.SetAttributes(span.Region.String(s.c.Region), span.Found.Bool(found))
+			failed(sp, err)
+		}
+		sp.End()
+	}()
 	rec, found, err := s.c.Store.Replica(ctx, req.Key)
 	if err != nil || !found {
 		return Reply{}, false, err

@@ -16,6 +16,9 @@ var (
 	ErrUnavailable = errors.New("claim: the store is unavailable")
 	// ErrHomeUnreachable: the store works, but not the rows of that region.
 	ErrHomeUnreachable = errors.New("claim: the home region's rows cannot be reached")
+	// ErrNoNewHomes: an operator has said that the region takes no new homes, so
+	// that the key's home must be another one.
+	ErrNoNewHomes = errors.New("claim: the region takes no new homes")
 	// ErrUnknownTenant: there is no such tenant row.
 	ErrUnknownTenant = errors.New("claim: no such tenant")
 )
@@ -70,6 +73,11 @@ type Store interface {
 	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
 	// the same step; while a moved registrar's old pins may live it looks there
 	// too. One round trip where the registrar is elsewhere, none where it is here.
+	//
+	// entry is the home that the key gets if it has none, as a rule the region that
+	// it arrived at. Where the topology, read in the same step, says that entry is
+	// not active, a key without a home gets none: ErrNoNewHomes. A key that has one
+	// keeps it, whatever that region's status.
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
 	// ReplicaPin reads a pin from the nearest replica; found only when
 	// [Pin.Settled].

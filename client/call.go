@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/span"
 )
 
 // call is one logical call: the same bytes under the same key, however often.
@@ -22,14 +24,21 @@ type call struct {
 }
 
 // call repeats c until it is answered for good, up to MaxAttempts.
-func (cl *Client) call(ctx context.Context, c *call, params any) (Answer, error) {
-	var err error
+func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err error) {
+	ctx, sp := span.Start(ctx, c.method+" "+c.route())
+	defer func() {
+		var failed *Error
+		if errors.As(err, &failed) {
+			fault(sp, failed)
+		}
+		sp.End()
+	}()
 	if c.body, err = encode(params); err != nil {
 		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
 	}
 	base := int(cl.base.Load())
 	for n := 1; ; n++ {
-		answer, failed := cl.attempt(ctx, c, cl.bases[base%len(cl.bases)])
+		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)])
 		if failed == nil {
 			cl.base.Store(uint32(base % len(cl.bases)))
 			answer.Attempts = n
@@ -51,10 +60,15 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (Answer, error)
 	}
 }
 
-// attempt makes one request.
-func (cl *Client) attempt(ctx context.Context, c *call, base string) (Answer, *Error) {
+// attempt makes the nth request.
+func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (answer Answer, failed *Error) {
 	ctx, cancel := context.WithTimeout(ctx, cl.c.Timeout)
 	defer cancel()
+	ctx, sp := span.Client(ctx, c.method)
+	defer func() {
+		c.traceAttempt(sp, n, base, &answer, failed)
+		sp.End()
+	}()
 	var body io.Reader
 	if c.body != nil {
 		body = bytes.NewReader(c.body)
@@ -75,6 +89,8 @@ func (cl *Client) attempt(ctx context.Context, c *call, base string) (Answer, *E
 	if c.home != "" {
 		req.Header.Set("Homeward-Home-Region", c.home)
 	}
+	// W3C trace context is part of the API, whatever this program's propagator is.
+	span.InjectW3C(ctx, req.Header)
 	res, err := cl.c.HTTPClient.Do(req)
 	if err != nil {
 		return Answer{}, wireError(err)
@@ -97,7 +113,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, base string) (Answer, *E
 		// A proxy's page, or half an answer: nothing is known.
 		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the JSON that was expected", Err: err}
 	}
-	answer := Answer{
+	answer = Answer{
 		Raw: raw, IdempotencyKey: c.key,
 		Replayed:   res.Header.Get("Idempotent-Replayed") == "true",
 		HomeRegion: res.Header.Get("Homeward-Home-Region"), ServedBy: res.Header.Get("Homeward-Served-By"),

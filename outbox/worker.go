@@ -27,6 +27,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/homeward-io/homeward/span"
 )
 
 // Verdict is what became of a message in its handler.
@@ -197,10 +199,20 @@ func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Mes
 }
 
 func (w *Worker) handle(ctx context.Context, m Message) {
+	// The work may be hours later than its cause, so it gets a trace of its own.
+	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
+	defer sp.End()
+	if sp.IsRecording() {
+		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
+			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
+	}
 	handler, ok := w.c.Handlers[m.Kind]
 	verdict := Failed("no handler for kind " + string(m.Kind))
 	if ok {
 		verdict = handler(ctx, m)
+	}
+	if verdict.kind == verdictFailed {
+		span.Fail(sp, errors.New(verdict.reason))
 	}
 	var err error
 	switch verdict.kind {

@@ -9,6 +9,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/span"
 )
 
 const (
@@ -72,6 +73,9 @@ type attempt struct {
 // comment for when it calls, when it asks, and when it does neither.
 func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdict) {
 	t := &attempt{Executor: e, Attempt: a, op: Operation(a.Record.Operation)}
+	if sp := span.Current(ctx); sp.IsRecording() {
+		sp.SetAttributes(span.Provider.String(e.name), span.Operation.String(a.Record.Operation), span.Object.String(a.Record.Minted.ID))
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.ErrorContext(ctx, "payment attempt panicked; the outcome is unknown",

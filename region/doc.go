@@ -7,6 +7,21 @@
 // a stamped key's code means. It only grows: a node takes in regions that were
 // added while it runs, and never forgets one.
 //
+// # What an operator says
+//
+// A region is active, draining or down because somebody said so ([Admin]), not
+// because of anything that was seen. It decides three things: whether a key that has
+// no home may get its home there, whether the region's nodes ask for traffic, and
+// whether others must wait before they act for it. It never moves a key and never
+// stops a retry.
+//
+// Only the first must not be late, and it is not: the store's step that gives a key
+// its home looks at the table of regions itself. [Topology.Homes], readiness and
+// everything else go by what the node remembers, and an old memory costs a refused
+// question, or a request more at a region that is about to go. That is why a drain
+// needs no agreement among nodes: [Overview.DrainSteps] asks them before it calls a
+// region safe to take down so that no traffic is cut off, and not to keep a promise.
+//
 // # Membership is a hint
 //
 // Gossip decides where to send a request; the row decides what may happen to
@@ -63,6 +78,16 @@
 //     unknown; its log says more, its answer does not.
 //   - [ErrHopLimit], [ErrRefused]: nothing ran. They mean two nodes of different
 //     versions or views, or a defect.
+//
+// # Who is calling
+//
+// With [TLS] both ends of a connection prove who they are, by a certificate of the
+// deployment's CA that names a region's node or an operator ([Identity]). A forward
+// goes only to what proved to be of the home ([Towards]), and [Handler] takes it
+// only from a node of the region that the request says it entered at. The tenant in
+// it is what that node authenticated: the channel vouches for it, and no header of a
+// merchant's request gets that far. Without TLS nobody is asked, which is for one
+// machine.
 //
 // A receiver never forwards. One that is not the key's home answers
 // [WrongHomeError], which names the home where the key itself tells it.

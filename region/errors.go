@@ -26,8 +26,8 @@ var (
 	// ErrPeerFailed: a node answered with an error outside the contract. The
 	// request may or may not have run.
 	ErrPeerFailed = errors.New("region: the peer failed, its own log says why")
-	// ErrRefused: the peer took the request for malformed, or it is too large to
-	// send. Nothing ran.
+	// ErrRefused: the peer took the request for malformed, or this node's
+	// certificate does not let it send that, or it is too large to send. Nothing ran.
 	ErrRefused = errors.New("region: the forward was refused")
 	// ErrHopLimit: more than MaxHops forwards. Nothing ran.
 	ErrHopLimit = errors.New("region: too many forwards, nodes disagree on where the key's home is")
@@ -60,6 +60,7 @@ func toConnect(err error) (wire *connect.Error, known bool) {
 		unknown   *claim.UnknownError
 		expired   *claim.ExpiredError
 		bad       *errBadRequest
+		stranger  *notAdmittedError
 	)
 	switch {
 	case errors.As(err, &wrongHome):
@@ -86,6 +87,8 @@ func toConnect(err error) (wire *connect.Error, known bool) {
 		return problem(connect.CodeFailedPrecondition, "hop limit", &peerv1.Problem{Kind: &peerv1.Problem_HopLimit{HopLimit: &peerv1.HopLimit{}}}), true
 	case errors.As(err, &bad):
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(bad.reason)), true
+	case errors.As(err, &stranger):
+		return connect.NewError(connect.CodePermissionDenied, stranger), true
 	case errors.Is(err, context.DeadlineExceeded):
 		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("out of time")), true
 	case errors.Is(err, context.Canceled):
@@ -135,7 +138,7 @@ func fromConnect(err error) (error, verdict) {
 		}
 	}
 	switch wire.Code() {
-	case connect.CodeInvalidArgument:
+	case connect.CodeInvalidArgument, connect.CodePermissionDenied:
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), final
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
 		// The peer stops, or ran out of the time that we gave it.

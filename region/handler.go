@@ -9,8 +9,6 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
@@ -75,7 +73,9 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 		connect.WithCompression("gzip", nil, nil), // see Peers.client
 		connect.WithRecover(h.recovered),
 	}
-	mux.Handle(peerv1connect.NewPeerServiceHandler(h, options...))
+	// Not the health service: nobody wants a trace of every ping.
+	traced := append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
+	mux.Handle(peerv1connect.NewPeerServiceHandler(h, traced...))
 	mux.Handle(grpchealth.NewHandler(h.health, options...))
 }
 
@@ -96,7 +96,9 @@ func (h *Handler) recovered(ctx context.Context, spec connect.Spec, _ http.Heade
 
 // Execute is the RPC.
 func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.ExecuteRequest]) (*connect.Response[peerv1.ExecuteResponse], error) {
-	ctx = extract(ctx, req.Header())
+	if err := h.admit(ctx, "execute", req.Peer(), req.Msg.GetEntry()); err != nil {
+		return nil, err
+	}
 	r, err := fromExecuteRequest(req.Msg)
 	if err == nil {
 		err = h.checkHome(req.Msg.GetHome(), r.Key.Value)
@@ -119,7 +121,9 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 
 // Inspect is the RPC.
 func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.InspectRequest]) (*connect.Response[peerv1.InspectResponse], error) {
-	ctx = extract(ctx, req.Header())
+	if err := h.admit(ctx, "inspect", req.Peer(), ""); err != nil {
+		return nil, err
+	}
 	key, err := fromKey(req.Msg.GetTenant(), req.Msg.GetKey())
 	if err == nil {
 		err = h.checkHome(req.Msg.GetHome(), key.Value)
@@ -136,7 +140,9 @@ func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.Inspe
 
 // Object is the RPC.
 func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.ObjectRequest]) (*connect.Response[peerv1.ObjectResponse], error) {
-	ctx = extract(ctx, req.Header())
+	if err := h.admit(ctx, "object", req.Peer(), ""); err != nil {
+		return nil, err
+	}
 	id := req.Msg.GetId()
 	err := checkLength("tenant", req.Msg.GetTenant(), maxTenant, true)
 	if err == nil {
@@ -160,6 +166,17 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 		}
 	}
 	return connect.NewResponse(out), nil
+}
+
+// admit refuses a caller whose certificate does not let it forward, for entry
+// where the message names one, and logs who it was.
+func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entry string) error {
+	err := admitNode(ctx, entry)
+	if err == nil {
+		return nil
+	}
+	h.log.WarnContext(ctx, "a peer request was refused", "rpc", rpc, "remote", peer.Addr, "error", err)
+	return h.fail(ctx, rpc, err)
 }
 
 // checkHome refuses a key whose home is not here. What the key says of itself
@@ -207,13 +224,10 @@ func (h *Handler) checkClaimedHome(home string) error {
 
 // fail maps err for the wire, and logs what the wire does not carry.
 func (h *Handler) fail(ctx context.Context, rpc string, err error) error {
+	failed(ctx, err)
 	wire, known := toConnect(err)
 	if !known {
 		h.log.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
 	}
 	return wire
-}
-
-func extract(ctx context.Context, header http.Header) context.Context {
-	return otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
 }

@@ -69,9 +69,11 @@ type MembershipConfig struct {
 	// Seeds are gossip host:ports of others: at least one per region. They are
 	// knocked at every RejoinEvery while not seen alive.
 	Seeds []string
-	// SecretKey, 16, 24 or 32 bytes, encrypts and authenticates all gossip (AES-GCM).
-	// Empty: plain text, for one machine only.
-	SecretKey []byte
+	// SecretKeys, each of 16, 24 or 32 bytes, encrypt and authenticate all gossip
+	// (AES-GCM): the first what is sent; what comes in may be under any of them, so
+	// that a deployment can go from one key to the next. Empty: plain text, for one
+	// machine only.
+	SecretKeys [][]byte
 	// Transport replaces the network, for tests. Default: UDP and TCP.
 	Transport memberlist.Transport
 	// LocalTimings detects failures in seconds rather than a minute: for nodes on
@@ -111,10 +113,9 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.Node == "" {
 		return nil, errors.New("membership: the node has no name; set one that is unique in the deployment")
 	}
-	switch len(cfg.SecretKey) {
-	case 0, 16, 24, 32:
-	default:
-		return nil, fmt.Errorf("membership: the gossip key has %d bytes; give it 16, 24 or 32", len(cfg.SecretKey))
+	keys, err := keyring(cfg.SecretKeys)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -139,7 +140,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	conf.TCPTimeout = min(conf.TCPTimeout, StreamTimeout)
 	conf.DeadNodeReclaimTime = ReclaimAfter
 	conf.Label = clusterLabel
-	conf.SecretKey = cfg.SecretKey
+	conf.Keyring = keys
 	conf.BindPort = cfg.BindPort
 	if cfg.BindAddr != "" {
 		conf.BindAddr = cfg.BindAddr
@@ -168,6 +169,19 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 		go m.keepJoining()
 	}
 	return m, nil
+}
+
+// keyring is nil for no keys.
+func keyring(keys [][]byte) (*memberlist.Keyring, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	for i, k := range keys {
+		if memberlist.ValidateKey(k) != nil {
+			return nil, fmt.Errorf("membership: gossip key %d of %d has %d bytes; give it 16, 24 or 32", i+1, len(keys), len(k))
+		}
+	}
+	return memberlist.NewKeyring(keys, keys[0])
 }
 
 // GossipAddr is the host:port that this node's gossip is reached at: a seed for

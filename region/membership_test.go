@@ -64,7 +64,7 @@ func await(t *testing.T, m *Membership, what string, cond func() bool) {
 }
 
 // cluster starts two nodes in each of three regions, all joined.
-func cluster(t *testing.T, secret []byte) []*Membership {
+func cluster(t *testing.T, secrets [][]byte) []*Membership {
 	t.Helper()
 	var all []*Membership
 	for _, region := range []string{us, eu, as} {
@@ -72,7 +72,7 @@ func cluster(t *testing.T, secret []byte) []*Membership {
 			m := startMember(t, func(c *MembershipConfig) {
 				c.Node, c.Region = fmt.Sprintf("%s-%d", region, i), region
 				c.RPCAddr = fmt.Sprintf("127.0.0.1:%d", 9000+len(all))
-				c.Version, c.SecretKey = "v1", secret
+				c.Version, c.SecretKeys = "v1", secrets
 			})
 			if len(all) > 0 {
 				if err := m.Join(t.Context(), []string{all[0].GossipAddr()}); err != nil {
@@ -89,7 +89,7 @@ func cluster(t *testing.T, secret []byte) []*Membership {
 }
 
 func TestMembershipLife(t *testing.T) {
-	all := cluster(t, []byte("0123456789abcdef0123456789abcdef"))
+	all := cluster(t, [][]byte{[]byte("0123456789abcdef0123456789abcdef")})
 	first, usSecond, euFirst, euSecond := all[0], all[1], all[2], all[3]
 
 	nodes := usSecond.Nodes(us)
@@ -195,11 +195,11 @@ func TestMembershipFindsALostSeedAgain(t *testing.T) {
 
 func TestMembershipKeepsStrangersOut(t *testing.T) {
 	a := startMember(t, func(c *MembershipConfig) {
-		c.Node, c.Region, c.RPCAddr, c.SecretKey = "a", us, "127.0.0.1:9000", []byte("0123456789abcdef")
+		c.Node, c.Region, c.RPCAddr, c.SecretKeys = "a", us, "127.0.0.1:9000", [][]byte{[]byte("0123456789abcdef")}
 	})
-	for name, secret := range map[string][]byte{"another key": []byte("fedcba9876543210"), "no key": nil} {
+	for name, secrets := range map[string][][]byte{"another key": {[]byte("fedcba9876543210")}, "no key": nil} {
 		b := startMember(t, func(c *MembershipConfig) {
-			c.Node, c.Region, c.RPCAddr, c.SecretKey = "b", eu, "127.0.0.1:9001", secret
+			c.Node, c.Region, c.RPCAddr, c.SecretKeys = "b", eu, "127.0.0.1:9001", secrets
 		})
 		if err := b.Join(t.Context(), []string{a.GossipAddr()}); err == nil {
 			t.Errorf("%s: joined", name)
@@ -207,6 +207,33 @@ func TestMembershipKeepsStrangersOut(t *testing.T) {
 		if len(a.Members()) != 1 || len(b.Members()) != 1 {
 			t.Errorf("%s: %v %v", name, a.Members(), b.Members())
 		}
+	}
+}
+
+// TestMembershipGoesFromOneKeyToTheNext is the middle of a rotation: some nodes
+// send with the new key already, some still with the old one.
+func TestMembershipGoesFromOneKeyToTheNext(t *testing.T) {
+	before, after := []byte("0123456789abcdef"), []byte("fedcba9876543210fedcba9876543210")
+	start := func(name, region string, keys ...[]byte) *Membership {
+		return startMember(t, func(c *MembershipConfig) {
+			c.Node, c.Region, c.RPCAddr, c.SecretKeys = name, region, "127.0.0.1:9000", keys
+		})
+	}
+	a, b, c := start("a", us, before, after), start("b", eu, after, before), start("c", as, after)
+	if err := b.Join(t.Context(), []string{a.GossipAddr()}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, a, "b", func() bool { return a.Alive(eu) })
+	await(t, b, "a", func() bool { return b.Alive(us) })
+	// Packets too, not only the exchange over a stream: probes measure.
+	await(t, a, "a round trip to b", func() bool { _, ok := a.RTT(eu); return ok })
+	await(t, b, "a round trip to a", func() bool { _, ok := b.RTT(us); return ok })
+	// Who has gone on already does not understand who has not begun.
+	if err := c.Join(t.Context(), []string{a.GossipAddr()}); err == nil {
+		t.Error("a node without the old key joined one that sends with it")
+	}
+	if err := c.Join(t.Context(), []string{b.GossipAddr()}); err != nil {
+		t.Errorf("a node with the new key alone does not understand one that sends with it: %v", err)
 	}
 }
 
@@ -248,7 +275,7 @@ func TestMembershipRefusesBadConfiguration(t *testing.T) {
 		"no name":           func(c *MembershipConfig) { c.Node = "" },
 		"region name":       func(c *MembershipConfig) { c.Region = "US" },
 		"RPC address":       func(c *MembershipConfig) { c.RPCAddr = ":9000" },
-		"16, 24 or 32":      func(c *MembershipConfig) { c.SecretKey = []byte("short") },
+		"key 2 of 2":        func(c *MembershipConfig) { c.SecretKeys = [][]byte{[]byte("0123456789abcdef"), []byte("short")} },
 		"cannot listen":     func(c *MembershipConfig) { _, _ = fmt.Sscan(port, &c.BindPort) },
 		"version is longer": func(c *MembershipConfig) { c.Version = strings.Repeat("v", maxVersion+1) },
 	} {

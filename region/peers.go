@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+	"github.com/homeward-io/homeward/span"
 )
 
 const (
@@ -45,13 +45,17 @@ type PeersConfig struct {
 	// Directory is required.
 	Directory Directory
 	// Transport sends the requests. Default: [NewTransport] without TLS. Peers
-	// closes its idle connections on Close.
+	// closes its idle connections on Close. Contexts say which region each request is
+	// meant for, see [Towards].
 	Transport http.RoundTripper
 	// TLS: use https. Transport must then be able to.
 	TLS bool
 	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
 	// caller's deadline counts too.
 	TryTimeout time.Duration
+	// Heard is told how each request to a region ended: with an answer, whatever
+	// it was, or with failures on the wire only. Default: nobody.
+	Heard func(region string, answered bool)
 	// Logger is told of failed tries. Default: discard.
 	Logger *slog.Logger
 }
@@ -67,6 +71,7 @@ type Peers struct {
 	http       *http.Client
 	scheme     string
 	tryTimeout time.Duration
+	heard      func(region string, answered bool)
 	log        *slog.Logger
 
 	mu      sync.RWMutex
@@ -87,6 +92,9 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport(nil)
 	}
+	if cfg.Heard == nil {
+		cfg.Heard = func(string, bool) {}
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -95,6 +103,7 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 		http:       &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirect},
 		scheme:     "http://",
 		tryTimeout: cfg.TryTimeout,
+		heard:      cfg.Heard,
 		log:        cfg.Logger,
 		clients:    make(map[string]peerv1connect.PeerServiceClient),
 	}
@@ -115,7 +124,9 @@ func (p *Peers) Close() error {
 
 // Execute runs req at home. hops counts the forwards, this one included; entry
 // is the region that req arrived at. The reply's bytes are those of the home.
-func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (claim.Reply, error) {
+func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (_ claim.Reply, err error) {
+	ctx, sp := forwarding(ctx, home, hops)
+	defer func() { forwarded(sp, err) }()
 	if hops > MaxHops {
 		return claim.Reply{}, ErrHopLimit
 	}
@@ -135,7 +146,9 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 
 // Inspect tells what a merchant may know of key, from home. The status carries
 // no fingerprint, holder, provider key or response.
-func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error) {
+func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ claim.Status, _ bool, err error) {
+	ctx, sp := forwarding(ctx, home, 1)
+	defer func() { forwarded(sp, err) }()
 	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home}
 	resp, err := ask(ctx, p, home, key, "", msg, peerv1connect.PeerServiceClient.Inspect)
 	if err != nil {
@@ -146,7 +159,9 @@ func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (claim.
 
 // Object finds the state of the claim that minted id at home, and its response
 // where the state is final.
-func (p *Peers) Object(ctx context.Context, home, tenant, id string) (claim.State, claim.Response, bool, error) {
+func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.State, _ claim.Response, _ bool, err error) {
+	ctx, sp := forwarding(ctx, home, 1)
+	defer func() { forwarded(sp, err) }()
 	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id}
 	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", msg, peerv1connect.PeerServiceClient.Object)
 	if err != nil || !resp.GetFound() {
@@ -174,12 +189,14 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 	}
 	nodes = Choose(nodes, key)
 	nodes = nodes[:min(len(nodes), MaxTries)]
+	ctx = Towards(ctx, home)
 	var last error
 	for _, node := range nodes {
 		deadline, bounded := ctx.Deadline()
 		lastTry := bounded && time.Until(deadline) <= p.tryTimeout
 		resp, err := try(ctx, p, node, traceParent, msg, call)
 		if err == nil {
+			p.heard(home, true)
 			return resp, nil
 		}
 		if ctx.Err() != nil {
@@ -192,21 +209,46 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 		}
 		err, next := fromConnect(err)
 		if next == final {
+			p.heard(home, true)
 			return nil, err
 		}
 		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire",
 			slog.String("home", home), slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.Any("error", err))
+		missed(ctx, node)
 		last = err
 	}
+	p.heard(home, false)
 	return nil, fmt.Errorf("%d nodes of %s tried: %w", len(nodes), home, last)
 }
+
+// Ping asks the nodes of a region for a sign of life, one after the other, until
+// one gives it. It tells Heard nothing.
+func (p *Peers) Ping(ctx context.Context, region string) error {
+	nodes := p.directory.Nodes(region)
+	if len(nodes) == 0 {
+		return fmt.Errorf("%w in %s", ErrNoNode, region)
+	}
+	ctx = Towards(ctx, region)
+	var last error
+	for _, node := range nodes[:min(len(nodes), MaxTries)] {
+		// gRPC's health service; an empty message asks for the whole server.
+		health := connect.NewClient[emptypb.Empty, emptypb.Empty](p.http, p.scheme+node.RPCAddr+healthCheck)
+		if _, last = health.CallUnary(ctx, connect.NewRequest(&emptypb.Empty{})); last == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w in %s: %w", ErrNoAnswer, region, last)
+}
+
+// healthCheck is the path of gRPC's health service.
+const healthCheck = "/grpc.health.v1.Health/Check"
 
 func try[Req, Resp any](ctx context.Context, p *Peers, node Node, traceParent string, msg *Req, call method[Req, Resp]) (*Resp, error) {
 	// Connect sends the deadline along, so that the peer gives up when we do.
 	ctx, cancel := context.WithTimeout(ctx, p.tryTimeout)
 	defer cancel()
 	req := connect.NewRequest(msg)
-	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(req.Header()))
+	span.Inject(ctx, req.Header())
 	if traceParent != "" && req.Header().Get(traceParentHeader) == "" {
 		req.Header().Set(traceParentHeader, traceParent)
 	}

@@ -87,23 +87,42 @@ func (t *Topology) Update(regions []Region) (changed bool, err error) {
 	defer t.updates.Unlock()
 	have := t.table.Load()
 	next, err := newTable(have.epoch+1, regions)
-	if err != nil {
+	if err != nil || slices.Equal(have.regions, next.regions) {
 		return false, err
 	}
-	if slices.Equal(have.regions, next.regions) {
-		return false, nil
+	err = t.replace(have, next)
+	return err == nil, err
+}
+
+// UpdateTo is Update where the table has versions of its own: regions are its rows
+// as they stood at epoch. Rows older than those at hand change nothing.
+func (t *Topology) UpdateTo(epoch uint64, regions []Region) (changed bool, err error) {
+	t.updates.Lock()
+	defer t.updates.Unlock()
+	have := t.table.Load()
+	next, err := newTable(epoch, regions)
+	if err != nil || epoch < have.epoch {
+		return false, err
 	}
+	if err := t.replace(have, next); err != nil {
+		return false, err
+	}
+	return !slices.Equal(have.regions, next.regions), nil
+}
+
+// replace takes next if no name or code is lost by it; updates is held.
+func (t *Topology) replace(have, next *table) error {
 	for _, r := range have.regions {
 		now, ok := next.byName[r.Name]
 		if !ok {
-			return false, fmt.Errorf("topology: region %s is gone from the table; keys contain its code %d for ever, so put it back", r.Name, r.Code)
+			return fmt.Errorf("topology: region %s is gone from the table; keys contain its code %d for ever, so put it back", r.Name, r.Code)
 		}
 		if now.Code != r.Code {
-			return false, fmt.Errorf("topology: region %s had code %d and now has %d; keys contain the old one for ever, so put it back", r.Name, r.Code, now.Code)
+			return fmt.Errorf("topology: region %s had code %d and now has %d; keys contain the old one for ever, so put it back", r.Name, r.Code, now.Code)
 		}
 	}
 	t.table.Store(next)
-	return true, nil
+	return nil
 }
 
 func newTable(epoch uint64, regions []Region) (*table, error) {
@@ -158,7 +177,8 @@ func (t *Topology) ByName(name string) (Region, bool) {
 // Regions returns every region, sorted by name; the slice is the caller's.
 func (t *Topology) Regions() []Region { return slices.Clone(t.table.Load().regions) }
 
-// Epoch counts the versions of the table that this process has seen, from 1.
+// Epoch is the version of the table: the store's count, where UpdateTo was told it,
+// else that of the versions which this process has seen, from 1.
 func (t *Topology) Epoch() uint64 { return t.table.Load().epoch }
 
 // ValidName reports whether name can be a region's.

@@ -1,9 +1,13 @@
 package region
 
 import (
-	"crypto/tls"
+	"context"
+	"errors"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -29,52 +33,146 @@ const (
 	readTimeout       = 40 * time.Second
 	// maxHeaderBytes: a forward has a dozen short headers.
 	maxHeaderBytes = 16 << 10
+	// maxConnAge is how old a connection with TLS gets before its server asks for a
+	// new one, after the requests on it: certificates and CAs that were replaced are
+	// looked at in handshakes only. A handshake an hour costs nothing.
+	maxConnAge = time.Hour
 )
 
-// NewTransport returns what [Peers] sends its requests with: HTTP/2 over TLS
-// with tlsConfig, which carries the client's certificate for mutual TLS, or in
-// clear text where it is nil. Each transport has connections of its own.
-func NewTransport(tlsConfig *tls.Config) *http.Transport {
-	protocols := new(http.Protocols)
-	if tlsConfig == nil {
-		protocols.SetUnencryptedHTTP2(true)
-	} else {
-		protocols.SetHTTP2(true)
+// Transport is what [Peers] sends its requests with: HTTP/2, over TLS or in clear
+// text. Each has connections of its own. It is safe for concurrent use.
+type Transport struct {
+	tls *TLS // nil: clear text
+
+	mu sync.Mutex
+	// to has a region's connections, "" those to any. A connection whose other end
+	// proved to be of one region must not serve requests that are meant for another,
+	// whatever gossip says of its address.
+	to map[string]*http.Transport
+}
+
+// NewTransport makes a transport. With TLS every request must say where it goes,
+// see [Towards]; nil is clear text.
+func NewTransport(t *TLS) *Transport {
+	return &Transport{tls: t, to: make(map[string]*http.Transport)}
+}
+
+type towardsKey struct{}
+
+// Towards says of the requests made with the returned context that they are meant
+// for a node of region, "" for any: what answers must prove to be one.
+func Towards(ctx context.Context, region string) context.Context {
+	return context.WithValue(ctx, towardsKey{}, region)
+}
+
+var errNowhere = errors.New("region: the request does not say which region it is meant for, so nobody could prove to be it")
+
+// RoundTrip is http.RoundTripper's.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	region := ""
+	if t.tls != nil {
+		var said bool
+		if region, said = req.Context().Value(towardsKey{}).(string); !said {
+			if req.Body != nil {
+				_ = req.Body.Close() // a RoundTripper owns it also when it fails
+			}
+			return nil, errNowhere
+		}
 	}
-	return &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: dialTimeout,
-		IdleConnTimeout:     idleTimeout,
-		Protocols:           protocols,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-		DisableCompression:  true,
+	return t.of(region).RoundTrip(req)
+}
+
+// CloseIdleConnections is for http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, one := range t.to {
+		one.CloseIdleConnections()
 	}
 }
 
-// NewServer returns a server for a mux with a [Handler] mounted, HTTP/2 as in
-// [NewTransport] and HTTP/1.1 for curl. There is no write time-out: an answer
-// takes as long as its provider, and the caller's deadline comes along.
-func NewServer(handler http.Handler, tlsConfig *tls.Config) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	if tlsConfig == nil {
-		protocols.SetUnencryptedHTTP2(true)
-	} else {
-		protocols.SetHTTP2(true)
+// of returns the connections to a region. There are not more regions than
+// MaxRegions, and none is ever taken back.
+func (t *Transport) of(region string) *http.Transport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one, ok := t.to[region]
+	if ok {
+		return one
 	}
-	return &http.Server{
+	one = &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout:     idleTimeout,
+		Protocols:           new(http.Protocols),
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		DisableCompression:  true,
+	}
+	if t.tls == nil {
+		one.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		one.Protocols.SetHTTP2(true)
+		one.TLSClientConfig = t.tls.Client(region)
+	}
+	t.to[region] = one
+	return one
+}
+
+// NewServer returns a server for a mux with a [Handler] mounted. With TLS it
+// speaks HTTP/2, must be started with ServeTLS (without file names), and tells the
+// handler who is calling, see [CallerOf]. In clear text, where t is nil, it speaks
+// HTTP/1.1 for curl, too, and knows nobody. There is no write time-out: an answer
+// takes as long as its provider, and the caller's deadline comes along.
+func NewServer(handler http.Handler, t *TLS) *http.Server {
+	s := &http.Server{
 		Handler:           handler,
-		TLSConfig:         tlsConfig,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: readHeaderTimeout, // and of the handshake
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       2 * idleTimeout, // the client's end closes first
 		MaxHeaderBytes:    maxHeaderBytes,
-		Protocols:         protocols,
+		Protocols:         new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
 			SendPingTimeout:      pingAfter,
 			PingTimeout:          pingTimeout,
 		},
 	}
+	if t == nil {
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+		return s
+	}
+	s.Protocols.SetHTTP2(true)
+	s.TLSConfig = t.Server()
+	s.ErrorLog = log.New(handshakeLog{t.log}, "", 0)
+	s.Handler = &identified{next: handler, clock: t.cfg.clock, log: t.log}
+	s.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, openedKey{}, t.cfg.clock())
+	}
+	return s
+}
+
+type openedKey struct{}
+
+// identified tells the handlers behind it who is calling.
+type identified struct {
+	next  http.Handler
+	clock func() time.Time
+	log   *slog.Logger
+}
+
+func (h *identified) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := h.clock()
+	opened, _ := r.Context().Value(openedKey{}).(time.Time)
+	who, err := callerOf(r.TLS, now)
+	if err != nil || now.Sub(opened) > maxConnAge {
+		// In HTTP/2 too it means: no new request on this connection, please.
+		w.Header().Set("Connection", "close")
+	}
+	if err != nil {
+		h.log.Warn("a peer request was refused", "remote", r.RemoteAddr, "error", err)
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	h.next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
 }

@@ -1,5 +1,5 @@
 // Package router brings a request to its key's home: here, one hop away, or,
-// when the home cannot be reached, nowhere.
+// when the home has been out of reach for a while, to the home's rows without it.
 //
 // It holds no state and decides nothing about money. A stale pin, a wrong hint
 // or an old view of the membership costs a hop; the claim's own step at the
@@ -13,16 +13,38 @@
 // the local claim, the nearest replica of the final answer and the nearest
 // replica of the pin cost nothing, a caller's hint saves the look-up, and only
 // then is the registrar asked, one round trip away.
+//
+// # New homes
+//
+// An opaque key gets its home where it arrives, but for regions that an operator
+// drains or has taken down: then the registrar's region is its home, or the nearest
+// active one, and the request is forwarded there. The topology that a node
+// remembers may be old; the pinning step looks at the table itself and refuses
+// ([claim.ErrNoNewHomes]). This is safe because the status decides nothing but
+// where a key without a home gets one: the pin is still one row, which one region
+// wins, and a key that has a home keeps it.
+//
+// # Deputies
+//
+// While a home region is lost (see [region.Outages]) this region is its deputy:
+// it acts on the home's rows itself, through the store. Nothing else changes; the
+// key keeps its home. That the home may be alive behind a partition, or that the
+// other regions are deputies too, makes no difference to what may happen: every
+// step compares the row, and leases and fences are in it. Where the store cannot
+// reach the rows either, the request fails closed. Until a region counts as lost
+// its keys get 503, which a retry heals.
 package router
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/span"
 )
 
 // Local runs requests on the claims that this node can reach itself.
@@ -65,28 +87,56 @@ type Router struct {
 	peers    Peers
 	pins     Pins
 	topology *region.Topology
+	lost     func(region string) bool
+	rtt      func(region string) (time.Duration, bool)
 }
 
-// New returns the router of a node in region self.
-func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology) *Router {
-	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology}
+// New returns the router of a node in region self. lost tells for which regions
+// it is a deputy; [region.Outages.Lost] does.
+func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
+	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured}
+}
+
+// WithDistances makes r prefer near regions where this one takes no new homes.
+// [region.Membership.RTT] measures them. Call it before r is used.
+func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *Router {
+	r.rtt = rtt
+	return r
+}
+
+func unmeasured(string) (time.Duration, bool) { return 0, false }
+
+// deputises reports whether this region acts for home, now that a forward there
+// ended with err, nil before one was tried.
+func (r *Router) deputises(home string, err error) bool {
+	if err != nil && !errors.Is(err, region.ErrNoNode) && !errors.Is(err, region.ErrNoAnswer) {
+		return false
+	}
+	return r.lost(home)
 }
 
 // trip is one request's way: it counts forwards.
 type trip struct {
 	*Router
-	req  *claim.Request
-	hops int
+	req       *claim.Request
+	hops      int
+	registrar string // the tenant's, "" for a stamped key
+	// What the trace tells: that the registrar was asked for the pin; that a replica
+	// had the final answer.
+	asked, remembered bool
 }
 
 // Do answers req from wherever its key is at home. hint is the region that the
 // caller remembers as the home, or "". Errors are claim's typed errors, or wrap
 // [ErrHomeUnavailable].
 func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
+	ctx, sp := span.Start(ctx, span.Route)
+	defer sp.End()
 	t := &trip{Router: r, req: &req}
 	reply, err := t.run(ctx, hint)
-	reply.Hops = t.hops
-	return reply, unreachable(err)
+	reply.Hops, err = t.hops, unreachable(err)
+	t.trace(sp, &reply, err)
+	return reply, err
 }
 
 func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
@@ -102,6 +152,7 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 	if err != nil {
 		return claim.Reply{}, err
 	}
+	t.registrar = registrar
 	if registrar == t.self {
 		return t.pinned(ctx)
 	}
@@ -125,7 +176,7 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 	var err error
 	// Twice: a pin may run out between the look and the claim's own step.
 	for range 2 {
-		pin, perr := t.pins.Pin(ctx, t.req.Key, t.self)
+		pin, perr := t.home(ctx)
 		if perr != nil {
 			return claim.Reply{}, perr
 		}
@@ -138,6 +189,48 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 	return reply, err
 }
 
+// home asks for the key's home, which becomes this region if it has none: or, while
+// an operator wants no new homes here, the registrar's region, or the nearest that
+// takes them. What this node remembers of that only orders the questions. The
+// pinning step looks for itself, and refuses.
+func (t *trip) home(ctx context.Context) (claim.Pin, error) {
+	if here, _ := t.topology.ByName(t.self); here.Status == region.Active {
+		pin, err := t.pin(ctx, t.self)
+		if !errors.Is(err, claim.ErrNoNewHomes) {
+			return pin, err
+		}
+	}
+	for _, other := range t.otherHomes(t.registrar) {
+		pin, err := t.pin(ctx, other.Name)
+		if !errors.Is(err, claim.ErrNoNewHomes) {
+			return pin, err
+		}
+	}
+	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
+}
+
+// NewHome is the region whose code a key gets that is stamped here now: this one,
+// or, while it takes no new homes, the nearest that does. false when there is
+// none. A key that was stamped before keeps the home that it names.
+func (r *Router) NewHome() (region.Region, bool) {
+	if here, known := r.topology.ByName(r.self); known && here.Status == region.Active {
+		return here, true
+	}
+	for _, other := range r.otherHomes("") {
+		return other, true
+	}
+	return region.Region{}, false
+}
+
+// otherHomes are the other regions that take new homes, best first: lost ones last,
+// whose keys this region would have to serve as their deputy.
+func (r *Router) otherHomes(first string) []region.Region {
+	homes := r.topology.Homes(r.self, first, r.rtt)
+	return slices.Concat(
+		slices.DeleteFunc(slices.Clone(homes), func(h region.Region) bool { return h.Name == r.self || r.lost(h.Name) }),
+		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.self || !r.lost(h.Name) }))
+}
+
 // searched tries what costs no round trip, then the hint, then the registrar.
 func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	// Without a pin this acts on a living claim only, and one that lives here
@@ -146,13 +239,15 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	if !errors.Is(err, claim.ErrNeedPin) {
 		return reply, err
 	}
-	if reply, found, err := t.local.Replica(ctx, t.req); found || err != nil {
+	if reply, found, err := t.replica(ctx); found || err != nil {
 		return reply, err
 	}
 	if pin, found, err := t.pins.ReplicaPin(ctx, t.req.Key); err == nil && found {
 		t.req.PinnedAt, hint = pin.CreatedAt, pin.Home
 	}
-	if _, known := t.topology.ByName(hint); known && hint != t.self {
+	// A hint of a lost region saves nothing: there is nobody to ask there.
+	_, known := t.topology.ByName(hint)
+	if known && hint != t.self && (!t.req.PinnedAt.IsZero() || !t.lost(hint)) {
 		reply, err := t.forward(ctx, hint)
 		if !errors.Is(err, claim.ErrNeedPin) && !errors.Is(unreachable(err), ErrHomeUnavailable) {
 			return reply, err
@@ -169,7 +264,7 @@ func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
 	if home == t.self {
 		return t.local.Do(ctx, home, t.req)
 	}
-	if reply, found, err := t.local.Replica(ctx, t.req); found || err != nil {
+	if reply, found, err := t.replica(ctx); found || err != nil {
 		return reply, err
 	}
 	return t.forward(ctx, home)
@@ -192,7 +287,19 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 }
 
 func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
+	if t.deputises(home, nil) {
+		return t.local.Do(ctx, home, t.req)
+	}
 	t.hops++
+	reply, err := t.execute(ctx, home)
+	// It may have run there; the row knows.
+	if err != nil && ctx.Err() == nil && t.deputises(home, err) {
+		return t.local.Do(ctx, home, t.req)
+	}
+	return reply, err
+}
+
+func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
@@ -239,7 +346,7 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 		if name == r.self {
 			continue
 		}
-		status, found, err := r.peers.Inspect(ctx, name, key)
+		status, found, err := r.inspectAt(ctx, name, key)
 		if found {
 			return status, true, nil
 		}
@@ -249,10 +356,14 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 }
 
 func (r *Router) inspectAt(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error) {
-	if home == r.self {
+	if home == r.self || r.deputises(home, nil) {
 		return r.local.Inspect(ctx, home, key)
 	}
-	return r.peers.Inspect(ctx, home, key)
+	status, found, err := r.peers.Inspect(ctx, home, key)
+	if err != nil && ctx.Err() == nil && r.deputises(home, err) {
+		return r.local.Inspect(ctx, home, key)
+	}
+	return status, found, err
 }
 
 // Object returns an object by the id that its creation minted. The id names
@@ -266,13 +377,24 @@ func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, cl
 	if err != nil {
 		return 0, claim.Response{}, false, err
 	}
+	state, resp, found, err := r.objectAt(ctx, tenant, home, id)
+	return state, resp, found, unreachable(err)
+}
+
+func (r *Router) objectAt(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
 	if home == r.self {
-		state, resp, found, err := r.local.Object(ctx, tenant, home, id)
-		return state, resp, found, unreachable(err)
+		return r.local.Object(ctx, tenant, home, id)
 	}
 	state, resp, found, err := r.local.ReplicaObject(ctx, tenant, home, id)
-	if !found && err == nil {
-		state, resp, found, err = r.peers.Object(ctx, home, tenant, id)
+	if found || err != nil {
+		return state, resp, found, err
 	}
-	return state, resp, found, unreachable(err)
+	if r.deputises(home, nil) {
+		return r.local.Object(ctx, tenant, home, id)
+	}
+	state, resp, found, err = r.peers.Object(ctx, home, tenant, id)
+	if err != nil && ctx.Err() == nil && r.deputises(home, err) {
+		return r.local.Object(ctx, tenant, home, id)
+	}
+	return state, resp, found, err
 }

@@ -27,6 +27,9 @@ type world struct {
 	registrar string
 	// needPin: the local claim is absent until a pin is shown.
 	needPin bool
+	// lost are the regions that this one is a deputy for; lostLater those of which
+	// it learns by a forward that fails.
+	lost, lostLater string
 }
 
 func (w *world) log(format string, args ...any) {
@@ -86,6 +89,9 @@ func (f far) Execute(_ context.Context, home string, req claim.Request, hops int
 		return claim.Reply{Home: home}, nil
 	}
 	f.peers[home] = answers[1:]
+	if home == f.lostLater {
+		f.lost = home
+	}
 	return claim.Reply{Home: home}, answers[0]
 }
 
@@ -107,7 +113,7 @@ func (w *world) router(t *testing.T) *Router {
 	t.Helper()
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
-	return New(here, w, far{w}, w, topology)
+	return New(here, w, far{w}, w, topology, func(r string) bool { return r == w.lost })
 }
 
 func stamped(t *testing.T, code claim.RegionCode) string {
@@ -170,6 +176,27 @@ func TestWays(t *testing.T) {
 		"what the home says passes": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrMismatch}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
+		"a lost home: its rows without it": {
+			key: stamped(t, 2), world: world{lost: europe},
+			asked: []string{"replica", "do europe-west1"}},
+		"a home that turns out to be lost": {
+			key: stamped(t, 2), world: world{lostLater: europe, peers: map[string][]error{europe: {region.ErrNoAnswer}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do europe-west1"}, hops: 1},
+		"a home that is away, and not yet lost": {
+			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoNode}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
+		"a home that failed is not lost": {
+			key: stamped(t, 2), world: world{lostLater: europe, peers: map[string][]error{europe: {region.ErrPeerFailed}}},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: ErrHomeUnavailable},
+		"a lost home, and a store that cannot reach it": {
+			key: stamped(t, 2), world: world{lost: europe, local: map[string]error{europe: claim.ErrUnavailable}},
+			asked: []string{"replica", "do europe-west1"}, err: claim.ErrUnavailable},
+		"a pinned home that is lost": {
+			world: world{registrar: europe, needPin: true, replicaAt: asia, lost: asia},
+			asked: []string{"do us-east1", "replica", "replica pin", "do asia-northeast1"}},
+		"a hint that is lost is only a hint": {
+			world: world{registrar: europe, needPin: true, pin: here, lost: asia}, hint: asia,
+			asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
 		"a store that is down here is not a home that is away": {
 			key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrUnavailable}},
 			asked: []string{"do us-east1"}, err: claim.ErrUnavailable},
@@ -216,6 +243,21 @@ func TestObjectsGoHomeByTheirID(t *testing.T) {
 	_, _, found, err = w.router(t).Object(t.Context(), "acme", "ch_nonsense")
 	require.NoError(t, err)
 	require.False(t, found)
+}
+
+func TestDeputiesLookThemselves(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 2, nil)
+	require.NoError(t, err)
+	w := &world{lost: europe}
+	_, _, found, err := w.router(t).Object(t.Context(), "acme", id)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, []string{"replica object europe-west1", "object europe-west1"}, w.asked)
+	w = &world{lost: europe, pin: europe}
+	_, found, err = w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: stamped(t, 2)}, "")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, []string{"inspect europe-west1"}, w.asked)
 }
 
 // Inspecting an opaque key that nobody pinned must not pin it.

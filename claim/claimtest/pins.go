@@ -1,7 +1,9 @@
 package claimtest
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -15,6 +17,13 @@ func (w *world) pin(from, key, entry string) claim.Pin {
 	require.NoError(w, err)
 	require.Equal(w, w.key(key), p.Key)
 	return p
+}
+
+// status sets a region's, for as long as the test takes.
+func (w *world) status(region string, status uint8) {
+	w.Helper()
+	w.SetStatus(w, region, status)
+	w.Cleanup(func() { w.SetStatus(w.T, region, 0) })
 }
 
 var pinTests = []test{
@@ -149,5 +158,90 @@ var pinTests = []test{
 		w.until(last.CreatedAt.Add(w.Policy.PinLife()))
 		require.Equal(w, claim.Gone, rec.Age(&w.Policy, w.now()))
 		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "k", w.Regions[2]).Home)
+	}},
+	{"pin: a region that is not active takes no new homes", func(w *world) {
+		from, other := w.Regions[1], w.Regions[2]
+		refused := func(key string) {
+			w.Helper()
+			for _, r := range w.Regions { // whoever asks on its behalf
+				_, err := w.at(r).Pin(w.ctx, w.key(key), from)
+				require.ErrorIs(w, err, claim.ErrNoNewHomes)
+			}
+		}
+		old := w.pin(from, "old", from)
+		for i, status := range []uint8{1, 2} {
+			w.status(from, status)
+			key := fmt.Sprint("new", i)
+			refused(key)
+			require.Equal(w, from, w.pin(from, "old", from).Home, "a key that has a home keeps it")
+			require.Equal(w, from, w.pin(other, "old", other).Home)
+			require.Equal(w, other, w.pin(from, key, other).Home)
+			require.Equal(w, other, w.pin(from, key, from).Home, "and so does one that has got another")
+		}
+		// A claim may be made under a pin from before.
+		a := w.arrival("old", "100")
+		a.Home, a.Stamped, a.PinnedAt = from, false, old.CreatedAt
+		w.settle(w.begin(a, claim.Won), approved("paid"))
+
+		w.status(from, 0)
+		require.Equal(w, from, w.pin(from, "again", from).Home)
+	}},
+	{"pin: nor of keys whose pins are past their end", func(w *world) {
+		from, other := w.Regions[1], w.Regions[2]
+		p := w.pin(from, "k", from)
+		w.until(p.CreatedAt.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		w.status(from, 1)
+		confirmed := w.pin(from, "k", from)
+		require.Equal(w, from, confirmed.Home, "an ageing pin is confirmed where it is")
+		w.until(confirmed.CreatedAt.Add(w.Policy.PinLife()))
+		_, err := w.at(from).Pin(w.ctx, w.key("k"), from)
+		require.ErrorIs(w, err, claim.ErrNoNewHomes)
+		require.Equal(w, other, w.pin(from, "k", other).Home)
+	}},
+	{"pin: nor where the registrar has moved", func(w *world) {
+		from := w.Regions[1]
+		p := w.pin(from, "old", from)
+		w.MoveRegistrar(w, w.tenant, w.Regions[2])
+		w.status(from, 1)
+		require.Equal(w, p.Home, w.pin(from, "old", from).Home)
+		_, err := w.at(from).Pin(w.ctx, w.key("new"), from)
+		require.ErrorIs(w, err, claim.ErrNoNewHomes)
+		require.Equal(w, w.home, w.pin(from, "new", w.home).Home)
+	}},
+	{"pin: once a status is set no new home follows", func(w *world) {
+		from := w.Regions[1]
+		const writers = 4
+		g, ctx := errgroup.WithContext(w.ctx)
+		fixed := make(chan struct{}, writers) // each has fixed one
+		var set atomic.Bool
+		for i := range writers {
+			g.Go(func() error {
+				for n := 0; ; n++ {
+					after := set.Load()
+					_, err := w.at(from).Pin(ctx, w.key(fmt.Sprint(i, "-", n)), from)
+					switch {
+					case errors.Is(err, claim.ErrNoNewHomes):
+						return nil
+					case err != nil:
+						return err
+					case after:
+						return fmt.Errorf("pin %d-%d was fixed after the status was set", i, n)
+					}
+					if n == 0 {
+						fixed <- struct{}{}
+					}
+				}
+			})
+		}
+		for range writers {
+			select {
+			case <-fixed:
+			case <-ctx.Done():
+				require.NoError(w, g.Wait())
+			}
+		}
+		w.status(from, 1)
+		set.Store(true)
+		require.NoError(w, g.Wait())
 	}},
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/region"
 )
 
 type clusterCommand struct {
@@ -34,6 +35,7 @@ type clusterCommand struct {
 	PSPListen      string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
 	PSPLatency     time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
 	NodesPerRegion int           `default:"2" help:"How many nodes each region has."`
+	NoTLS          bool          `name:"no-tls" help:"Clear text between the nodes, for debugging."`
 	Start          localdb.Kind  `placeholder:"KIND" help:"Database to start, cockroachdb or postgresql; default: CockroachDB if there is one, else PostgreSQL."`
 }
 
@@ -54,6 +56,9 @@ const (
 	clusterStartTime = 2 * time.Minute
 	// killTime is what a node gets beyond its own bound of a drain.
 	killTime = 5 * time.Second
+	// clusterCertLife is how long the nodes' certificates are good for: longer than a
+	// cluster on a laptop runs.
+	clusterCertLife = 90 * 24 * time.Hour
 	// databaseName is that of the private database.
 	databaseName = "homeward"
 	// stateFile tells drills which processes there are.
@@ -95,7 +100,7 @@ func (c *clusterCommand) plan(io streams) (*localCluster, error) {
 	if given != "" && c.Start != "" {
 		return nil, fmt.Errorf("--start %s and %s exclude each other; leave one out", c.Start, node.DatabaseURL)
 	}
-	k := &localCluster{io: io, kind: c.Start, given: given, latency: c.PSPLatency, data: c.Data}
+	k := &localCluster{io: io, kind: c.Start, given: given, latency: c.PSPLatency, data: c.Data, tls: !c.NoTLS}
 	for _, r := range node.DefaultSettings().Regions {
 		k.regions = append(k.regions, r.Name)
 	}
@@ -135,6 +140,8 @@ func portsFree(addrs []string) error {
 type localCluster struct {
 	Database  databaseState  `json:"database"`
 	Simulator string         `json:"simulator"` // http://host:port
+	Control   string         `json:"control"`   // Unix socket for drills; "": there is none
+	Operator  *operatorState `json:"operator,omitempty"`
 	Nodes     []*clusterNode `json:"nodes"`
 
 	io        streams
@@ -143,12 +150,23 @@ type localCluster struct {
 	given     string // database URL, "" to start one
 	latency   time.Duration
 	pspListen string
+	tls       bool
 	data      string
 	temporary bool
+	server    *localdb.Server   // the private database; nil if one was given
 	urls      map[string]string // of the database, by region; secret
 	gossipKey string            // in base64; secret
 	codes     map[string]claim.RegionCode
 	stops     []func(context.Context) error // of what runs, to be called backwards
+}
+
+// operatorState is what the state file says of the certificate with which a person's
+// tools may ask the nodes. Files, in PEM.
+type operatorState struct {
+	Cert        string `json:"cert"`
+	Key         string `json:"key"`
+	CA          string `json:"ca"`
+	TrustDomain string `json:"trust_domain"`
 }
 
 // databaseState is what the state file says of the database.
@@ -157,12 +175,14 @@ type databaseState struct {
 	Version string       `json:"version"` // as in "PostgreSQL 15.18"
 	// Private: it ends with the cluster.
 	Private bool `json:"private"`
+	// Durable: its data is on disk, and there after a crash.
+	Durable bool `json:"durable"`
 }
 
 // run starts everything in the order of its needs and returns when ctx ends.
 func (k *localCluster) run(ctx context.Context) error {
 	for _, start := range []func(context.Context) error{
-		k.makeData, k.startSimulator, k.startDatabase, k.migrate, k.putTenants, k.startNodes, k.meet, k.writeState,
+		k.makeData, k.makeCerts, k.startSimulator, k.startDatabase, k.migrate, k.putTenants, k.startNodes, k.meet, k.writeState, k.startControl,
 	} {
 		if err := start(ctx); err != nil {
 			return err
@@ -205,6 +225,24 @@ func (k *localCluster) makeData(context.Context) (err error) {
 	return nil
 }
 
+// makeCerts makes the nodes' certificates, new ones at every start.
+func (k *localCluster) makeCerts(context.Context) error {
+	if !k.tls {
+		return nil
+	}
+	d := devCerts{dir: filepath.Join(k.data, "certs"), trustDomain: node.DefaultServeSettings().TLS.TrustDomain, life: clusterCertLife, force: true}
+	operator := region.Identity{Operator: devOperator}
+	who := []region.Identity{operator}
+	for _, n := range k.Nodes {
+		is := region.Identity{Region: n.Region, Node: n.Name}
+		n.settings.TLS = d.files(is)
+		who = append(who, is)
+	}
+	files := d.files(operator)
+	k.Operator = &operatorState{Cert: files.Cert, Key: files.Key, CA: files.CA, TrustDomain: files.TrustDomain}
+	return d.make(who)
+}
+
 func (k *localCluster) startSimulator(context.Context) error {
 	sim, err := startSimulator(k.pspListen, simulator.Config{Dir: filepath.Join(k.data, "psp"), Latency: k.latency, Logger: warnings(k.io)})
 	if err != nil {
@@ -234,11 +272,13 @@ func (k *localCluster) startDatabase(ctx context.Context) error {
 	}
 	if !k.temporary {
 		config.Dir, config.Durable = filepath.Join(k.data, "database"), true
+		k.Database.Durable = true
 	}
 	s, err := localdb.Start(ctx, config)
 	if err != nil {
 		return err
 	}
+	k.server = s
 	k.onStop(s.Stop)
 	k.Database.Private = true
 	var exists interface{ SQLState() string }
@@ -334,6 +374,9 @@ func (k *localCluster) startNode(n *clusterNode, seeds []string) error {
 	s := &n.settings
 	s.Node = node.NodeSettings{Name: n.Name, Region: n.Region}
 	s.RPC.Listen, s.Gossip = "127.0.0.1:0", node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
+	if n.again { // where the others, and callers, know it
+		s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
+	}
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, drainTime-killTime
 	text, err := s.YAML()
 	if err != nil {
@@ -351,7 +394,7 @@ func (k *localCluster) startNode(n *clusterNode, seeds []string) error {
 // decides on; the rest of the environment is the nodes' too.
 var ours = []string{
 	node.DatabaseURL, node.GossipKey,
-	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_GOSSIP__", "HOMEWARD_PROVIDER__",
+	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_PROVIDER__",
 }
 
 // environ is what a region's nodes are started with. The secrets are nowhere
@@ -429,8 +472,18 @@ func (n *clusterNode) reaches(ctx context.Context, key string) bool {
 	return errors.Join(err, res.Body.Close()) == nil && res.StatusCode == http.StatusNotFound
 }
 
-// writeState writes the state file, in one step: whoever reads it reads all.
+// writeState writes the state file for as long as the cluster runs.
 func (k *localCluster) writeState(context.Context) error {
+	if err := k.saveState(); err != nil {
+		return err
+	}
+	// Afterwards its processes may be anybody's.
+	k.onStop(func(context.Context) error { return os.Remove(k.statePath()) })
+	return nil
+}
+
+// saveState writes the state file in one step: whoever reads it reads all.
+func (k *localCluster) saveState() error {
 	text, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {
 		return err
@@ -439,8 +492,6 @@ func (k *localCluster) writeState(context.Context) error {
 	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	// Afterwards its processes may be anybody's.
-	k.onStop(func(context.Context) error { return os.Remove(path) })
 	return os.Rename(path+".new", path)
 }
 

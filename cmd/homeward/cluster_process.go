@@ -27,6 +27,7 @@ type clusterNode struct {
 	Gossip string `json:"gossip"` // host:port
 
 	settings node.ServeSettings
+	again    bool   // not the node's first process
 	log      string // file
 	cmd      *exec.Cmd
 	ready    chan struct{} // closed when it has said so
@@ -46,7 +47,11 @@ func (n *clusterNode) start(file string, environ []string) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	mode := os.O_TRUNC
+	if n.again { // what the one before said last is why people look
+		mode = os.O_APPEND
+	}
+	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_WRONLY|mode, 0o600)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}

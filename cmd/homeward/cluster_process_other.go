@@ -2,9 +2,18 @@
 
 package main
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // bound does nothing: only Linux ties a child's life to its parent's.
 func bound() *syscall.SysProcAttr { return nil }
 
 func wake(int) {}
+
+// errNoFreeze: not every system can stop a process where it stands.
+var errNoFreeze = errors.New("only Linux freezes processes here; take the region away with region-loss")
+
+func freeze(int) error { return errNoFreeze }
+func thaw(int) error   { return errNoFreeze }

@@ -35,7 +35,7 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 	}
-	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""), node.GossipKey, set(secrets.GossipKey != nil))
+	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""), node.GossipKey, set(len(secrets.GossipKeys) > 0))
 	if missing := secrets.Missing(settings); missing != nil {
 		fmt.Fprintf(io.out, "# homeward serve will not start here: %s\n", strings.ReplaceAll(missing.Error(), "\n", "\n# homeward serve will not start here: "))
 	}

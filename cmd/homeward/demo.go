@@ -15,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -56,6 +57,11 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	if err != nil {
 		return fmt.Errorf("--wan: %w", err)
 	}
+	flush, err := telemetry.Setup(ctx, telemetry.Process{Version: node.Version, Log: warnings(io)})
+	if err != nil {
+		return err
+	}
+	defer flush()
 	listens, pspListen, err := addresses(c.Listen, c.PSPListen, len(names))
 	if err != nil {
 		return err

@@ -22,8 +22,12 @@ type commands struct {
 	Serve     serveCommand     `cmd:"" help:"Run one regional node on a SQL database."`
 	Config    configCommand    `cmd:"" help:"Check the settings of a regional node."`
 	Cluster   clusterCommand   `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
+	Drill     drillCommand     `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
 	Migrate   migrateCommand   `cmd:"" help:"Make and change the tables of a database."`
+	Regions   regionsCommand   `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
+	Region    regionCommand    `cmd:"" help:"Drain a region, take it down, and bring it back."`
 	Tenant    tenantCommand    `cmd:"" help:"Add tenants, and change their keys and registrars."`
+	DevCerts  devCertsCommand  `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
 )
 
 type serveCommand struct {
@@ -21,6 +22,13 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	log := jsonLog(io, settings)
+	flush, err := telemetry.Setup(ctx, telemetry.Process{
+		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer flush()
 	starting, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	server, err := node.Serve(starting, settings, secrets, log)
@@ -49,5 +57,5 @@ func stopServer(ctx context.Context, server *node.Server, settings node.ServeSet
 
 // jsonLog is the log of a process that machines look after.
 func jsonLog(io streams, settings node.ServeSettings) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(io.err, &slog.HandlerOptions{Level: settings.LogLevel()}))
+	return slog.New(telemetry.Traced(slog.NewJSONHandler(io.err, &slog.HandlerOptions{Level: settings.LogLevel()})))
 }

@@ -47,6 +47,9 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/httpapi", "region", "httpapi asks the router"},
 	{"internal/httpapi", "payment/psp", "httpapi never talks to a provider"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
+	{"span", "claim", "every room makes spans, so it is below all of them"},
+	{"span", "internal", "merchants import client, which makes spans"},
+	{"internal/telemetry", "internal/node", "it sets a process up and knows nothing of what runs there"},
 	{"client", "internal", "merchants import client; it must drag no server in"},
 	{"client", "router", "merchants import client; it must drag no server in"},
 	{"client", "region", "merchants import client; it must drag no server in"},
@@ -67,8 +70,13 @@ var libraries = []struct {
 	{"github.com/pressly/goose", []string{"internal/cockroach"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},
 	{"connectrpc.com/", []string{"region", "internal/gen", "internal/proto"}, "the RPC between regions is region's"},
+	{"github.com/spiffe/", []string{"region"}, "who a node is decides where it may speak for, in one room"},
 	{"gocloud.dev", []string{"internal/node"}, "the object store is assembly"},
 	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
+	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry", "e2e"}, "rooms make spans; where they go is set up in one"},
+	{"go.opentelemetry.io/contrib", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
+	{"go.opentelemetry.io/", []string{"span", "internal/telemetry", "e2e"}, "what traces say stands in one room"},
+	{"github.com/exaring/otelpgx", []string{"internal/cockroach"}, "one room per technology"},
 	{"github.com/alecthomas/kong", []string{"cmd", "e2e"}, "commands are cmd's"},
 }
 

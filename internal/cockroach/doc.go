@@ -33,10 +33,15 @@
 //	renew           the step that was read         reported as unknown: the holder's trust is not extended
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer
+//	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
 //	outbox_finish   the fence                      run again; a row that is gone is finished
 //	outbox_retry    the fence                      reported: the row is due again after its lease
 //	outbox_park     the fence                      reported likewise
+//	outbox_unpark   that it is parked              reported: a person looks again
+//	registrar_move  that it is another             run again; on "no row" read who is registrar
+//	region_status   that it is another             run again; on "no row" read the table
+//	tenants, keys   nothing: the latest counts     run the transaction again
 //
 // When the tries or the time run out the answer is [claim.ErrUnavailable], which
 // promises nothing. A write that arrives after that leaves a claim whose holder
@@ -56,7 +61,6 @@
 //	begin (row found) | begin_again or take_over
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
-//	pins_old | pin_delete    nothing has changed
 //
 // # Time
 //

@@ -221,6 +221,10 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	h.MoveRegistrar = func(t testing.TB, tenant, to string) {
 		require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 	}
+	h.SetStatus = func(t testing.TB, region string, status uint8) {
+		_, err := db.SetRegionStatus(context.Background(), region, status)
+		require.NoError(t, err)
+	}
 	return h
 }
 

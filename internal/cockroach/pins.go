@@ -12,8 +12,12 @@ import (
 
 // Pin implements [claim.Store].
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	if err := v.reach(ctx, entry); err != nil {
+	ctx, err := v.reach(ctx, entry)
+	if err != nil {
 		return claim.Pin{}, err
+	}
+	if t, known := v.db.byID.get(key.Tenant); known {
+		ctx = v.toward(ctx, t.Registrar) // where the pins are
 	}
 	for range maxLooks {
 		created, found, _, err := one(ctx, v.db, "pin", repeatable, []any{key.Tenant, key.Value, entry}, pgx.RowTo[time.Time])
@@ -34,12 +38,14 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 // standingPin answers a pinning request where a pin is in the way. settled is
 // false when it changed meanwhile.
 func (v *View) standingPin(ctx context.Context, key claim.Key, entry string) (pin claim.Pin, settled bool, err error) {
-	s, known, _, err := one(ctx, v.db, "pin_read", repeatable, []any{key.Tenant, key.Value}, scanStanding)
+	s, known, _, err := one(ctx, v.db, "pin_read", repeatable, []any{key.Tenant, key.Value, entry}, scanStanding)
 	switch {
 	case err != nil:
 		return claim.Pin{}, false, claimError("pin_read", err)
 	case !known:
 		return claim.Pin{}, false, claim.ErrUnknownTenant
+	case s.at == "" && !s.open:
+		return claim.Pin{}, false, claim.ErrNoNewHomes
 	case s.at == "":
 		return claim.Pin{}, false, nil // swept, or moved, since it was in the way
 	}
@@ -55,12 +61,15 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string) (pi
 		}
 		spokenFor = found && rec.Age(p, now) != claim.Gone
 	}
-	pin, write := claim.PinFor(&old, key, entry, spokenFor, p, s.now)
-	if !write {
+	pin, change := claim.PinFor(&old, key, entry, spokenFor, p, s.now)
+	switch {
+	case change == claim.PinStands:
 		return pin, true, nil
+	case change == claim.PinTaken && !s.open:
+		return claim.Pin{}, false, claim.ErrNoNewHomes
 	}
 	_, written, _, err := one(ctx, v.db, "pin_write", repeatable,
-		[]any{key.Tenant, key.Value, s.at, pin.Home, pin.CreatedAt, old.CreatedAt}, pgx.RowTo[time.Time])
+		[]any{key.Tenant, key.Value, s.at, pin.Home, pin.CreatedAt, old.CreatedAt, change == claim.PinTaken}, pgx.RowTo[time.Time])
 	if err != nil && !hasCode(err, codeUnique) {
 		return claim.Pin{}, false, claimError("pin_write", err)
 	}
@@ -71,6 +80,7 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string) (pi
 type standing struct {
 	now, created time.Time
 	at, home     string
+	open         bool // the region that asks takes new homes
 }
 
 func scanStanding(row pgx.CollectableRow) (standing, error) {
@@ -81,7 +91,7 @@ func scanStanding(row pgx.CollectableRow) (standing, error) {
 	var s standing
 	var registrar string
 	var current, previous place
-	err := row.Scan(&s.now, &registrar, &current.at, &current.home, &current.created, &previous.at, &previous.home, &previous.created)
+	err := row.Scan(&s.now, &registrar, &current.at, &current.home, &current.created, &previous.at, &previous.home, &previous.created, &s.open)
 	// Of two the later one: a pin is only ever written anew after both places
 	// were read.
 	governing := &current
@@ -104,7 +114,7 @@ func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, 
 			return s, err
 		})
 	if err != nil || !found {
-		return claim.Pin{}, false, claimError("replica_pin", err)
+		return claim.Pin{}, false, replicaError("replica_pin", err)
 	}
 	pin := claim.Pin{Key: key, Home: s.home, CreatedAt: s.created.UTC()}
 	if !pin.Settled(&v.db.policy, s.now) {

@@ -30,7 +30,8 @@
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
-//	m name                     number(8)            Open: format, epoch, region/…
+//	m name                     number(8)            Open: format, epoch, region/…;
+//	                                                SetRegionStatus: topology, status/…
 //
 // A replay is one read, as the response is in the claim's row. due is in
 // microseconds, so that the due rows of a region lie in the order in which they
@@ -49,7 +50,7 @@
 // read in that moment could be replayed to a client and then lost. Commits on
 // other rows share the sync.
 //
-// Locks are taken in one order: tenant table, pin, row. Renew takes its rows'
+// Locks are taken in one order: tenant table, pin, row or topology. Renew takes its rows'
 // locks sorted; Take takes none that it would have to wait for.
 //
 // # Crash points
@@ -70,6 +71,7 @@
 //	                is still good to no one but it
 //	Pin             see below                        the pin stands
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
+//	SetRegionStatus the old status                   the new one
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
 //	Sweep           swept again                      gone

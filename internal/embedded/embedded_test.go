@@ -95,6 +95,10 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		MoveRegistrar: func(t testing.TB, tenant, to string) {
 			require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 		},
+		SetStatus: func(t testing.TB, region string, status uint8) {
+			_, err := db.SetRegionStatus(context.Background(), region, status)
+			require.NoError(t, err)
+		},
 	}
 }
 

@@ -90,6 +90,10 @@ type DB struct {
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
 
+	topologyMu sync.RWMutex // held for reading while a pin is written
+	statuses   map[string]uint8
+	topology   uint64 // the table's epoch
+
 	tenantMu sync.RWMutex // held for reading through every pin step
 	tenants  map[string]claim.Tenant
 	apiKeys  map[[sha256.Size]byte]string
@@ -126,6 +130,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(),
+		statuses: map[string]uint8{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
 	}
@@ -135,7 +140,7 @@ func Open(cfg Config) (*DB, error) {
 	if err := db.openPebble(&cfg); err != nil {
 		return nil, openError(cfg.Dir, err)
 	}
-	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTenants()); err != nil {
+	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants()); err != nil {
 		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())

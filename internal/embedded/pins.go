@@ -135,9 +135,15 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 		}
 		spokenFor = rec != nil && rec.Age(&db.policy, now) != claim.Gone
 	}
-	pin, write := claim.PinFor(old, key, entry, spokenFor, &db.policy, now)
-	if !write {
+	pin, change := claim.PinFor(old, key, entry, spokenFor, &db.policy, now)
+	if change == claim.PinStands {
 		return pin, nil, nil
+	}
+	// Held until the pin is written: a change of status waits for it.
+	db.topologyMu.RLock()
+	defer db.topologyMu.RUnlock()
+	if change == claim.PinTaken && db.statuses[entry] != statusActive {
+		return claim.Pin{}, nil, claim.ErrNoNewHomes
 	}
 	code, err := v.code(t.Registrar)
 	if err != nil {

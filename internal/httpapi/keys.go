@@ -8,14 +8,15 @@ import (
 	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
 
 // maxMint is how many keys one request may ask for: about 40 KB of answer.
 const maxMint = 1000
 
-// mint makes stamped keys whose home is this region. It stores nothing: a key
-// that is never used costs nothing.
+// mint makes stamped keys whose home is this region, or another one while this
+// takes no new homes. It stores nothing: a key that is never used costs nothing.
 func (s *server) mint(res *response, r *http.Request) error {
 	if err := checkMedia(r); err != nil {
 		return err
@@ -28,11 +29,15 @@ func (s *server) mint(res *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	home, ok := s.NewKeys()
+	if !ok {
+		return errNoNewKeys
+	}
 	answer := struct {
 		Keys []string `json:"keys"`
 	}{make([]string, count)}
 	for i := range answer.Keys {
-		if answer.Keys[i], err = claim.Stamp(s.RegionCode, s.Random); err != nil {
+		if answer.Keys[i], err = claim.Stamp(home, s.Random); err != nil {
 			return err
 		}
 	}
@@ -56,6 +61,14 @@ func mintCount(body []byte) (int, error) {
 	}
 	return count, nil
 }
+
+// errNoNewKeys is as retryable as a home that is away: somebody is about to bring
+// a region back.
+var errNoNewKeys = func() error {
+	p := problem.New(problem.HomeUnavailable, "No region takes new keys now. Send the same request again later.")
+	p.RetryAfter = retryHome
+	return &refusal{Problem: p}
+}()
 
 type keyStatus struct {
 	Key         string          `json:"key"`

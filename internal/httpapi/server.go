@@ -40,9 +40,12 @@ type Router interface {
 type Config struct {
 	Tenants Tenants
 	Router  Router
-	// Region is the entry region, whose code RegionCode goes into minted keys.
+	// Region is the entry region, RegionCode its code.
 	Region     string
 	RegionCode claim.RegionCode
+	// NewKeys is the code that goes into keys minted now, where that may be another
+	// region's; false: no region takes new keys. nil means RegionCode.
+	NewKeys func() (claim.RegionCode, bool)
 	// Limits; the zero value means [DefaultLimits].
 	Limits Limits
 	// Unstable names the members of a body's top level that change between
@@ -94,6 +97,9 @@ func New(c Config) (http.Handler, error) {
 	if c.Unstable == nil {
 		c.Unstable = DefaultUnstable()
 	}
+	if c.NewKeys == nil {
+		c.NewKeys = func() (claim.RegionCode, bool) { return c.RegionCode, true }
+	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
 	}
@@ -142,16 +148,17 @@ func (s *server) mount() {
 	handle := func(pattern string, open bool, h handler) {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			res := w.(*response) // ServeHTTP put it there
-			var err error
-			if !open {
-				err = s.admit(res, r)
+			if open {
+				s.answer(res, r, h)
+				return
 			}
-			if err == nil {
-				err = h(res, r)
-			}
-			if err != nil {
+			r, sp := s.traced(r, pattern)
+			defer func() { s.ended(sp, pattern, res, r) }()
+			if err := s.admit(res, r); err != nil {
 				s.fail(res, r, err)
+				return
 			}
+			s.answer(res, r, h)
 		})
 	}
 	for _, rt := range s.routes() {
@@ -173,6 +180,12 @@ func (s *server) mount() {
 	handle("/v1", false, notFound)
 	handle("/v1/", false, notFound)
 	handle("/", true, notFound)
+}
+
+func (s *server) answer(res *response, r *http.Request, h handler) {
+	if err := h(res, r); err != nil {
+		s.fail(res, r, err)
+	}
 }
 
 // ServeHTTP answers one request.

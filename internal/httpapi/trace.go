@@ -3,16 +3,57 @@ package httpapi
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
+
+	"github.com/homeward-io/homeward/span"
 )
+
+// traced begins the span of a request, named by its route: a path may hold a key.
+func (s *server) traced(r *http.Request, pattern string) (*http.Request, span.Span) {
+	ctx, sp := span.Server(r.Context(), r.Header, pattern)
+	if sp.SpanContext().IsValid() {
+		// Also where the trace is not sampled, so that nothing below begins another.
+		r = r.WithContext(ctx)
+	}
+	return r, sp
+}
+
+func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Request) {
+	if sp.IsRecording() {
+		_, path, ok := strings.Cut(pattern, " ")
+		if !ok {
+			path = pattern // of a method that the route has not
+		}
+		sp.SetAttributes(span.Method.String(r.Method), span.Path.String(path), span.Region.String(s.Region), span.Status.Int(res.status))
+		if res.tenant.ID != "" {
+			sp.SetAttributes(span.Tenant.String(res.tenant.ID))
+		}
+		switch {
+		case res.status == 0: // ServeHTTP answers for a handler that panicked
+			span.Fail(sp, errPanicked)
+		case res.status >= http.StatusInternalServerError:
+			span.Fail(sp, fmt.Errorf("answered %d", res.status))
+		}
+	}
+	sp.End()
+}
+
+var errPanicked = errors.New("the handler panicked")
 
 // traceparentLength is that of W3C trace context version 00, in characters.
 const traceparentLength = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 
-// traceparent returns the caller's trace context, or a new one that is not
-// sampled. Trace ids have to differ, not to be secret.
+// traceparent returns this request's place in its trace. Where nothing is traced
+// that is the caller's trace context, or a new one that is not sampled. Trace ids
+// have to differ, not to be secret.
 func traceparent(r *http.Request) string {
+	if here := span.TraceParent(r.Context()); here != "" {
+		return here
+	}
 	if values := r.Header[headerTraceparent]; len(values) == 1 && validTraceparent(values[0]) {
 		return values[0]
 	}

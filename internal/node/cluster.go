@@ -17,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -48,6 +49,11 @@ type ClusterConfig struct {
 	Limits     httpapi.Limits
 	Network    *wan.Network
 	ReplicaLag time.Duration
+	// DeputyAfter is how long a region must be out of reach before the others act on
+	// its rows. 0 means region.DefaultGrace.
+	DeputyAfter time.Duration
+	// TopologyEvery is how often each node reads the table of regions. 0 means 5 s.
+	TopologyEvery time.Duration
 	// SweepEvery is how often rows past their windows are deleted. 0 means 1 min.
 	SweepEvery time.Duration
 	// Clock is the store's; nil means the system's.
@@ -84,6 +90,8 @@ type ClusterTenant struct {
 type Backend interface {
 	// Region is the store as the nodes of a region use it.
 	Region(name string) (Store, error)
+	// Table is the table of regions as the nodes of a region use it.
+	Table(region string) (Table, error)
 	// PutTenant writes a tenant and its API keys; one that exists is changed.
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 	// Sweep deletes up to limit rows of each sort that are past their windows.
@@ -95,6 +103,11 @@ type Backend interface {
 type embeddedBackend struct{ *embedded.DB }
 
 func (b embeddedBackend) Region(name string) (Store, error) { return b.DB.Region(name) }
+
+func (b embeddedBackend) Table(region string) (Table, error) {
+	v, err := b.DB.Region(region)
+	return embeddedTable{b.DB, v}, err
+}
 
 // sqlBackend is one SQL database, reached by each region in its own way, as the
 // region's nodes would if they were processes of their own.
@@ -114,7 +127,7 @@ func openSQL(ctx context.Context, c *ClusterConfig) (_ Backend, err error) {
 		if c.Databases[r.Name] == "" {
 			return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
 		}
-		db, err := cockroach.Open(ctx, cockroach.Config{URL: c.Databases[r.Name], Policy: c.Policy, Pool: c.Pool, Logger: c.Logger})
+		db, err := cockroach.Open(ctx, cockroach.Config{URL: c.Databases[r.Name], Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("region %s: %w", r.Name, err)
 		}
@@ -132,6 +145,11 @@ func (b *sqlBackend) view(region string) (*cockroach.View, error) {
 }
 
 func (b *sqlBackend) Region(name string) (Store, error) { return b.view(name) }
+
+func (b *sqlBackend) Table(region string) (Table, error) {
+	v, err := b.view(region)
+	return sqlTable{b.dbs[region], v}, err
+}
 
 func (b *sqlBackend) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	return b.dbs[b.regions[0]].PutTenant(ctx, t, apiKeys...)
@@ -181,8 +199,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	for _, r := range c.Regions {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
-	topology, err := region.NewTopology(regions)
-	if err != nil {
+	if _, err := region.NewTopology(regions); err != nil {
 		return nil, err
 	}
 	k := &Cluster{}
@@ -218,6 +235,14 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 			if err != nil {
 				return nil, err
 			}
+			table, err := k.DB.Table(r.Name)
+			if err != nil {
+				return nil, err
+			}
+			topology, err := region.NewTopology(regions) // each node's own, as in processes of their own
+			if err != nil {
+				return nil, err
+			}
 			if c.WrapStore != nil {
 				store = c.WrapStore(r.Name, store)
 			}
@@ -228,9 +253,9 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 			n, err := Start(ctx, Config{
 				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
 				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-				Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Provider: c.Provider,
+				Seeds: seeds, Topology: topology, Table: table, TopologyEvery: c.TopologyEvery, Store: store, Blobs: k.blobs, Provider: c.Provider,
 				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
-				WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
+				WrapTransport: c.WrapTransport, LocalGossip: true, DeputyAfter: c.DeputyAfter, Logger: c.Logger,
 			})
 			if err != nil {
 				return nil, err

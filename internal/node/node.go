@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -34,7 +36,7 @@ type Store interface {
 }
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Ready, Network, WrapTransport, GossipKey and Logger is required.
+// Ready, Network, WrapTransport, TLS, GossipKeys and Logger is required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
 	Name   string
@@ -45,14 +47,19 @@ type Config struct {
 	// to dial, where it is not the one that is listened on.
 	RPCAdvertise, GossipAdvertise string
 	// Seeds are the gossip addresses of other nodes.
-	Seeds    []string
+	Seeds []string
+	// Topology is the node's own copy of the table of regions, which it keeps up to
+	// date.
 	Topology *region.Topology
-	Store    Store
-	Blobs    claim.Blobs
-	Provider psp.Provider
-	Policy   claim.Policy
-	Outbox   OutboxConfig
-	Limits   httpapi.Limits
+	Table    Table
+	// TopologyEvery is how often it is read; 0 means 5 s.
+	TopologyEvery time.Duration
+	Store         Store
+	Blobs         claim.Blobs
+	Provider      psp.Provider
+	Policy        claim.Policy
+	Outbox        OutboxConfig
+	Limits        httpapi.Limits
 	// Ready says in one line fit for anyone why this node should get no traffic,
 	// beside what the node knows itself; nil: nothing does.
 	Ready func(context.Context) error
@@ -60,11 +67,18 @@ type Config struct {
 	Network *wan.Network
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
+	// DeputyAfter is how long another region must be out of reach before this node
+	// acts on its rows; 0 means region.DefaultGrace.
+	DeputyAfter time.Duration
 	// LocalGossip: the members share one machine, so gossip may hurry.
 	LocalGossip bool
-	// GossipKey, 16, 24 or 32 bytes, encrypts gossip; empty: plain text.
-	GossipKey []byte
-	Logger    *slog.Logger
+	// TLS proves to other nodes which region this one is of, and has them prove
+	// theirs; nil: clear text, for nodes of one machine only.
+	TLS *region.TLS
+	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first what is sent,
+	// all what comes in. Empty: plain text.
+	GossipKeys [][]byte
+	Logger     *slog.Logger
 }
 
 // OutboxConfig is the worker's part of the configuration; zero values take
@@ -77,18 +91,24 @@ type OutboxConfig struct {
 
 // Node is one running process's worth of Homeward in one region.
 type Node struct {
-	c          Config
-	service    *claim.Service
-	worker     *outbox.Worker
-	membership *region.Membership
-	peers      *region.Peers
-	handler    *region.Handler
-	api, rpc   *http.Server
-	apiAddr    net.Addr
-	rpcAddr    string
-	serving    sync.WaitGroup
-	stopOnce   sync.Once
-	stopErr    error
+	c       Config
+	service *claim.Service
+	// worker recovers what is at home here, deputy what is at home in lost regions:
+	// apart, so that rows which are hard to reach delay none that are near.
+	worker, deputy *outbox.Worker
+	outages        *region.Outages
+	follower       *follower
+	hand           inHand
+	background     context.CancelFunc
+	membership     *region.Membership
+	peers          *region.Peers
+	handler        *region.Handler
+	api, rpc       *http.Server
+	apiAddr        net.Addr
+	rpcAddr        string
+	serving        sync.WaitGroup
+	stopOnce       sync.Once
+	stopErr        error
 
 	mu       sync.Mutex
 	stopping bool
@@ -108,6 +128,10 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		}
 	}()
 
+	n.follower = newFollower(c.Table, c.Topology, c.Region, log)
+	if err := n.follower.read(ctx); err != nil {
+		return nil, fmt.Errorf("the table of regions: %w", err)
+	}
 	n.service, err = claim.NewService(claim.Config{
 		Store: c.Store, Executor: payment.NewExecutor(c.Provider, log), Blobs: c.Blobs,
 		Policy: c.Policy, Node: c.Name, Region: c.Region,
@@ -120,12 +144,10 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.worker, err = outbox.NewWorker(outbox.WorkerConfig{
-		Store: c.Store, Regions: func() []string { return []string{c.Region} },
-		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
-		Poll:     c.Outbox.Poll, Lease: c.Outbox.Lease, Batch: c.Outbox.Batch, Logger: log,
-	})
-	if err != nil {
+	if n.worker, err = n.newWorker(log, func() []string { return []string{c.Region} }); err != nil {
+		return nil, err
+	}
+	if n.deputy, err = n.newWorker(log, func() []string { return n.outages.All() }); err != nil {
 		return nil, err
 	}
 
@@ -133,13 +155,13 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.handler, err = region.NewHandler(region.HandlerConfig{Local: local{n.service}, Self: c.Region, Topology: c.Topology, Logger: log})
+	n.handler, err = region.NewHandler(region.HandlerConfig{Local: local{n.service, &n.hand.forwards}, Self: c.Region, Topology: c.Topology, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, rpcListener.Close())
 	}
 	rpcMux := http.NewServeMux()
 	n.handler.Mount(rpcMux)
-	n.rpc = region.NewServer(rpcMux, nil)
+	n.rpc = region.NewServer(rpcMux, c.TLS)
 	n.serve(log, "rpc", n.rpc, rpcListener)
 
 	apiListener, err := listen("api", c.APIListen)
@@ -171,35 +193,54 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	n.membership, err = region.NewMembership(region.MembershipConfig{
 		Node: c.Name, Region: c.Region, RPCAddr: n.rpcAddr, Version: Version,
 		BindAddr: gossipHost, BindPort: gossipPort, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
-		Seeds: c.Seeds, SecretKey: c.GossipKey,
+		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
 		LocalTimings: c.LocalGossip, Logger: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; choose another gossip address or stop what uses it", err)
 	}
-	transport := c.Network.RoundTripper(region.NewTransport(nil), c.Region, n.membership.RegionOf)
+	transport := c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
 		transport = c.WrapTransport(c.Region, transport)
 	}
-	n.peers, err = region.NewPeers(region.PeersConfig{Directory: n.membership, Transport: transport, Logger: log})
+	n.peers, err = region.NewPeers(region.PeersConfig{
+		Directory: n.membership, Transport: transport, TLS: c.TLS != nil, Logger: log,
+		Heard: func(region string, answered bool) { n.outages.Heard(region, answered) },
+	})
 	if err != nil {
 		return nil, err
 	}
+	n.outages = region.NewOutages(region.OutagesConfig{
+		Self: c.Region, Topology: c.Topology, Seen: n.membership.LastSeen, Ping: n.peers.Ping, Grace: c.DeputyAfter,
+	})
 	self, ok := c.Topology.ByName(c.Region)
 	if !ok {
 		return nil, fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
 	}
+	routes := router.New(c.Region, n.service, n.peers, c.Store, c.Topology, n.outages.Lost).WithDistances(n.membership.RTT)
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: c.Store, Region: c.Region, RegionCode: self.Code, Limits: c.Limits,
-		Router: router.New(c.Region, n.service, n.peers, c.Store, c.Topology),
-		Ready:  n.ready, Logger: log,
+		Router: routes,
+		NewKeys: func() (claim.RegionCode, bool) {
+			home, ok := routes.NewHome()
+			return home.Code, ok
+		},
+		Ready: n.ready, Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.service.Start()
 	n.worker.Start()
-	n.api = httpapi.NewServer(c.APIListen, api, c.Limits, log)
+	n.deputy.Start()
+	background, stop := context.WithCancel(context.Background())
+	n.background = stop
+	n.serving.Go(func() { n.outages.Run(background) })
+	n.follower.meet(ctx, n.membership.SetDraining)
+	n.newAdmin(transport, log).Mount(rpcMux)
+	topologyEvery := cmp.Or(c.TopologyEvery, defaultTopologyEvery)
+	n.serving.Go(func() { every(background, topologyEvery, func(ctx context.Context) { _ = n.follower.read(ctx) }) })
+	n.api = httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, log)
 	n.serve(log, "api", n.api, apiListener)
 	if len(c.Seeds) > 0 {
 		if err := n.membership.Join(ctx, c.Seeds); err != nil {
@@ -209,6 +250,16 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		}
 	}
 	return n, nil
+}
+
+// newWorker makes a worker for the due rows of some regions, asked at each look.
+func (n *Node) newWorker(log *slog.Logger, regions func() []string) (*outbox.Worker, error) {
+	c := n.c.Outbox
+	return outbox.NewWorker(outbox.WorkerConfig{
+		Store: n.c.Store, Regions: regions,
+		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+		Poll:     c.Poll, Lease: c.Lease, Batch: c.Batch, Logger: log,
+	})
 }
 
 // APIAddr is where merchants reach this node.
@@ -240,6 +291,9 @@ func (n *Node) ready(ctx context.Context) error {
 	if stopping {
 		return errors.New("this node is shutting down")
 	}
+	if err := n.follower.takes(); err != nil {
+		return err
+	}
 	if n.c.Ready != nil {
 		return n.c.Ready(ctx)
 	}
@@ -248,7 +302,11 @@ func (n *Node) ready(ctx context.Context) error {
 
 func (n *Node) serve(log *slog.Logger, what string, s *http.Server, l net.Listener) {
 	n.serving.Go(func() {
-		if err := s.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		start := s.Serve
+		if s.TLSConfig != nil {
+			start = func(l net.Listener) error { return s.ServeTLS(l, "", "") } // its files are in TLSConfig
+		}
+		if err := start(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			log.Error("listener failed", "listener", what, "error", err)
 		}
 	})
@@ -277,8 +335,10 @@ func (n *Node) drain(ctx context.Context) error {
 	if n.api != nil {
 		errs = append(errs, shutdown(ctx, n.api))
 	}
-	if n.worker != nil {
-		errs = append(errs, n.worker.Drain(ctx))
+	for _, w := range []*outbox.Worker{n.worker, n.deputy} {
+		if w != nil {
+			errs = append(errs, w.Drain(ctx))
+		}
 	}
 	if n.handler != nil {
 		n.handler.SetServing(false)
@@ -293,6 +353,9 @@ func (n *Node) drain(ctx context.Context) error {
 	}
 	if n.rpc != nil {
 		errs = append(errs, shutdown(ctx, n.rpc))
+	}
+	if n.background != nil {
+		n.background()
 	}
 	n.serving.Wait()
 	if n.service != nil {
@@ -318,9 +381,14 @@ func shutdown(ctx context.Context, s *http.Server) error {
 }
 
 // local is the executor behind the peer handler: it can only act here.
-type local struct{ *claim.Service }
+type local struct {
+	*claim.Service
+	inHand *atomic.Int64
+}
 
 func (l local) Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
+	l.inHand.Add(1)
+	defer l.inHand.Add(-1)
 	return l.Do(ctx, home, &req)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
 )
@@ -53,6 +54,10 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 		return nil, err
 	}
 	s.db = here.db
+	certs, err := settings.TLS.open(settings.Node.Region, s.log)
+	if err != nil {
+		return nil, err
+	}
 	blobs := claim.Blobs(inRows{})
 	if settings.Objects != "" {
 		if s.blobs, err = OpenBlobs(ctx, settings.Objects); err != nil {
@@ -68,10 +73,11 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 		Name: name, Region: settings.Node.Region,
 		APIListen: settings.API.Listen, RPCListen: settings.RPC.Listen, GossipListen: settings.Gossip.Listen,
 		RPCAdvertise: settings.RPC.Advertise, GossipAdvertise: settings.Gossip.Advertise,
-		Seeds: settings.Gossip.Seeds, LocalGossip: settings.Gossip.Local, GossipKey: secrets.GossipKey,
-		Topology: here.topology, Store: here.view, Blobs: blobs, Provider: s.provider,
+		Seeds: settings.Gossip.Seeds, LocalGossip: settings.Gossip.Local, TLS: certs, GossipKeys: secrets.GossipKeys,
+		Topology: here.topology, Table: sqlTable{here.db, here.view}, TopologyEvery: settings.TopologyEvery, Store: here.view, Blobs: blobs, Provider: s.provider,
 		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(),
-		Ready: ready.check, Logger: log,
+		DeputyAfter: settings.DeputyAfter,
+		Ready:       ready.check, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -84,15 +90,10 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 func (s *Server) keep(settings ServeSettings, here *place) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	topology := refresher{
-		read: s.db.Regions, topology: here.topology, log: s.log,
-		trouble: trouble{log: s.log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
-	}
 	sweep := sweeper{
 		sweep:   here.view.Sweep,
 		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
 	}
-	s.kept.Go(func() { every(ctx, settings.TopologyEvery, topology.refresh) })
 	s.kept.Go(func() { every(ctx, settings.SweepEvery, sweep.round) })
 }
 
@@ -135,7 +136,7 @@ type place struct {
 // place.db.
 func openDatabase(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *place, err error) {
 	db, err := cockroach.Open(ctx, cockroach.Config{
-		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: settings.Trace, Logger: log,
+		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -241,29 +242,6 @@ func (t *trouble) note(err error) {
 		t.log.Info(t.over)
 	}
 	t.in = err != nil
-}
-
-// refresher keeps a topology up to date with its table.
-type refresher struct {
-	read     func(context.Context) ([]cockroach.TopologyRow, error)
-	topology *region.Topology
-	log      *slog.Logger
-	trouble  trouble
-}
-
-func (r *refresher) refresh(ctx context.Context) {
-	rows, err := r.read(ctx)
-	changed := false
-	if err == nil {
-		changed, err = r.topology.Update(regionsOf(rows))
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	r.trouble.note(err)
-	if changed {
-		r.log.Info("the table of regions has changed", "regions", fmt.Sprint(r.topology.Regions()))
-	}
 }
 
 // sweeper deletes rows past their windows, a batch at a time.

@@ -35,6 +35,7 @@ type ServeSettings struct {
 	Node     NodeSettings     `koanf:"node"`
 	API      APISettings      `koanf:"api"`
 	RPC      RPCSettings      `koanf:"rpc"`
+	TLS      TLSSettings      `koanf:"tls"`
 	Gossip   GossipSettings   `koanf:"gossip"`
 	Database cockroach.Pool   `koanf:"database"`
 	Provider ProviderSettings `koanf:"provider"`
@@ -42,6 +43,9 @@ type ServeSettings struct {
 	Claim claim.Policy `koanf:"claim"`
 	// Outbox paces recovery.
 	Outbox OutboxConfig `koanf:"outbox"`
+	// DeputyAfter is how long another region must be out of reach before this node
+	// acts on its rows.
+	DeputyAfter time.Duration `koanf:"deputy_after"`
 	// TopologyEvery is how often the table of regions is read again.
 	TopologyEvery time.Duration `koanf:"topology_every"`
 	// SweepEvery is how often rows past their windows are deleted.
@@ -57,8 +61,6 @@ type ServeSettings struct {
 	Drain time.Duration `koanf:"drain"`
 	// Log is the least level that is logged: debug, info, warn or error.
 	Log string `koanf:"log"`
-	// Trace makes spans of SQL statements.
-	Trace bool `koanf:"trace"`
 }
 
 // NodeSettings say who the node is.
@@ -113,6 +115,7 @@ func DefaultServeSettings() ServeSettings {
 		Node:     NodeSettings{Region: "us-east1"},
 		API:      APISettings{Listen: "127.0.0.1:8081"},
 		RPC:      RPCSettings{Listen: "127.0.0.1:7081"},
+		TLS:      TLSSettings{TrustDomain: defaultTrustDomain},
 		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
 		Database: cockroach.DefaultPool(),
 		Provider: ProviderSettings{
@@ -121,6 +124,7 @@ func DefaultServeSettings() ServeSettings {
 		},
 		Claim:         policy,
 		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
+		DeputyAfter:   region.DefaultGrace,
 		TopologyEvery: 5 * time.Second,
 		SweepEvery:    time.Minute,
 		TenantRate:    limits.TenantRate, TenantBurst: limits.TenantBurst,
@@ -154,11 +158,13 @@ func (s ServeSettings) Validate() error {
 	return errors.Join(
 		s.Node.validate(),
 		s.addresses(),
+		s.TLS.validate(s.RPC),
 		s.Database.Validate(),
 		s.Claim.Validate(),
 		s.Outbox.validate(),
 		s.Provider.validate(),
 		s.callTimes(),
+		mustPass("deputy_after", s.DeputyAfter),
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),
 		rateMistake(s.TenantRate, s.TenantBurst),
@@ -345,15 +351,17 @@ func (s ServeSettings) name(unique string) (string, error) {
 	return name + "-" + unique, nil
 }
 
-// GossipKey is the variable of the key that encrypts gossip: 16, 24 or 32 bytes
-// in base64, the same at every node.
+// GossipKey is the variable of the keys that encrypt gossip: 16, 24 or 32 bytes
+// in base64 each, with commas between them. The first encrypts what a node sends;
+// any of them may have encrypted what it hears, so that a deployment can go from
+// one key to the next.
 const GossipKey = "HOMEWARD_GOSSIP_KEY"
 
 // Secrets are what a node must not be told by file or command line; see
 // [Secret]. Both may be missing.
 type Secrets struct {
 	DatabaseURL string
-	GossipKey   []byte
+	GossipKeys  [][]byte
 }
 
 func readSecrets(environ []string) (Secrets, error) {
@@ -363,9 +371,12 @@ func readSecrets(environ []string) (Secrets, error) {
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
 	if key != "" {
-		var err error
-		if s.GossipKey, err = base64.StdEncoding.DecodeString(key); err != nil || !slices.Contains([]int{16, 24, 32}, len(s.GossipKey)) {
-			errs[2] = fmt.Errorf("%s must be 16, 24 or 32 bytes in base64; make one with: openssl rand -base64 32", GossipKey)
+		for text := range strings.SplitSeq(key, ",") {
+			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+			if err != nil || !slices.Contains([]int{16, 24, 32}, len(one)) {
+				errs[2] = fmt.Errorf("%s must be 16, 24 or 32 bytes in base64, or several such with commas between them; make one with: openssl rand -base64 32", GossipKey)
+			}
+			s.GossipKeys = append(s.GossipKeys, one)
 		}
 	}
 	return s, errors.Join(errs[:]...)
@@ -379,7 +390,7 @@ func (s Secrets) Missing(settings ServeSettings) error {
 		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward", DatabaseURL))
 	}
 	// Whoever may gossip can have requests, and the answers to them, sent its way.
-	if s.GossipKey == nil && !onLoopback(settings.Gossip.Listen) {
+	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {
 		errs = append(errs, fmt.Errorf("gossip on %s would be open to anybody: set %s; make one with: openssl rand -base64 32", settings.Gossip.Listen, GossipKey))
 	}
 	return errors.Join(errs...)

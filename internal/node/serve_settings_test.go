@@ -49,7 +49,7 @@ provider: {dedupe: none, settle_window: 2m}
 `)
 	s, _, err := LoadServeSettings(path, []string{
 		"HOMEWARD_NODE__REGION=asia-northeast1", "HOMEWARD_GOSSIP__SEEDS=10.0.0.2:7946,10.0.0.3:7946",
-		"HOMEWARD_TRACE=true", "HOMEWARD_LOG=debug", "PATH=/bin",
+		"HOMEWARD_LOG=debug", "PATH=/bin",
 	})
 	require.NoError(t, err)
 	want := DefaultServeSettings()
@@ -57,7 +57,7 @@ provider: {dedupe: none, settle_window: 2m}
 	want.Gossip.Seeds = []string{"10.0.0.2:7946", "10.0.0.3:7946"}
 	want.Database.MaxConns = 4
 	want.Provider.Dedupe, want.Provider.SettleWindow = "none", 2*time.Minute
-	want.Trace, want.Log = true, "debug"
+	want.Log = "debug"
 	require.Equal(t, want, s)
 
 	text, err := s.YAML()
@@ -84,7 +84,10 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"a name with a space":   {"node: {name: my node}", []string{"node.name"}},
 		"no address":            {"api: {listen: nowhere}", []string{"api.listen", "host:port"}},
 		"no such port":          {"rpc: {listen: '127.0.0.1:70000'}", []string{"rpc.listen", "65535"}},
-		"nothing to dial":       {"rpc: {listen: '0.0.0.0:7081'}", []string{"rpc.listen", "rpc.advertise"}},
+		"nothing to dial":       {"rpc: {listen: '0.0.0.0:7081'}\ntls: {cert: a, key: b, ca: c}", []string{"rpc.listen", "rpc.advertise"}},
+		"open to anybody":       {"rpc: {listen: '10.0.0.1:7081'}", []string{"rpc.listen", "any merchant", "tls.cert"}},
+		"half a certificate":    {"tls: {cert: a, ca: c}", []string{"tls.key", "or none"}},
+		"no trust domain":       {"tls: {trust_domain: My Bank}", []string{"tls.trust_domain"}},
 		"advertised everywhere": {"gossip: {advertise: '0.0.0.0:7946'}", []string{"gossip.advertise"}},
 		"a seed without a port": {"gossip: {seeds: ['10.0.0.1:7946', '10.0.0.1']}", []string{"gossip.seeds[1]"}},
 		"the pool":              {"database: {max_conns: 0, min_conns: 0}", []string{"max_conns"}},
@@ -160,10 +163,17 @@ func TestSecretsOfANode(t *testing.T) {
 
 	_, secrets, err := LoadServeSettings("", []string{"HOMEWARD_DATABASE_URL=postgres://x", "HOMEWARD_GOSSIP_KEY_FILE=" + path})
 	require.NoError(t, err)
-	require.Equal(t, Secrets{DatabaseURL: "postgres://x", GossipKey: key}, secrets)
+	require.Equal(t, Secrets{DatabaseURL: "postgres://x", GossipKeys: [][]byte{key}}, secrets)
+
+	next := []byte("fedcba9876543210fedcba9876543210")
+	both := base64.StdEncoding.EncodeToString(next) + ", " + text
+	_, secrets, err = LoadServeSettings("", []string{"HOMEWARD_GOSSIP_KEY=" + both})
+	require.NoError(t, err)
+	require.Equal(t, [][]byte{next, key}, secrets.GossipKeys)
 
 	for name, environ := range map[string][]string{
 		"no base64": {"HOMEWARD_GOSSIP_KEY=****************"},
+		"one empty": {"HOMEWARD_GOSSIP_KEY=" + text + ","},
 		"too short": {"HOMEWARD_GOSSIP_KEY=aHVudGVyMg=="},
 		"twice":     {"HOMEWARD_GOSSIP_KEY=" + text, "HOMEWARD_GOSSIP_KEY_FILE=" + path},
 	} {
@@ -185,9 +195,9 @@ func TestWhatANodeCannotStartWithout(t *testing.T) {
 	for _, open := range []string{"0.0.0.0:7946", ":7946", "10.0.0.1:7946", "node-1:7946"} {
 		s.Gossip.Listen = open
 		require.ErrorContains(t, known.Missing(s), "HOMEWARD_GOSSIP_KEY", open)
-		known.GossipKey = []byte("0123456789abcdef")
+		known.GossipKeys = [][]byte{[]byte("0123456789abcdef")}
 		require.NoError(t, known.Missing(s), open)
-		known.GossipKey = nil
+		known.GossipKeys = nil
 	}
 }
 

@@ -13,52 +13,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/region"
 )
 
 // record is a log that a test reads.
 func record() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
-}
-
-func TestTheTopologyFollowsItsTable(t *testing.T) {
-	log, said := record()
-	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}})
-	require.NoError(t, err)
-	table := []cockroach.TopologyRow{{Name: "a", Code: 1}}
-	var broken error
-	r := refresher{
-		read:     func(context.Context) ([]cockroach.TopologyRow, error) { return table, broken },
-		topology: topology, log: log, trouble: trouble{log: log, began: "cannot be read", over: "can be read again"},
-	}
-	ctx := t.Context()
-	r.refresh(ctx)
-	require.Empty(t, said.String(), "nothing has changed")
-
-	table = append(table, cockroach.TopologyRow{Name: "b", Code: 2, Status: uint8(region.Draining)})
-	r.refresh(ctx)
-	b, ok := topology.ByCode(2)
-	require.True(t, ok)
-	require.Equal(t, region.Region{Name: "b", Code: 2, Status: region.Draining}, b)
-	require.Contains(t, said.String(), "has changed")
-
-	said.Reset()
-	broken = errors.New("gone")
-	r.refresh(ctx)
-	r.refresh(ctx)
-	require.Equal(t, 1, strings.Count(said.String(), "cannot be read"), "%s", said)
-	broken = nil
-	r.refresh(ctx)
-	r.refresh(ctx)
-	require.Equal(t, 1, strings.Count(said.String(), "can be read again"), "%s", said)
-
-	table = table[1:] // a region that is gone is a mistake, and changes nothing
-	r.refresh(ctx)
-	require.Len(t, topology.Regions(), 2)
-	require.Equal(t, 2, strings.Count(said.String(), "cannot be read"), "%s", said)
 }
 
 func TestASweepGoesOnWhileBatchesAreFull(t *testing.T) {

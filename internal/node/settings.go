@@ -101,7 +101,7 @@ func load(path string, environ []string, into any, o others) error {
 	}
 	variables := env.Provider(".", env.Opt{
 		Prefix:      envPrefix,
-		EnvironFunc: func() []string { return slices.DeleteFunc(slices.Clone(environ), isSecret) },
+		EnvironFunc: func() []string { return slices.DeleteFunc(slices.Clone(environ), notASetting) },
 		TransformFunc: func(name, value string) (string, any) {
 			return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", "."), value
 		},
@@ -119,6 +119,18 @@ func load(path string, environ []string, into any, o others) error {
 		errs = append(errs, undecodable(err))
 	}
 	return errors.Join(errs...)
+}
+
+// For the tools that ask a running node: where it is, and the beginning of what their
+// own certificate's files are named by.
+const (
+	AskedNode = "HOMEWARD_NODE"
+	Operator  = "HOMEWARD_OPERATOR_"
+)
+
+// notASetting reports whether a variable, as NAME=value, is a secret's or a tool's.
+func notASetting(variable string) bool {
+	return isSecret(variable) || strings.HasPrefix(variable, AskedNode+"=") || strings.HasPrefix(variable, Operator)
 }
 
 // foreignSettings takes out of k what belongs to another command, and says so.

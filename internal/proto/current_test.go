@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	_ "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
+	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 	_ "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 	_ "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
@@ -73,6 +75,9 @@ func TestConnectProceduresMatch(t *testing.T) {
 		}
 	}
 	got := []string{
+		adminv1connect.AdminServicePartProcedure,
+		adminv1connect.AdminServiceOverviewProcedure,
+		adminv1connect.AdminServiceSetRegionStatusProcedure,
 		peerv1connect.PeerServiceExecuteProcedure,
 		peerv1connect.PeerServiceInspectProcedure,
 		peerv1connect.PeerServiceObjectProcedure,

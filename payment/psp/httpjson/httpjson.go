@@ -42,6 +42,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/span"
 )
 
 const (
@@ -231,7 +232,35 @@ func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) 
 
 // do sends the request once and reads a reply of at most maxReply bytes. An
 // error says that no whole, well-formed reply arrived, and nothing more.
-func (p *Provider) do(req *http.Request) (reply, int, error) {
+//
+// The provider is not told of the trace: it is another company's, whose own trace
+// must not hang on ours.
+func (p *Provider) do(req *http.Request) (r reply, status int, err error) {
+	_, sp := span.Client(req.Context(), req.Method)
+	defer func() {
+		trace(sp, req, status, err)
+		sp.End()
+	}()
+	return p.exchange(req)
+}
+
+// trace says of a call no more than where it went and what came of it: the query
+// and the header are not shown.
+func trace(sp span.Span, req *http.Request, status int, err error) {
+	if !sp.IsRecording() {
+		return
+	}
+	sp.SetAttributes(span.Method.String(req.Method), span.Address.String(req.URL.Host), span.URLPath.String(req.URL.Path))
+	if status != 0 {
+		sp.SetAttributes(span.Status.Int(status))
+	}
+	if err == nil && status >= http.StatusInternalServerError {
+		err = fmt.Errorf("httpjson: status %d", status)
+	}
+	span.Fail(sp, err)
+}
+
+func (p *Provider) exchange(req *http.Request) (reply, int, error) {
 	res, err := p.client.Do(req)
 	if err != nil {
 		return reply{}, 0, fmt.Errorf("httpjson: %w", err)
@@ -242,14 +271,14 @@ func (p *Provider) do(req *http.Request) (reply, int, error) {
 	buf.Reset()
 	n, err := buf.ReadFrom(io.LimitReader(res.Body, maxReply+1))
 	if err != nil {
-		return reply{}, 0, fmt.Errorf("httpjson: status %d: read reply: %w", res.StatusCode, err)
+		return reply{}, res.StatusCode, fmt.Errorf("httpjson: status %d: read reply: %w", res.StatusCode, err)
 	}
 	if n > maxReply {
-		return reply{}, 0, fmt.Errorf("httpjson: status %d: reply over %d bytes", res.StatusCode, maxReply)
+		return reply{}, res.StatusCode, fmt.Errorf("httpjson: status %d: reply over %d bytes", res.StatusCode, maxReply)
 	}
 	var r reply
 	if err := json.Unmarshal(buf.Bytes(), &r); err != nil {
-		return reply{}, 0, fmt.Errorf("httpjson: status %d: reply is not the expected JSON: %w", res.StatusCode, err)
+		return reply{}, res.StatusCode, fmt.Errorf("httpjson: status %d: reply is not the expected JSON: %w", res.StatusCode, err)
 	}
 	return r, res.StatusCode, nil
 }

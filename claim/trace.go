@@ -1,0 +1,73 @@
+package claim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/homeward-io/homeward/span"
+)
+
+// Answered reports whether err, from a [Service] or from one in another region,
+// is an answer to the request, or the caller's own doing, and not a failure to
+// give one: what traces do not show in red. It says nothing for nil.
+func Answered(err error) bool {
+	var (
+		inUse   *InUseError
+		unknown *UnknownError
+		expired *ExpiredError
+	)
+	return errors.Is(err, ErrMismatch) || errors.Is(err, ErrNeedPin) || errors.Is(err, ErrNoNewHomes) ||
+		errors.As(err, &inUse) || errors.As(err, &unknown) || errors.As(err, &expired) ||
+		errors.Is(err, ErrFenced) || errors.Is(err, ErrLeaseHeld) || errors.Is(err, context.Canceled)
+}
+
+// failed marks sp unless err is an answer.
+func failed(sp span.Span, err error) {
+	if err != nil && !Answered(err) {
+		span.Fail(sp, err)
+	}
+}
+
+// traceClaim says what a step that wanted the claim got.
+func (s *Service) traceClaim(sp span.Span, rec *Record, decision string, err error) {
+	if !sp.IsRecording() {
+		return
+	}
+	sp.SetAttributes(span.Region.String(s.c.Region), span.Node.String(s.c.Node))
+	if err != nil {
+		failed(sp, err)
+		return
+	}
+	sp.SetAttributes(span.Decision.String(decision))
+	if rec.Fence > 0 {
+		sp.SetAttributes(span.HomeRegion.String(rec.Home), span.Object.String(rec.Minted.ID),
+			span.State.String(rec.State.String()), span.Fence.Int64(int64(rec.Fence)))
+	}
+}
+
+// traceAttempt says what an attempt learned.
+func traceAttempt(sp span.Span, rec *Record, recovery bool, v *Verdict) {
+	if !sp.IsRecording() {
+		return
+	}
+	sp.SetAttributes(span.AttemptNo.Int64(int64(rec.Attempts)), span.Generation.Int64(int64(rec.Generation)),
+		span.Fence.Int64(int64(rec.Fence)), span.Recovery.Bool(recovery), span.Outcome.String(v.Outcome.String()))
+	if v.Reason != "" {
+		sp.SetAttributes(span.Reason.String(v.Reason))
+	}
+}
+
+// traceSettle says what was recorded.
+func traceSettle(sp span.Span, rec *Record, err error) {
+	if !sp.IsRecording() {
+		return
+	}
+	if err != nil {
+		failed(sp, err)
+		return
+	}
+	sp.SetAttributes(span.State.String(rec.State.String()), span.Fence.Int64(int64(rec.Fence)))
+	if rec.Reason != "" {
+		sp.SetAttributes(span.Reason.String(rec.Reason))
+	}
+}

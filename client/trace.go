@@ -1,0 +1,50 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/homeward-io/homeward/span"
+)
+
+// route is the path without the id that it may end in.
+func (c *call) route() string {
+	if id := strings.LastIndexByte(c.path, '/'); c.method == http.MethodGet && id > 0 {
+		return c.path[:id] + "/{id}"
+	}
+	return c.path
+}
+
+// traceAttempt says where an attempt went and what came of it.
+func (c *call) traceAttempt(sp span.Span, n int, base string, answer *Answer, failed *Error) {
+	if !sp.IsRecording() {
+		return
+	}
+	sp.SetAttributes(span.Method.String(c.method), span.Path.String(c.route()), span.AttemptNo.Int(n))
+	if u, err := url.Parse(base); err == nil {
+		sp.SetAttributes(span.Address.String(u.Host))
+	}
+	if failed == nil {
+		sp.SetAttributes(span.HomeRegion.String(answer.HomeRegion), span.Region.String(answer.ServedBy), span.Replayed.Bool(answer.Replayed))
+		return
+	}
+	if failed.Status != 0 {
+		sp.SetAttributes(span.Status.Int(failed.Status))
+	}
+	fault(sp, failed)
+}
+
+// fault marks sp unless failed is a refusal: that is an answer. The error's own
+// text may tell the key.
+func fault(sp span.Span, failed *Error) {
+	switch {
+	case !sp.IsRecording() || failed == nil:
+	case failed.Status >= http.StatusInternalServerError:
+		span.Fail(sp, fmt.Errorf("answered %d", failed.Status))
+	case failed.Status == 0:
+		span.Fail(sp, errors.New("no answer"))
+	}
+}

@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// soon is a grace time for tests of deputies.
+const soon = 300 * time.Millisecond
+
+// deputised asserts that region answered q on the rows of home, by itself.
+func (w *world) deputised(r *reply, region, home string) {
+	w.t.Helper()
+	require.NoError(w.t, r.err)
+	require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
+	require.Equal(w.t, home, r.header.Get("Homeward-Home-Region"))
+	require.Equal(w.t, region, r.header.Get("Homeward-Served-By"))
+}
+
+// TestALostRegionIsServedByTheOthers takes a region's only node away while it
+// holds a charge in the provider's hands. The node is no corpse: it goes on after
+// others have finished its work.
+func TestALostRegionIsServedByTheOthers(t *testing.T) {
+	t.Parallel()
+	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.DeputyAfter = soon })
+	old := charge(stamped(t, eu), 1)
+	first := w.at(eu, old, http.StatusCreated)
+	g := w.judge.hold(t)
+	underway := charge(stamped(t, eu), 2)
+	cut := w.later(eu, underway)
+	receive(t, "the provider call", g.entered)
+	w.judge.SetHooks(simulator.Hooks{})
+
+	w.takeAway(eu)
+	require.Error(t, receive(t, "the end of the connection", cut).err)
+	fresh := charge(stamped(t, eu), 3)
+	var served *reply
+	until(t, "us is a deputy", func() bool {
+		served = w.send(w.ctx, us, fresh)
+		if served.status != http.StatusCreated {
+			w.unavailable(served, "home_unavailable")
+		}
+		return served.status == http.StatusCreated
+	})
+	w.deputised(served, us, eu)
+	require.Equal(t, served.remembered(), w.settle(w.ctx, asia, fresh, nil).remembered())
+	require.Equal(t, first.remembered(), w.at(us, old, http.StatusCreated).remembered())
+	// Nobody asks for the charge under way: the deputies' workers adopt its row.
+	until(t, "the charge under way is recovered", func() bool {
+		s, err := w.inspect(w.ctx, us, acme, underway.key)
+		return err == nil && s.State == "COMPLETED"
+	})
+	done := w.at(asia, underway, http.StatusCreated)
+	w.judge.once(t, 3)
+
+	// The node that was taken away comes out of the provider's hands.
+	through := make(chan psp.Call, 1)
+	w.judge.SetHooks(simulator.Hooks{After: func(_ context.Context, call psp.Call) { through <- call }})
+	g.release()
+	receive(t, "the end of its call", through)
+	w.judge.SetHooks(simulator.Hooks{})
+	require.Equal(t, done.remembered(), w.at(us, underway, http.StatusCreated).remembered())
+	w.judge.once(t, 3)
+}
+
+// wall fails forwards to a region while it is up; gossip and stores go round it.
+type wall struct {
+	up   atomic.Bool
+	home string
+	of   func(rpcAddr string) string
+	next http.RoundTripper
+}
+
+func (b *wall) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.up.Load() && b.of(req.URL.Host) == b.home {
+		return nil, errors.New("the way is cut")
+	}
+	return b.next.RoundTrip(req)
+}
+
+// TestBothSidesOfAPartitionAct cuts the requests' way to a region that is alive:
+// it and its deputies act on the same rows at the same time. When the way is
+// mended forwards resume, with nobody's help.
+func TestBothSidesOfAPartitionAct(t *testing.T) {
+	t.Parallel()
+	var w *world
+	var walls []*wall
+	w = startWorld(t, nil, func(c *node.ClusterConfig) {
+		c.DeputyAfter = soon
+		c.WrapTransport = func(region string, next http.RoundTripper) http.RoundTripper {
+			b := &wall{home: eu, next: next, of: func(addr string) string { return w.cluster.Region(us).Membership().RegionOf(addr) }}
+			if region != eu {
+				walls = append(walls, b)
+			}
+			return b
+		}
+	})
+	for _, b := range walls {
+		b.up.Store(true)
+	}
+	until(t, "us and asia are deputies", func() bool {
+		return w.send(w.ctx, us, charge(stamped(t, eu), 1)).status == http.StatusCreated &&
+			w.send(w.ctx, asia, charge(stamped(t, eu), 1)).status == http.StatusCreated
+	})
+	before := w.judge.Stats().Effects
+
+	// A provider that loses replies keeps the claims open for everybody to act on.
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 5 * time.Millisecond, Jitter: 10 * time.Millisecond, ErrorAfter: 0.2, DropReply: 0.2}))
+	const keys = 40
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	answers := make([][3]string, keys)
+	var all sync.WaitGroup
+	for k := range keys {
+		q := charge(stamped(t, eu), 100+k)
+		for i, r := range regions {
+			all.Go(func() { answers[k][i] = w.settle(ctx, r, q, nil).remembered() })
+		}
+	}
+	all.Wait()
+	for k, a := range answers {
+		require.Equal(t, a[0], a[1], "key %d", k)
+		require.Equal(t, a[0], a[2], "key %d", k)
+		require.Contains(t, a[0], fmt.Sprintf(`"amount":%d`, 100+k))
+	}
+	w.judge.once(t, int(before)+keys)
+
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{}))
+	for _, b := range walls {
+		b.up.Store(false)
+	}
+	until(t, "us forwards again", func() bool {
+		r := w.at(us, charge(stamped(t, eu), 2), http.StatusCreated)
+		return r.header.Get("Homeward-Served-By") == eu
+	})
+}

@@ -1,0 +1,125 @@
+// Package history checks what concurrent clients were told about keys against a
+// naive model: a key belongs to the first request that reached it, and once that
+// request has been answered for good everybody reads that answer. The check is
+// porcupine's, a linearizability checker; the model is below.
+package history
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Sent is one request: its key, unique in the history, and its body.
+type Sent struct{ Key, Body string }
+
+// Got is what the client was told.
+type Got struct {
+	Kind  Kind
+	Reply string // for Final: all that every retry must repeat
+}
+
+// Kind is what an answer says of its key.
+type Kind string
+
+const (
+	Final    Kind = "final"    // 201, or a decline for good
+	Mismatch Kind = "mismatch" // 422
+	Soft     Kind = "soft"     // declined for now: nobody may have been answered for good yet
+	InUse    Kind = "in use"   // 409: the key belongs to this request
+	None     Kind = "none"     // 503 or no answer at all: it may have reached the key or not, now or later
+)
+
+// keyState is a key as the model sees it.
+type keyState struct {
+	body  string // the request it belongs to, "" while it is free
+	reply string // the final answer, "" until somebody has read it
+}
+
+// Model says which answers one key may give to which requests in which order.
+// Its operations take a [Sent] and give a [Got].
+var Model = (&porcupine.NondeterministicModel{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byKey := map[string][]porcupine.Operation{}
+		for _, o := range history {
+			key := o.Input.(Sent).Key
+			byKey[key] = append(byKey[key], o)
+		}
+		parts := make([][]porcupine.Operation, 0, len(byKey))
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() []any { return []any{keyState{}} },
+	Step: func(state, input, output any) []any {
+		s, in, out := state.(keyState), input.(Sent), output.(Got)
+		mine := s.body == "" || s.body == in.Body
+		bound := keyState{in.Body, s.reply}
+		switch out.Kind {
+		case Final:
+			if mine && (s.reply == "" || s.reply == out.Reply) {
+				return []any{keyState{in.Body, out.Reply}}
+			}
+		case Mismatch:
+			if !mine {
+				return []any{s}
+			}
+		case Soft, InUse:
+			if mine && s.reply == "" {
+				return []any{bound}
+			}
+		case None:
+			if mine {
+				return []any{s, bound}
+			}
+			return []any{s}
+		}
+		return nil
+	},
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%v → %v", input, output)
+	},
+}).ToModel()
+
+// History collects operations. The zero value is empty. It is safe for
+// concurrent use.
+type History struct {
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+// began is what the model's times are counted from: it knows integers only.
+var began = time.Now()
+
+// Add takes one operation that was sent at start and answered just now. client
+// is for people who look at a history that fails.
+func (h *History) Add(client int, in Sent, start time.Time, out Got) {
+	o := porcupine.Operation{
+		ClientId: client, Input: in, Call: int64(start.Sub(began)),
+		Output: out, Return: int64(time.Since(began)),
+	}
+	if out.Kind == None {
+		// It may be on its way still and take effect at any later time.
+		o.Return = math.MaxInt64
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+}
+
+// Operations returns what was collected, as a copy.
+func (h *History) Operations() []porcupine.Operation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]porcupine.Operation(nil), h.ops...)
+}
+
+// Check reports whether every key's history is one that the model could give:
+// porcupine.Ok, Illegal, or Unknown when timeout was not enough to tell.
+func (h *History) Check(timeout time.Duration) porcupine.CheckResult {
+	return porcupine.CheckOperationsTimeout(Model, h.Operations(), timeout)
+}

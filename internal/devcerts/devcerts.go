@@ -1,0 +1,87 @@
+// Package devcerts makes throw-away certificates: for deployments on one machine
+// and for tests. An authority's key exists in memory only, so nobody can add to
+// what it has issued; a deployment that holds anything has a CA of its own.
+package devcerts
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/url"
+	"time"
+)
+
+// Authority is a CA without a past or a future. It is safe for concurrent use.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one whose certificates can be used between these times.
+func NewAuthority(from, to time.Time) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("throw-away CA: %w", err)
+	}
+	serial := newSerial()
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		// Two authorities in one file must not look alike.
+		Subject:   pkix.Name{CommonName: fmt.Sprintf("Homeward throw-away CA %x", serial)},
+		NotBefore: from, NotAfter: to,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("throw-away CA: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("throw-away CA: %w", err)
+	}
+	return &Authority{cert, key}, nil
+}
+
+// PEM is the authority's certificate.
+func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.cert.Raw) }
+
+// Issue makes a certificate for both ends of a connection, with these URIs as
+// its names, and its key, PKCS #8. Both are PEM.
+func (a *Authority) Issue(from, to time.Time, names ...*url.URL) (cert, key []byte, err error) {
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("throw-away certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: newSerial(), NotBefore: from, NotAfter: to, URIs: names,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, pair.Public(), a.key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("throw-away certificate: %w", err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		return nil, nil, fmt.Errorf("throw-away certificate: %w", err)
+	}
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret), nil
+}
+
+// newSerial is positive and has at most 20 bytes, as RFC 5280 has it.
+func newSerial() *big.Int {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[0] &= 0x7f
+	b[0] |= 0x40
+	return new(big.Int).SetBytes(b[:])
+}
+
+func encode(what string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: what, Bytes: der})
+}

@@ -1,0 +1,293 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// DefaultPatience is how long open payments may take after the load: longer than
+	// a dead node's lease (30 s) and its outbox row's (1 m) together.
+	DefaultPatience = 2 * time.Minute
+	// settleTime is the longest time before the outage: what p50 and p99 need, and a
+	// sixth of the drill if that is less.
+	settleTime = 10 * time.Second
+	// maxPayments bounds a drill: memory (some 200 MB), and the amounts that it has
+	// to itself.
+	maxPayments = 1 << 20
+	// maxDrills: an amount is the drill's number and the payment's, and the API takes
+	// 12 digits.
+	maxDrills = 1 << 19
+	// endTime bounds bringing back what was taken away: a database's start (90 s) or
+	// the starts of some nodes.
+	endTime = 5 * time.Minute
+)
+
+// Region is where requests enter: the APIs of one region's nodes, as
+// http://host:port.
+type Region struct {
+	Name string
+	URLs []string
+}
+
+// Config says what to do to which cluster. All but Patience and Say are required.
+type Config struct {
+	Scenario Scenario
+	// Region is what is hit; "" where the scenario hits everything.
+	Region  string
+	Means   Means
+	Regions []Region
+	// APIKeys of the tenants that pay.
+	APIKeys []string
+	// Provider is the base URL of the provider simulator.
+	Provider string
+	// Rate is in requests per second.
+	Rate float64
+	// For is how long the load lasts. An outage that takes longer to be over
+	// lengthens it.
+	For time.Duration
+	// Patience is how long payments may stay open after the load; 0 means
+	// DefaultPatience.
+	Patience time.Duration
+	// Say is told what happens, a line at a time; nil means nobody is.
+	Say func(string)
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Scenario.known(), "there is no drill %q; choose one of %s", c.Scenario, names(Scenarios()))
+	check(c.Rate > 0, "the load must be above 0 requests per second, is %g", c.Rate)
+	check(c.For >= minFor, "the drill must last %v at least, is %v", minFor, c.For)
+	check(c.Patience >= 0, "the patience must not be negative, is %v", c.Patience)
+	check(c.Rate*c.For.Seconds() <= maxPayments/2, "%g requests per second for %v are more than the %d that fit into memory; lower one of them", c.Rate, c.For, maxPayments/2)
+	check(len(c.APIKeys) > 0, "no API key is given")
+	check(c.Provider != "", "no provider simulator is given, which alone knows how often money moved")
+	check(len(c.Regions) > 0, "no region's API is given")
+	var known []string
+	for _, r := range c.Regions {
+		known = append(known, r.Name)
+		check(len(r.URLs) > 0, "region %s has no API", r.Name)
+		for _, u := range r.URLs {
+			parsed, err := url.Parse(u)
+			check(err == nil && parsed.Host != "", "%q is no URL; write http://host:port", u)
+		}
+	}
+	named := strings.Join(known, ", ")
+	switch {
+	case !c.Scenario.known():
+	case c.Scenario.needsRegion():
+		check(strings.Contains(", "+named+",", ", "+c.Region+",") && c.Region != "", "%s hits one region; choose one of %s", c.Scenario, named)
+	default:
+		check(c.Region == "", "%s concerns every region; leave the region out", c.Scenario)
+	}
+	return errors.Join(errs...)
+}
+
+// minFor: a second for outage and recovery each is the least that a timeline shows.
+const minFor = 3 * time.Second
+
+// drill is a drill under way.
+type drill struct {
+	c         Config
+	provider  *provider
+	transport *http.Transport
+	history   *history
+	entries   map[string]string  // host → region
+	codes     []claim.RegionCode // by region
+	base      int64              // amount of the first payment
+	shunned   atomic.Pointer[string]
+}
+
+// Run carries the drill out and returns what came of it; see [Verdict.OK]. What
+// was taken away is brought back even when ctx ends, which is an error, as there
+// is no verdict then.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	if c.Patience == 0 {
+		c.Patience = DefaultPatience
+	}
+	if c.Say == nil {
+		c.Say = func(string) {}
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	how, err := c.Means.Offers(c.Scenario, c.Region)
+	if err != nil {
+		return nil, err
+	}
+	d := &drill{c: c, transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: attemptTime}, entries: map[string]string{}}
+	defer d.transport.CloseIdleConnections()
+	d.provider = &provider{base: strings.TrimRight(c.Provider, "/"), http: &http.Client{Transport: d.transport}}
+	if err := d.prepare(ctx); err != nil {
+		return nil, err
+	}
+	c.Say(fmt.Sprintf("%g requests per second for %v from %d regions; %s", c.Rate, c.For, len(c.Regions), how))
+	if err := d.run(ctx); err != nil {
+		return nil, err
+	}
+	return d.judgement(ctx, how)
+}
+
+// prepare asks everybody who is needed whether they are there.
+func (d *drill) prepare(ctx context.Context) error {
+	for _, r := range d.c.Regions {
+		code, err := d.codeOf(ctx, r)
+		if err != nil {
+			return err
+		}
+		d.codes = append(d.codes, code)
+		for _, u := range r.URLs {
+			parsed, err := url.Parse(u)
+			if err != nil {
+				return err
+			}
+			d.entries[parsed.Host] = r.Name
+		}
+	}
+	for {
+		d.base = (1 + rand.Int64N(maxDrills-1)) * maxPayments
+		taken, err := d.provider.effects(ctx, d.base, d.base+maxPayments)
+		if err != nil || len(taken) == 0 {
+			return err
+		}
+	}
+}
+
+// codeOf has a region mint a key, and reads the region's code off it.
+func (d *drill) codeOf(ctx context.Context, r Region) (claim.RegionCode, error) {
+	var minted struct{ Keys []string }
+	for _, apiKey := range d.c.APIKeys {
+		for _, u := range r.URLs {
+			status, err := d.ask(ctx, http.MethodPost, u+"/v1/idempotency-keys", apiKey, `{"count":1}`, &minted)
+			if err != nil {
+				return 0, fmt.Errorf("the API of %s at %s does not answer: %w", r.Name, u, err)
+			}
+			if status != http.StatusOK || len(minted.Keys) != 1 {
+				return 0, fmt.Errorf("the API of %s at %s answers %d; check the API keys", r.Name, u, status)
+			}
+		}
+	}
+	code, ok := claim.ReadStamp(minted.Keys[0])
+	if !ok {
+		return 0, fmt.Errorf("the API of %s mints %q, which is no stamped key; is it Homeward's?", r.Name, minted.Keys[0])
+	}
+	return code, nil
+}
+
+func (d *drill) entryOf(host string) string { return d.entries[host] }
+
+func newBody(s string) io.Reader {
+	if s == "" {
+		return http.NoBody
+	}
+	return strings.NewReader(s)
+}
+
+// run is the load and the phases.
+func (d *drill) run(ctx context.Context) (err error) {
+	f, err := d.fault()
+	if err != nil {
+		return err
+	}
+	d.history = newHistory(time.Now(), d.c.Region)
+	load, give := context.WithCancel(ctx)
+	defer give()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		d.load(load, stop)
+	}()
+	err = d.act(ctx, f)
+	close(stop)
+	if err != nil {
+		give()
+		<-done
+		return err
+	}
+	d.c.Say(fmt.Sprintf("the load is over; waiting for %d open payments, at most %v", d.history.open(), d.c.Patience))
+	select {
+	case <-done:
+	case <-time.After(d.c.Patience):
+	case <-ctx.Done():
+	}
+	give()
+	<-done
+	return interrupted(ctx)
+}
+
+func interrupted(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("the drill was interrupted (%w), so there is no verdict", ctx.Err())
+	}
+	return nil
+}
+
+// act goes through the phases. Whatever was begun is ended.
+func (d *drill) act(ctx context.Context, f fault) (err error) {
+	settle := min(settleTime, d.c.For/6)
+	d.c.Say(fmt.Sprintf("before: %v of load alone", settle.Round(time.Second)))
+	if pause(ctx, settle) != nil {
+		return interrupted(ctx)
+	}
+	d.c.Say("during: " + string(d.c.Scenario) + " begins")
+	d.history.mark(&d.history.from)
+	begun := f.begin(ctx)
+	if begun == nil {
+		d.history.mark(&d.history.struck)
+		// An outage is half of the drill, so that recovery has the last third.
+		_ = pause(ctx, d.c.For/2-time.Since(d.history.from))
+	}
+	if begun == nil && ctx.Err() == nil {
+		d.c.Say("after: everything is brought back")
+	}
+	d.history.mark(&d.history.ordered)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	ended := f.end(end)
+	if ctx.Err() != nil && ended == nil {
+		return interrupted(ctx)
+	}
+	if err := errors.Join(begun, ended); err != nil {
+		return fmt.Errorf("the cluster did not do as the drill asked: %w", err)
+	}
+	d.history.mark(&d.history.mended)
+	_ = pause(ctx, max(d.c.For-settle-d.c.For/2, d.c.For-time.Since(d.history.began)))
+	return interrupted(ctx)
+}
+
+// judgement asks everybody once more, and reads the provider's book.
+func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
+	d.c.Say("asking for every payment once more")
+	r := d.report(how)
+	patient, cancel := context.WithTimeout(ctx, d.c.Patience)
+	defer cancel()
+	compared, open, untold := d.audit(patient)
+	if err := interrupted(ctx); err != nil {
+		return nil, err
+	}
+	effects, err := d.provider.effects(ctx, d.base, d.base+maxPayments)
+	if err != nil {
+		return nil, err
+	}
+	judge(&r.Verdict, d.history.all(), effects, d.base)
+	r.Verdict.Compared, r.Verdict.OpenClaims = compared, open
+	if untold != nil {
+		r.Verdict.Unasked = untold.Error()
+	}
+	return r, nil
+}

@@ -1,0 +1,335 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// fake is a deployment as far as a drill can see one: the APIs of two regions, one
+// memory of keys, and a provider's book. It breaks promises when it is told to.
+type fake struct {
+	t       *testing.T
+	regions []Region
+	book    *httptest.Server
+
+	mu      sync.Mutex
+	answers map[string]fakeAnswer // by key
+	effects []effect
+	asked   map[string]int // by key
+	away    string         // region
+	did     []string       // by the means
+	broken  string         // what the next payment suffers, once
+	faults  map[string]any
+	failing func() // when faults are set
+}
+
+type fakeAnswer struct {
+	status int
+	body   string
+}
+
+func newFake(t *testing.T) *fake {
+	f := &fake{t: t, answers: map[string]fakeAnswer{}, asked: map[string]int{}, faults: map[string]any{"latency_ms": 3.0}, failing: func() {}}
+	for code, name := range []string{"here", "there"} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("POST /v1/idempotency-keys", func(w http.ResponseWriter, _ *http.Request) {
+			key, err := claim.Stamp(claim.RegionCode(code+1), nil)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			_, _ = fmt.Fprintf(w, `{"keys":[%q]}`, key)
+		})
+		mux.HandleFunc("GET /v1/idempotency-keys/{key}", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, `{"state":"IN_FLIGHT"}`)
+		})
+		pay := func(w http.ResponseWriter, r *http.Request) { f.pay(w, r, name) }
+		mux.HandleFunc("POST /v1/charges", pay)
+		mux.HandleFunc("POST /v1/transfers", pay)
+		s := httptest.NewServer(mux)
+		t.Cleanup(s.Close)
+		f.regions = append(f.regions, Region{name, []string{s.URL}})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /_sim/effects", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		e := json.NewEncoder(w)
+		for _, one := range f.effects {
+			_ = e.Encode(one) // the reader is the test
+		}
+	})
+	mux.HandleFunc("GET /_sim/faults", func(w http.ResponseWriter, _ *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(f.faults)
+	})
+	mux.HandleFunc("PUT /_sim/faults", func(_ http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.faults = map[string]any{}
+		_ = json.NewDecoder(r.Body).Decode(&f.faults)
+		f.did = append(f.did, fmt.Sprint("faults ", f.faults["error_after"], " ", f.faults["latency_ms"]))
+		f.failing()
+	})
+	f.book = httptest.NewServer(mux)
+	t.Cleanup(f.book.Close)
+	return f
+}
+
+func problem(w http.ResponseWriter, status int, code, retry string) {
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"error":%q,"retry":%q,"retry_after_ms":20}`, code, retry)
+}
+
+// pay answers as Homeward does: what is remembered is repeated, what is away is not
+// served, and a stolen card is declined.
+func (f *fake) pay(w http.ResponseWriter, r *http.Request, entry string) {
+	var body struct {
+		Amount        int64
+		PaymentMethod string `json:"payment_method"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	key := r.Header.Get("Idempotency-Key")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	home := "there"
+	if code, stamped := claim.ReadStamp(strings.Trim(key, `"`)); stamped && code == 1 {
+		home = "here"
+	}
+	if f.asked[key]++; f.away == home || f.away == entry {
+		problem(w, http.StatusServiceUnavailable, "home_unavailable", "same_key")
+		return
+	}
+	breaks := func(what string) bool {
+		if f.broken != what {
+			return false
+		}
+		f.broken = ""
+		return true
+	}
+	a, known := f.answers[key]
+	switch {
+	case known && breaks("another answer"):
+		a.body = strings.Replace(a.body, "}", `,"more":1}`, 1)
+	case !known && breaks("no answer"):
+		f.answers[key] = fakeAnswer{status: http.StatusConflict}
+		a = f.answers[key]
+	case known:
+	case body.PaymentMethod == "pm_card_stolen":
+		a = fakeAnswer{http.StatusPaymentRequired, `{"error":"card_declined","retry":"new_key"}`}
+		f.answers[key] = a
+	default:
+		id := fmt.Sprint("ch_", len(f.answers))
+		a = fakeAnswer{http.StatusCreated, fmt.Sprintf(`{"id":%q}`, id)}
+		f.answers[key] = a
+		if !breaks("no charge") {
+			f.effects = append(f.effects, effect{id, body.Amount})
+		}
+		if breaks("charged twice") {
+			f.effects = append(f.effects, effect{id + "_again", body.Amount})
+		}
+	}
+	if a.status == http.StatusConflict {
+		problem(w, a.status, "idempotency_key_in_use", "same_key")
+		return
+	}
+	w.Header().Set("Homeward-Home-Region", home)
+	w.Header().Set("Homeward-Served-By", home)
+	w.WriteHeader(a.status)
+	_, _ = fmt.Fprint(w, a.body)
+}
+
+// fakeMeans note what they are told to do.
+type fakeMeans struct {
+	f       *fake
+	refuses error
+	fails   string // an order that is not obeyed
+}
+
+func (m *fakeMeans) do(what, where string) error {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.f.did = append(m.f.did, what+" "+where)
+	switch what {
+	case "kill", "cut":
+		m.f.away = "there"
+	case "start", "join":
+		m.f.away = ""
+	}
+	if what == m.fails {
+		return errors.New("it will not " + what)
+	}
+	return nil
+}
+
+func (m *fakeMeans) Offers(Scenario, string) (string, error) { return "by hand", m.refuses }
+func (m *fakeMeans) Nodes() []Node                           { return []Node{{"h1", "here"}, {"t1", "there"}, {"t2", "there"}} }
+
+func (m *fakeMeans) Kill(_ context.Context, node string) error  { return m.do("kill", node) }
+func (m *fakeMeans) Stop(_ context.Context, node string) error  { return m.do("stop", node) }
+func (m *fakeMeans) Start(_ context.Context, node string) error { return m.do("start", node) }
+func (m *fakeMeans) Cut(_ context.Context, node string) error   { return m.do("cut", node) }
+func (m *fakeMeans) Join(_ context.Context, node string) error  { return m.do("join", node) }
+func (m *fakeMeans) KillDatabase(_ context.Context, region string) error {
+	return m.do("kill database", region)
+}
+func (m *fakeMeans) StartDatabase(_ context.Context, region string) error {
+	return m.do("start database", region)
+}
+func (m *fakeMeans) Drain(_ context.Context, region string, _ func(string)) error {
+	return m.do("drain", region)
+}
+func (m *fakeMeans) Undrain(_ context.Context, region string, _ func(string)) error {
+	return m.do("undrain", region)
+}
+
+func (f *fake) config(s Scenario) Config {
+	c := Config{
+		Scenario: s, Means: &fakeMeans{f: f}, Regions: f.regions, APIKeys: []string{"sk_1", "sk_2"},
+		Provider: f.book.URL, Rate: 100, For: minFor, Patience: 20 * time.Second,
+	}
+	if s.needsRegion() {
+		c.Region = "there"
+	}
+	return c
+}
+
+// Each scenario gives its orders in order, and a deployment that keeps its
+// promises passes.
+func TestScenarios(t *testing.T) {
+	for s, want := range map[Scenario][]string{
+		RegionLoss:     {"kill t1", "kill t2", "start t1", "start t2"},
+		Partition:      {"cut t1", "cut t2", "join t1", "join t2"},
+		Drain:          {"drain there", "stop t1", "stop t2", "start t1", "start t2", "undrain there"},
+		RollingRestart: {"stop h1", "start h1", "stop t1", "start t1", "stop t2", "start t2"},
+		PSPOutage:      {"faults 1 3", "faults <nil> 3"},
+		DBFailover:     {"kill database there", "start database there"},
+	} {
+		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			r, err := Run(t.Context(), f.config(s))
+			require.NoError(t, err)
+			require.Equal(t, want, f.did)
+			v := r.Verdict
+			require.True(t, v.OK(), "%+v", v)
+			require.Equal(t, v.Payments, v.Answered)
+			require.Equal(t, v.Payments, v.Compared)
+			require.Equal(t, v.Charges, v.Answered-v.Declined)
+			require.Equal(t, len(f.answers), v.Payments)
+			require.Greater(t, v.Declined, 0)
+			var sent, calls int64
+			for _, one := range r.Seconds {
+				sent += int64(one.Sent)
+			}
+			for _, p := range v.Phases {
+				calls += p.New.Calls + p.Repeats.Calls
+			}
+			require.Equal(t, sent, calls)
+			require.Greater(t, sent, int64(v.Payments), "old payments are repeated, too")
+			if s == RegionLoss {
+				require.Greater(t, v.Retries, int64(0))
+				require.NotNil(t, v.LastRefused)
+				require.NotNil(t, v.Back)
+				require.Nil(t, v.ServedAgain, "nobody acts for a region in this deployment")
+			}
+		})
+	}
+}
+
+// A deployment that breaks one promise once is found out.
+func TestBrokenPromisesAreFound(t *testing.T) {
+	for broken, count := range map[string]func(v *Verdict) int{
+		"charged twice":  func(v *Verdict) int { return v.Duplicates },
+		"another answer": func(v *Verdict) int { return v.Differing },
+		"no charge":      func(v *Verdict) int { return v.Unpaid },
+		"no answer":      func(v *Verdict) int { return v.Unanswered },
+	} {
+		t.Run(broken, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.broken = broken
+			c := f.config(RegionLoss)
+			c.Patience = 2 * time.Second
+			r, err := Run(t.Context(), c)
+			require.NoError(t, err)
+			require.Empty(t, f.broken, "nobody met it")
+			require.False(t, r.Verdict.OK())
+			require.Equal(t, 1, count(&r.Verdict), "%+v", r.Verdict)
+			require.Equal(t, 1, r.Verdict.Duplicates+r.Verdict.Differing+r.Verdict.Lost)
+			if broken == "no answer" {
+				require.Equal(t, 1, r.Verdict.OpenClaims)
+			}
+		})
+	}
+}
+
+// What was begun is ended, whatever happens.
+func TestWhatIsTakenIsBroughtBack(t *testing.T) {
+	t.Run("a kill that fails", func(t *testing.T) {
+		t.Parallel()
+		f := newFake(t)
+		c := f.config(RegionLoss)
+		c.Means = &fakeMeans{f: f, fails: "kill"}
+		_, err := Run(t.Context(), c)
+		require.ErrorContains(t, err, "it will not kill")
+		require.Equal(t, []string{"kill t1", "kill t2", "start t1", "start t2"}, f.did)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		f := newFake(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		c := f.config(PSPOutage)
+		f.failing = cancel
+		_, err := Run(ctx, c)
+		require.ErrorContains(t, err, "interrupted")
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		require.Equal(t, map[string]any{"latency_ms": 3.0}, f.faults)
+		require.Len(t, f.did, 2)
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"no such drill":       {func(c *Config) { c.Scenario = "fire" }, "region-loss, partition"},
+		"no region":           {func(c *Config) { c.Region = "" }, "here, there"},
+		"an unknown region":   {func(c *Config) { c.Region = "her" }, "here, there"},
+		"a region too many":   {func(c *Config) { c.Scenario = RollingRestart }, "leave the region out"},
+		"no load":             {func(c *Config) { c.Rate = 0 }, "above 0"},
+		"too short":           {func(c *Config) { c.For = time.Second }, "at least"},
+		"too much":            {func(c *Config) { c.Rate = 1e6 }, "lower one of them"},
+		"no provider":         {func(c *Config) { c.Provider = "" }, "provider"},
+		"no means":            {func(c *Config) { c.Means = &fakeMeans{refuses: errors.New("not here")} }, "not here"},
+		"nobody at the API":   {func(c *Config) { c.Regions[0].URLs = []string{"http://127.0.0.1:1"} }, "does not answer"},
+		"no simulator there":  {func(c *Config) { c.Provider = c.Regions[0].URLs[0] }, "simulator"},
+		"an API without host": {func(c *Config) { c.Regions[0].URLs = []string{"here"} }, "http://host:port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			config := f.config(RegionLoss)
+			config.Regions = slices.Clone(config.Regions)
+			c.change(&config)
+			_, err := Run(t.Context(), config)
+			require.ErrorContains(t, err, c.says)
+			require.Empty(t, f.did)
+		})
+	}
+}

@@ -1,0 +1,143 @@
+package drill
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is a drill, for people and programs.
+type Report struct {
+	Scenario Scenario `json:"scenario"`
+	Region   string   `json:"region,omitempty"`
+	// How says what was done to the cluster, and by which means.
+	How   string    `json:"how"`
+	Began time.Time `json:"began"`
+	// Rate is the load asked for, in requests per second, and For its length in
+	// seconds.
+	Rate    float64  `json:"rate"`
+	For     float64  `json:"for_s"`
+	Verdict Verdict  `json:"verdict"`
+	Seconds []Second `json:"timeline"`
+}
+
+// Second is one second of the timeline.
+type Second struct {
+	// Sent is how many requests were to leave in it, Answered how many calls ended
+	// in it, and Failed how many requests did that have to be sent again.
+	Sent     int `json:"sent"`
+	Answered int `json:"answered"`
+	Failed   int `json:"failed"`
+	// P99 is of the calls that were to leave in it, in milliseconds.
+	P99 float64 `json:"p99_ms"`
+}
+
+// JSON writes the report for programs.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// Text writes the verdict for people.
+func (r *Report) Text(out io.Writer) error {
+	v := &r.Verdict
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	// A tabwriter keeps the first error for Flush.
+	row := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	_, _ = fmt.Fprintf(w, "\n%s: %s\n", r.title(), r.How)
+	for _, f := range v.rows() {
+		row(f.Name, "%s", f.Value)
+	}
+	_, _ = fmt.Fprintln(w)
+	_, _ = fmt.Fprintln(w, "  phase\tseconds\tnew payments\tp50\tp99\tlongest\trepeats\tp50\tp99\tlongest\t")
+	for _, p := range v.Phases {
+		_, _ = fmt.Fprintf(w, "  %s\t%.0f–%.0f\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t\n", p.Name, p.From, p.To,
+			p.New.Calls, ms(p.New.P50), ms(p.New.P99), ms(p.New.Max),
+			p.Repeats.Calls, ms(p.Repeats.P50), ms(p.Repeats.P99), ms(p.Repeats.Max))
+	}
+	for _, p := range v.Phases {
+		if len(p.Errors) > 0 {
+			row("sent again, "+p.Name, "%s", errorText(p.Errors))
+		}
+	}
+	for _, e := range v.Examples {
+		row("BROKEN", "%s", e)
+	}
+	_, _ = fmt.Fprintf(w, "\n%s\n", v.sentence())
+	return w.Flush()
+}
+
+func (r *Report) title() string {
+	return strings.TrimSpace(string(r.Scenario) + " " + r.Region)
+}
+
+// figure is a line of the verdict.
+type figure struct {
+	Name, Value string
+	Bad         bool
+}
+
+func (v *Verdict) rows() []figure {
+	count := func(name string, n int) figure { return figure{name, fmt.Sprint(n), n > 0} }
+	plain := func(name string, value any) figure { return figure{name, fmt.Sprint(value), false} }
+	rows := []figure{
+		plain("requests", v.Requests), plain("of them retries", v.Retries),
+		plain("payments", v.Payments), plain("answered for good", fmt.Sprintf("%d, %d of them declined as they had to be", v.Answered, v.Declined)),
+		plain("charges at the provider", v.Charges), plain("answers read again", v.Compared),
+		count("duplicates", v.Duplicates), count("differing replays", v.Differing), count("lost replies", v.Lost),
+	}
+	if v.Lost > 0 {
+		rows = append(rows, figure{"of them", fmt.Sprintf("%d without an answer (%d charged), %d answered and not charged, %d refused and charged, %d answered wrongly",
+			v.Unanswered, v.UnansweredPaid, v.Unpaid, v.PaidThoughRefused, v.Refused), true})
+	}
+	if v.Unasked != "" {
+		rows = append(rows, figure{"not checked", v.Unasked, true})
+	}
+	rows = append(rows, count("claims still open", v.OpenClaims), plain("beyond a client's patience", v.BeyondStandard))
+	for _, t := range []struct {
+		name string
+		s    *float64
+	}{
+		{"first one served without it", v.ServedAgain}, {"last one sent away", v.LastRefused}, {"back at work", v.Back},
+	} {
+		if t.s != nil {
+			rows = append(rows, plain(t.name, fmt.Sprintf("after %.1f s", *t.s)))
+		}
+	}
+	return rows
+}
+
+func (v *Verdict) sentence() string {
+	if v.OK() {
+		return "Every promise was kept."
+	}
+	return "PROMISES WERE BROKEN, or could not be checked."
+}
+
+func errorText(errs []ErrorCount) string {
+	var all []string
+	for _, e := range errs {
+		all = append(all, fmt.Sprintf("%d × %s", e.Count, e.Kind))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ms spells milliseconds with three digits or so.
+func ms(v float64) string {
+	switch {
+	case v == 0:
+		return "–"
+	case v < 10:
+		return fmt.Sprintf("%.1f ms", v)
+	case v < 10_000:
+		return fmt.Sprintf("%.0f ms", v)
+	default:
+		return fmt.Sprintf("%.1f s", v/1000)
+	}
+}

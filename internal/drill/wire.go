@@ -1,0 +1,104 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// maxAnswer is the longest body that is read, in bytes: what a drill sends is
+// answered with less than a kilobyte.
+const maxAnswer = 1 << 20
+
+// exchange is one request and what came of it.
+type exchange struct {
+	begun, ended time.Time
+	// failure is "" for an answer, of whatever kind, and else says what a client
+	// sends again for: "timeout", "503 home_unavailable".
+	failure        string
+	entry          string // region
+	home, servedBy string // as the answer named them
+	// answer is the hash of everything that every retry must repeat.
+	answer [16]byte
+	status int
+	code   string // the API's name of the error
+}
+
+// watch is the transport of one call of the client: it sees every request of it.
+type watch struct {
+	next    http.RoundTripper
+	entryOf func(host string) string
+	seen    func(n int, e *exchange) // n counts from 1
+	n       int
+	last    exchange
+}
+
+// RoundTrip sends a request and reads the whole answer.
+func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.GetBody = nil // or net/http would itself send again what was cut off, unseen
+	w.n++
+	w.last = exchange{begun: time.Now(), entry: w.entryOf(req.URL.Host)}
+	res, err := w.next.RoundTrip(req)
+	if err == nil {
+		err = w.read(res)
+	}
+	w.last.ended = time.Now()
+	if err != nil {
+		w.last.failure = failureOf(err)
+	}
+	w.seen(w.n, &w.last)
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+func (w *watch) read(res *http.Response) error {
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return err
+	}
+	res.Body = io.NopCloser(bytes.NewReader(raw))
+	e := &w.last
+	e.status, e.home, e.servedBy = res.StatusCode, res.Header.Get("Homeward-Home-Region"), res.Header.Get("Homeward-Served-By")
+	e.answer = remembered(res, raw)
+	if e.status >= http.StatusBadRequest {
+		var p struct{ Error, Retry string }
+		_ = json.Unmarshal(raw, &p) // a proxy's page has no code
+		e.code = p.Error
+		if p.Retry == "same_key" || e.status >= http.StatusInternalServerError && p.Retry == "" {
+			e.failure = fmt.Sprintf("%d %s", e.status, p.Error)
+		}
+	}
+	return nil
+}
+
+// remembered hashes what every retry must read again: status, Content-Type,
+// Location and body. Lengths are in it, so that no two answers spell the same.
+func remembered(res *http.Response, body []byte) [16]byte {
+	h := sha256.New()
+	contentType, location := res.Header.Get("Content-Type"), res.Header.Get("Location")
+	_, _ = fmt.Fprintf(h, "%d %d %s %d %s ", res.StatusCode, len(contentType), contentType, len(location), location)
+	_, _ = h.Write(body) // a hash never fails
+	return [16]byte(h.Sum(nil)[:16])
+}
+
+func failureOf(err error) string {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	default:
+		return "connection lost"
+	}
+}

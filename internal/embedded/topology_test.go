@@ -1,0 +1,95 @@
+package embedded_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+)
+
+// TestRegionStatus: a status is kept, counted once, and told in the order of the
+// configuration.
+func TestRegionStatus(t *testing.T) {
+	fs := vfs.NewMem()
+	cfg := embedded.Config{Dir: "store", FS: fs, Regions: regions, Policy: testPolicy()}
+	db, err := embedded.Open(cfg)
+	require.NoError(t, err)
+	ctx := t.Context()
+	table := func(statuses ...uint8) (rows []embedded.TopologyRow) {
+		for i, r := range regions {
+			rows = append(rows, embedded.TopologyRow{Name: r.Name, Code: r.Code, Status: statuses[i]})
+		}
+		return rows
+	}
+	is := func(epoch uint64, statuses ...uint8) {
+		t.Helper()
+		rows, at, err := db.Topology(ctx)
+		require.NoError(t, err)
+		require.Equal(t, table(statuses...), rows)
+		require.Equal(t, epoch, at)
+	}
+	is(1, 0, 0, 0)
+	for range 2 { // the second time nothing changes
+		epoch, err := db.SetRegionStatus(ctx, regions[1].Name, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, epoch)
+	}
+	_, err = db.SetRegionStatus(ctx, regions[2].Name, 2)
+	require.NoError(t, err)
+	_, err = db.SetRegionStatus(ctx, "mars", 1)
+	require.ErrorContains(t, err, "mars")
+	is(3, 0, 1, 2)
+
+	require.NoError(t, db.Close())
+	_, _, err = db.Topology(ctx)
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	db = open(t, cfg)
+	is(3, 0, 1, 2)
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0].Name}))
+	_, err = view(t, db, regions[1].Name).Pin(ctx, claim.Key{Tenant: "acme", Value: "k"}, regions[1].Name)
+	require.ErrorIs(t, err, claim.ErrNoNewHomes, "also after a restart")
+	epoch, err := db.SetRegionStatus(ctx, regions[1].Name, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, epoch)
+}
+
+// TestInFlight counts what waits for an outcome, each claim once.
+func TestInFlight(t *testing.T) {
+	db := open(t, embedded.Config{})
+	ctx, home := t.Context(), regions[1].Name
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0].Name}))
+	v := view(t, db, home)
+	is := func(want int) {
+		t.Helper()
+		for _, r := range regions { // whoever asks
+			n, err := view(t, db, r.Name).InFlight(ctx, home)
+			require.NoError(t, err)
+			require.Equal(t, want, n)
+		}
+		n, err := v.InFlight(ctx, regions[2].Name)
+		require.NoError(t, err)
+		require.Zero(t, n)
+	}
+	is(0)
+	var held []claim.Record
+	for i := range 3 {
+		key := fmt.Sprint("k", i)
+		got, err := v.Begin(ctx, claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "n", "ch_"+key))
+		require.NoError(t, err)
+		held = append(held, got.Record)
+		is(i + 1)
+	}
+	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: claim.OutcomeDone})
+	require.NoError(t, err)
+	is(2)
+	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
+	require.NoError(t, err)
+	is(2) // an unknown outcome is still to come
+	_, err = v.InFlight(ctx, "mars")
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
+}

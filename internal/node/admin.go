@@ -1,0 +1,222 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/region"
+)
+
+// Table is the table of regions where it is kept, and what operators count beside
+// it. It is safe for concurrent use.
+type Table interface {
+	// Regions reads all rows and the version of the table.
+	Regions(ctx context.Context) (regions []region.Region, epoch uint64, err error)
+	// SetStatus changes one row, and returns the version in which it is so.
+	SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error)
+	// InFlight counts the claims at home in a region whose outcome is to come.
+	InFlight(ctx context.Context, home string) (int, error)
+}
+
+// sqlTable is the table in a database.
+type sqlTable struct {
+	db   *cockroach.DB
+	view *cockroach.View
+}
+
+func (t sqlTable) Regions(ctx context.Context) ([]region.Region, uint64, error) {
+	rows, err := t.db.Regions(ctx)
+	var epoch uint64
+	for _, r := range rows {
+		epoch = max(epoch, r.Epoch)
+	}
+	return regionsOf(rows), epoch, err
+}
+
+func (t sqlTable) SetStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
+	return t.db.SetRegionStatus(ctx, name, uint8(status))
+}
+
+func (t sqlTable) InFlight(ctx context.Context, home string) (int, error) {
+	return t.view.InFlight(ctx, home)
+}
+
+// embeddedTable is the table in the embedded store.
+type embeddedTable struct {
+	db   *embedded.DB
+	view *embedded.View
+}
+
+func (t embeddedTable) Regions(ctx context.Context) ([]region.Region, uint64, error) {
+	rows, epoch, err := t.db.Topology(ctx)
+	var all []region.Region
+	for _, r := range rows {
+		all = append(all, region.Region{Name: r.Name, Code: r.Code, Status: region.Status(r.Status)})
+	}
+	return all, epoch, err
+}
+
+func (t embeddedTable) SetStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
+	return t.db.SetRegionStatus(ctx, name, uint8(status))
+}
+
+func (t embeddedTable) InFlight(ctx context.Context, home string) (int, error) {
+	return t.view.InFlight(ctx, home)
+}
+
+// follower keeps a node's topology up to date with its table, and tells the other
+// nodes what it means for this one. It is a convenience: what must not happen
+// while it is late, the store's own steps refuse.
+type follower struct {
+	table    Table
+	topology *region.Topology
+	self     string // the node's region
+	// tell says to the other nodes whether this one drains; nil: not yet possible.
+	tell func(ctx context.Context, draining bool) error
+	log  *slog.Logger
+
+	mu      sync.Mutex // one reading at a time
+	trouble trouble
+	told    bool // what the others know
+}
+
+func newFollower(table Table, topology *region.Topology, self string, log *slog.Logger) *follower {
+	return &follower{
+		table: table, topology: topology, self: self, log: log,
+		trouble: trouble{log: log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
+	}
+}
+
+// read reads the table, whatever is known of it.
+func (f *follower) read(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	regions, epoch, err := f.table.Regions(ctx)
+	changed := false
+	if err == nil {
+		changed, err = f.topology.UpdateTo(epoch, regions)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	f.trouble.note(err)
+	if changed {
+		f.log.Info("the table of regions has changed", "epoch", epoch, "regions", fmt.Sprint(f.topology.Regions()))
+	}
+	f.say(ctx)
+	return err
+}
+
+// meet says how the others are told, from now on.
+func (f *follower) meet(ctx context.Context, tell func(ctx context.Context, draining bool) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tell = tell
+	f.say(ctx)
+}
+
+// say tells the others what they do not know yet; mu is held.
+func (f *follower) say(ctx context.Context) {
+	draining := f.takes() != nil
+	if f.tell == nil || draining == f.told {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := f.tell(ctx, draining); err == nil {
+		f.told = draining
+	} else if !errors.Is(err, region.ErrClosed) {
+		f.log.Info("the other nodes may not have heard yet whether this one drains; they are told again", "error", err)
+	}
+}
+
+// upTo reads the table unless what is known of it is as new as epoch.
+func (f *follower) upTo(ctx context.Context, epoch uint64) {
+	if f.topology.Epoch() < epoch {
+		_ = f.read(ctx) // logged; that it is still older shows
+	}
+}
+
+// takes fails while the node's region takes no new traffic.
+func (f *follower) takes() error {
+	if here, _ := f.topology.ByName(f.self); here.Status != region.Active {
+		return fmt.Errorf("region %s is %v", f.self, here.Status)
+	}
+	return nil
+}
+
+// inHand counts what a node is working on.
+type inHand struct{ requests, forwards atomic.Int64 }
+
+// counting counts what merchants ask of the API, not what probes do.
+func (h *inHand) counting(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1/") {
+			h.requests.Add(1)
+			defer h.requests.Add(-1)
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// parkedShown is how many parked rows of a region an overview shows: a person looks
+// at them one by one.
+const parkedShown = 10
+
+// newAdmin is the node's answer to operators.
+func (n *Node) newAdmin(transport http.RoundTripper, log *slog.Logger) *region.Admin {
+	return region.NewAdmin(region.AdminConfig{
+		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
+		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus,
+		Transport: transport, TLS: n.c.TLS != nil, Logger: log,
+	})
+}
+
+func (n *Node) part(ctx context.Context, epoch uint64) region.Part {
+	n.follower.upTo(ctx, epoch)
+	p := region.Part{
+		Node: n.c.Name, Region: n.c.Region, Version: Version, Epoch: n.c.Topology.Epoch(),
+		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
+	}
+	if err := n.ready(ctx); err != nil {
+		p.NotReady = err.Error()
+	}
+	return p
+}
+
+func (n *Node) setStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
+	epoch, err := n.c.Table.SetStatus(ctx, name, status)
+	if err != nil {
+		return 0, err
+	}
+	n.follower.upTo(ctx, epoch)
+	return epoch, nil
+}
+
+func (n *Node) backlog(ctx context.Context, home string) (region.Backlog, error) {
+	depth, err := n.c.Store.Depth(ctx, home)
+	if err != nil {
+		return region.Backlog{}, err
+	}
+	b := region.Backlog{Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked, OldestDue: depth.OldestDue}
+	if b.InFlight, err = n.c.Table.InFlight(ctx, home); err != nil || depth.Parked == 0 {
+		return b, err
+	}
+	rows, err := n.c.Store.Parked(ctx, home, "", parkedShown)
+	for _, m := range rows {
+		b.ParkedRows = append(b.ParkedRows, region.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
+	}
+	return b, err
+}
+
+// defaultTopologyEvery is how often a node reads the table of regions by itself.
+const defaultTopologyEvery = 5 * time.Second

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/region"
+)
+
+// fakeTable is a table of regions in memory.
+type fakeTable struct {
+	regions []region.Region
+	epoch   uint64
+	broken  error
+	reads   int
+}
+
+func (f *fakeTable) Regions(context.Context) ([]region.Region, uint64, error) {
+	f.reads++
+	return f.regions, f.epoch, f.broken
+}
+
+func (f *fakeTable) SetStatus(_ context.Context, name string, status region.Status) (uint64, error) {
+	for i := range f.regions {
+		if f.regions[i].Name == name {
+			f.regions[i].Status = status
+		}
+	}
+	f.epoch++
+	return f.epoch, f.broken
+}
+
+func (f *fakeTable) InFlight(context.Context, string) (int, error) { return 0, f.broken }
+
+func TestTheTopologyFollowsItsTable(t *testing.T) {
+	log, said := record()
+	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}})
+	require.NoError(t, err)
+	table := &fakeTable{regions: []region.Region{{Name: "a", Code: 1}}, epoch: 1}
+	f := newFollower(table, topology, "a", log)
+	ctx := t.Context()
+	require.NoError(t, f.read(ctx))
+	require.Empty(t, said.String(), "nothing has changed")
+
+	table.regions, table.epoch = append(table.regions, region.Region{Name: "b", Code: 2, Status: region.Draining}), 2
+	require.NoError(t, f.read(ctx))
+	b, ok := topology.ByCode(2)
+	require.True(t, ok)
+	require.Equal(t, region.Region{Name: "b", Code: 2, Status: region.Draining}, b)
+	require.EqualValues(t, 2, topology.Epoch())
+	require.Contains(t, said.String(), "has changed")
+
+	said.Reset()
+	table.broken = errors.New("gone")
+	require.Error(t, f.read(ctx))
+	require.Error(t, f.read(ctx))
+	require.Equal(t, 1, strings.Count(said.String(), "cannot be read"), "%s", said)
+	table.broken = nil
+	require.NoError(t, f.read(ctx))
+	require.NoError(t, f.read(ctx))
+	require.Equal(t, 1, strings.Count(said.String(), "can be read again"), "%s", said)
+
+	table.regions = table.regions[1:] // a region that is gone is a mistake, and changes nothing
+	require.Error(t, f.read(ctx))
+	require.Len(t, topology.Regions(), 2)
+	require.Equal(t, 2, strings.Count(said.String(), "cannot be read"), "%s", said)
+
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	said.Reset()
+	f.trouble.in = false
+	require.ErrorIs(t, f.read(ended), context.Canceled)
+	require.Empty(t, said.String(), "a node that stops has no trouble")
+}
+
+// TestDrainingIsTold: a node of a region that is not active says so to balancers
+// and to the other nodes, once, and again until they were reached.
+func TestDrainingIsTold(t *testing.T) {
+	log, _ := record()
+	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}, {Name: "b", Code: 2}})
+	require.NoError(t, err)
+	table := &fakeTable{regions: topology.Regions(), epoch: 1}
+	f := newFollower(table, topology, "a", log)
+	ctx := t.Context()
+	var told []bool
+	var deaf error
+	f.meet(ctx, func(_ context.Context, draining bool) error {
+		told = append(told, draining)
+		return deaf
+	})
+	read := func() {
+		t.Helper()
+		require.NoError(t, f.read(ctx))
+	}
+	read()
+	require.Empty(t, told)
+	require.NoError(t, f.takes())
+
+	set := func(name string, status region.Status) uint64 {
+		t.Helper()
+		epoch, err := table.SetStatus(ctx, name, status)
+		require.NoError(t, err)
+		return epoch
+	}
+	set("b", region.Down)
+	read()
+	require.NoError(t, f.takes(), "that is another region")
+	require.Empty(t, told)
+
+	set("a", region.Draining)
+	deaf = errors.New("nobody has heard it")
+	read()
+	deaf = nil
+	read()
+	read()
+	require.Equal(t, []bool{true, true}, told)
+	require.ErrorContains(t, f.takes(), "region a is draining")
+	set("a", region.Down)
+	read()
+	require.ErrorContains(t, f.takes(), "region a is down")
+	require.Len(t, told, 2, "nothing new to the others")
+
+	epoch := set("a", region.Active)
+	reads := table.reads
+	f.upTo(ctx, epoch-1)
+	require.Equal(t, reads, table.reads, "that much is known")
+	f.upTo(ctx, epoch)
+	require.NoError(t, f.takes())
+	require.Equal(t, []bool{true, true, false}, told)
+}
+
+func TestProbesAreNotInHand(t *testing.T) {
+	var h inHand
+	var during int64
+	api := h.counting(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during = h.requests.Load() }))
+	for path, want := range map[string]int64{"/v1/charges": 1, "/v1/charges/ch_1": 1, "/readyz": 0, "/livez": 0} {
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, want, during, path)
+		require.Zero(t, h.requests.Load())
+	}
+}

@@ -1,0 +1,52 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/homeward-io/homeward/region"
+)
+
+// TLSSettings are the certificates with which nodes prove to each other who they
+// are: all three files, or none.
+type TLSSettings struct {
+	Cert string `koanf:"cert"` // file, PEM; intermediate certificates behind it
+	Key  string `koanf:"key"`  // file, PKCS #8 in PEM
+	CA   string `koanf:"ca"`   // file, PEM; two CAs while one replaces the other
+	// TrustDomain is the deployment's name in its certificates.
+	TrustDomain string `koanf:"trust_domain"`
+}
+
+// defaultTrustDomain is for deployments that share their CA with nobody.
+const defaultTrustDomain = "homeward"
+
+func (t TLSSettings) on() bool { return t.Cert != "" || t.Key != "" || t.CA != "" }
+
+// validate looks at the settings and not at the files, which may be elsewhere.
+func (t TLSSettings) validate(rpc RPCSettings) error {
+	var errs []error
+	for _, f := range []struct{ name, path string }{{"cert", t.Cert}, {"key", t.Key}, {"ca", t.CA}} {
+		if t.on() && f.path == "" {
+			errs = append(errs, fmt.Errorf("settings: tls.%s is missing; name all of tls.cert, tls.key and tls.ca, or none", f.name))
+		}
+	}
+	if !region.ValidTrustDomain(t.TrustDomain) {
+		errs = append(errs, fmt.Errorf("settings: tls.trust_domain %q is no trust domain; use lower case letters, digits, '.', '-' and '_'", t.TrustDomain))
+	}
+	// Whoever can forward to a node acts for any merchant.
+	if !t.on() && !onLoopback(rpc.Listen) {
+		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is open to other machines, which could act for any merchant; set tls.cert, tls.key and tls.ca, or listen on 127.0.0.1", rpc.Listen))
+	}
+	return errors.Join(errs...)
+}
+
+// open reads the files of a node of a region; nil, where TLS is off.
+func (t TLSSettings) open(nodeRegion string, log *slog.Logger) (*region.TLS, error) {
+	if !t.on() {
+		return nil, nil
+	}
+	return region.NewTLS(region.TLSConfig{
+		CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, TrustDomain: t.TrustDomain, Region: nodeRegion, Logger: log,
+	})
+}

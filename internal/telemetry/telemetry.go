@@ -1,0 +1,138 @@
+// Package telemetry sets OpenTelemetry and slog up for a process, and does
+// nothing else: what is said in spans is package span's.
+//
+// The standard variables decide. Tracing is off, and costs nothing, until
+// OTEL_TRACES_EXPORTER names an exporter (otlp, console) or
+// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT says where to
+// send; OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none keep it off.
+// OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER,
+// OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_…, OTEL_SPAN_… and
+// OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys
+// callers who ask for a trace; where merchants should not, choose one without
+// "parentbased".
+//
+// W3C trace context is what travels, and OTEL_PROPAGATORS is not read: baggage
+// would carry whatever a merchant put there through every region.
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/homeward-io/homeward/span"
+)
+
+// Process is who makes the spans.
+type Process struct {
+	Version string
+	// Region, "" in a process that has several; then each span says.
+	Region string
+	// Node is the node's configured name, or "".
+	Node string
+	Log  *slog.Logger
+}
+
+// Setup sets the process's tracer provider and propagator, or does nothing where
+// tracing is off. It contacts nobody: an exporter that cannot reach its collector
+// is logged when that begins and when it is over, and no request waits for it.
+// Call it once, before what is to be traced, and stop in the end, which sends what
+// is left, for flushTime at most.
+func Setup(ctx context.Context, p Process) (stop func(), err error) {
+	if !wanted(os.Getenv) {
+		return func() {}, nil
+	}
+	who, err := p.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w; look at OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL", err)
+	}
+	// The SDK's own notes, as of a variable that does not parse.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("tracing", "error", err) }))
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(&calm{SpanExporter: exporter, log: p.Log}),
+		sdktrace.WithResource(who),
+	)
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			p.Log.Warn("the last traces were not sent", "error", err)
+		}
+	}, nil
+}
+
+// flushTime bounds how long an ending process waits for a collector: a healthy one
+// answers in a moment, and one that is down must not look like a node that hangs.
+const flushTime = 5 * time.Second
+
+// wanted reports whether the environment asks for traces.
+func wanted(env func(string) string) bool {
+	switch exporter := strings.TrimSpace(env("OTEL_TRACES_EXPORTER")); {
+	case strings.EqualFold(strings.TrimSpace(env("OTEL_SDK_DISABLED")), "true"), exporter == "none":
+		return false
+	case exporter != "":
+		return true
+	default:
+		return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+	}
+}
+
+// resource is what every span of the process has in common. The environment has
+// the last word.
+func (p *Process) resource(ctx context.Context) (*resource.Resource, error) {
+	attributes := []attribute.KeyValue{attribute.String("service.name", "homeward"), attribute.String("service.version", p.Version)}
+	if p.Region != "" {
+		attributes = append(attributes, span.Region.String(p.Region))
+	}
+	if p.Node != "" {
+		attributes = append(attributes, span.Node.String(p.Node))
+	}
+	who, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(attributes...), resource.WithFromEnv())
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
+		return nil, fmt.Errorf("traces: %w; write OTEL_RESOURCE_ATTRIBUTES as name=value,…", err)
+	}
+	return who, nil
+}
+
+// Enabled reports whether this process makes spans.
+func Enabled() bool {
+	_, ok := otel.GetTracerProvider().(*sdktrace.TracerProvider)
+	return ok
+}
+
+// calm says once that spans are lost, and once that they no longer are.
+type calm struct {
+	sdktrace.SpanExporter
+	log     *slog.Logger
+	failing atomic.Bool
+}
+
+// ExportSpans never fails: what there is to say has been said.
+func (c *calm) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := c.SpanExporter.ExportSpans(ctx, spans)
+	switch {
+	case err != nil && !c.failing.Swap(true):
+		c.log.Warn("traces are lost; requests are not affected. Look at OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
+	case err == nil && c.failing.Swap(false):
+		c.log.Info("traces arrive again")
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package region
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// prospect is what a node sees, made up.
+type prospect struct {
+	members []Node
+	rtts    map[string]time.Duration
+	seen    map[string]time.Time
+}
+
+func (s *prospect) Members() []Node { return s.members }
+
+func (s *prospect) RTT(region string) (time.Duration, bool) {
+	rtt, ok := s.rtts[region]
+	return rtt, ok
+}
+
+func (s *prospect) LastSeen(region string) time.Time { return s.seen[region] }
+
+// deployment is an admin service whose answers are made up.
+type deployment struct {
+	prospect
+	topology *Topology
+
+	mu      sync.Mutex
+	epoch   uint64 // of the table
+	asked   []string
+	part    Part
+	backlog map[string]Backlog
+	refuse  error
+}
+
+func newDeployment(t *testing.T, node, region string) *deployment {
+	return &deployment{
+		topology: threeRegions(t), epoch: 1,
+		part:    Part{Node: node, Region: region, Version: "v1", Epoch: 1},
+		backlog: map[string]Backlog{us: {}, eu: {}, as: {}},
+	}
+}
+
+func (d *deployment) log(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, fmt.Sprintf(format, args...))
+}
+
+func (d *deployment) admin(log *slog.Logger, certs *TLS) http.Handler {
+	mux := http.NewServeMux()
+	NewAdmin(AdminConfig{
+		Sight: &d.prospect, Topology: d.topology, Node: d.part.Node,
+		Part: func(_ context.Context, epoch uint64) Part {
+			d.log("part %d", epoch)
+			p := d.part
+			p.Epoch = max(p.Epoch, epoch)
+			return p
+		},
+		Backlog: func(_ context.Context, region string) (Backlog, error) {
+			b, ok := d.backlog[region]
+			if !ok {
+				return b, errors.New("its rows\nare away")
+			}
+			return b, nil
+		},
+		SetStatus: func(_ context.Context, region string, status Status) (uint64, error) {
+			if d.refuse != nil {
+				return 0, d.refuse
+			}
+			d.log("%s is %v", region, status)
+			d.epoch++
+			return d.epoch, nil
+		},
+		Transport: NewTransport(certs), TLS: certs != nil, Logger: log,
+	}).Mount(mux)
+	return mux
+}
+
+func adminAt(t *testing.T, addr string, certs *TLS) *AdminClient {
+	t.Helper()
+	c, err := NewAdminClient(addr, certs)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
+	here, there := newDeployment(t, "n1", us), newDeployment(t, "n2", eu)
+	there.part.Requests, there.part.Forwards, there.part.NotReady, there.part.Epoch = 2, 3, "region is draining", 4
+	addr, _ := serve(t, here.admin(nil, nil))
+	other, _ := serve(t, there.admin(nil, nil))
+	dead := deadNode(t, "n3")
+	here.members = []Node{
+		{Name: "n1", Region: us, RPCAddr: addr, Version: "v1", Self: true},
+		{Name: "n2", Region: eu, RPCAddr: other, Version: "v2", Draining: true},
+		{Name: "n3", Region: eu, RPCAddr: dead.RPCAddr},
+	}
+	here.rtts = map[string]time.Duration{eu: 80 * time.Millisecond}
+	seen := time.Now().UTC().Truncate(time.Millisecond)
+	here.seen = map[string]time.Time{us: seen, eu: seen}
+	due := seen.Add(-time.Minute)
+	here.backlog[eu] = Backlog{InFlight: 1, Pending: 2, Due: 1, Parked: 1, OldestDue: due, ParkedRows: []ParkedRow{{"ch_1", "acme", "n\xffo"}}}
+	delete(here.backlog, as)
+	_, err := here.topology.UpdateTo(3, []Region{{Name: us, Code: 1}, {Name: eu, Code: 2, Status: Draining}, {Name: as, Code: 3, Status: Down}})
+	require.NoError(t, err)
+
+	c := adminAt(t, addr, nil)
+	alone, err := c.Overview(t.Context(), false, 0)
+	require.NoError(t, err)
+	require.NotNil(t, alone.Members[0].Part)
+	require.Nil(t, alone.Members[1].Part)
+	require.Empty(t, alone.Members[1].Unknown)
+	require.Empty(t, there.asked)
+
+	got, err := c.Overview(t.Context(), true, 3)
+	require.NoError(t, err)
+	require.NotEmpty(t, got.Members[2].Unknown, "who does not answer is unknown, with the reason")
+	require.NotContains(t, got.Members[2].Unknown, "\n")
+	got.Members[2].Unknown = ""
+	require.Equal(t, []Member{
+		{Name: "n1", Region: us, RPCAddr: addr, Version: "v1", Part: &Part{Node: "n1", Region: us, Version: "v1", Epoch: 3}},
+		{Name: "n2", Region: eu, RPCAddr: other, Version: "v2", Draining: true,
+			Part: &Part{Node: "n2", Region: eu, Version: "v1", Epoch: 4, NotReady: "region is draining", Requests: 2, Forwards: 3}},
+		{Name: "n3", Region: eu, RPCAddr: dead.RPCAddr},
+	}, got.Members)
+	require.Equal(t, []string{"part 3"}, there.asked)
+	require.Equal(t, "n1", got.Node)
+	require.EqualValues(t, 3, got.Epoch)
+	require.Equal(t, []RegionState{
+		{Name: as, Code: 3, Status: Down, RTT: -1, Unknown: "its rows are away"},
+		{Name: eu, Code: 2, Status: Draining, RTT: 80 * time.Millisecond, LastSeen: seen,
+			Backlog: &Backlog{InFlight: 1, Pending: 2, Due: 1, Parked: 1, OldestDue: due, ParkedRows: []ParkedRow{{"ch_1", "acme", "n\uFFFDo"}}}},
+		{Name: us, Code: 1, RTT: -1, LastSeen: seen, Backlog: &Backlog{}},
+	}, got.Regions)
+	text, err := json.Marshal(got)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"status":"draining"`)
+	require.NotContains(t, string(text), "0001-01-01")
+}
+
+func TestAStatusIsSet(t *testing.T) {
+	d := newDeployment(t, "n1", us)
+	log := &recorder{}
+	addr, _ := serve(t, d.admin(slog.New(log), nil))
+	c := adminAt(t, addr, nil)
+	epoch, err := c.SetStatus(t.Context(), eu, Draining)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, epoch)
+	require.Equal(t, []string{eu + " is draining"}, d.asked)
+	require.Contains(t, strings.Join(log.said(), "\n"), "somebody on this machine")
+
+	_, err = c.SetStatus(t.Context(), "mars", Draining)
+	require.ErrorContains(t, err, `no region "mars"; the regions are `+as+", "+eu+", "+us)
+	_, err = c.SetStatus(t.Context(), eu, Down+1)
+	require.ErrorContains(t, err, "status 3")
+	d.refuse = errors.New("the database\ndoes not answer")
+	_, err = c.SetStatus(t.Context(), eu, Down)
+	require.ErrorContains(t, err, "not known whether")
+	require.ErrorContains(t, err, "the database does not answer")
+	require.Len(t, d.asked, 1)
+
+	nobody := adminAt(t, deadNode(t, "n").RPCAddr, nil)
+	_, err = nobody.SetStatus(t.Context(), eu, Down)
+	require.ErrorContains(t, err, "no node answers")
+	require.NotContains(t, err.Error(), "\n")
+	plain, _ := serve(t, http.NotFoundHandler())
+	_, err = adminAt(t, plain, nil).Overview(t.Context(), false, 0)
+	require.ErrorContains(t, err, "no node answers")
+	_, err = NewAdminClient("nowhere", nil)
+	require.ErrorContains(t, err, "HOST:PORT")
+}
+
+// TestOnlyOperatorsOperate: with TLS the certificate says who is one. A node may ask
+// another for its part, which it needs to answer an operator, and nothing else.
+func TestOnlyOperatorsOperate(t *testing.T) {
+	ca := authority(t)
+	log := &recorder{}
+	server := tlsOf(t, ca, Identity{Region: us, Node: "n1"}, nil)
+	d := newDeployment(t, "n1", us)
+	addr := serveTLS(t, d.admin(slog.New(log), server), server)
+	d.members = []Node{{Name: "n1", Region: us, RPCAddr: addr, Self: true}, {Name: "n1-again", Region: us, RPCAddr: addr}}
+
+	operator := adminAt(t, addr, tlsOf(t, ca, Identity{Operator: "jo"}, nil))
+	o, err := operator.Overview(t.Context(), true, 0)
+	require.NoError(t, err)
+	require.NotNil(t, o.Members[1].Part, "%s", o.Members[1].Unknown)
+	_, err = operator.SetStatus(t.Context(), eu, Draining)
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(log.said(), "\n"), "operator jo")
+
+	asked := len(d.asked)
+	node := adminAt(t, addr, tlsOf(t, ca, Identity{Region: us, Node: "n2"}, nil))
+	for name, call := range map[string]func() error{
+		"overview": func() error { _, err := node.Overview(t.Context(), true, 0); return err },
+		"status":   func() error { _, err := node.SetStatus(t.Context(), eu, Active); return err },
+	} {
+		require.ErrorContains(t, call(), "is no operator", name)
+	}
+	require.Len(t, d.asked, asked, "nothing was asked or done")
+	require.Equal(t, 2, strings.Count(strings.Join(log.said(), "\n"), "an admin request was refused"))
+
+	_, err = adminAt(t, addr, nil).Overview(t.Context(), false, 0)
+	require.Error(t, err, "without a certificate nobody is heard")
+}
+
+func TestWithoutTLSOperatorsAreOnThisMachine(t *testing.T) {
+	for remote, ok := range map[string]bool{
+		"127.0.0.1:40000": true, "[::1]:40000": true, "[::ffff:127.0.0.1]:40000": true, "127.8.8.8:1": true,
+		"10.0.0.7:40000": false, "[2001:db8::1]:40000": false, "": false, "pipe": false, "127.0.0.1.evil.example:1": false,
+	} {
+		for _, check := range []func(context.Context, string) error{admitOperator, admitPart} {
+			require.Equal(t, ok, check(t.Context(), remote) == nil, remote)
+		}
+	}
+	// A certificate counts more than the address.
+	require.Error(t, admitOperator(withCaller(t.Context(), Identity{Region: us, Node: "n"}), "127.0.0.1:1"))
+	require.NoError(t, admitPart(withCaller(t.Context(), Identity{Region: us, Node: "n"}), "10.0.0.7:1"))
+	require.NoError(t, admitOperator(withCaller(t.Context(), Identity{Operator: "jo"}), "10.0.0.7:1"))
+}
+
+// TestWhatADrainWaitsFor goes through everything that is in the way, and lets one
+// thing after the other go.
+func TestWhatADrainWaitsFor(t *testing.T) {
+	o := &Overview{
+		Members: []Member{
+			{Name: "u1", Region: us, Part: &Part{Epoch: 6, Requests: 9}}, // of another region: not waited for
+			{Name: "e1", Region: eu, Unknown: "refused"},
+			{Name: "e2", Region: eu, Part: &Part{Epoch: 6, Requests: 1, Forwards: 1}},
+		},
+		Regions: []RegionState{{Name: eu, Unknown: "away"}, {Name: us, Backlog: &Backlog{InFlight: 9, Pending: 9}}},
+	}
+	open := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, s := range o.DrainSteps(eu, 7) {
+			require.NotEmpty(t, s.Done)
+			if s.Open != "" {
+				got = append(got, s.Open)
+			}
+		}
+		require.Equal(t, want, got)
+	}
+	open("u1 knows epoch 6, e1 does not answer (refused), e2 knows epoch 6", "ready: e2", "requests in hand: e2 has 2",
+		"the rows of europe-west1 cannot be counted (away)", "the rows of europe-west1 cannot be counted (away)")
+	o.Members[0].Part.Epoch, o.Members[2].Part.Epoch = 7, 8
+	open("e1 does not answer (refused)", "ready: e2", "requests in hand: e2 has 2",
+		"the rows of europe-west1 cannot be counted (away)", "the rows of europe-west1 cannot be counted (away)")
+	o.Members[1].Part, o.Members[2].Part.NotReady = &Part{Epoch: 7, NotReady: "draining"}, "draining"
+	o.Regions[0].Backlog = &Backlog{InFlight: 1, Pending: 2, Due: 1, Parked: 3}
+	open("requests in hand: e2 has 2", "claims in flight: 1", "outbox rows: 2, of which 1 are due")
+	o.Members[2].Part.Requests = 0
+	open("requests in hand: e2 has 1", "claims in flight: 1", "outbox rows: 2, of which 1 are due")
+	o.Members[2].Part.Forwards = 0
+	o.Regions[0].Backlog.InFlight = 0
+	open("outbox rows: 2, of which 1 are due")
+	o.Regions[0].Backlog.Pending, o.Regions[0].Backlog.Due = 0, 0
+	open()
+	steps := o.DrainSteps(eu, 7)
+	require.Contains(t, steps[len(steps)-1].Done, "3 parked rows")
+	o.Members = nil // nobody is left there
+	open()
+	o.Regions = nil
+	open("there is no such region", "there is no such region")
+}

@@ -1,0 +1,381 @@
+package region
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/bundle/x509bundle"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"github.com/spiffe/go-spiffe/v2/spiffetls/tlsconfig"
+	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
+)
+
+const (
+	// checkEvery is how often handshakes look whether the files have changed. A
+	// handshake costs a millisecond and three calls of stat a few microseconds: the
+	// bound is for slow network file systems.
+	checkEvery = time.Second
+	// expiresSoon is the part of a certificate's life, at its end, in which its
+	// files should have been replaced: what renews it does so after two thirds.
+	expiresSoon = 5 // a fifth
+)
+
+// Identity is who a certificate says its bearer is: a node, or a person's tool.
+// The zero Identity is nobody's.
+type Identity struct {
+	// Region and Node say which node; both are "" for an operator.
+	Region, Node string
+	// Operator says which person, or what tool of theirs; "" for a node.
+	Operator string
+}
+
+func (i Identity) String() string {
+	if i.Operator != "" {
+		return "operator " + i.Operator
+	}
+	return "node " + i.Node + " of " + i.Region
+}
+
+// URI is what stands in the identity's certificate, as its one URI SAN:
+//
+//	spiffe://TRUST_DOMAIN/region/REGION/node/NAME
+//	spiffe://TRUST_DOMAIN/operator/NAME
+func (i Identity) URI(trustDomain string) (*url.URL, error) {
+	domain, err := spiffeid.TrustDomainFromString(trustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a trust domain: %w", trustDomain, err)
+	}
+	segments := []string{"region", i.Region, "node", i.Node}
+	if i.Operator != "" {
+		segments = []string{"operator", i.Operator}
+	}
+	id, err := spiffeid.FromSegments(domain, segments...)
+	if err != nil {
+		return nil, fmt.Errorf("%v cannot stand in a certificate: %w", i, err)
+	}
+	if _, err := identify(id); err != nil {
+		return nil, err
+	}
+	return id.URL(), nil
+}
+
+func identify(id spiffeid.ID) (Identity, error) {
+	parts := strings.Split(strings.TrimPrefix(id.Path(), "/"), "/")
+	switch {
+	case len(parts) == 4 && parts[0] == "region" && ValidName(parts[1]) && parts[2] == "node":
+		return Identity{Region: parts[1], Node: parts[3]}, nil
+	case len(parts) == 2 && parts[0] == "operator":
+		return Identity{Operator: parts[1]}, nil
+	default:
+		return Identity{}, fmt.Errorf("%v is neither of the form spiffe://%[2]s/region/REGION/node/NAME nor spiffe://%[2]s/operator/NAME", id, id.TrustDomain().Name())
+	}
+}
+
+// ValidTrustDomain reports whether name can be a deployment's: lower case
+// letters, digits, '.', '-' and '_', at most 255.
+func ValidTrustDomain(name string) bool {
+	domain, err := spiffeid.TrustDomainFromString(name)
+	return err == nil && domain.Name() == name
+}
+
+// TLSConfig says where a node's, or a tool's, certificate is. All but Region and
+// Logger are required.
+type TLSConfig struct {
+	// CertFile has the certificate in PEM, with the intermediate ones behind it;
+	// KeyFile its key, PKCS #8 in PEM; CAFile the deployment's CAs in PEM, two of
+	// them while one replaces the other.
+	CertFile, KeyFile, CAFile string
+	// TrustDomain is the deployment's: certificates of any other are refused, also
+	// where the same CA signed them.
+	TrustDomain string
+	// Region is where this node runs, which its certificate must say, too. "" for
+	// a tool, which may have either sort.
+	Region string
+	// Logger is told of files that were read again or could not be, and of callers
+	// that were refused. Default: discard.
+	Logger *slog.Logger
+
+	// clock is a test's.
+	clock func() time.Time
+}
+
+// TLS is mutual TLS between nodes: TLS 1.3, a certificate of the deployment's CA
+// on both sides, and who it names. Host names are not looked at, since addresses
+// come from gossip, which anybody in it may get wrong: a node is believed to be
+// of a region because its certificate says so.
+//
+// The files are read again when they have changed, at a handshake. What is broken,
+// or would not be accepted by its own CA file, is logged once and not used: the
+// certificates at hand go on.
+//
+// It is safe for concurrent use.
+type TLS struct {
+	cfg    TLSConfig
+	domain spiffeid.TrustDomain
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	have    *credentials
+	checked time.Time
+	seen    []os.FileInfo // at the last reading; nil: one is missing
+	broken  bool          // the last reading gave nothing
+	warned  bool          // that have expires soon
+}
+
+// credentials is what one reading of the files gave. It does not change.
+type credentials struct {
+	svid     *x509svid.SVID
+	bundle   *x509bundle.Bundle
+	identity Identity
+}
+
+func (c *credentials) expires() time.Time { return c.svid.Certificates[0].NotAfter }
+
+var (
+	_ x509svid.Source   = (*TLS)(nil)
+	_ x509bundle.Source = (*TLS)(nil)
+)
+
+// NewTLS reads the files. An error is one line and names the file.
+func NewTLS(cfg TLSConfig) (*TLS, error) {
+	domain, err := spiffeid.TrustDomainFromString(cfg.TrustDomain)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %q is not a trust domain: %w", cfg.TrustDomain, err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.clock == nil {
+		cfg.clock = time.Now
+	}
+	t := &TLS{cfg: cfg, domain: domain, log: cfg.Logger, checked: cfg.clock()}
+	if t.seen, err = t.stat(); err != nil {
+		return nil, err
+	}
+	if t.have, err = t.read(); err != nil {
+		return nil, err
+	}
+	t.warn(t.checked)
+	return t, nil
+}
+
+// Identity is this node's, or tool's, own.
+func (t *TLS) Identity() Identity { return t.credentials().identity }
+
+// Server is for a listener: callers must be nodes or operators of the deployment.
+// Who they are is for [CallerOf].
+func (t *TLS) Server() *tls.Config {
+	c := tlsconfig.MTLSServerConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
+		_, err := identify(id)
+		return err
+	})
+	c.MinVersion = tls.VersionTLS13
+	// A resumed session would not look at the caller's certificate again, which
+	// may have expired, or at the CAs, of which its own may be gone.
+	c.SessionTicketsDisabled = true
+	return c
+}
+
+// Client is for a dialler that means to reach a node of region, "" for any.
+func (t *TLS) Client(region string) *tls.Config {
+	c := tlsconfig.MTLSClientConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
+		who, err := identify(id)
+		switch {
+		case err != nil:
+			return err
+		case who.Region == "":
+			return fmt.Errorf("the certificate is that of %v, and no node's", who)
+		case region != "" && who.Region != region:
+			return fmt.Errorf("the certificate is that of %v, and not of a node of %s", who, region)
+		default:
+			return nil
+		}
+	})
+	c.MinVersion = tls.VersionTLS13
+	return c
+}
+
+// GetX509SVID is for package tlsconfig.
+func (t *TLS) GetX509SVID() (*x509svid.SVID, error) { return t.credentials().svid, nil }
+
+// GetX509BundleForTrustDomain is for package tlsconfig. It knows one deployment.
+func (t *TLS) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bundle.Bundle, error) {
+	return t.credentials().bundle.GetX509BundleForTrustDomain(domain)
+}
+
+// credentials are the newest good ones.
+func (t *TLS) credentials() *credentials {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.cfg.clock()
+	if now.Sub(t.checked).Abs() < checkEvery {
+		return t.have
+	}
+	t.checked = now
+	t.warn(now)
+	seen, err := t.stat()
+	changed := err == nil && !sameFiles(seen, t.seen) || err != nil && t.seen != nil
+	if !changed && !t.broken {
+		return t.have
+	}
+	// The files' state is taken before they are read: one that changes meanwhile
+	// is read once more, and none is missed. What was broken is read again also
+	// unchanged: a certificate may only have been too young.
+	t.seen = seen
+	var next *credentials
+	if err == nil {
+		next, err = t.read()
+	}
+	if t.broken = err != nil; t.broken {
+		if changed {
+			t.log.Warn("the certificates have changed and cannot be used, those at hand go on", "error", err, "expires", t.have.expires())
+		}
+		return t.have
+	}
+	t.have, t.warned = next, false
+	t.log.Info("the certificates have changed and were read again", "identity", next.identity.String(), "expires", next.expires())
+	t.warn(now)
+	return t.have
+}
+
+// warn says once of each certificate that it should have been replaced.
+func (t *TLS) warn(now time.Time) {
+	leaf := t.have.svid.Certificates[0]
+	if t.warned || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/expiresSoon {
+		return
+	}
+	t.warned = true
+	t.log.Warn("this node's certificate expires soon and has not been replaced; other regions will then refuse this node", "file", t.cfg.CertFile, "expires", leaf.NotAfter)
+}
+
+func (t *TLS) stat() ([]os.FileInfo, error) {
+	var all []os.FileInfo
+	for _, path := range []string{t.cfg.CertFile, t.cfg.KeyFile, t.cfg.CAFile} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+func sameFiles(a, b []os.FileInfo) bool {
+	for i := range a {
+		if len(b) <= i || !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
+			return false
+		}
+	}
+	return true
+}
+
+// read returns what the other nodes would accept from this one.
+func (t *TLS) read() (*credentials, error) {
+	svid, err := x509svid.Load(t.cfg.CertFile, t.cfg.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: certificate %s with key %s: %w", t.cfg.CertFile, t.cfg.KeyFile, err)
+	}
+	bundle, err := x509bundle.Load(t.domain, t.cfg.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: CA file %s: %w", t.cfg.CAFile, err)
+	}
+	identity, err := identify(svid.ID)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("tls: certificate %s: %w", t.cfg.CertFile, err)
+	case svid.ID.TrustDomain() != t.domain:
+		return nil, fmt.Errorf("tls: certificate %s is of the trust domain %s, and this deployment's is %s", t.cfg.CertFile, svid.ID.TrustDomain().Name(), t.domain.Name())
+	case t.cfg.Region != "" && identity.Region != t.cfg.Region:
+		return nil, fmt.Errorf("tls: certificate %s is that of %v, and this node is of %s", t.cfg.CertFile, identity, t.cfg.Region)
+	}
+	if _, _, err := x509svid.Verify(svid.Certificates, bundle, x509svid.WithTime(t.cfg.clock())); err != nil {
+		return nil, fmt.Errorf("tls: certificate %s is not valid by CA file %s: %w", t.cfg.CertFile, t.cfg.CAFile, err)
+	}
+	return &credentials{svid, bundle, identity}, nil
+}
+
+// callerOf reads the identity off an established connection.
+func callerOf(state *tls.ConnectionState, now time.Time) (Identity, error) {
+	if state == nil || len(state.PeerCertificates) == 0 {
+		return Identity{}, errors.New("no certificate was presented")
+	}
+	leaf := state.PeerCertificates[0]
+	id, err := x509svid.IDFromCert(leaf)
+	if err != nil {
+		return Identity{}, err
+	}
+	if now.After(leaf.NotAfter) {
+		return Identity{}, fmt.Errorf("the certificate of %v has expired since the connection was made", id)
+	}
+	return identify(id)
+}
+
+type callerKey struct{}
+
+// CallerOf returns who sent the request that ctx is of, as the certificate of its
+// connection says. ok is false without TLS, which is for one machine only.
+func CallerOf(ctx context.Context) (who Identity, ok bool) {
+	who, ok = ctx.Value(callerKey{}).(Identity)
+	return who, ok
+}
+
+func withCaller(ctx context.Context, who Identity) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
+// notAdmittedError: the caller's certificate does not let it do what it asks
+// for. Nothing ran.
+type notAdmittedError struct {
+	caller Identity
+	reason string
+}
+
+func (e *notAdmittedError) Error() string { return e.caller.String() + " " + e.reason }
+
+// admitNode refuses callers that may not forward: those that are no nodes, and
+// nodes that speak for an entry region ("" where the message has none) that is not
+// their own. Without TLS it admits everybody.
+func admitNode(ctx context.Context, entry string) error {
+	who, known := CallerOf(ctx)
+	switch {
+	case !known:
+		return nil
+	case who.Region == "":
+		return &notAdmittedError{who, "is no node, and only nodes may forward"}
+	case entry != "" && entry != who.Region:
+		return &notAdmittedError{who, "may not forward for " + entry}
+	default:
+		return nil
+	}
+}
+
+// handshakeLog turns net/http's lines into records: callers that were refused
+// before they could ask for anything.
+type handshakeLog struct{ to *slog.Logger }
+
+// Write takes one line, as log.Logger guarantees.
+func (l handshakeLog) Write(line []byte) (int, error) {
+	text := string(bytes.TrimSpace(line))
+	rest, ours := strings.CutPrefix(text, "http: TLS handshake error from ")
+	addr, reason, parsed := strings.Cut(rest, ": ")
+	switch {
+	case !ours || !parsed:
+		l.to.Warn("the peer listener had trouble", "error", text)
+	case reason == "EOF":
+		// It went away before it said anything, as probes of an open port do.
+		l.to.Debug("a peer connection was closed before its handshake", "remote", addr)
+	default:
+		l.to.Warn("a peer connection was refused", "remote", addr, "error", reason)
+	}
+	return len(line), nil
+}

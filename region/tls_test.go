@@ -1,0 +1,714 @@
+package region
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/devcerts"
+	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+)
+
+// domain is the tests' deployment.
+const domain = "homeward"
+
+func uri(t *testing.T, who Identity) *url.URL {
+	t.Helper()
+	u, err := who.URI(domain)
+	require.NoError(t, err)
+	return u
+}
+
+func parseURI(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	return u
+}
+
+// validity is ten hours, of which one has passed.
+func validity() (from, to time.Time) {
+	return time.Now().Add(-time.Hour), time.Now().Add(9 * time.Hour)
+}
+
+func authority(t *testing.T) *devcerts.Authority {
+	t.Helper()
+	from, to := validity()
+	a, err := devcerts.NewAuthority(from, to)
+	require.NoError(t, err)
+	return a
+}
+
+// certFiles are one node's.
+type certFiles struct {
+	t             *testing.T
+	cert, key, ca string
+}
+
+func newCertFiles(t *testing.T) *certFiles {
+	dir := t.TempDir()
+	return &certFiles{t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "ca.pem")}
+}
+
+// write replaces a file as whoever renews certificates should: in one step.
+func (f *certFiles) write(path string, text []byte) {
+	f.t.Helper()
+	require.NoError(f.t, os.WriteFile(path+".new", text, 0o600))
+	require.NoError(f.t, os.Rename(path+".new", path))
+}
+
+func (f *certFiles) issue(by *devcerts.Authority, names ...*url.URL) {
+	f.t.Helper()
+	from, to := validity()
+	f.issueFor(by, from, to, names...)
+}
+
+func (f *certFiles) issueFor(by *devcerts.Authority, from, to time.Time, names ...*url.URL) {
+	f.t.Helper()
+	cert, key, err := by.Issue(from, to, names...)
+	require.NoError(f.t, err)
+	f.write(f.cert, cert)
+	f.write(f.key, key)
+}
+
+func (f *certFiles) trust(by ...*devcerts.Authority) {
+	f.t.Helper()
+	var all []byte
+	for _, a := range by {
+		all = append(all, a.PEM()...)
+	}
+	f.write(f.ca, all)
+}
+
+func (f *certFiles) config() TLSConfig {
+	return TLSConfig{CertFile: f.cert, KeyFile: f.key, CAFile: f.ca, TrustDomain: domain}
+}
+
+// tlsOf is a node or operator that by vouches for.
+func tlsOf(t *testing.T, by *devcerts.Authority, who Identity, log *slog.Logger) *TLS {
+	t.Helper()
+	f := newCertFiles(t)
+	f.issue(by, uri(t, who))
+	f.trust(by)
+	cfg := f.config()
+	cfg.Region, cfg.Logger = who.Region, log
+	certs, err := NewTLS(cfg)
+	require.NoError(t, err)
+	return certs
+}
+
+// serveTLS runs handler until the test ends and returns its address.
+func serveTLS(t *testing.T, handler http.Handler, certs *TLS) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := NewServer(handler, certs)
+	done := make(chan error, 1)
+	go func() { done <- server.ServeTLS(listener, "", "") }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// startTLSNode serves local as a node of eu.
+func startTLSNode(t *testing.T, local Local, certs *TLS, log *slog.Logger) Node {
+	t.Helper()
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t), Logger: log})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	h.Mount(mux)
+	return Node{Name: "n", Region: eu, RPCAddr: serveTLS(t, mux, certs)}
+}
+
+func tlsPeers(t *testing.T, certs *TLS, log *slog.Logger, nodes ...Node) *Peers {
+	t.Helper()
+	return peersOf(t, func(c *PeersConfig) { c.TLS, c.Transport, c.Logger = true, NewTransport(certs), log }, nodes...)
+}
+
+// said are a recorder's lines: message and attributes.
+func (r *recorder) said() (lines []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range r.records {
+		line := rec.Message
+		rec.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// signalling is a recorder that tells of each line.
+type signalling struct {
+	recorder
+	wrote chan struct{}
+}
+
+func newSignalling() *signalling { return &signalling{wrote: make(chan struct{}, 1000)} }
+
+func (s *signalling) WithAttrs([]slog.Attr) slog.Handler { return s }
+
+func (s *signalling) Handle(ctx context.Context, rec slog.Record) error {
+	err := s.recorder.Handle(ctx, rec)
+	s.wrote <- struct{}{}
+	return err
+}
+
+// await returns the line that has all of parts, which the other end may write a
+// little later than this end fails.
+func (s *signalling) await(t *testing.T, parts ...string) string {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+	lines:
+		for _, line := range s.said() {
+			for _, p := range parts {
+				if !strings.Contains(line, p) {
+					continue lines
+				}
+			}
+			return line
+		}
+		select {
+		case <-s.wrote:
+		case <-deadline:
+			t.Fatalf("no line with %q in:\n%s", parts, strings.Join(s.said(), "\n"))
+		}
+	}
+}
+
+var (
+	nodeUS   = Identity{Region: us, Node: "us-1"}
+	nodeEU   = Identity{Region: eu, Node: "eu-1"}
+	operator = Identity{Operator: "ada"}
+)
+
+func TestIdentitiesStandInURIs(t *testing.T) {
+	require.Equal(t, "spiffe://homeward/region/us-east1/node/us-1", uri(t, nodeUS).String())
+	require.Equal(t, "spiffe://homeward/operator/ada", uri(t, operator).String())
+	for _, bad := range []Identity{{}, {Region: us}, {Node: "n"}, {Region: "US", Node: "n"}, {Region: us, Node: "a/b"}, {Operator: "a b"}} {
+		_, err := bad.URI(domain)
+		require.Error(t, err, "%+v", bad)
+	}
+	for name, want := range map[string]bool{"homeward": true, "pay.example": true, "": false, "Homeward": false, "a b": false, "spiffe://homeward": false} {
+		require.Equal(t, want, ValidTrustDomain(name), name)
+	}
+	_, err := nodeUS.URI("Not One")
+	require.ErrorContains(t, err, "trust domain")
+}
+
+func TestForwardsBetweenNodesThatProveWhoTheyAre(t *testing.T) {
+	ca := authority(t)
+	var caller Identity
+	var protocol uint16
+	local := answering("ok")
+	answer := local.execute
+	local.execute = func(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
+		caller, _ = CallerOf(ctx)
+		return answer(ctx, home, req)
+	}
+	local.inspect = func(context.Context, string, claim.Key) (claim.Status, bool, error) {
+		return claim.Status{}, false, nil
+	}
+	local.object = func(context.Context, string, string, string) (claim.State, claim.Response, bool, error) {
+		return 0, claim.Response{}, false, nil
+	}
+	h, err := NewHandler(HandlerConfig{Local: local, Self: eu, Topology: threeRegions(t)})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	h.Mount(mux)
+	from := make(map[string]bool)
+	addr := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol = r.TLS.Version
+		from[r.Proto+r.TLS.NegotiatedProtocol+r.RemoteAddr] = true
+		mux.ServeHTTP(w, r)
+	}), tlsOf(t, ca, nodeEU, nil))
+	node := Node{Name: "n", Region: eu, RPCAddr: addr}
+	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil, node)
+	for range 5 {
+		reply, err := p.Execute(t.Context(), eu, requestFor(node, node), 1, us)
+		require.NoError(t, err)
+		require.Equal(t, "ok", string(reply.Response.Body))
+	}
+	_, _, err = p.Inspect(t.Context(), eu, claim.Key{Tenant: "acme", Value: "k"})
+	require.NoError(t, err)
+	_, _, _, err = p.Object(t.Context(), eu, "acme", "ch_1")
+	require.NoError(t, err)
+	require.NoError(t, p.Ping(t.Context(), eu))
+	require.Equal(t, nodeUS, caller)
+	require.Equal(t, uint16(tls.VersionTLS13), protocol)
+	require.Len(t, from, 1, "one connection")
+	for how := range from {
+		require.True(t, strings.HasPrefix(how, "HTTP/2.0h2"), how)
+	}
+}
+
+// TestStrangersAreRefusedAndLogged: none of them reaches the executor, whatever
+// it presents, and each leaves a line that says who and why.
+func TestStrangersAreRefusedAndLogged(t *testing.T) {
+	ca, other := authority(t), authority(t)
+	hour := time.Hour
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		issue func(f *certFiles)
+		says  string
+	}{
+		"no certificate": {nil, "didn't provide a certificate"},
+		"of another CA":  {func(f *certFiles) { f.issue(other, uri(t, nodeUS)) }, "unknown authority"},
+		"expired":        {func(f *certFiles) { f.issueFor(ca, now.Add(-2*hour), now.Add(-hour), uri(t, nodeUS)) }, "expired"},
+		"not yet valid":  {func(f *certFiles) { f.issueFor(ca, now.Add(hour), now.Add(2*hour), uri(t, nodeUS)) }, "not yet valid"},
+		"nobody's":       {func(f *certFiles) { f.issue(ca) }, "no URI SAN"},
+		"two people's":   {func(f *certFiles) { f.issue(ca, uri(t, nodeUS), uri(t, operator)) }, "more than one URI SAN"},
+		"another deployment's": {
+			func(f *certFiles) { f.issue(ca, parseURI(t, "spiffe://elsewhere/region/us-east1/node/n")) }, "elsewhere",
+		},
+		"of another form":    {func(f *certFiles) { f.issue(ca, parseURI(t, "spiffe://homeward/ns/default/sa/web")) }, "spiffe://homeward/region/REGION"},
+		"no region's":        {func(f *certFiles) { f.issue(ca, parseURI(t, "spiffe://homeward/region/US/node/n")) }, "spiffe://homeward/region/REGION"},
+		"a web site's":       {func(f *certFiles) { f.issue(ca, parseURI(t, "https://homeward/region/us-east1/node/n")) }, "scheme"},
+		"the root of domain": {func(f *certFiles) { f.issue(ca, parseURI(t, "spiffe://homeward")) }, "spiffe://homeward/region/REGION"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newSignalling()
+			local := answering("ok")
+			node := startTLSNode(t, local, tlsOf(t, ca, nodeEU, slog.New(log)), slog.New(log))
+			// A stranger believes anybody; with its own checks it would not get far.
+			raw := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
+			if tc.issue != nil {
+				f := newCertFiles(t)
+				tc.issue(f)
+				pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+				require.NoError(t, err)
+				raw.Certificates = []tls.Certificate{pair}
+			}
+			transport := &http.Transport{TLSClientConfig: raw, ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			client := peerv1connect.NewPeerServiceClient(&http.Client{Transport: transport}, "https://"+node.RPCAddr)
+			req := requestFor(node, node)
+			_, err := client.Execute(t.Context(), connect.NewRequest(toExecuteRequest(eu, &req, 1, us)))
+			require.Error(t, err)
+			require.False(t, connect.IsWireError(err), "the server answered: %v", err)
+			log.await(t, "refused", "remote=127.0.0.1:", tc.says)
+			require.Zero(t, local.calls.Load())
+		})
+	}
+}
+
+func TestWhoMayForwardWhat(t *testing.T) {
+	ca := authority(t)
+	log := newSignalling()
+	local := answering("ok")
+	node := startTLSNode(t, local, tlsOf(t, ca, nodeEU, nil), slog.New(log))
+	req := requestFor(node, node)
+
+	// A node of us that says the request arrived at as.
+	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil, node)
+	_, err := p.Execute(t.Context(), eu, req, 1, as)
+	require.ErrorIs(t, err, ErrRefused)
+	log.await(t, "refused", "rpc=execute", "remote=127.0.0.1:", "node us-1 of us-east1 may not forward for "+as)
+
+	// An operator may forward nothing.
+	p = tlsPeers(t, tlsOf(t, ca, operator, nil), nil, node)
+	_, err = p.Execute(t.Context(), eu, req, 1, us)
+	require.ErrorIs(t, err, ErrRefused)
+	_, _, err = p.Inspect(t.Context(), eu, req.Key)
+	require.ErrorIs(t, err, ErrRefused)
+	_, _, _, err = p.Object(t.Context(), eu, "acme", "ch_1")
+	require.ErrorIs(t, err, ErrRefused)
+	for _, rpc := range []string{"execute", "inspect", "object"} {
+		log.await(t, "refused", "rpc="+rpc, "remote=127.0.0.1:", "operator ada is no node")
+	}
+	require.NoError(t, p.Ping(t.Context(), eu), "asking after its health is free")
+	require.Zero(t, local.calls.Load())
+}
+
+func TestAServerThatIsNotOfTheHomeIsRefused(t *testing.T) {
+	ca, other := authority(t), authority(t)
+	client := tlsOf(t, ca, nodeUS, nil)
+	for name, tc := range map[string]struct {
+		server *TLS
+		says   string
+	}{
+		"of another region": {tlsOf(t, ca, Identity{Region: as, Node: "as-1"}, nil), "node as-1 of " + as},
+		"an operator":       {tlsOf(t, ca, operator, nil), "operator ada"},
+		"of another CA":     {tlsOf(t, other, nodeEU, nil), "unknown authority"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log recorder
+			impostor, second := answering("impostor"), answering("second")
+			nodes := []Node{startTLSNode(t, impostor, tc.server, nil), startTLSNode(t, second, tlsOf(t, ca, nodeEU, nil), nil)}
+			nodes[1].Name = "second"
+			reply, err := tlsPeers(t, client, slog.New(&log), nodes...).Execute(t.Context(), eu, requestFor(nodes[0], nodes...), 1, us)
+			require.NoError(t, err, "the next node answers")
+			require.Equal(t, "second", string(reply.Response.Body))
+			require.Zero(t, impostor.calls.Load())
+			lines := log.said()
+			require.Len(t, lines, 1)
+			require.Contains(t, lines[0], "failed on the wire")
+			require.Contains(t, lines[0], "addr="+nodes[0].RPCAddr)
+			require.Contains(t, lines[0], tc.says)
+		})
+	}
+}
+
+// TestAConnectionServesTheRegionThatItWasProvedFor: gossip that moves an address
+// to another region does not take the connection's proof with it.
+func TestAConnectionServesTheRegionThatItWasProvedFor(t *testing.T) {
+	ca := authority(t)
+	local := answering("ok")
+	node := startTLSNode(t, local, tlsOf(t, ca, nodeEU, nil), nil)
+	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil)
+	p.directory = directory{eu: {node}, as: {node}}
+	req := requestFor(node, node)
+	_, err := p.Execute(t.Context(), eu, req, 1, us)
+	require.NoError(t, err)
+	_, err = p.Execute(t.Context(), as, req, 1, us)
+	require.ErrorIs(t, err, ErrNoAnswer)
+	require.ErrorContains(t, err, "not of a node of "+as)
+	require.EqualValues(t, 1, local.calls.Load())
+
+	bare := &http.Client{Transport: p.http.Transport}
+	_, err = bare.Post("https://"+node.RPCAddr+healthCheck, "application/json", strings.NewReader("{}"))
+	require.ErrorIs(t, err, errNowhere)
+}
+
+// TestAnyNodeIsStillANode: tools that ask whichever node they find.
+func TestAnyNodeIsStillANode(t *testing.T) {
+	ca := authority(t)
+	tool := tlsOf(t, ca, operator, nil)
+	node := startTLSNode(t, answering("ok"), tlsOf(t, ca, nodeEU, nil), nil)
+	node.Region = ""
+	who, err := calls(t, tool, node)
+	require.NoError(t, err)
+	require.Equal(t, "eu-1", who)
+	impostor := startTLSNode(t, answering("ok"), tlsOf(t, ca, Identity{Operator: "eve"}, nil), nil)
+	impostor.Region = ""
+	_, err = calls(t, tool, impostor)
+	require.ErrorContains(t, err, "operator eve")
+}
+
+// reloading is a server whose files a test replaces, on a clock of its own.
+type reloading struct {
+	*certFiles
+	certs *TLS
+	log   *recorder
+	ahead *atomic.Int64
+}
+
+func newReloading(t *testing.T, who Identity, by *devcerts.Authority, trusted ...*devcerts.Authority) *reloading {
+	t.Helper()
+	r := &reloading{certFiles: newCertFiles(t), log: &recorder{}, ahead: new(atomic.Int64)}
+	r.issue(by, uri(t, who))
+	r.trust(trusted...)
+	cfg := r.config()
+	cfg.Logger = slog.New(r.log)
+	cfg.clock = func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+	var err error
+	r.certs, err = NewTLS(cfg)
+	require.NoError(t, err)
+	return r
+}
+
+// pass lets the time of the next look come.
+func (r *reloading) pass() { r.ahead.Add(int64(checkEvery)) }
+
+// calls makes one request over a connection of its own.
+func calls(t *testing.T, certs *TLS, node Node) (server string, err error) {
+	t.Helper()
+	transport := NewTransport(certs)
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(Towards(t.Context(), node.Region), http.MethodPost, "https://"+node.RPCAddr+healthCheck, strings.NewReader("{}"))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	who, err := callerOf(res.TLS, time.Now())
+	return who.Node, err
+}
+
+func TestCertificatesAreReplacedUnderARunningServer(t *testing.T) {
+	ca, other := authority(t), authority(t)
+	client := tlsOf(t, ca, nodeUS, nil)
+	s := newReloading(t, nodeEU, ca, ca)
+	node := startTLSNode(t, answering("ok"), s.certs, nil)
+	expect := func(want string) {
+		t.Helper()
+		s.pass()
+		got, err := calls(t, client, node)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	expect("eu-1")
+	require.Empty(t, s.log.said())
+
+	s.issue(ca, uri(t, Identity{Region: eu, Node: "eu-2"}))
+	expect("eu-2")
+	require.Len(t, s.log.said(), 1)
+	require.Contains(t, s.log.said()[0], "read again identity=node eu-2 of "+eu)
+
+	// What cannot be used is not used, and said once.
+	for name, spoil := range map[string]func(){
+		"no certificate": func() { s.write(s.cert, []byte("-----BEGIN")) },
+		"another key": func() {
+			f := newCertFiles(t)
+			f.issue(ca, uri(t, nodeEU))
+			text, err := os.ReadFile(f.key)
+			require.NoError(t, err)
+			s.write(s.key, text)
+		},
+		"of an unknown CA": func() { s.issue(other, uri(t, nodeEU)) },
+		"expired":          func() { s.issueFor(ca, time.Now().Add(-time.Hour), time.Now().Add(-time.Minute), uri(t, nodeEU)) },
+		"gone":             func() { require.NoError(t, os.Remove(s.key)) },
+	} {
+		before := len(s.log.said())
+		spoil()
+		for range 3 {
+			expect("eu-2")
+		}
+		lines := s.log.said()[before:]
+		require.Len(t, lines, 1, name)
+		require.Contains(t, lines[0], "cannot be used")
+		s.issue(ca, uri(t, Identity{Region: eu, Node: "eu-2"}))
+		expect("eu-2")
+	}
+	// A certificate that is too young is used once it is not, without being written
+	// again.
+	s.issueFor(ca, time.Now().Add(10*time.Minute), time.Now().Add(time.Hour), uri(t, Identity{Region: eu, Node: "eu-3"}))
+	expect("eu-2")
+	s.ahead.Add(int64(11 * time.Minute))
+	s.certs.credentials()
+	require.Equal(t, "eu-3", s.certs.Identity().Node)
+}
+
+// TestAFileIsNotReadForEveryHandshake: within a second nothing is looked at.
+func TestAFileIsNotReadForEveryHandshake(t *testing.T) {
+	ca := authority(t)
+	at := time.Now()
+	f := newCertFiles(t)
+	f.issue(ca, uri(t, nodeEU))
+	f.trust(ca)
+	cfg := f.config()
+	cfg.clock = func() time.Time { return at }
+	certs, err := NewTLS(cfg)
+	require.NoError(t, err)
+	f.issue(ca, uri(t, Identity{Region: eu, Node: "eu-2"}))
+	at = at.Add(checkEvery - 1)
+	require.Equal(t, "eu-1", certs.Identity().Node)
+	at = at.Add(1)
+	require.Equal(t, "eu-2", certs.Identity().Node)
+}
+
+// TestTheCAIsReplacedStepByStep is the runbook's rotation, in which every pair of
+// nodes understands each other after every step.
+func TestTheCAIsReplacedStepByStep(t *testing.T) {
+	before, after := authority(t), authority(t)
+	a, b := newReloading(t, nodeUS, before, before), newReloading(t, nodeEU, before, before)
+	nodeA := startTLSNode(t, answering("ok"), a.certs, nil)
+	nodeA.Region = us
+	nodeB := startTLSNode(t, answering("ok"), b.certs, nil)
+	meet := func(step string) {
+		t.Helper()
+		a.pass()
+		b.pass()
+		_, err := calls(t, a.certs, nodeB)
+		require.NoError(t, err, step)
+		_, err = calls(t, b.certs, nodeA)
+		require.NoError(t, err, step)
+	}
+	meet("before")
+	for _, step := range []struct {
+		name string
+		do   func(r *reloading, who Identity)
+	}{
+		{"both CAs are trusted", func(r *reloading, _ Identity) { r.trust(before, after) }},
+		{"certificates of the new one", func(r *reloading, who Identity) { r.issue(after, uri(t, who)) }},
+		{"the old one is gone", func(r *reloading, _ Identity) { r.trust(after) }},
+	} {
+		step.do(a, nodeUS)
+		meet(step.name + ", at one")
+		step.do(b, nodeEU)
+		meet(step.name + ", at both")
+	}
+	require.Len(t, a.log.said(), 3)
+	stale := tlsOf(t, before, Identity{Region: us, Node: "old"}, nil)
+	_, err := calls(t, stale, nodeB)
+	require.Error(t, err, "the old CA is no good any more")
+}
+
+// TestANodeDoesNotLockItselfOut: a CA that is taken away too early is kept.
+func TestANodeDoesNotLockItselfOut(t *testing.T) {
+	before, after := authority(t), authority(t)
+	s := newReloading(t, nodeEU, before, before, after)
+	node := startTLSNode(t, answering("ok"), s.certs, nil)
+	s.trust(after)
+	s.pass()
+	_, err := calls(t, tlsOf(t, before, nodeUS, nil), node)
+	require.NoError(t, err)
+	require.Len(t, s.log.said(), 1)
+	require.Contains(t, s.log.said()[0], "is not valid by CA file")
+}
+
+// TestAnOldConnectionIsReplacedWithoutLoss: what was replaced is looked at in
+// handshakes only, so there must be some.
+func TestAnOldConnectionIsReplacedWithoutLoss(t *testing.T) {
+	ca := authority(t)
+	s := newReloading(t, nodeEU, ca, ca)
+	h, err := NewHandler(HandlerConfig{Local: answering("ok"), Self: eu, Topology: threeRegions(t)})
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	h.Mount(mux)
+	var last atomic.Value
+	node := Node{Name: "n", Region: eu, RPCAddr: serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		last.Store(r.RemoteAddr)
+		mux.ServeHTTP(w, r)
+	}), s.certs)}
+	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil, node)
+	ask := func() string {
+		t.Helper()
+		_, err := p.Execute(t.Context(), eu, requestFor(node, node), 1, us)
+		require.NoError(t, err)
+		return last.Load().(string)
+	}
+	first := ask()
+	s.ahead.Store(int64(maxConnAge / 2))
+	require.Equal(t, first, ask())
+	// The answer to this one ends the connection, which the client learns with it or
+	// a little later.
+	s.ahead.Store(int64(maxConnAge + time.Minute))
+	for deadline := time.Now().Add(patience); ask() == first; {
+		require.True(t, time.Now().Before(deadline), "the connection is kept")
+	}
+	// The new one is as old as any new one.
+	second := ask()
+	require.Equal(t, second, ask())
+}
+
+// TestSessionsAreNotResumed: a resumed one would skip every check of this file.
+func TestSessionsAreNotResumed(t *testing.T) {
+	ca := authority(t)
+	node := startTLSNode(t, answering("ok"), tlsOf(t, ca, nodeEU, nil), nil)
+	raw := tlsOf(t, ca, nodeUS, nil).Client(eu)
+	raw.ClientSessionCache, raw.NextProtos = tls.NewLRUClientSessionCache(1), []string{"h2"}
+	for range 3 {
+		conn, err := tls.Dial("tcp", node.RPCAddr, raw)
+		require.NoError(t, err)
+		require.False(t, conn.ConnectionState().DidResume)
+		// Tickets come behind the handshake; the server's first frame is behind them.
+		_, err = conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	}
+}
+
+func TestACertificateThatExpiresUnderItsConnectionIsRefused(t *testing.T) {
+	ca := authority(t)
+	log := newSignalling()
+	s := newReloading(t, nodeEU, ca, ca)
+	s.certs.log = slog.New(log)
+	local := answering("ok")
+	node := startTLSNode(t, local, s.certs, nil)
+	p := tlsPeers(t, tlsOf(t, ca, nodeUS, nil), nil, node)
+	_, err := p.Execute(t.Context(), eu, requestFor(node, node), 1, us)
+	require.NoError(t, err)
+	s.ahead.Store(int64(10 * time.Hour))
+	_, err = p.Execute(t.Context(), eu, requestFor(node, node), 1, us)
+	require.ErrorIs(t, err, ErrNoAnswer)
+	log.await(t, "refused", "remote=127.0.0.1:", "expired since")
+	require.EqualValues(t, 1, local.calls.Load())
+}
+
+func TestACertificateThatShouldHaveBeenRenewedIsSpokenOfOnce(t *testing.T) {
+	ca := authority(t)
+	r := newReloading(t, nodeEU, ca, ca)
+	r.ahead.Store(int64(6 * time.Hour))
+	r.certs.Identity()
+	require.Empty(t, r.log.said())
+	r.ahead.Store(int64(8 * time.Hour)) // of nine that are left
+	for range 3 {
+		r.pass()
+		r.certs.Identity()
+	}
+	require.Len(t, r.log.said(), 1)
+	require.Contains(t, r.log.said()[0], "expires soon")
+}
+
+func TestTLSRefusesFilesThatCannotWork(t *testing.T) {
+	ca, other := authority(t), authority(t)
+	for says, spoil := range map[string]func(*certFiles, *TLSConfig){
+		"no such file":              func(f *certFiles, _ *TLSConfig) { require.NoError(t, os.Remove(f.ca)) },
+		"CA file":                   func(f *certFiles, _ *TLSConfig) { f.write(f.ca, []byte("nothing")) },
+		"trust domain":              func(_ *certFiles, c *TLSConfig) { c.TrustDomain = "Not One" },
+		"of the trust domain other": func(f *certFiles, _ *TLSConfig) { f.issue(ca, parseURI(t, "spiffe://other/region/us-east1/node/n")) },
+		"this node is of " + us:     func(f *certFiles, _ *TLSConfig) { f.issue(ca, uri(t, nodeEU)) },
+		"operator ada":              func(f *certFiles, _ *TLSConfig) { f.issue(ca, uri(t, operator)) },
+		"is not valid by":           func(f *certFiles, _ *TLSConfig) { f.issue(other, uri(t, nodeUS)) },
+		"with key":                  func(f *certFiles, _ *TLSConfig) { f.write(f.key, []byte("nothing")) },
+		"no URI SAN":                func(f *certFiles, _ *TLSConfig) { f.issue(ca) },
+		"REGION":                    func(f *certFiles, _ *TLSConfig) { f.issue(ca, parseURI(t, "spiffe://homeward/web")) },
+	} {
+		f := newCertFiles(t)
+		f.issue(ca, uri(t, nodeUS))
+		f.trust(ca)
+		cfg := f.config()
+		cfg.Region = us
+		_, err := NewTLS(cfg)
+		require.NoError(t, err)
+		spoil(f, &cfg)
+		_, err = NewTLS(cfg)
+		require.ErrorContains(t, err, says)
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// TestWithoutTLSNobodyIsAsked keeps one machine simple.
+func TestWithoutTLSNobodyIsAsked(t *testing.T) {
+	require.NoError(t, admitNode(t.Context(), us))
+	_, known := CallerOf(t.Context())
+	require.False(t, known)
+	_, err := callerOf(nil, time.Now())
+	require.ErrorContains(t, err, "no certificate")
+}
+
+func TestHandshakeLog(t *testing.T) {
+	var log recorder
+	l := handshakeLog{slog.New(&log)}
+	for _, line := range []string{
+		"http: TLS handshake error from [::1]:4711: tls: client didn't provide a certificate\n",
+		"http: TLS handshake error from 10.0.0.1:4711: EOF\n",
+		"http: Accept error: too many open files\n",
+	} {
+		n, err := fmt.Fprint(l, line)
+		require.NoError(t, err)
+		require.Equal(t, len(line), n)
+	}
+	require.Equal(t, []string{
+		"a peer connection was refused remote=[::1]:4711 error=tls: client didn't provide a certificate",
+		"a peer connection was closed before its handshake remote=10.0.0.1:4711",
+		"the peer listener had trouble error=http: Accept error: too many open files",
+	}, log.said())
+	require.Equal(t, slog.LevelDebug, log.records[1].Level)
+}

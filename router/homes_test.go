@@ -1,0 +1,116 @@
+package router
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/region"
+)
+
+// table is the registrar that looks at the table of regions itself, and keeps what
+// it fixed.
+type table struct {
+	*world
+	active map[string]bool
+	homes  map[string]string
+}
+
+func (t *table) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	home, has := t.homes[key.Value]
+	switch {
+	case !has && !t.active[entry]:
+		t.log("pin for %s: refused", entry)
+		return claim.Pin{}, claim.ErrNoNewHomes
+	case !has:
+		home, t.homes[key.Value] = entry, entry
+	}
+	t.log("pin for %s: %s", entry, home)
+	return claim.Pin{Key: key, Home: home, CreatedAt: pinned}, nil
+}
+
+// TestNewHomes: a key that arrives where no new homes are taken gets another one;
+// what the node remembers of the table may be old, both ways.
+func TestNewHomes(t *testing.T) {
+	const active, draining, down = region.Active, region.Draining, region.Down
+	all := []string{here, europe, asia}
+	for name, c := range map[string]struct {
+		remembered [3]region.Status // of here, europe, asia
+		takes      []string         // by the table
+		registrar  string
+		lost       string
+		homes      map[string]string
+		asked      []string
+		err        error
+	}{
+		"active": {takes: all, registrar: europe,
+			asked: []string{"pin for us-east1: us-east1", "do us-east1"}},
+		"draining: the registrar's region": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe,
+			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"draining, and it is the registrar: the nearest": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: here,
+			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+		"down: likewise": {remembered: [3]region.Status{down}, takes: []string{europe, asia}, registrar: europe,
+			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"the registrar's drains as well": {remembered: [3]region.Status{draining, draining}, takes: []string{asia}, registrar: europe,
+			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+		"the registrar's is lost": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe, lost: europe,
+			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+		"better a lost one than none": {remembered: [3]region.Status{draining, active, draining}, takes: []string{europe}, registrar: here, lost: europe,
+			asked: []string{"pin for europe-west1: europe-west1", "replica", "do europe-west1"}},
+		"not yet heard of the drain: refused": {takes: []string{europe, asia}, registrar: europe,
+			asked: []string{"pin for us-east1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"not yet heard of two": {takes: []string{europe}, registrar: here,
+			asked: []string{"pin for us-east1: refused", "pin for asia-northeast1: refused", "pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"not yet heard of the end": {remembered: [3]region.Status{draining}, takes: all, registrar: europe,
+			asked: []string{"pin for europe-west1: europe-west1", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"a key with a home keeps it": {remembered: [3]region.Status{draining}, takes: []string{europe, asia}, registrar: europe, homes: map[string]string{"order-1": here},
+			asked: []string{"pin for europe-west1: us-east1", "do us-east1"}},
+		"nobody takes any": {remembered: [3]region.Status{draining, draining, down}, registrar: europe, err: ErrHomeUnavailable},
+		"nobody does, and nobody has heard of it": {registrar: europe, err: ErrHomeUnavailable,
+			asked: []string{"pin for us-east1: refused", "pin for europe-west1: refused", "pin for asia-northeast1: refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{registrar: c.registrar, needPin: true}
+			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			for _, r := range c.takes {
+				pins.active[r] = true
+			}
+			for key, home := range c.homes {
+				pins.homes[key] = home
+			}
+			var rows []region.Region
+			for i, r := range all {
+				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
+			}
+			topology, err := region.NewTopology(rows)
+			require.NoError(t, err)
+			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost }).
+				WithDistances(func(region string) (time.Duration, bool) {
+					return map[string]time.Duration{europe: 80, asia: 70}[region] * time.Millisecond, true
+				})
+			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "order-1"}}, "")
+			require.ErrorIs(t, err, c.err)
+			asked := w.asked
+			if c.registrar != here { // what costs nothing was tried first
+				require.Equal(t, []string{"do us-east1", "replica", "replica pin"}, asked[:3])
+				asked = asked[3:]
+			}
+			require.Equal(t, c.asked, append([]string(nil), asked...))
+
+			home, ok := r.NewHome()
+			switch {
+			case c.remembered[0] == active:
+				require.Equal(t, here, home.Name)
+			case c.remembered[1] == active && c.remembered[2] != active:
+				require.Equal(t, europe, home.Name)
+			case c.remembered[2] == active:
+				require.Equal(t, asia, home.Name)
+			default:
+				require.False(t, ok)
+			}
+		})
+	}
+}

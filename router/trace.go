@@ -1,0 +1,63 @@
+package router
+
+import (
+	"context"
+	"errors"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/span"
+)
+
+// pin asks the registrar, with home as the one that the key gets if it has none.
+func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) {
+	ctx, sp := span.Start(ctx, span.Pin)
+	defer sp.End()
+	pin, err = t.pins.Pin(ctx, t.req.Key, home)
+	if sp.IsRecording() {
+		sp.SetAttributes(span.Registrar.String(t.registrar))
+		if err == nil {
+			sp.SetAttributes(span.HomeRegion.String(pin.Home))
+		} else if !claim.Answered(err) {
+			span.Fail(sp, err)
+		}
+	}
+	t.asked = true
+	return pin, err
+}
+
+// replica asks the nearest replica for the final answer.
+func (t *trip) replica(ctx context.Context) (claim.Reply, bool, error) {
+	reply, found, err := t.local.Replica(ctx, t.req)
+	t.remembered = t.remembered || found
+	return reply, found, err
+}
+
+// trace says where the request went.
+func (t *trip) trace(sp span.Span, reply *claim.Reply, err error) {
+	if !sp.IsRecording() {
+		return
+	}
+	sp.SetAttributes(span.Tenant.String(t.req.Key.Tenant), span.Operation.String(t.req.Operation),
+		span.Region.String(t.self), span.Hops.Int(t.hops), span.Way.String(t.way(reply)))
+	if reply.Home != "" {
+		sp.SetAttributes(span.HomeRegion.String(reply.Home), span.State.String(reply.State.String()), span.Replayed.Bool(reply.Replayed))
+	}
+	if !claim.Answered(err) || errors.Is(err, ErrHomeUnavailable) {
+		span.Fail(sp, err)
+	}
+}
+
+func (t *trip) way(reply *claim.Reply) string {
+	switch {
+	case t.remembered:
+		return span.WayReplica
+	case reply.Home != "" && reply.Home != t.self && reply.ServedBy == t.self:
+		return span.WayDeputy
+	case t.hops > 0:
+		return span.WayForward
+	case t.asked && t.registrar != t.self:
+		return span.WayRegistrar
+	default:
+		return span.WayLocal
+	}
+}

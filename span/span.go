@@ -1,0 +1,222 @@
+// Package span is what the rooms say to a trace. One trace spans a request:
+//
+//	POST /v1/charges         one call of package client
+//	  POST                   each of its requests
+//	    POST /v1/charges     the entry
+//	      route              where the request goes
+//	        pin              the registrar is asked
+//	        replica read     the nearest replica is looked at
+//	        claim            the claim's own step, with the wait for a rival
+//	        attempt          one try at the provider
+//	          POST           the call itself
+//	        settle           the outcome is recorded
+//	        forward          one hop
+//	          home           claim, attempt and settle there
+//
+// Statements of the SQL store are spans of otelpgx within these, each by its name.
+//
+// An outbox row is worked off in a trace of its own, which links to the one that
+// wrote the row: it may begin hours later.
+//
+// Names and attributes are all here. Values are ids, regions, counters and codes:
+// never a body, an amount, an API key, an idempotency key (merchants put order
+// numbers and worse there) or a provider key, which would let its reader collect
+// another's answer. The object's id is what to search for.
+//
+// Until the program sets OpenTelemetry's provider, as internal/telemetry does where
+// the environment asks for it, a span is a placeholder and costs some nanoseconds
+// and no memory. Attributes are to be made behind IsRecording, to keep it so.
+package span
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Span is OpenTelemetry's. End it.
+type Span = trace.Span
+
+// Names of spans. Those of HTTP requests are the method and the route.
+const (
+	Route       = "route"
+	Pin         = "pin"
+	ReplicaRead = "replica read"
+	Forward     = "forward"
+	Home        = "home"
+	Claim       = "claim"
+	Attempt     = "attempt"
+	Settle      = "settle"
+	// Outbox is followed by the row's kind.
+	Outbox = "outbox "
+)
+
+// Attributes.
+const (
+	Tenant    = attribute.Key("homeward.tenant")
+	Operation = attribute.Key("homeward.operation")
+	// Object is the id minted for the object, which merchants see, too.
+	Object = attribute.Key("homeward.object")
+	// Region is where the span's work is done, Node which process does it.
+	Region = attribute.Key("homeward.region")
+	Node   = attribute.Key("homeward.node")
+	// HomeRegion is the key's home, Entry where the request arrived, Registrar
+	// where the tenant's pins are.
+	HomeRegion = attribute.Key("homeward.home")
+	Entry      = attribute.Key("homeward.entry")
+	Registrar  = attribute.Key("homeward.registrar")
+	// Way is how a request was answered, one of the Way constants.
+	Way = attribute.Key("homeward.route")
+	// Hop is which forward of its request this is, from 1; Hops is how many there
+	// were.
+	Hop  = attribute.Key("homeward.hop")
+	Hops = attribute.Key("homeward.hops")
+	// Found: a replica had the final answer.
+	Found = attribute.Key("homeward.found")
+	// Decision is the claim's, as claim.Decision spells it, or for a row of the
+	// outbox taken_over.
+	Decision   = attribute.Key("homeward.decision")
+	Fence      = attribute.Key("homeward.fence")
+	Generation = attribute.Key("homeward.generation")
+	// AttemptNo counts the attempts under a claim, from 1; at a client, the
+	// requests of one call.
+	AttemptNo = attribute.Key("homeward.attempt")
+	// Recovery: an earlier attempt may have moved money.
+	Recovery = attribute.Key("homeward.recovery")
+	Provider = attribute.Key("homeward.provider")
+	// Outcome is claim.Outcome's name, Reason a decline code or why it is unknown.
+	Outcome = attribute.Key("homeward.outcome")
+	Reason  = attribute.Key("homeward.reason")
+	// State is the claim's after the step.
+	State = attribute.Key("homeward.state")
+	// Replayed: the answer was remembered.
+	Replayed = attribute.Key("homeward.replayed")
+	// OutboxID is the row's.
+	OutboxID = attribute.Key("homeward.outbox.id")
+
+	// OpenTelemetry's own, stable names.
+	Method  = attribute.Key("http.request.method")
+	Path    = attribute.Key("http.route")
+	Status  = attribute.Key("http.response.status_code")
+	URLPath = attribute.Key("url.path")
+	RPC     = attribute.Key("rpc.method")
+	Address = attribute.Key("server.address")
+)
+
+// Values of [Way].
+const (
+	// WayLocal: at home, here.
+	WayLocal = "local"
+	// WayRegistrar: at home, here, as the registrar of another region said.
+	WayRegistrar = "registrar"
+	WayReplica   = "replica"
+	WayForward   = "forward"
+	// WayDeputy: here, for a home that is lost.
+	WayDeputy = "deputy"
+)
+
+var tracer = otel.Tracer("github.com/homeward-io/homeward")
+
+// unset is the provider that OpenTelemetry begins with, nil if somebody was
+// quicker than this package to set one.
+var unset = func() trace.TracerProvider {
+	provider := otel.GetTracerProvider()
+	if t := reflect.TypeOf(provider); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "go.opentelemetry.io/otel/internal/global" {
+		return nil
+	}
+	return provider
+}()
+
+// start spares its callers the placeholder that the first provider makes anew, and
+// puts into a context of its own, for every span.
+func start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, Span) {
+	if off() {
+		return ctx, noop.Span{}
+	}
+	return tracer.Start(ctx, name, options...)
+}
+
+func off() bool { return otel.GetTracerProvider() == unset }
+
+// The kinds, made once.
+var (
+	client   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+	server   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
+)
+
+// Start begins a step within this process.
+func Start(ctx context.Context, name string) (context.Context, Span) { return start(ctx, name) }
+
+// Client begins a call to another process.
+func Client(ctx context.Context, name string) (context.Context, Span) {
+	return start(ctx, name, client...)
+}
+
+// Server begins the answer to a call, in the trace that header tells of.
+func Server(ctx context.Context, header http.Header, name string) (context.Context, Span) {
+	if !off() {
+		ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
+	}
+	return start(ctx, name, server...)
+}
+
+// Linked begins a trace of its own that links to the one of traceParent, which
+// may be "" or malformed: then to none.
+func Linked(ctx context.Context, name, traceParent string) (context.Context, Span) {
+	from := trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier{headerW3C: traceParent}))
+	if from.IsValid() {
+		return start(ctx, name, trace.WithNewRoot(), consumer, trace.WithLinks(trace.Link{SpanContext: from}))
+	}
+	return start(ctx, name, trace.WithNewRoot(), consumer)
+}
+
+// Current is the span that ctx is in.
+func Current(ctx context.Context) Span { return trace.SpanFromContext(ctx) }
+
+// Inject tells the process that header goes to of the trace that ctx is in.
+func Inject(ctx context.Context, header http.Header) {
+	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(header))
+}
+
+// w3c is trace context without baggage: whatever else a caller would like to have
+// carried along is the caller's, and it could be a secret.
+var w3c propagation.TraceContext
+
+const headerW3C = "traceparent"
+
+// TraceParent is ctx's place in its trace, as W3C spells it; "" outside any.
+func TraceParent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	w3c.Inject(ctx, carrier)
+	return carrier[headerW3C]
+}
+
+// InjectW3C is Inject for a process that has set no propagator.
+func InjectW3C(ctx context.Context, header http.Header) {
+	w3c.Inject(ctx, propagation.HeaderCarrier(header))
+}
+
+// Fail says that the work has failed, for a reason that is ours to mend: not for
+// an answer that the merchant does not like. Errors carry no secrets; they are
+// logged, too.
+func Fail(s Span, err error) {
+	if err != nil && s.IsRecording() {
+		s.SetStatus(codes.Error, err.Error())
+	}
+}
+
+// Event notes what happened on the way.
+func Event(s Span, name string, attributes ...attribute.KeyValue) {
+	s.AddEvent(name, trace.WithAttributes(attributes...))
+}
