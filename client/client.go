@@ -124,19 +124,16 @@ func (cl *Client) NewKey() (string, error) {
 }
 
 // pause is how long to wait before attempt n+1, n ≥ 1: full jitter, so that
-// clients that failed together do not return together; never less than the
-// server asked for.
+// clients that failed together do not return together, on top of what the server
+// asked for. It grows though the server asks for the same every time: whoever was
+// turned away often is one of many.
 func (cl *Client) pause(n int, asked time.Duration) time.Duration {
 	ceiling := cl.c.BackoffMax
 	if shift := n - 1; shift < 32 && cl.c.BackoffMin<<shift < ceiling && cl.c.BackoffMin<<shift > 0 {
 		ceiling = cl.c.BackoffMin << shift
 	}
 	jitter := time.Duration(rand.Int64N(int64(ceiling) + 1))
-	if asked > 0 {
-		// On top, and small: everybody was told the same time.
-		return asked + min(jitter, asked/4)
-	}
-	return jitter
+	return asked + jitter
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

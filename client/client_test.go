@@ -371,7 +371,7 @@ func TestPause(t *testing.T) {
 		}
 	}
 	for range 100 {
-		if d := cl.pause(5, 1000); d < 1000 || d > 1250 {
+		if d := cl.pause(5, 1000); d < 1000 || d > 1100 {
 			t.Fatalf("paused %d though asked for 1000", d)
 		}
 	}

@@ -144,20 +144,23 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
 	defer cancel()
-	if ctx.Value(awayKey{}) != nil {
-		select {
-		case db.away <- struct{}{}:
-			defer func() { <-db.away }()
-		case <-ctx.Done():
-			return false, unavailable(name, fmt.Errorf("all connections for rows of other regions are in use: %w", ctx.Err()))
-		}
+	turn, done := context.WithTimeout(ctx, db.limits.patience())
+	defer done()
+	leave, err := db.enter(turn, q)
+	if err != nil {
+		return false, unavailable(name, err)
 	}
+	defer leave()
 	pause := firstPause
 	for try := 1; ; try++ {
-		err := db.try(ctx, q, args, read)
-		if err == nil {
+		err := db.try(ctx, turn, q, args, read)
+		switch {
+		case err == nil:
 			return lost, nil
+		case errors.Is(err, errNoTurn):
+			return lost, unavailable(name, err)
 		}
+		turn = ctx // it had its turn
 		if scan := (pgx.ScanArgError{}); errors.As(err, &scan) {
 			// Answered, in a form that this build cannot read.
 			return lost, fmt.Errorf("%w: %s: %s", claim.ErrUnavailable, name, oneLine(err))
@@ -174,8 +177,50 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	}
 }
 
-func (db *DB) try(ctx context.Context, q *query, args []any, read func(rows pgx.Rows) error) error {
-	rows, err := db.pool.Query(ctx, q.sql, args...)
+// errNoTurn: there was no connection to be had in time. Nothing was sent.
+var errNoTurn = errors.New("no connection became free in time; there is more work than the database does, or it does not answer")
+
+// enter waits for a place among those who may use connections, until turn ends.
+//
+// Requests that arrive may use three quarters of them: what finishes or keeps work
+// that was begun always finds one, or a flood of new work would let the leases of
+// the old lapse, and its recovery would add to the flood. Statements on rows of
+// other regions may use one quarter.
+func (db *DB) enter(turn context.Context, q *query) (leave func(), err error) {
+	var places []chan struct{}
+	if !q.finishes {
+		places = append(places, db.arrivals)
+	}
+	if turn.Value(awayKey{}) != nil {
+		places = append(places, db.away)
+	}
+	leave = func() {}
+	for _, p := range places {
+		before := leave
+		select {
+		case p <- struct{}{}:
+			leave = func() { <-p; before() }
+		case <-turn.Done():
+			leave()
+			return nil, errNoTurn
+		}
+	}
+	return leave, nil
+}
+
+// try runs a statement once. Waiting for a connection ends with turn, so that who
+// gets one has a statement's whole time left: a statement whose caller gives up
+// costs its connection, too.
+func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(rows pgx.Rows) error) error {
+	conn, err := db.pool.Acquire(turn)
+	if err != nil {
+		if turn.Err() != nil {
+			return errNoTurn
+		}
+		return err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, q.sql, args...)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,8 @@ type Pool struct {
 	StatementTimeout time.Duration `koanf:"statement_timeout"`
 	// CallTimeout bounds a whole call: waiting for a connection, the statement
 	// and its repetitions. With the database gone it is how long a request waits
-	// for its 503, which is promised within 2 s. Default 1.8 s.
+	// for its 503, which is promised within 2 s. What it is above StatementTimeout
+	// is the patience for a connection. Default 1.8 s.
 	CallTimeout time.Duration `koanf:"call_timeout"`
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
 	ConnectTimeout time.Duration `koanf:"connect_timeout"`
@@ -89,10 +90,17 @@ func (p Pool) Validate() error {
 	check(p.MaxLifetime > 0, "max_lifetime must be above 0, is %v", p.MaxLifetime)
 	check(p.MaxWaiting >= 0, "max_waiting must not be negative, is %d", p.MaxWaiting)
 	check(p.StatementTimeout >= time.Millisecond, "statement_timeout must be at least 1ms, is %v", p.StatementTimeout)
-	check(p.CallTimeout >= p.StatementTimeout, "call_timeout must be at least statement_timeout %v, is %v", p.StatementTimeout, p.CallTimeout)
+	check(p.CallTimeout > p.StatementTimeout, "call_timeout must be above statement_timeout %v, is %v; the difference is how long a call waits for a connection", p.StatementTimeout, p.CallTimeout)
 	check(p.ConnectTimeout > 0, "connect_timeout must be above 0, is %v", p.ConnectTimeout)
 	return errors.Join(errs...)
 }
+
+// patience is how long a call waits for a connection.
+func (p Pool) patience() time.Duration { return p.CallTimeout - p.StatementTimeout }
+
+// reserveShare is the part of the connections, one in so many, that is kept for
+// what finishes work.
+const reserveShare = 4
 
 // awayShare is the part of the connections, one in so many, that statements on
 // rows of other regions may hold at once: with such a region lost, each holds its
@@ -110,16 +118,15 @@ type DB struct {
 	queries map[string]*query
 	log     *slog.Logger
 
-	// slots admits calls: as many as have a connection or may wait for one. away
-	// admits those of them that touch rows of other regions.
-	slots   chan struct{}
-	away    chan struct{}
-	regions atomic.Pointer[map[string]claim.RegionCode]
-	byKey   *memory[apiKeyHash]
-	byID    *memory[string]
-	notes   notes
-	since   func(time.Time) time.Duration // how long a note has waited
-	sweeps  sweeps
+	// slots admits calls: as many as have a connection or may wait for one. For
+	// arrivals and away see enter.
+	slots, arrivals, away chan struct{}
+	regions               atomic.Pointer[map[string]claim.RegionCode]
+	byKey                 *memory[apiKeyHash]
+	byID                  *memory[string]
+	notes                 notes
+	since                 func(time.Time) time.Duration // how long a note has waited
+	sweeps                sweeps
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -149,12 +156,13 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, policy: c.Policy, limits: c.Pool, log: c.Logger,
-		slots:   make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
-		away:    make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
-		since:   time.Since,
-		stopped: make(chan struct{}),
-		byKey:   newMemory[apiKeyHash](c.Pool.TenantCache),
-		byID:    newMemory[string](c.Pool.TenantCache),
+		slots:    make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
+		arrivals: make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
+		away:     make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
+		since:    time.Since,
+		stopped:  make(chan struct{}),
+		byKey:    newMemory[apiKeyHash](c.Pool.TenantCache),
+		byID:     newMemory[string](c.Pool.TenantCache),
 	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
 		pool.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -13,7 +14,17 @@ import (
 var queryFiles embed.FS
 
 // query is one statement that the store sends, known by its file's name.
-type query struct{ name, sql string }
+type query struct {
+	name, sql string
+	// finishes: it ends, keeps or recovers work that was begun; see [DB.enter].
+	finishes bool
+}
+
+// finishing are the statements that do.
+var finishing = []string{
+	"settle", "defer", "renewable", "renew", "take_over",
+	"outbox_take", "outbox_finish", "outbox_row", "outbox_retry", "outbox_park",
+}
 
 // columns are lists that several statements share, each in the order of the
 // function that scans it.
@@ -48,7 +59,7 @@ func loadQueries(d dialect) (map[string]*query, error) {
 			return nil, fmt.Errorf("cockroach: %w", err)
 		}
 		name := strings.TrimSuffix(path.Base(f), ".sql")
-		queries[name] = &query{name, sql.String()}
+		queries[name] = &query{name, sql.String(), slices.Contains(finishing, name)}
 	}
 	return queries, nil
 }
