@@ -2,16 +2,24 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster test test-postgres test-cockroach check fuzz storm bench bench-store generate clean
+.PHONY: help demo cluster drill test test-postgres test-cockroach check fuzz storm e2e bench bench-store generate clean
 
 help: ## List the targets.
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Built and not "go run", whose exit code is 1 whatever became of the command. On a
+# terminal the command gets the foreground for itself, so that Ctrl-C is for it alone
+# and its end for make, which would take the signal for a failure.
+RUN = $(GO) build -o bin/homeward ./cmd/homeward && { case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac; bin/homeward
 
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
-	$(GO) run ./cmd/homeward demo $(ARGS)
+	@$(RUN) demo $(ARGS); }
 
 cluster: ## Run three regions of two nodes, each a process, on CockroachDB or PostgreSQL, whichever is found (ARGS="--data DIR").
-	$(GO) run ./cmd/homeward cluster $(ARGS)
+	@$(RUN) cluster $(ARGS); }
+
+drill: ## Take something away from a running cluster under load, and judge (ARGS="region-loss --cluster DIR --region us-east1").
+	@$(RUN) drill $(ARGS); }
 
 # Tests that need a database find one by themselves, see internal/localdb, and are
 # skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
@@ -54,6 +62,10 @@ fuzz: ## Fuzz the canonicaliser, the key parser, stamped keys and bodies (FUZZTI
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
 storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures (STORE=sql: on a database).
 	HOMEWARD_STORM=long HOMEWARD_TEST_DATABASE=required $(GO) test ./e2e -run '^TestStorm$$' -count 1 -v -timeout 30m
+
+e2e: export HOMEWARD_DOCKER := 1
+e2e: ## A whole cluster in Docker, broken in eleven ways under load, and judged (SCENARIO=region-killed for one of them).
+	e2e/docker.sh $(GO) test ./e2e/docker -count 1 -v -timeout 30m -run '$(if $(SCENARIO),^TestScenarios$$/^$(SCENARIO)$$,.)'
 
 bench: ## Homeward against its floor, alternating; prints rates, latencies and ratios (ARGS="-quick").
 	$(GO) run ./e2e/bench $(ARGS)

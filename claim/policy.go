@@ -84,6 +84,7 @@ func (p Policy) Validate() error {
 	check(p.ReplayFor > 0, "replay_for must be above 0, is %v", p.ReplayFor)
 	check(p.TombstoneFor > 0, "tombstone_for must be above 0, is %v", p.TombstoneFor)
 	check(p.PinGrace > p.ClockOffset, "pin_grace must be above clock_offset %v, is %v", p.ClockOffset, p.PinGrace)
+	check(max(p.ReplayFor, p.TombstoneFor, p.PinGrace) <= maxWindow, "replay_for, tombstone_for and pin_grace must be at most %v", maxWindow)
 	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
 	check(p.MaxUnknowns >= 1, "max_unknowns must be at least 1")
 	check(p.BackoffMin > 0 && p.BackoffMax >= p.BackoffMin, "backoff_min must be above 0 and at most backoff_max %v, is %v", p.BackoffMax, p.BackoffMin)
@@ -91,6 +92,9 @@ func (p Policy) Validate() error {
 	check(p.InlineBody >= 0, "inline_body must not be negative, is %d", p.InlineBody)
 	return errors.Join(errs...)
 }
+
+// maxWindow keeps sums of windows far from what a duration can hold.
+const maxWindow = 10 * 365 * 24 * time.Hour
 
 // PinLife is how long a pin fixes its key's home.
 func (p *Policy) PinLife() time.Duration { return p.ReplayFor + p.TombstoneFor + p.PinGrace }

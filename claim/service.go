@@ -214,7 +214,10 @@ func (s *Service) execute(ctx context.Context, rec *Record, payload []byte, reco
 			s.c.Logger.Warn("claim was taken over while it was being executed", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
 			return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 		}
-		return Reply{}, err
+		// The provider may have done it: whatever the store says of itself, the
+		// caller must not read it as "nothing happened".
+		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+		return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
 	switch settled.State {
 	case InFlight:
@@ -285,15 +288,22 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	asked := time.Now()
 	rec, err := s.takeOver(ctx, key, m.Region)
+	var held *LeaseHeldError
 	switch {
-	case errors.Is(err, ErrLeaseHeld):
-		// The holder is alive and renewing; look again when its lease could end.
-		return outbox.Later(s.c.Policy.Lease)
+	case errors.As(err, &held):
+		// The holder is alive and renewing, or the clock that wrote the lease may be
+		// ahead: look again when it could end.
+		return outbox.Later(max(held.For, s.c.Policy.WaitPoll))
 	case errors.Is(err, ErrFenced):
 		// Settled since: Settle removed the row, or another claim wrote it anew.
 		return outbox.Gone()
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
+	}
+	if rec.Minted.ID != m.ID {
+		// The key began another life since: the row of that one has its request, and
+		// is due when the lease that was just taken has lapsed.
+		return outbox.Done()
 	}
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, m.Payload, true, asked); err != nil {
 		var unknown *UnknownError

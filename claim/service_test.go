@@ -393,7 +393,7 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 			require.Equal(t, InFlight, rec.State)
 			message := store.messages[rec.Minted.ID]
 			require.Equal(t, rec.LeaseUntil, message.Due, "a deferred claim and its outbox row fall due together")
-			require.Equal(t, outbox.Later(store.policy.Lease), s.Recover(t.Context(), message), "not before it is due")
+			require.Equal(t, outbox.Later(max(time.Until(message.Due), store.policy.WaitPoll)), s.Recover(t.Context(), message), "not before it is due")
 			time.Sleep(time.Until(message.Due))
 			require.Equal(t, outbox.Gone(), s.Recover(t.Context(), message))
 		}
@@ -404,6 +404,53 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, reply.Replayed)
 	})
+}
+
+// A row of the key's former life, whose worker slept through it, must not put its
+// own request into the new life.
+func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var paid []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			paid = append(paid, string(a.Payload))
+			if len(paid) == 1 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 999))
+		require.Error(t, err)
+		rec := store.row(order("k", 999).Key)
+		stale := store.messages[rec.Minted.ID]
+		stale.ID, stale.Payload = "ch_former", []byte(`{"amount":100}`)
+		time.Sleep(time.Until(stale.Due))
+		require.Equal(t, outbox.Done(), s.Recover(t.Context(), stale))
+		require.Len(t, paid, 1, "the provider was not called")
+		time.Sleep(store.policy.Lease)
+		require.Equal(t, outbox.Gone(), s.Recover(t.Context(), store.messages[rec.Minted.ID]))
+		require.Equal(t, []string{`{"amount":999}`, `{"amount":999}`}, paid)
+	})
+}
+
+// A charge that was made and could not be recorded is unknown to its caller, not
+// undone.
+func TestAnUnrecordedOutcomeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, brokenSettle{store}, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.NotErrorIs(t, err, ErrUnavailable)
+	})
+}
+
+// brokenSettle is a store that is gone when an attempt ends.
+type brokenSettle struct{ *rows }
+
+func (brokenSettle) Settle(context.Context, Record, Verdict) (Record, error) {
+	return Record{}, ErrUnavailable
 }
 
 func TestASoftDeclineReleasesTheKey(t *testing.T) {

@@ -23,6 +23,15 @@ var (
 	ErrUnknownTenant = errors.New("claim: no such tenant")
 )
 
+// LeaseHeldError is ErrLeaseHeld with the time until the lease can be taken over,
+// unless it is renewed.
+type LeaseHeldError struct{ For time.Duration }
+
+func (e *LeaseHeldError) Error() string { return ErrLeaseHeld.Error() }
+
+// Is makes it an ErrLeaseHeld.
+func (e *LeaseHeldError) Is(target error) bool { return target == ErrLeaseHeld }
+
 // Begun is the answer to an arrival.
 type Begun struct {
 	Decision Decision

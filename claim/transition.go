@@ -2,6 +2,7 @@ package claim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/outbox"
@@ -170,7 +171,7 @@ func TakeOver(rec *Record, holder, region string, p *Policy, now time.Time) (*Re
 		return nil, Effects{}, ErrFenced
 	}
 	if !rec.LeaseLapsed(p, now) {
-		return nil, Effects{}, ErrLeaseHeld
+		return nil, Effects{}, &LeaseHeldError{For: rec.LeaseUntil.Add(p.ClockOffset).Sub(now)}
 	}
 	next := *rec
 	next.Fence++
@@ -263,7 +264,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	}
 	next := *rec
 	next.Holder = ""
-	next.Reason = v.Reason
+	next.Reason = printable(v.Reason)
 	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.Outcome.String())
 	var event Event
 	var fx Effects
@@ -298,10 +299,24 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	}
 	if next.State.Final() {
 		resp := v.Response
-		next.Response, next.SettledAt, next.ProviderRef = &resp, now, v.ProviderRef
+		next.Response, next.SettledAt, next.ProviderRef = &resp, now, printable(v.ProviderRef)
 	}
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
 	return &next, fx, nil
+}
+
+// maxPrintable bounds what is kept of a provider's words, in bytes: references and
+// codes in use have some 60.
+const maxPrintable = 512
+
+// printable makes a provider's words fit for every store: valid UTF-8, without
+// NUL, and not long. An outcome must not stay unrecorded for their sake.
+func printable(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	if len(s) > maxPrintable {
+		s = strings.ToValidUTF8(s[:maxPrintable], "") // the cut may be inside a character
+	}
+	return s
 }
 
 // ReasonOutcomeUnknown marks a claim that was given up on. A charge that

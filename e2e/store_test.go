@@ -139,7 +139,7 @@ func empty(ctx context.Context, s *localdb.Server) error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	for table := range strings.FieldsSeq("outbox claims responses pins audit api_keys tenants") {
+	for table := range strings.FieldsSeq("windows outbox claims responses pins audit api_keys tenants") {
 		if _, err := conn.Exec(ctx, "DELETE FROM "+table+" WHERE true"); err != nil {
 			return fmt.Errorf("delete from %s: %w", table, err)
 		}

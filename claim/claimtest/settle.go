@@ -2,7 +2,10 @@ package claimtest
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +31,25 @@ var settleTests = []test{
 		w.until(held.LeaseUntil)
 		require.Empty(w, w.dueIDs(w.home))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(rec))
+	}},
+	{"settle: whatever words the provider has, the outcome is recorded", func(w *world) {
+		for i, words := range []string{"a\x00b", "cut inside \xe2\x82", strings.Repeat("ü", 5000), "\xff\xfe\x00"} {
+			v := declinedHard("no")
+			v.Reason, v.ProviderRef = words, words
+			rec := w.settle(w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won), v)
+			require.Equal(w, claim.FailedTerminal, rec.State)
+			w.same(rec, w.get(rec))
+			for _, kept := range []string{rec.Reason, rec.ProviderRef} {
+				require.True(w, utf8.ValidString(kept))
+				require.NotContains(w, kept, "\x00")
+				require.NotEmpty(w, kept)
+				require.Less(w, len(kept), 1000)
+			}
+			v = claim.Verdict{Reason: words}
+			rec = w.settle(w.begin(w.arrival(fmt.Sprint("u", i), "100"), claim.Won), v)
+			require.Equal(w, uint32(1), rec.Unknowns)
+			w.same(rec, w.get(rec))
+		}
 	}},
 	{"settle: a hard decline is remembered", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))

@@ -45,6 +45,8 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	for range maxLooks {
 		got, err := v.begin(ctx, create, &a)
 		switch {
+		case hasCode(err, codeUnique):
+			continue // a twin with our minted id commits at this moment: look again
 		case err != nil:
 			return claim.Begun{}, err
 		case got.created:
@@ -136,7 +138,7 @@ func (v *View) begin(ctx context.Context, c creation, a *claim.Arrival) (begun, 
 		b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
 		b.created = !time.Time(first).IsZero()
 		if r.present() {
-			if err := r.read(a.Key, a.Home); err != nil {
+			if err := r.read(a.Key, a.Home, &v.db.policy, b.now); err != nil {
 				return b, err
 			}
 			b.row = &r
@@ -397,7 +399,7 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 	row, now, err := v.read(ctx, "object", home, []any{home, tenant, id}, func(key *zeronull.Text) claim.Key {
 		return claim.Key{Tenant: tenant, Value: string(*key)}
 	})
-	if err != nil || row == nil {
+	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
 		return claim.Record{}, now, false, err
 	}
 	return row.record, now, true, nil
@@ -418,7 +420,7 @@ func (v *View) read(ctx context.Context, name, home string, args []any, key func
 		}
 		if r.present() {
 			a.row = &r
-			return a, r.read(key(&more), home)
+			return a, r.read(key(&more), home, &v.db.policy, a.now)
 		}
 		return a, nil
 	})
@@ -455,7 +457,7 @@ func (r *claimRow) targets() []any {
 func (r *claimRow) present() bool { return r.rawStep != nil }
 
 // read makes the record of key at home from the columns.
-func (r *claimRow) read(key claim.Key, home string) error {
+func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
 	r.step = *r.rawStep
 	r.record = claim.Record{
 		Key: key, Home: home, Operation: string(r.operation),
@@ -475,6 +477,9 @@ func (r *claimRow) read(key claim.Key, home string) error {
 		return nil
 	}
 	if r.status == 0 || len(r.names) != len(r.values) {
+		if r.record.Age(p, now) == claim.Gone {
+			return nil // housekeeping may delete the response first
+		}
 		return fmt.Errorf("%w: %s is final and its response is missing; restore it from a backup", claim.ErrUnavailable, r.record.Minted.ID)
 	}
 	response := &claim.Response{Status: int(r.status), Body: r.body, Blob: string(r.blob)}

@@ -132,11 +132,17 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	select {
-	case db.slots <- struct{}{}:
-		defer func() { <-db.slots }()
-	default:
-		return false, fmt.Errorf("%w: %d calls wait for a connection already", claim.ErrUnavailable, db.limits.MaxWaiting)
+	rooms := []chan struct{}{db.slots}
+	if ctx.Value(awayKey{}) != nil {
+		rooms = []chan struct{}{db.awaySlots, db.slots} // they must not fill the room of all
+	}
+	for _, room := range rooms {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		default:
+			return false, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, cap(room))
+		}
 	}
 	q, ok := db.queries[name]
 	if !ok {

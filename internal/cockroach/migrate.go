@@ -104,12 +104,9 @@ type Migrator struct {
 
 // OpenMigrator connects. The caller must Close it.
 func OpenMigrator(ctx context.Context, url string) (*Migrator, error) {
-	if url == "" {
-		return nil, errors.New("database: no URL given; set HOMEWARD_DATABASE_URL, as in postgresql://user@host:26257/homeward")
-	}
-	c, err := pgx.ParseConfig(url)
+	c, err := readURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("database: the URL cannot be read: %s", withoutSecrets(err))
+		return nil, err
 	}
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "homeward migrate"
@@ -142,9 +139,9 @@ type Status struct {
 }
 
 // Status reads how far the database has come.
-func (m *Migrator) Status(ctx context.Context) (Status, error) {
+func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
+	defer func() { err = refusedMigration(m.conn.Config(), err) }()
 	s := Status{Want: SchemaVersion()}
-	var err error
 	if s.Have, err = schemaVersion(ctx, m.conn); err != nil {
 		return s, err
 	}
@@ -167,7 +164,8 @@ func (m *Migrator) Status(ctx context.Context) (Status, error) {
 }
 
 // Plan returns the statements that Up would run now.
-func (m *Migrator) Plan(ctx context.Context, want Migration) ([]Step, error) {
+func (m *Migrator) Plan(ctx context.Context, want Migration) (_ []Step, err error) {
+	defer func() { err = refusedMigration(m.conn.Config(), err) }()
 	place, err := m.placementSteps(ctx, want)
 	if err != nil {
 		return nil, err
@@ -187,6 +185,7 @@ func (m *Migrator) Plan(ctx context.Context, want Migration) ([]Step, error) {
 // stopped anywhere and run again, and several may run at once: every step may be
 // done already.
 func (m *Migrator) Up(ctx context.Context, want Migration, report func(Step)) (err error) {
+	defer func() { err = refusedMigration(m.conn.Config(), err) }()
 	if report == nil {
 		report = func(Step) {}
 	}
@@ -235,7 +234,7 @@ func again(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
 		var refusal *pgconn.PgError
-		if err == nil || !errors.As(err, &refusal) || try == maxTries || !sleep(ctx, time.Duration(try)*lastPause) {
+		if err == nil || !errors.As(err, &refusal) || refusal.Code == insufficientPrivilege || try == maxTries || !sleep(ctx, time.Duration(try)*lastPause) {
 			return err
 		}
 	}
@@ -338,22 +337,24 @@ func (m *Migrator) tableSteps(ctx context.Context) ([]Step, error) {
 	return steps[min(have, len(steps)):], nil
 }
 
-// regionSteps adds the rows of regions that are not there, with codes that were
-// never used.
-func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, error) {
-	var have []TopologyRow
-	ok, err := tableExists(ctx, m.conn, "regions")
+// regions are those that the database has; none before there is a table of them.
+func (m *Migrator) regions(ctx context.Context) ([]TopologyRow, error) {
+	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
+		return nil, err
+	}
+	queries, err := loadQueries(m.dialect)
 	if err != nil {
 		return nil, err
 	}
-	if ok {
-		queries, err := loadQueries(m.dialect)
-		if err != nil {
-			return nil, err
-		}
-		if have, err = readRegions(ctx, m.conn, queries["regions"].sql); err != nil {
-			return nil, err
-		}
+	return readRegions(ctx, m.conn, queries["regions"].sql)
+}
+
+// regionSteps adds the rows of regions that are not there, with codes that were
+// never used.
+func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, error) {
+	have, err := m.regions(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if len(have)+len(want.Regions) == 0 {
 		return nil, errors.New("migration: the database knows no region yet; name them with --regions, as in --regions us-east1,europe-west1")
@@ -439,7 +440,7 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 		if want.Survive == SurviveRegion {
 			return nil, errors.New("migration: PostgreSQL cannot survive a region; leave --survive out, or use CockroachDB")
 		}
-		return nil, nil
+		return nil, m.primaryMistake(ctx, want)
 	}
 	have, err := m.placement(ctx)
 	if err != nil {
@@ -481,6 +482,29 @@ func (m *Migrator) placementSteps(ctx context.Context, want Migration) ([]Step, 
 		steps = append(steps, alter("survive "+string(want.Survive), "SURVIVE "+strings.ToUpper(string(want.Survive))+" FAILURE"))
 	}
 	return steps, nil
+}
+
+// primaryMistake refuses a primary that is no region, where there is no other use for
+// one.
+func (m *Migrator) primaryMistake(ctx context.Context, want Migration) error {
+	if want.Primary == "" {
+		return nil
+	}
+	have, err := m.regions(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, r := range have {
+		names = append(names, r.Name)
+	}
+	for _, r := range want.Regions {
+		names = append(names, r.Name)
+	}
+	if !slices.Contains(names, want.Primary) {
+		return fmt.Errorf("migration: --primary %s is not one of the regions %s", want.Primary, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

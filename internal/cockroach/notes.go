@@ -34,7 +34,9 @@ type note struct {
 // is away for longer than they fit, loses some; they are never what a decision
 // rests on.
 type notes struct {
-	flushing sync.Mutex // one writer at a time, so that a reader finds its own notes
+	// flushing holds a token while somebody writes: one at a time, so that a reader
+	// finds its own notes.
+	flushing chan struct{}
 
 	mu      sync.Mutex
 	waiting []note
@@ -99,8 +101,14 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 // flushNotes writes the waiting notes until there are none or one batch fails,
 // which then waits for the next time.
 func (db *DB) flushNotes(ctx context.Context) {
-	db.notes.flushing.Lock()
-	defer db.notes.flushing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
+	defer cancel()
+	select {
+	case db.notes.flushing <- struct{}{}:
+		defer func() { <-db.notes.flushing }()
+	case <-ctx.Done():
+		return
+	}
 	for {
 		some := db.notes.first()
 		if len(some) == 0 {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/exaring/otelpgx"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
@@ -120,13 +119,13 @@ type DB struct {
 
 	// slots admits calls: as many as have a connection or may wait for one. For
 	// arrivals and away see enter.
-	slots, arrivals, away chan struct{}
-	regions               atomic.Pointer[map[string]claim.RegionCode]
-	byKey                 *memory[apiKeyHash]
-	byID                  *memory[string]
-	notes                 notes
-	since                 func(time.Time) time.Duration // how long a note has waited
-	sweeps                sweeps
+	slots, awaySlots, arrivals, away chan struct{}
+	regions                          atomic.Pointer[map[string]claim.RegionCode]
+	byKey                            *memory[apiKeyHash]
+	byID                             *memory[string]
+	notes                            notes
+	since                            func(time.Time) time.Duration // how long a note has waited
+	sweeps                           sweeps
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -156,13 +155,15 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, policy: c.Policy, limits: c.Pool, log: c.Logger,
-		slots:    make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
-		arrivals: make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
-		away:     make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
-		since:    time.Since,
-		stopped:  make(chan struct{}),
-		byKey:    newMemory[apiKeyHash](c.Pool.TenantCache),
-		byID:     newMemory[string](c.Pool.TenantCache),
+		slots:     make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
+		arrivals:  make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
+		away:      make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
+		awaySlots: make(chan struct{}, max(1, (int(c.Pool.MaxConns)+c.Pool.MaxWaiting)/awayShare)),
+		since:     time.Since,
+		stopped:   make(chan struct{}),
+		notes:     notes{flushing: make(chan struct{}, 1)},
+		byKey:     newMemory[apiKeyHash](c.Pool.TenantCache),
+		byID:      newMemory[string](c.Pool.TenantCache),
 	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
 		pool.Close()
@@ -175,12 +176,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 }
 
 func poolConfig(c Config) (*pgxpool.Config, error) {
-	if c.URL == "" {
-		return nil, errors.New("database: no URL given; set HOMEWARD_DATABASE_URL, as in postgresql://user@host:26257/homeward")
+	if _, err := readURL(c.URL); err != nil {
+		return nil, err
 	}
 	pc, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		return nil, fmt.Errorf("database: the URL cannot be read: %s", withoutSecrets(err))
+		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL cannot be read: %s; write it %s", withoutSecrets(err), goodURL)
 	}
 	p := c.Pool
 	pc.MaxConns, pc.MinConns = p.MaxConns, p.MinConns
@@ -192,7 +193,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	if params["application_name"] == "" {
 		params["application_name"] = "homeward"
 	}
-	pc.AfterConnect = planForRegion
+	pc.AfterConnect = asNeeded
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(
 			otelpgx.WithSpanNameFunc(statementName),
@@ -218,42 +219,19 @@ func statementName(sql string) string {
 	return strings.ToLower(word)
 }
 
-// planForRegion has CockroachDB plan each statement for the region that it names:
-// a generic plan is made for any region, and may visit all of them. Not as the
-// database's default, which does not hold for every user.
-func planForRegion(ctx context.Context, conn *pgx.Conn) error {
+// asNeeded sets a new session up.
+func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().ParameterStatus("crdb_version") == "" {
-		return nil
+		// What PostgreSQL acknowledges must be on disk, whatever the database's
+		// default says: a charge that it forgets would be made again.
+		_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+		return err
 	}
+	// CockroachDB is to plan each statement for the region that it names: a generic
+	// plan is made for any region, and may visit all of them. Not as the database's
+	// default, which does not hold for every user.
 	_, err := conn.Exec(ctx, "SET plan_cache_mode = 'force_custom_plan'")
 	return err
-}
-
-// withoutSecrets keeps the password of a URL out of an error.
-func withoutSecrets(err error) string {
-	text := oneLine(err)
-	var parse *pgconn.ParseConfigError
-	if errors.As(err, &parse) {
-		if _, why, ok := strings.Cut(text, "`: "); ok {
-			return why
-		}
-	}
-	return text
-}
-
-// connectError says in one line why there is no connection and what to do.
-func connectError(c *pgx.ConnConfig, err error) error {
-	var pg *pgconn.PgError
-	where := fmt.Sprintf("database %q at %s:%d", c.Database, c.Host, c.Port)
-	if errors.As(err, &pg) {
-		switch pg.Code {
-		case "3D000":
-			return fmt.Errorf("%s does not exist; create it, then run homeward migrate up", where)
-		case "28P01", "28000":
-			return fmt.Errorf("%s refuses user %q: %s; check the user and password of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
-		}
-	}
-	return fmt.Errorf("%w: %s cannot be reached; check HOMEWARD_DATABASE_URL and that it runs (%s)", claim.ErrUnavailable, where, oneLine(err))
 }
 
 // inspect finds out which database this is and whether its tables fit.
@@ -269,11 +247,19 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	if db.queries, err = loadQueries(db.dialect); err != nil {
 		return err
 	}
+	switch lacks, err := missingRights(ctx, conn.Conn(), c.Database); {
+	case err != nil:
+		return connectError(c, err)
+	case lacks != "":
+		return errors.New(lacks)
+	}
 	have, err := schemaVersion(ctx, conn.Conn())
 	if err != nil {
 		return connectError(c, err)
 	}
 	switch want := SchemaVersion(); {
+	case have == 0:
+		return fmt.Errorf("database %q is empty, schema version 0, and this build needs %d; run homeward migrate up --regions NAME,…", c.Database, want)
 	case have < want:
 		return fmt.Errorf("database %q has schema version %d and this build needs %d; run homeward migrate up", c.Database, have, want)
 	case have > want:
@@ -288,7 +274,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return fmt.Errorf("database %q knows no region; run homeward migrate up --regions NAME,…", c.Database)
 	}
 	db.keepRegions(regions)
-	return nil
+	return db.promise(ctx, conn, c)
 }
 
 // recognise tells the two databases apart and returns the version to be shown.

@@ -306,7 +306,7 @@ func TestTooManyWaitForAConnection(t *testing.T) {
 	require.Eventually(t, func() bool { return db.Calls() == 3 && shot.Fired() == 1 }, patience, time.Millisecond)
 	err := db.Ready(t.Context())
 	require.ErrorIs(t, err, claim.ErrUnavailable)
-	require.ErrorContains(t, err, "2 calls wait for a connection already")
+	require.ErrorContains(t, err, "more than 3 calls have a connection or wait for one already")
 	_, err = view(t, db, here).Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "k"}, here, "100", "node", "ch_k"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	require.Empty(t, answers, "the others did not wait")

@@ -44,7 +44,7 @@ func (v *View) replica(ctx context.Context, name string, args []any, where func(
 			return s, err
 		}
 		key, home := where(string(more))
-		if err := r.read(key, home); err != nil {
+		if err := r.read(key, home, &v.db.policy, s.now); err != nil {
 			return s, nil // not shown: its home can say what is wrong with it
 		}
 		s.record = r.record

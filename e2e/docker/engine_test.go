@@ -1,0 +1,160 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	project    = "homeward-e2e" // of Compose; e2e/docker.sh clears it away by this name
+	image      = "homeward-e2e"
+	wanImage   = "homeward-e2e-wan"
+	clockImage = "homeward-e2e-clock"
+	// pullTime is for 200 MB at 10 Mbit/s. Where there is no way to the registry the
+	// pull fails at once.
+	pullTime = 3 * time.Minute
+)
+
+// command runs a program with variables of its own and returns what it printed.
+// An error is one line and ends with the last thing that the program said.
+func command(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		said := strings.Split(strings.TrimSpace(problems.String()), "\n")
+		return out.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said[len(said)-1])
+	}
+	return out.String(), nil
+}
+
+// docker is command for the engine's own.
+func docker(ctx context.Context, args ...string) (string, error) {
+	return command(ctx, nil, "docker", args...)
+}
+
+// images builds what compose.yaml runs.
+func images(ctx context.Context, dir string) error {
+	if err := errors.Join(
+		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward"),
+		build(ctx, filepath.Join(dir, "wan"), "./e2e/docker/wan"),
+		certificates(dir),
+	); err != nil {
+		return err
+	}
+	return errors.Join(makeImage(ctx, dir, "wan", wanImage), makeImage(ctx, dir, "homeward", image))
+}
+
+// build makes a static binary.
+func build(ctx context.Context, file, pkg string, flags ...string) error {
+	args := append([]string{"build", "-C", "../..", "-trimpath", "-ldflags", "-s -w", "-o", file}, flags...)
+	_, err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append(args, pkg)...)
+	return err
+}
+
+func makeImage(ctx context.Context, dir, target, tag string) error {
+	// The legacy builder is part of every engine; BuildKit's client is a plug-in.
+	_, err := command(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", "build", "--quiet", "--file", "../Dockerfile", "--target", target, "--tag", tag, dir)
+	return err
+}
+
+// identities makes the nodes' certificates, good for some days.
+func identities(ctx context.Context, program, dir string) error {
+	if _, err := command(ctx, nil, program, "dev-certs", "--dir", dir, "--regions", strings.Join(regions, ","), "--nodes", "2"); err != nil {
+		return err
+	}
+	// Nobody in a container is this user; whoever reads these keys here may use them for
+	// as long as the tests last.
+	_, err := command(ctx, nil, "chmod", "-R", "a+rX", dir)
+	return err
+}
+
+// certificates puts the host's list of authorities beside the binaries.
+func certificates(dir string) error {
+	list, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
+	if err != nil {
+		return fmt.Errorf("%w; apt-get install ca-certificates", err)
+	}
+	return os.WriteFile(filepath.Join(dir, "ca-certificates.crt"), list, 0o600|0o044)
+}
+
+// clockVariable moves the clock of a binary that wrongClock built.
+const clockVariable = "CLOCK_OFFSET"
+
+// wrongClock builds the image whose clock follows clockVariable.
+func wrongClock(ctx context.Context, dir string) error {
+	goroot, err := command(ctx, nil, "go", "env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(strings.TrimSpace(goroot), "src/time/time.go")
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	const now = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	if bytes.Count(source, []byte(now)) != 1 {
+		return fmt.Errorf("%s has another Now than this test knows; mend wrongClock", path)
+	}
+	lying := bytes.Replace(source, []byte(now), []byte(now+"\tsec += wrongBy\n"), 1)
+	const reads = `package time
+
+import "syscall"
+
+var wrongBy = func() int64 {
+	text, _ := syscall.Getenv("` + clockVariable + `")
+	d, _ := ParseDuration(text)
+	return int64(d / Second)
+}()
+`
+	overlay := fmt.Sprintf(`{"Replace":{%q:%q,%q:%q}}`,
+		path, filepath.Join(dir, "time.go.txt"), filepath.Join(filepath.Dir(path), "wrong.go"), filepath.Join(dir, "wrong.go.txt"))
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "time.go.txt"), lying, 0o600),
+		os.WriteFile(filepath.Join(dir, "wrong.go.txt"), []byte(reads), 0o600),
+		os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o600),
+		certificates(dir),
+		os.WriteFile(filepath.Join(dir, "wan"), nil, 0o600), // the legacy builder makes every stage
+		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward", "-overlay", filepath.Join(dir, "overlay.json")),
+		makeImage(ctx, dir, "homeward", clockImage),
+	)
+}
+
+// composeProgram is the plug-in, or the program of old that Debian has.
+var composeProgram = sync.OnceValue(func() []string {
+	if _, err := docker(context.Background(), "compose", "version"); err == nil {
+		return []string{"docker", "compose"}
+	}
+	return []string{"docker-compose"}
+})
+
+// compose runs Compose on the cluster's files.
+func (c *cluster) compose(ctx context.Context, args ...string) error {
+	p := composeProgram()
+	all := append(p[1:len(p):len(p)], "--project-name", project)
+	for _, f := range c.files {
+		all = append(all, "--file", f)
+	}
+	_, err := command(ctx, c.env, p[0], append(all, args...)...)
+	return err
+}
+
+// at once runs f for all of them at the same time.
+func atOnce[T any](all []T, f func(T) error) error {
+	errs := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, one := range all {
+		running.Go(func() { errs[i] = f(one) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,487 @@
+package docker
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/localdb"
+)
+
+// maxImage is what the project's image may weigh, in bytes.
+const maxImage = 40_000_000
+
+// TestImage: the image is small, nobody in particular runs in it, and it holds a
+// binary that needs nothing else.
+func TestImage(t *testing.T) {
+	c := needCluster(t)
+	said, err := docker(c.ctx, "image", "inspect", "--format", "{{.Size}} {{.Config.User}}", image)
+	require.NoError(t, err)
+	size, user, _ := strings.Cut(strings.TrimSpace(said), " ")
+	bytes, err := strconv.Atoi(size)
+	require.NoError(t, err)
+	require.Less(t, bytes, maxImage)
+	require.Equal(t, "65532:65532", user)
+	t.Logf("%.1f MB", float64(bytes)/1e6)
+
+	binary, err := elf.Open(filepath.Join(c.images, "homeward"))
+	require.NoError(t, err)
+	defer func() { _ = binary.Close() }()
+	for _, p := range binary.Progs {
+		require.NotEqual(t, elf.PT_INTERP, p.Type, "the binary needs a dynamic linker")
+	}
+	said, err = docker(c.ctx, "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", image, "version")
+	require.NoError(t, err)
+	require.NotEmpty(t, said)
+}
+
+// scenarios, in the order of what they take away.
+var scenarios = []struct {
+	name string
+	run  func(s *scene)
+}{
+	{"region-killed", regionKilled},
+	{"region-frozen", regionFrozen},
+	{"partition", partition},
+	{"partition-one-way", partitionOneWay},
+	{"region-cut-off", regionCutOff},
+	{"node-killed-mid-forward", nodeKilledMidForward},
+	{"slow-region", slowRegion},
+	{"database-lost", databaseLost},
+	{"simulator-down", simulatorDown},
+	{"clock-wrong", clockWrong},
+	{"rolling-restart", rollingRestart},
+}
+
+// scene is one scenario under way.
+type scene struct {
+	*testing.T
+	c *cluster
+	l *load
+}
+
+func TestScenarios(t *testing.T) {
+	c := needCluster(t)
+	whole := false
+	for i, sc := range scenarios {
+		t.Run(sc.name, func(t *testing.T) {
+			if !whole {
+				began := time.Now()
+				require.NoError(t, c.up())
+				t.Logf("the cluster was started in %v", time.Since(began).Round(time.Second))
+			}
+			whole = false
+			if sc.name == "clock-wrong" { // a build of a minute is no part of it
+				require.NoError(t, wrongClock(c.ctx, t.TempDir()))
+			}
+			began := time.Now()
+			s := &scene{t, c, c.begin(c.ctx, i)}
+			defer func() {
+				s.l.end()
+				if t.Failed() {
+					s.keep(sc.name)
+				}
+				s.l.cancel()
+			}()
+			r := row{scenario: sc.name}
+			defer func() {
+				r.took, r.ok = time.Since(began), !t.Failed()
+				rows = append(rows, r)
+			}()
+			s.must(c.provider(everyday))
+			s.whole()
+			for range warm {
+				s.must(receive(c.ctx, s.l.through))
+			}
+			sc.run(s)
+			s.whole()
+			s.l.end()
+			s.l.judge(t, &r.verdict)
+			whole = !t.Failed()
+		})
+	}
+	if len(rows) == 0 {
+		names := ""
+		for _, sc := range scenarios {
+			names += " " + sc.name
+		}
+		t.Error("no scenario has this name; there are" + names)
+	}
+}
+
+// keep saves what helps to find out why a scenario failed.
+func (s *scene) keep(name string) {
+	dir := filepath.Join(artefacts, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		s.Log(err)
+		return
+	}
+	// The directory hides itself from git.
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(artefacts, ".gitignore"), []byte("*\n"), 0o600),
+		s.c.keep(dir),
+		s.l.keep(dir),
+	} {
+		if err != nil {
+			s.Log(err)
+		}
+	}
+	s.Logf("logs and history are in e2e/artefacts/%s", name)
+}
+
+// must ends the scenario unless something went well.
+func (s *scene) must(err error) {
+	s.Helper()
+	require.NoError(s, err)
+}
+
+// until waits for something, at most for patience.
+func (s *scene) until(what string, ok func() bool) {
+	s.Helper()
+	s.must(s.c.until(what, func() error {
+		if ok() {
+			return nil
+		}
+		return fmt.Errorf("it is not so yet")
+	}))
+}
+
+// at is the first or second node of a region.
+func (s *scene) at(region string, n int) member {
+	for _, m := range s.c.members {
+		if m.name == fmt.Sprintf("%s-%d", region, n) {
+			return m
+		}
+	}
+	panic("no such node")
+}
+
+// home reports whether a node reaches a region: a new charge is made there, and not
+// here in its place.
+func (s *scene) home(at member, region string) bool {
+	r := s.l.pay(at, region)
+	return r.status == http.StatusCreated && r.servedBy() == region
+}
+
+// whole waits until every node is ready and reaches every region.
+func (s *scene) whole() {
+	s.Helper()
+	s.must(atOnce(s.c.members, func(m member) error {
+		if err := s.c.until(m.name+" is ready", func() error {
+			if s.c.ready(m) {
+				return nil
+			}
+			return fmt.Errorf("it is not")
+		}); err != nil {
+			return err
+		}
+		return atOnce(regions, func(region string) error {
+			return s.c.until(m.name+" reaches "+region, func() error {
+				if s.home(m, region) {
+					return nil
+				}
+				return fmt.Errorf("it does not")
+			})
+		})
+	}))
+}
+
+// deputises waits until the nodes of a region serve keys of another one that is
+// lost: new ones are charged, and here.
+func (s *scene) deputises(here, lost string) {
+	s.Helper()
+	began := time.Now()
+	for n := 1; n <= 2; n++ {
+		s.until(fmt.Sprintf("%s-%d acts for %s", here, n, lost), func() bool {
+			r := s.l.pay(s.at(here, n), lost)
+			return r.status == http.StatusCreated && r.servedBy() == here
+		})
+	}
+	s.Logf("%s serves the keys of %s after %v", here, lost, time.Since(began).Round(100*time.Millisecond))
+}
+
+// standsIn is deputises where the database can be reached through a partition. A
+// CockroachDB whose own nodes are parted may let neither side have the rows; then
+// requests fail closed, and what counts is the verdict in the end.
+func (s *scene) standsIn(here, lost string) {
+	s.Helper()
+	if s.c.kind == localdb.CockroachDB {
+		return
+	}
+	s.deputises(here, lost)
+}
+
+// regionKilled: all of a region dies at once. The others serve its keys, and when it
+// is back it goes on.
+func regionKilled(s *scene) {
+	s.must(s.c.tell(s.c.of(eu), "kill"))
+	s.deputises(us, eu)
+	s.deputises(asia, eu)
+	s.must(s.c.tell(s.c.of(eu), "start"))
+}
+
+// held makes charges at a node while the provider behaves in some way, and waits
+// until they are in its hands. The answers come in the channel.
+func (s *scene) held(n int, at member, home string, f faults) ([]*send, <-chan *reply) {
+	s.must(s.c.provider(f))
+	sends, replies := make([]*send, n), make(chan *reply, n)
+	for i := range sends {
+		one := s.l.fresh(home)
+		sends[i] = one
+		s.l.running.Go(func() { replies <- s.l.attempt(s.l.ctx, probeClient, one, at, patience) })
+	}
+	look := s.at(home, 1)
+	s.must(atOnce(sends, func(one *send) error {
+		return s.c.until(one.key+" is in flight", func() error {
+			if state := s.state(look, one); state != "IN_FLIGHT" {
+				return fmt.Errorf("it is %q", state)
+			}
+			return nil
+		})
+	}))
+	return sends, replies
+}
+
+// state is what a node says of a key, "" when it does not say.
+func (s *scene) state(at member, one *send) string {
+	req, err := http.NewRequestWithContext(s.c.ctx, http.MethodGet, at.url+"/v1/idempotency-keys/"+one.key, nil)
+	if err != nil {
+		return ""
+	}
+	req.Header.Set("Authorization", "Bearer "+s.c.keys[one.tenant])
+	res, err := s.c.http.Do(req)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = res.Body.Close() }()
+	var status struct{ State string }
+	if decode(res, &status) != nil {
+		return ""
+	}
+	return status.State
+}
+
+// finish retries a charge elsewhere until it is answered for good.
+func (s *scene) finish(one *send, at member) *reply {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.l.ctx, patience)
+	defer cancel()
+	r := s.l.settle(ctx, probeClient, one, func() member { return at })
+	require.Equal(s, http.StatusCreated, r.status, "%v", r)
+	return r
+}
+
+// regionFrozen: all of a region stands still with charges in its hands, long enough
+// for others to take them over, and goes on as if nothing had happened. What it then
+// does with them must not count.
+func regionFrozen(s *scene) {
+	sends, replies := s.held(4, s.at(eu, 1), eu, holding)
+	s.must(s.c.tell(s.c.of(eu), "pause"))
+	s.must(s.c.provider(everyday))
+	for i, one := range sends {
+		s.finish(&send{request: one.request, amount: one.amount}, s.at([]string{us, asia}[i%2], 1+i/2))
+	}
+	s.must(s.c.tell(s.c.of(eu), "unpause"))
+	for _, one := range sends {
+		// Whatever the late holder answers, it is no second answer: the history tells.
+		s.must(receive(s.c.ctx, replies))
+		s.finish(one, s.at(eu, 1))
+	}
+}
+
+// partition: two regions lose sight of each other, both see the third. Gossip's news
+// still go round by the third.
+func partition(s *scene) {
+	ways := []way{{us, eu}, {eu, us}}
+	s.must(s.c.cut(ways...))
+	s.unreached(us, eu)
+	s.standsIn(us, eu)
+	s.standsIn(eu, us)
+	s.until("asia still reaches europe", func() bool { return s.home(s.at(asia, 1), eu) })
+	s.must(s.c.mend(ways...))
+}
+
+// partitionOneWay: what us sends to europe is lost, what europe sends arrives: us gets
+// no answer, and europe's requests are carried out without anybody hearing of it.
+func partitionOneWay(s *scene) {
+	s.must(s.c.cut(way{us, eu}))
+	s.unreached(us, eu)
+	s.standsIn(us, eu)
+	s.standsIn(eu, us)
+	s.must(s.c.mend(way{us, eu}))
+}
+
+// regionCutOff: a region is alone. Both sides act on the same rows where the database
+// lets them.
+func regionCutOff(s *scene) {
+	ways := []way{{eu, us}, {us, eu}, {eu, asia}, {asia, eu}}
+	s.must(s.c.cut(ways...))
+	s.unreached(us, eu)
+	s.deputises(us, eu) // with the database's majority on this side
+	s.deputises(asia, eu)
+	s.standsIn(eu, us)
+	s.must(s.c.mend(ways...))
+}
+
+// unreached makes sure that a cut is one: a new charge at home on its far side is not
+// made there.
+func (s *scene) unreached(here, there string) {
+	s.Helper()
+	r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(there)), s.at(here, 1), attemptTime)
+	require.NotEqual(s, there, r.servedBy(), "the cut lets requests through: %v", r)
+}
+
+// nodeKilledMidForward: a node dies with forwarded charges in its hands, before the
+// provider has decided, and then again when money has moved and nobody was told. The
+// other one of its region answers for them.
+func nodeKilledMidForward(s *scene) {
+	dying := []string{eu + "-1"}
+	for _, f := range []faults{holding, mute} {
+		sends, replies := s.held(8, s.at(us, 1), eu, f)
+		if f == mute {
+			for _, one := range sends {
+				s.until("money has moved for "+one.key, func() bool { return s.charged(one) })
+			}
+		}
+		s.must(s.c.tell(dying, "kill"))
+		s.must(s.c.provider(everyday))
+		for range sends {
+			s.must(receive(s.c.ctx, replies))
+		}
+		for i, one := range sends {
+			s.finish(one, s.at(regions[i%3], 2))
+		}
+		s.must(s.c.tell(dying, "start"))
+		s.whole()
+	}
+}
+
+// charged reports whether money has moved for a charge.
+func (s *scene) charged(one *send) bool {
+	moved, err := s.l.movements()
+	s.must(err)
+	for e := range moved {
+		if e.Amount == one.amount {
+			return true
+		}
+	}
+	return false
+}
+
+// slowRegion: the ways to and from a region take three times as long.
+func slowRegion(s *scene) {
+	const more = 200 * time.Millisecond
+	s.must(s.c.slow(asia, more))
+	for _, r := range regions {
+		s.until("asia is slow and not lost, seen from "+r, func() bool {
+			began := time.Now()
+			there := s.home(s.at(r, 1), asia)
+			if r != asia && there {
+				require.Greater(s, time.Since(began), 2*more)
+			}
+			return there
+		})
+	}
+	s.until("asia reaches the others", func() bool { return s.home(s.at(asia, 2), us) })
+	s.must(s.c.slow(asia, 0))
+}
+
+// databaseLost: where rows are kept in one place nothing is charged without it, and
+// everybody is told to come back. Where they are kept in three, one may be lost.
+func databaseLost(s *scene) {
+	lost := s.c.databases()[:1]
+	s.must(s.c.tell(lost, "kill"))
+	for _, m := range s.c.members {
+		if s.c.kind == localdb.CockroachDB && m.region != eu {
+			continue
+		}
+		s.until(m.name+" is not ready", func() bool { return !s.c.ready(m) })
+		r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(m.region)), m, attemptTime)
+		require.NoError(s, r.err)
+		require.Equal(s, http.StatusServiceUnavailable, r.status, "%v", r)
+	}
+	if s.c.kind == localdb.CockroachDB {
+		s.until("us-east1 goes on", func() bool { return s.home(s.at(us, 1), us) })
+	}
+	s.must(s.c.tell(lost, "start"))
+}
+
+// toSettle has a charge finished once everything is well again.
+func (s *scene) toSettle(one *send) *send {
+	s.l.running.Go(func() {
+		<-s.l.ending
+		s.l.settle(s.l.ctx, probeClient, one, s.l.anywhere)
+	})
+	return one
+}
+
+// simulatorDown: without the provider nothing is charged and nobody is told that
+// anything was. Its books survive.
+func simulatorDown(s *scene) {
+	s.must(s.c.tell([]string{"simulator"}, "kill"))
+	for _, r := range regions {
+		got := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(r)), s.at(r, 2), patience)
+		require.NoError(s, got.err)
+		require.Equal(s, http.StatusServiceUnavailable, got.status, "%v", got)
+		require.Equal(s, "same_key", got.problem.Retry)
+	}
+	s.must(s.c.tell([]string{"simulator"}, "start"))
+}
+
+// clockWrong: a node's clock is minutes ahead, then behind. Time in rows is the
+// database's, so nothing comes of it.
+func clockWrong(s *scene) {
+	wrong, plain := s.at(eu, 2), slices.Clip(s.c.env)
+	change := func(image, offset string) {
+		s.c.env = append(plain, "E2E_CLOCK_IMAGE="+image, "E2E_CLOCK_OFFSET="+offset)
+		s.must(s.c.compose(s.c.ctx, "up", "-d", "--no-deps", wrong.name))
+		s.until(wrong.name+" is ready", func() bool { return s.c.ready(wrong) })
+	}
+	defer func() { s.c.env = plain }()
+	// Behind by no more than fresh certificates are dated back: 5 minutes.
+	for _, by := range []time.Duration{10 * time.Minute, -4 * time.Minute} {
+		change(clockImage, by.String())
+		res, err := s.c.http.Get(wrong.url + "/livez")
+		s.must(err)
+		s.must(res.Body.Close())
+		at, err := http.ParseTime(res.Header.Get("Date"))
+		s.must(err)
+		require.InDelta(s, by.Seconds(), time.Until(at).Seconds(), 30, "the node's clock")
+		s.whole()
+		// Its claims are in flight while a rival elsewhere asks for them.
+		sends, replies := s.held(4, wrong, eu, holding)
+		for i, one := range sends {
+			s.finish(&send{request: one.request, amount: one.amount}, s.at(regions[i%3], 1))
+			s.must(receive(s.c.ctx, replies))
+		}
+		s.must(s.c.provider(everyday))
+	}
+	change(image, "0s")
+}
+
+// rollingRestart: every node is told to stop, finishes what it has in hand, and comes
+// back before the next.
+func rollingRestart(s *scene) {
+	for _, m := range s.c.members {
+		s.must(s.c.tell([]string{m.name}, "stop", "--time", stopTime))
+		code, err := s.c.exitCode(m.name)
+		s.must(err)
+		assert.Equal(s, "0", code, "%s did not drain", m.name)
+		s.must(s.c.tell([]string{m.name}, "start"))
+		s.until(m.name+" is ready", func() bool { return s.c.ready(m) })
+		for _, r := range regions {
+			s.until(m.name+" reaches "+r, func() bool { return s.home(m, r) })
+		}
+	}
+}

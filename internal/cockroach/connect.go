@@ -1,0 +1,208 @@
+package cockroach
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// goodURL is how the variable's value should look.
+const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward"
+
+// errNoURL: nobody said where the database is.
+var errNoURL = errors.New("there is no database; set its URL, " + goodURL)
+
+// readURL reads a connection string and refuses what would be understood otherwise
+// than it was meant, before any part of it is sent, looked up or shown: what is read
+// as a host or a database may be the rest of a password.
+func readURL(text string) (*pgx.ConnConfig, error) {
+	if text == "" {
+		return nil, errNoURL
+	}
+	if !unambiguous(text) {
+		return nil, errors.New("HOMEWARD_DATABASE_URL is not clear about where its password ends: percent-encode what is special in user, password and parameters ('/' is %2F, '@' is %40, ':' is %3A, '?' is %3F, '#' is %23, '%' is %25), " + goodURL)
+	}
+	c, err := pgx.ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL cannot be read: %s; write it %s", withoutSecrets(err), goodURL)
+	}
+	// The one place where a name could be a part of a password that was not encoded.
+	secret := strings.Contains(text, "password=")
+	for name := range c.RuntimeParams {
+		switch {
+		case strings.HasPrefix(name, "pool_") && !secret:
+			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s; take it out and use the setting database.max_conns and its like", name)
+		case strings.HasPrefix(name, "ssl") && !secret: // CockroachDB would pass over it, and TLS be off
+			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s, which nothing knows; it may be meant to be sslmode, sslrootcert, sslcert or sslkey", name)
+		case strings.HasPrefix(name, "pool_"), strings.HasPrefix(name, "ssl"):
+			return nil, errors.New("HOMEWARD_DATABASE_URL has a parameter that begins with pool_ or ssl and that nothing knows; take it out, write sslmode, or use the setting database.max_conns")
+		}
+	}
+	if c.Database == "" {
+		return nil, errors.New("HOMEWARD_DATABASE_URL names no database; write its name behind the host, " + goodURL)
+	}
+	return c, nil
+}
+
+// unambiguous: a URL has one '@' at most, before the first '/'. Only there does
+// everybody who reads it see the same password.
+func unambiguous(text string) bool {
+	_, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return true // keywords and values, which quote in their own way
+	}
+	if i := strings.IndexByte(rest, '@'); i >= 0 {
+		return strings.Count(rest, "@") == 1 && !strings.ContainsAny(rest[:i], "/?#")
+	}
+	return true
+}
+
+// withoutSecrets keeps the password of a URL out of an error.
+func withoutSecrets(err error) string {
+	text := oneLine(err)
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		// The text quotes the URL, and a part of it that is a mystery may be a secret.
+		if inner := errors.Unwrap(parse); inner != nil {
+			return oneLine(inner)
+		}
+		if i := strings.LastIndex(text, "`: "); i >= 0 {
+			return text[i+len("`: "):]
+		}
+		return "it is no connection string"
+	}
+	return text
+}
+
+// unreachableError is claim.ErrUnavailable for a person, who is not told of claims.
+type unreachableError struct{ text string }
+
+func (e *unreachableError) Error() string { return e.text }
+func (e *unreachableError) Unwrap() error { return claim.ErrUnavailable }
+
+// connectError says in one line why there is no connection and what to do.
+func connectError(c *pgx.ConnConfig, err error) error {
+	var pg *pgconn.PgError
+	var certificate *tls.CertificateVerificationError
+	where := fmt.Sprintf("database %q at %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)))
+	if c.Host != "" && c.Host[0] == '/' {
+		where = fmt.Sprintf("database %q in %s", c.Database, c.Host)
+	}
+	switch {
+	case errors.As(err, &pg):
+		switch pg.Code {
+		case "3D000":
+			return fmt.Errorf("%s does not exist; create it, then run homeward migrate up --regions NAME,…", where)
+		case "28P01":
+			return fmt.Errorf("%s refuses user %q: %s; check the user and password of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
+		case "28000": // which is also what a server says that wants TLS
+			return fmt.Errorf("%s refuses user %q: %s; check the user, the password and sslmode of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
+		case undefinedObject:
+			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; take it out or mend its name", where, pg.Message)
+		case insufficientPrivilege:
+			return fmt.Errorf("%s lets user %q do too little: %s; have its owner grant what docs/DATABASE.md lists", where, c.User, pg.Message)
+		}
+	case errors.As(err, &certificate):
+		return fmt.Errorf("%s has a certificate that is not trusted: %s; name its CA with sslrootcert in HOMEWARD_DATABASE_URL", where, oneLine(certificate.Err))
+	}
+	return &unreachableError{fmt.Sprintf("%s cannot be reached: %s; check HOMEWARD_DATABASE_URL (host, port, sslmode) and that the database runs", where, cause(err))}
+}
+
+const (
+	undefinedObject       = "42704"
+	insufficientPrivilege = "42501"
+)
+
+// cause is why a connection failed, said once: pgx tries with TLS and without, at
+// each address of a host, and tells of every try.
+func cause(err error) string {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		err = errors.Unwrap(connect)
+	}
+	var said []string
+	var tries interface{ Unwrap() []error }
+	all := []error{err}
+	if errors.As(err, &tries) {
+		all = tries.Unwrap()
+	}
+	for _, e := range all {
+		text := oneLine(e)
+		if op := (*net.OpError)(nil); errors.As(e, &op) {
+			text = oneLine(op.Err)
+		} else if errors.Is(e, context.DeadlineExceeded) {
+			text = "no answer in time"
+		}
+		if !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, "; ")
+}
+
+// needed are the rights that a node uses, by table. The others of docs/DATABASE.md
+// are for the tools.
+const needed = `
+SELECT tables.name, rights.name, current_user
+FROM (VALUES
+    ('` + versionTable + `', 'SELECT'),
+    ('regions', 'SELECT UPDATE'),
+    ('tenants', 'SELECT UPDATE'),
+    ('api_keys', 'SELECT'),
+    ('pins', 'SELECT INSERT UPDATE DELETE'),
+    ('claims', 'SELECT INSERT UPDATE DELETE'),
+    ('responses', 'SELECT INSERT DELETE'),
+    ('outbox', 'SELECT INSERT UPDATE DELETE'),
+    ('audit', 'SELECT INSERT DELETE'),
+    ('windows', 'SELECT INSERT UPDATE')
+) AS tables (name, uses), (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
+WHERE tables.uses LIKE '%' || rights.name || '%'
+  AND NOT has_table_privilege(to_regclass(tables.name)::oid, rights.name)
+ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
+
+// missingRights finds out what a node may not do before a merchant does, and says it
+// in one line, "" if there is nothing. Tables that are not there are no matter of
+// rights.
+func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string, error) {
+	rows, err := conn.Query(ctx, needed)
+	if err != nil {
+		return "", err
+	}
+	var table, right, user, last string
+	var lacks strings.Builder
+	if _, err := pgx.ForEachRow(rows, []any{&table, &right, &user}, func() error {
+		switch {
+		case table == last:
+			lacks.WriteString(", " + right)
+		case last == "":
+			lacks.WriteString(table + " (" + right)
+		default:
+			lacks.WriteString("), " + table + " (" + right)
+		}
+		last = table
+		return nil
+	}); err != nil || last == "" {
+		return "", err
+	}
+	return fmt.Sprintf("database %q does not let user %q use %s); have the tables' owner run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %s",
+		database, user, &lacks, quote(user)), nil
+}
+
+// refusedMigration adds to a refusal for want of rights who may do what a migration
+// does.
+func refusedMigration(c *pgx.ConnConfig, err error) error {
+	if !hasCode(err, insufficientPrivilege) {
+		return err
+	}
+	return fmt.Errorf("%w; homeward migrate must run as the user who owns the tables and, until they are there, may make them: have the owner of database %q run GRANT CREATE ON SCHEMA public TO %s, or GRANT CREATE ON DATABASE for CockroachDB",
+		&lineError{err}, c.Database, quote(c.User))
+}
