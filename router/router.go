@@ -299,13 +299,40 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	return reply, err
 }
 
+// lostPoll is how often a forward that waits looks whether its region counts as
+// lost by now.
+const lostPoll = 500 * time.Millisecond
+
+// execute forwards to home, and gives up once home is lost: a region that became
+// silent would hold the request until its connections are found dead, node by
+// node.
 func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	go t.abandon(home, ctx.Done(), giveUp)
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
 		defer cancel()
 	}
 	return t.peers.Execute(ctx, home, *t.req, t.hops, t.self)
+}
+
+// abandon calls giveUp once home is lost, and ends with done.
+func (r *Router) abandon(home string, done <-chan struct{}, giveUp func()) {
+	tick := time.NewTicker(lostPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if r.lost(home) {
+				giveUp()
+				return
+			}
+		}
+	}
 }
 
 // Inspect tells the state of a key, with its home's authority.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -243,6 +244,37 @@ func TestObjectsGoHomeByTheirID(t *testing.T) {
 	_, _, found, err = w.router(t).Object(t.Context(), "acme", "ch_nonsense")
 	require.NoError(t, err)
 	require.False(t, found)
+}
+
+// A forward that hangs is given up once its region is lost.
+func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}})
+		require.NoError(t, err)
+		began := time.Now()
+		lost := func(string) bool { return time.Since(began) >= 3*time.Second }
+		r := New(here, w, hanging{far{w}}, w, topology, lost)
+		_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+		require.NoError(t, err)
+		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)
+		require.Less(t, time.Since(began), 3*time.Second+2*lostPoll)
+
+		// One that the caller gives up on is no reason to act.
+		began = time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = r.Do(ctx, claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+		require.ErrorIs(t, err, ErrHomeUnavailable)
+	})
+}
+
+// hanging are peers that answer nothing.
+type hanging struct{ far }
+
+func (hanging) Execute(ctx context.Context, home string, _ claim.Request, _ int, _ string) (claim.Reply, error) {
+	<-ctx.Done()
+	return claim.Reply{}, fmt.Errorf("%w in %s: %w", region.ErrNoAnswer, home, ctx.Err())
 }
 
 func TestDeputiesLookThemselves(t *testing.T) {

@@ -279,7 +279,11 @@ func (l *load) attempt(ctx context.Context, client int, s *send, at member, pati
 	l.requests.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.last = r
+	if s.last == nil || !s.last.final() {
+		// One that hung may come back after another was answered for good: the
+		// history has both.
+		s.last = r
+	}
 	switch {
 	case r.err != nil:
 		l.none.Add(1)

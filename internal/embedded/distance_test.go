@@ -233,6 +233,29 @@ func TestTenants(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 }
 
+// TestShorterWindowsAreRefused: a store that was opened with longer windows has
+// keys which are promised that long.
+func TestShorterWindowsAreRefused(t *testing.T) {
+	cfg := embedded.Config{FS: vfs.NewMem(), Dir: "store", Regions: regions, Policy: testPolicy()}
+	require.NoError(t, open(t, cfg).Close())
+	for name, change := range map[string]func(p *claim.Policy){
+		"claim.replay_for":    func(p *claim.Policy) { p.ReplayFor -= time.Second },
+		"claim.tombstone_for": func(p *claim.Policy) { p.TombstoneFor -= time.Hour },
+		"claim.pin_grace":     func(p *claim.Policy) { p.PinGrace /= 2 },
+	} {
+		shorter := cfg
+		change(&shorter.Policy)
+		_, err := embedded.Open(shorter)
+		require.ErrorContains(t, err, name)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	cfg.Policy.ReplayFor += time.Hour
+	require.NoError(t, open(t, cfg).Close())
+	cfg.Policy = testPolicy()
+	_, err := embedded.Open(cfg)
+	require.ErrorContains(t, err, "promised 25h0m0s")
+}
+
 // TestRegistrarForgotten checks that pins at the previous registrar count for as
 // long as they protect anything, however old they are, and not longer.
 func TestRegistrarForgotten(t *testing.T) {

@@ -30,7 +30,7 @@
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
-//	m name                     number(8)            Open: format, epoch, region/…;
+//	m name                     number(8)            Open: format, epoch, region/…, window/…;
 //	                                                SetRegionStatus: topology, status/…
 //
 // A replay is one read, as the response is in the claim's row. due is in

@@ -258,6 +258,7 @@ const (
 	metaFormat = "format"
 	metaEpoch  = "epoch"
 	metaRegion = "region/"
+	metaWindow = "window/"
 )
 
 // epochShift leaves 2^40 audit rows for one opening and 2^24 openings.
@@ -287,6 +288,9 @@ func (db *DB) prepareMeta(dir string) error {
 			}
 		}
 	}
+	if err := db.promise(b, dir); err != nil {
+		return err
+	}
 	epoch, _, err := db.meta(metaEpoch)
 	if err != nil {
 		return err
@@ -299,6 +303,30 @@ func (db *DB) prepareMeta(dir string) error {
 		setMeta(b, metaRegion+r.Name, uint64(r.Code))
 	}
 	return db.commit(b, pebble.Sync)
+}
+
+// promise refuses windows that are shorter than those which keys in this store
+// were promised: a key would be given to another request that the first still
+// owns. Longer ones are remembered with b.
+func (db *DB) promise(b *pebble.Batch, dir string) error {
+	for _, w := range []struct {
+		name string
+		have time.Duration
+	}{
+		{"replay_for", db.policy.ReplayFor},
+		{"tombstone_for", db.policy.TombstoneFor},
+		{"pin_grace", db.policy.PinGrace},
+	} {
+		seen, _, err := db.meta(metaWindow + w.name)
+		if err != nil {
+			return err
+		}
+		if promised := time.Duration(seen) * time.Microsecond; w.have < promised {
+			return &OpenError{line: fmt.Sprintf("embedded store: claim.%s is %v, and keys in %s were promised %v; set it to at least that", w.name, w.have, dir, promised)}
+		}
+		setMeta(b, metaWindow+w.name, uint64(w.have.Microseconds()))
+	}
+	return nil
 }
 
 func metaKey(name string) []byte { return append([]byte{tableMeta}, name...) }
