@@ -185,7 +185,7 @@ func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Mes
 	rows, err := w.c.Store.Take(ctx, region, limit, w.c.Lease)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.c.Logger.Warn("outbox rows could not be taken", "region", region, "error", err)
+			w.c.Logger.Warn("outbox rows could not be taken", "home", region, "error", err)
 		}
 		return nil, nil
 	}
@@ -223,14 +223,14 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, verdict.after, "")
 	case verdictFailed:
 		if m.Attempts+1 >= w.c.MaxAttempts {
-			w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "region", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
+			w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
 			err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
 			break
 		}
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, w.backoff(m.Attempts), verdict.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {
-		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "region", m.Region, "id", m.ID, "error", err)
+		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)
 	}
 }
 

@@ -115,21 +115,24 @@ func (c *clusterCommand) plan(io streams) (*localCluster, error) {
 		n.settings.API.Listen = listen
 		k.Nodes = append(k.Nodes, n)
 	}
-	if err := portsFree(append(listens, pspListen)); err != nil {
+	if err := portsFree("a node's API", "--listen", listens...); err != nil {
+		return nil, err
+	}
+	if err := portsFree("the simulator", "--psp-listen", pspListen); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
 // portsFree finds out what a node would find out too, but not a minute later.
-func portsFree(addrs []string) error {
+func portsFree(who, flag string, addrs ...string) error {
 	for _, a := range addrs {
 		l, err := net.Listen("tcp", a)
-		if err != nil {
-			return fmt.Errorf("listener on %s: %w; choose another address with --listen or stop what uses it", a, err)
+		if err == nil {
+			err = l.Close()
 		}
-		if err := l.Close(); err != nil {
-			return fmt.Errorf("listener on %s: %w", a, err)
+		if err != nil {
+			return occupied(who, flag, a, err)
 		}
 	}
 	return nil
@@ -244,7 +247,7 @@ func (k *localCluster) makeCerts(context.Context) error {
 }
 
 func (k *localCluster) startSimulator(context.Context) error {
-	sim, err := startSimulator(k.pspListen, simulator.Config{Dir: filepath.Join(k.data, "psp"), Latency: k.latency, Logger: warnings(k.io)})
+	sim, err := startSimulator("--psp-listen", k.pspListen, simulator.Config{Dir: filepath.Join(k.data, "psp"), Latency: k.latency, Logger: warnings(k.io)})
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/homeward-io/homeward/internal/node"
 )
@@ -14,31 +14,36 @@ type configCommand struct {
 }
 
 type configCheckCommand struct {
-	Config   string `type:"path" help:"Settings file (YAML). Default: the environment and the defaults."`
-	Database bool   `help:"Look at the database, too."`
+	Config       string `type:"path" help:"Settings file (YAML). Default: the environment and the defaults."`
+	Database     bool   `help:"Look at the database, too."`
+	SettingsOnly bool   `help:"Leave out what only the node's machine has: secrets, and the files of certificates."`
 }
 
 // Run prints the settings in effect as a file that could be used instead, with
-// whatever else is known as comments.
+// whatever else is known as comments. With mistakes it prints all of them, and
+// nothing else.
 func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
+	if c.SettingsOnly && c.Database {
+		return errors.New("--database needs the database's URL, which --settings-only leaves out; leave one of them out")
+	}
 	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
-	if err != nil {
+	mistakes := []error{err}
+	if !c.SettingsOnly {
+		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)))
+	}
+	var facts []string
+	if c.Database && secrets.DatabaseURL != "" {
+		facts, err = databaseFacts(ctx, io, settings, secrets)
+		mistakes = append(mistakes, err)
+	}
+	if err := errors.Join(mistakes...); err != nil {
 		return err
 	}
 	text, err := settings.YAML()
 	if err != nil {
 		return err
 	}
-	var facts []string
-	if c.Database {
-		if facts, err = databaseFacts(ctx, io, settings, secrets); err != nil {
-			return err
-		}
-	}
 	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""), node.GossipKey, set(len(secrets.GossipKeys) > 0))
-	if missing := secrets.Missing(settings); missing != nil {
-		fmt.Fprintf(io.out, "# homeward serve will not start here: %s\n", strings.ReplaceAll(missing.Error(), "\n", "\n# homeward serve will not start here: "))
-	}
 	for _, f := range facts {
 		fmt.Fprintf(io.out, "# %s\n", f)
 	}
@@ -54,9 +59,6 @@ func set(is bool) string {
 
 // databaseFacts looks at the database as a node would at its start.
 func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings, secrets node.Secrets) ([]string, error) {
-	if err := secrets.Missing(settings); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	found, err := node.CheckDatabase(ctx, settings, secrets, jsonLog(io, settings))

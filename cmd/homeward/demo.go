@@ -72,11 +72,12 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 			return fmt.Errorf("temporary directory: %w; name one with --data", err)
 		}
 		temporary = true
+		defer func() { err = errors.Join(err, os.RemoveAll(data)) }() // last of all
 	}
 
 	url := c.PSP
 	if url == "" {
-		sim, err := startSimulator(pspListen, simulator.Config{Dir: filepath.Join(data, "psp"), Latency: c.PSPLatency, Logger: warnings(io)})
+		sim, err := startSimulator("--psp-listen", pspListen, simulator.Config{Dir: filepath.Join(data, "psp"), Latency: c.PSPLatency, Logger: warnings(io)})
 		if err != nil {
 			return err
 		}
@@ -135,7 +136,11 @@ func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, liste
 	c.Tenants = demoTenants(names)
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return node.StartCluster(ctx, c)
+	cluster, err := node.StartCluster(ctx, c)
+	if taken := (*node.ListenError)(nil); errors.As(err, &taken) {
+		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)
+	}
+	return cluster, err
 }
 
 // demoKey opens the door for the first of the demo's merchants.

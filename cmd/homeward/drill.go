@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/homeward-io/homeward/internal/drill"
@@ -36,7 +39,7 @@ type drillCommand struct {
 func (drillCommand) Help() string {
 	return `Drives load against a running cluster, takes something away, brings it back, and counts: the provider simulator knows how often money moved, and every payment is asked for once more at the end. The exit code is 1 unless there are no duplicates, no differing replays and no lost replies.
 
-Nothing is touched that is not named here. With --cluster the cluster itself is asked, which acts on its own processes and its private database:
+Nothing is touched that is not named here. With --cluster the cluster itself is asked, which acts on its own processes and its private database. Nodes of it that are not running are started first:
   region-loss      SIGKILL to the region's nodes, then a start
   partition        SIGSTOP to the region's nodes, then SIGCONT
   drain            homeward region drain, SIGTERM to the nodes once that is safe, a start, undrain
@@ -58,6 +61,11 @@ func (c *drillCommand) Run(ctx context.Context, io streams) error {
 	config, err := c.config(ctx, io)
 	if err != nil {
 		return err
+	}
+	if m, ok := config.Means.(clusterMeans); ok {
+		if err := m.revive(ctx, config.Say); err != nil {
+			return err
+		}
 	}
 	report, err := drill.Run(ctx, config)
 	if err != nil {
@@ -220,6 +228,43 @@ func (m clusterMeans) Offers(s drill.Scenario, region string) (string, error) {
 		return "a crash of PostgreSQL, which every region uses, then a start", nil
 	}
 	return m.noMeans.Offers(s, region)
+}
+
+// revive starts the nodes that somebody has killed: a drill is of a cluster that is
+// whole.
+func (m clusterMeans) revive(ctx context.Context, say func(string)) error {
+	for _, n := range m.c.state.Nodes {
+		switch there, err := listens(ctx, n.API); {
+		case err != nil:
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		case there:
+			continue
+		}
+		say("starting " + n.Name + ", which was not running")
+		if err := m.Start(ctx, n.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listens reports whether anybody listens at http://host:port. Without an answer in
+// time somebody may: a process that was stopped has its port still.
+func listens(ctx context.Context, base string) (bool, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false, err
+	}
+	dialling, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(dialling, "tcp", u.Host)
+	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return false, nil
+		}
+		return true, ctx.Err()
+	}
+	return true, conn.Close()
 }
 
 func (m clusterMeans) Nodes() (all []drill.Node) {

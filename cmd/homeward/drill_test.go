@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -86,6 +88,51 @@ func TestComposeMeans(t *testing.T) {
 		"kill c1", "start c1", "stop c1", "network disconnect net c1", "network connect --ip 10.213.1.11 --alias us-east1-1 net c1",
 		"kill c3", "start c3", "start c2",
 	}, strings.Split(strings.TrimSpace(string(text)), "\n"))
+}
+
+// TestReviveBeforeADrill: what is dead is started by the cluster, what lives is left
+// alone.
+func TestReviveBeforeADrill(t *testing.T) {
+	alive, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, alive.Close()) }()
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, dead.Close())
+
+	dir, err := os.MkdirTemp("", "homeward-") // a socket's path must be short
+	require.NoError(t, err)
+	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	require.NoError(t, err)
+	var asked []string
+	refused := false
+	control := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		if refused {
+			http.Error(w, "no room", http.StatusConflict)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	go func() { _ = control.Serve(socket) }()
+	defer func() { require.NoError(t, control.Close()) }()
+
+	state := clusterState{Control: socket.Addr().String(), Nodes: []*clusterNode{
+		{Name: "us-east1-1", API: "http://" + alive.Addr().String()}, {Name: "us-east1-2", API: "http://" + dead.Addr().String()},
+	}}
+	text, err := json.Marshal(state)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), text, 0o600))
+	c, err := readCluster(dir)
+	require.NoError(t, err)
+	var said []string
+	m := clusterMeans{c: c}
+	require.NoError(t, m.revive(t.Context(), func(line string) { said = append(said, line) }))
+	require.Equal(t, []string{"/nodes/us-east1-2/start"}, asked)
+	require.Equal(t, []string{"starting us-east1-2, which was not running"}, said)
+	refused = true
+	require.ErrorContains(t, m.revive(t.Context(), func(string) {}), "no room")
 }
 
 // What a cluster cannot bring back is not taken away.

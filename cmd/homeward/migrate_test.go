@@ -99,6 +99,7 @@ func TestMigrateRefuses(t *testing.T) {
 		refuses(t, []string{c.says}, "migrate", "up", "--regions", c.regions)
 	}
 	refuses(t, []string{"--survive", "zone"}, "migrate", "plan", "--regions", "us-east1", "--survive", "war")
+	refuses(t, []string{"--primary mars", "us-east1"}, "migrate", "up", "--regions", "us-east1", "--primary", "mars")
 	refuses(t, []string{"--colour"}, "migrate", "up", "--colour", "red")
 }
 
@@ -109,7 +110,9 @@ func TestNoDatabase(t *testing.T) {
 		says []string
 	}{
 		"not said":    {"", []string{"HOMEWARD_DATABASE_URL"}},
-		"not a URL":   {"postgres://u:" + secret + "@%zz/", []string{"URL"}},
+		"not a URL":   {"postgres://u:" + secret + "@%zz/", []string{"HOMEWARD_DATABASE_URL", "postgresql://user"}},
+		"a slash":     {"postgresql://hw:12/" + secret + "@127.0.0.1:1/homeward", []string{"HOMEWARD_DATABASE_URL", "percent-encode"}},
+		"an at sign":  {"postgresql://hw:x@" + secret + "@127.0.0.1:1/homeward", []string{"HOMEWARD_DATABASE_URL", "percent-encode"}},
 		"nobody home": {"postgres://u:" + secret + "@127.0.0.1:1/homeward?sslmode=disable", []string{"127.0.0.1:1", "cannot be reached"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,13 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/homeward-io/homeward/region"
@@ -33,7 +36,11 @@ const defaultNode = "127.0.0.1:7081"
 const askTime = 15 * time.Second
 
 // asker asks nodes in turn until one answers.
-type asker struct{ clients []*region.AdminClient }
+type asker struct {
+	clients []*region.AdminClient
+	addrs   []string // of the clients
+	certs   bool     // we have a certificate
+}
 
 func (f askFlags) open() (_ *asker, err error) {
 	addrs := []string{defaultNode}
@@ -71,7 +78,7 @@ func (f askFlags) open() (_ *asker, err error) {
 			return nil, err
 		}
 	}
-	a := &asker{}
+	a := &asker{addrs: addrs, certs: certs != nil}
 	for _, addr := range addrs {
 		c, err := region.NewAdminClient(addr, certs)
 		if err != nil {
@@ -98,7 +105,53 @@ func ask[T any](ctx context.Context, a *asker, question func(context.Context, *r
 			return answer, err
 		}
 	}
+	if ctx.Err() == nil && len(a.addrs) == 1 {
+		if what := a.whoIsThere(ctx, a.addrs[0]); what != "" {
+			return answer, fmt.Errorf("no node answers at %s: %s", a.addrs[0], what)
+		}
+	}
 	return answer, fmt.Errorf("%w; say where one is with --node or --cluster, and who asks with --cert, --key and --ca", err)
+}
+
+// lookTime bounds the look at what listens where no node's RPC did.
+const lookTime = 3 * time.Second
+
+// whoIsThere says what may listen at an address, and what to do then; "" if nothing
+// is known.
+func (a *asker) whoIsThere(ctx context.Context, addr string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	// Who it is does not matter: nothing is sent but the question.
+	dial := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	secret, err := dial.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		_ = secret.Close() // nothing was sent
+		if a.certs {
+			return "something there speaks TLS and does not take this certificate; check --cert, --ca and --trust-domain, and that it is a node's RPC listener"
+		}
+		return "it speaks TLS, so operators need a certificate; name it with --cert, --key and --ca"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/livez", nil)
+	if err != nil {
+		return ""
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED) || ctx.Err() != nil:
+		return ""
+	case err != nil:
+		return "what listens there does not speak HTTP; name rpc.listen of a node's settings"
+	}
+	defer func() { _ = res.Body.Close() }() // it was only looked at
+	switch {
+	case res.StatusCode == http.StatusOK:
+		return "this is a node's API; name its RPC listener, rpc.listen in its settings"
+	case a.certs:
+		return "it answers without TLS; leave --cert, --key and --ca out if it is a node's RPC listener"
+	default:
+		return "what listens there is no node's RPC listener; name rpc.listen of a node's settings"
+	}
 }
 
 func (a *asker) overview(ctx context.Context, epoch uint64) (*region.Overview, error) {
@@ -177,14 +230,29 @@ func (c *regionsCommand) Run(ctx context.Context, io streams) error {
 			fmt.Fprintf(io.out, "? %s does not answer: %s\n", m.Name, m.Unknown)
 		}
 	}
-	for _, r := range o.Regions {
-		if r.Unknown != "" {
-			fmt.Fprintf(io.out, "? the rows of %s cannot be counted: %s\n", r.Name, r.Unknown)
-		}
-	}
+	printUncounted(io, o.Regions)
 	printParked(io, o.Regions...)
 	fmt.Fprintf(io.out, "As %s sees it, at epoch %d.\n", o.Node, o.Epoch)
 	return nil
+}
+
+// printUncounted tells each reason once: a database that is gone is gone for every
+// region.
+func printUncounted(io streams, regions []region.RegionState) {
+	var reasons []string
+	names := map[string][]string{}
+	for _, r := range regions {
+		if r.Unknown == "" {
+			continue
+		}
+		if names[r.Unknown] == nil {
+			reasons = append(reasons, r.Unknown)
+		}
+		names[r.Unknown] = append(names[r.Unknown], r.Name)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(io.out, "? the rows of %s cannot be counted: %s\n", strings.Join(names[why], ", "), why)
+	}
 }
 
 // ago is short, by this machine's clock.
@@ -226,6 +294,7 @@ type regionDrainCommand struct {
 	askFlags
 	Region  string        `arg:"" help:"The region's name."`
 	Timeout time.Duration `default:"10m" help:"How long to wait. The region goes on draining after that."`
+	Yes     bool          `help:"Also the last active region, after which no region gives new keys a home."`
 }
 
 // drainEvery is how often a drain looks again, sayEvery how often it repeats what
@@ -244,11 +313,22 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer a.close()
+	last, err := a.lastActive(ctx, c.Region)
+	if err != nil {
+		return err
+	}
+	if last && !c.Yes {
+		return fmt.Errorf("%[1]s is the last active region: drained, no region would give new keys a home, and new payments would get 503; make another one active first (homeward region undrain, or up), or say --yes", c.Region)
+	}
 	epoch, err := a.setStatus(ctx, c.Region, region.Draining)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "%s is draining, epoch %d: new keys get other homes; what is at home there is served as before\n", c.Region, epoch)
+	newKeys := "new keys get other homes"
+	if last {
+		newKeys = "no region gives new keys a home now, so new payments get 503 until one is active again"
+	}
+	fmt.Fprintf(io.out, "%s is draining, epoch %d: %s; what is at home there is served as before\n", c.Region, epoch, newKeys)
 	waiting, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	d := drain{asker: a, io: io, region: c.Region, epoch: epoch}
@@ -263,6 +343,21 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 		case <-time.After(drainEvery):
 		}
 	}
+}
+
+// lastActive reports whether no region but this one is active. It is a look, which
+// somebody else's change may follow.
+func (a *asker) lastActive(ctx context.Context, name string) (bool, error) {
+	o, err := a.overview(ctx, 0)
+	if err != nil || o.Region(name) == nil {
+		return false, err // setting the status of a region that is not there says which there are
+	}
+	for _, r := range o.Regions {
+		if r.Name != name && r.Status == region.Active {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // drain is one wait for a region, told step by step.

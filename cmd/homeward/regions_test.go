@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/region"
 )
 
 const us, eu, asia = "us-east1", "europe-west1", "asia-northeast1"
@@ -141,6 +144,68 @@ func TestRegionDrainWithParkedRows(t *testing.T) {
 	require.Contains(t, does(t, "regions"), "parked in europe-west1: ch_held")
 }
 
+// TestDrainOfTheLastActiveRegion: without --yes nothing is done, and with it nobody is
+// told that new keys have other homes.
+func TestDrainOfTheLastActiveRegion(t *testing.T) {
+	startRegional(t)
+	does(t, "region", "down", asia, "--yes")
+	require.Contains(t, does(t, "region", "drain", eu), "new keys get other homes")
+	refuses(t, []string{us, "last active region", "503", "--yes"}, "region", "drain", us)
+	require.Regexp(t, `(?m)^us-east1 +1 +active `, does(t, "regions"))
+	out := does(t, "region", "drain", us, "--yes")
+	require.Contains(t, out, us+" is draining")
+	require.Contains(t, out, "no region gives new keys a home")
+	require.NotContains(t, out, "other homes")
+	refuses(t, []string{"last active region"}, "region", "drain", us)
+	does(t, "region", "undrain", eu)
+	require.Contains(t, does(t, "region", "drain", us), "new keys get other homes")
+}
+
+// TestOneReasonIsToldOnce: every region's rows are behind the same database.
+func TestOneReasonIsToldOnce(t *testing.T) {
+	var out strings.Builder
+	printUncounted(streams{&out, &out}, []region.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
+	require.Equal(t, "? the rows of asia-northeast1, us-east1 cannot be counted: gone\n? the rows of mars cannot be counted: far\n", out.String())
+}
+
+// TestWhatListensThere: a wrong address says what it may be.
+func TestWhatListensThere(t *testing.T) {
+	r := startRegional(t)
+	refuses(t, []string{"no node answers", "node's API", "rpc.listen"}, "regions", "--node", r.Nodes[0].APIAddr())
+
+	dir := t.TempDir()
+	does(t, "dev-certs", "--dir", dir, "--regions", "us-east1", "--nodes", "1")
+	cert := func(name string) []string {
+		return []string{"--cert", filepath.Join(dir, name+".pem"), "--key", filepath.Join(dir, name+"-key.pem"), "--ca", filepath.Join(dir, "ca.pem")}
+	}
+	files, err := region.NewTLS(region.TLSConfig{
+		CertFile: filepath.Join(dir, "us-east1-1.pem"), KeyFile: filepath.Join(dir, "us-east1-1-key.pem"), CAFile: filepath.Join(dir, "ca.pem"), TrustDomain: "homeward",
+	})
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := region.NewServer(http.NotFoundHandler(), files)
+	go func() { _ = server.ServeTLS(l, "", "") }()
+	defer func() { require.NoError(t, server.Close()) }()
+	refuses(t, []string{"no node answers", "speaks TLS", "--cert"}, "regions", "--node", l.Addr().String())
+	refuses(t, []string{"no node answers", "without TLS", "--cert"}, append([]string{"regions", "--node", r.Nodes[0].RPCAddr()}, cert("operator")...)...)
+
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = plain.Close() }()
+	go func() {
+		for {
+			conn, err := plain.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("SSH-2.0-x\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	refuses(t, []string{"no node answers", "does not speak HTTP", "rpc.listen"}, "regions", "--node", plain.Addr().String())
+}
+
 func TestRegionDownAndUp(t *testing.T) {
 	r := startRegional(t)
 	gone := r.Cluster.Region(asia)
@@ -188,5 +253,5 @@ func TestWhichNodeIsAsked(t *testing.T) {
 // TestToolsVariablesAreNoSettings: whoever has them set can start a node, too.
 func TestToolsVariablesAreNoSettings(t *testing.T) {
 	onlyWith(t, node.AskedNode+"=127.0.0.1:7081", node.Operator+"CERT=a.pem", "HOMEWARD_NODE__REGION=europe-west1")
-	require.Contains(t, does(t, "config", "check"), "region: europe-west1")
+	require.Contains(t, does(t, "config", "check", "--settings-only"), "region: europe-west1")
 }

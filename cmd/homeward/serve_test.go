@@ -132,7 +132,7 @@ func TestServeRefusesToStart(t *testing.T) {
 	onlyWith(t, "HOMEWARD_DATABASE_URL=a", "HOMEWARD_DATABASE_URL_FILE=b")
 	refuses(t, []string{"HOMEWARD_DATABASE_URL_FILE", "both"}, "serve", "--config", file)
 	onlyWith(t, "HOMEWARD_DATABASE_URL="+empty)
-	refuses(t, []string{"schema version 0", "homeward migrate up"}, "serve", "--config", file)
+	refuses(t, []string{"schema version 0", "homeward migrate up --regions"}, "serve", "--config", file)
 	does(t, "migrate", "up", "--regions", "europe-west1")
 	refuses(t, []string{`"us-east1"`, "homeward migrate up --regions"}, "serve", "--config", file)
 }
@@ -145,23 +145,23 @@ func TestConfigCheck(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Empty(t, out)
 	require.NotContains(t, errs, "hunter2")
-	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url"} {
+	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url", "there is no database"} {
 		require.Contains(t, errs, say)
 	}
-	require.Equal(t, 6, strings.Count(errs, "\n"), errs)
+	require.Equal(t, 7, strings.Count(errs, "\n"), errs)
 
 	file := settingsFile(t, "node: {region: europe-west1}")
-	out = does(t, "config", "check", "--config", file)
-	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: not set")
-	require.Contains(t, out, "will not start here: there is no database")
-	require.Contains(t, out, "region: europe-west1")
+	refuses(t, []string{"there is no database", "HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file)
 	refuses(t, []string{"HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file, "--database")
+	refuses(t, []string{"--settings-only"}, "config", "check", "--config", file, "--database", "--settings-only")
+	out = does(t, "config", "check", "--config", file, "--settings-only")
+	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: not set")
+	require.Contains(t, out, "region: europe-west1")
 
 	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
 	out = does(t, "config", "check", "--config", file, "--database")
 	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: set\n# HOMEWARD_GOSSIP_KEY: not set\n")
 	require.NotContains(t, out, url)
-	require.NotContains(t, out, "will not start")
 	require.Regexp(t, `# database: (PostgreSQL|CockroachDB) \S+, schema version \d+\n`, out)
 	require.Contains(t, out, "# region: europe-west1, code 7, active\n")
 	again := does(t, "config", "check", "--config", settingsFile(t, out))
@@ -169,7 +169,57 @@ func TestConfigCheck(t *testing.T) {
 	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"), "--database")
 }
 
+// Whatever else is wrong, the database and the files are looked at, too.
+func TestConfigCheckSaysEverything(t *testing.T) {
+	url := migrated(t, "us-east1,europe-west1")
+	certs := t.TempDir()
+	does(t, "dev-certs", "--dir", certs, "--regions", "us-east1", "--nodes", "1")
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
+	files := func(node string) string {
+		return fmt.Sprintf("tls: {cert: %[1]s/%[2]s.pem, key: %[1]s/%[2]s-key.pem, ca: %[1]s/ca.pem}\n", certs, node)
+	}
+	code, out, errs := homeward(t, "config", "check", "--database", "--config", settingsFile(t,
+		"node: {region: us-east2}\nlog: loud\nclaim: {lease: 1s}\ndatabase: {max_conns: 0, min_conns: 0}\ngossip: {listen: '0.0.0.0:7946'}\n"+files("nowhere")))
+	require.Equal(t, 1, code)
+	require.Empty(t, out)
+	for _, say := range []string{
+		`log "loud"`, "renew_every", "max_conns", "HOMEWARD_GOSSIP_KEY", `there is no region "us-east2"`, "homeward migrate up --regions", "nowhere.pem",
+	} {
+		require.Equal(t, 1, strings.Count(errs, say), "%s in %s", say, errs)
+	}
+	refuses(t, []string{"us-east1", "this node is of europe-west1"}, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")))
+	does(t, "config", "check", "--config", settingsFile(t, "node: {region: europe-west1}\n"+files("us-east1-1")), "--settings-only")
+	does(t, "config", "check", "--database", "--config", settingsFile(t, files("us-east1-1")))
+}
+
+// TestToolsPromiseNothing: neither a look nor a change of tenants decides on the
+// windows that nodes may have.
+func TestToolsPromiseNothing(t *testing.T) {
+	url := migrated(t, "us-east1")
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
+	long, short := settingsFile(t, "claim: {replay_for: 72h}"+freePorts), settingsFile(t, "claim: {replay_for: 1h}"+freePorts)
+	does(t, "config", "check", "--database", "--config", long)
+	does(t, "config", "check", "--database", "--config", short)
+	s := serveHere(t, "claim: {replay_for: 72h}"+freePorts)
+	refuses(t, []string{"claim.replay_for is 1h", "72h"}, "config", "check", "--database", "--config", short)
+	does(t, "config", "check", "--database", "--config", long)
+	require.Contains(t, does(t, "tenant", "list"), "acme")
+	s.stop()
+}
+
+// TestAFileThatIsNoSettings: it may be the secret's own.
+func TestAFileThatIsNoSettings(t *testing.T) {
+	onlyWith(t, "HOMEWARD_DATABASE_URL=postgresql://127.0.0.1:1/homeward")
+	file := settingsFile(t, "postgresql://hw:s3cret@127.0.0.1/homeward\n")
+	for _, command := range [][]string{{"config", "check"}, {"serve"}, {"demo"}} {
+		refuses(t, []string{file, "line 1", "not a YAML mapping of settings"}, append(command, "--config", file)...)
+		_, _, said := homeward(t, append(command, "--config", file)...)
+		require.NotContains(t, said, "s3cret")
+	}
+}
+
 func TestTheDocumentedFileIsRight(t *testing.T) {
 	onlyWith(t)
-	require.Equal(t, does(t, "config", "check"), does(t, "config", "check", "--config", "../../docs/node.yaml"))
+	require.Equal(t, does(t, "config", "check", "--settings-only"), does(t, "config", "check", "--settings-only", "--config", "../../docs/node.yaml"))
 }

@@ -20,7 +20,7 @@ type simulatorCommand struct {
 }
 
 func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
-	sim, err := startSimulator(c.Listen, simulator.Config{Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io)})
+	sim, err := startSimulator("--listen", c.Listen, simulator.Config{Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io)})
 	if err != nil {
 		return err
 	}
@@ -31,6 +31,14 @@ func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
 	return sim.stop(stop)
 }
 
+// occupied says that nobody can listen on an address, and what decides on it.
+func occupied(who, flag, addr string, err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again
+		err = op.Err
+	}
+	return fmt.Errorf("%s cannot listen on %s: %w; choose another address with %s or stop what uses it", who, addr, err, flag)
+}
+
 // runningSimulator is a simulator behind its own listener.
 type runningSimulator struct {
 	sim    *simulator.Simulator
@@ -39,10 +47,11 @@ type runningSimulator struct {
 	done   chan error
 }
 
-func startSimulator(listen string, c simulator.Config) (*runningSimulator, error) {
+// startSimulator starts one at the address that a flag decides on.
+func startSimulator(flag, listen string, c simulator.Config) (*runningSimulator, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
-		return nil, fmt.Errorf("simulator listener on %s: %w; choose another address or stop what uses it", listen, err)
+		return nil, occupied("the simulator", flag, listen, err)
 	}
 	sim, err := simulator.Open(c)
 	if err != nil {

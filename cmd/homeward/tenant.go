@@ -46,7 +46,7 @@ func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 func withDatabaseAt(ctx context.Context, url string, do func(*cockroach.DB) error) error {
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Pool: tenantPool()})
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: tenantPool()})
 	if err != nil {
 		return err
 	}
@@ -102,6 +102,9 @@ type tenantCreateCommand struct {
 func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 	if err := checkTenantID(c.ID); err != nil {
 		return err
+	}
+	if strings.TrimSpace(c.Name) == "" {
+		return errors.New("--name is empty; say what people call the tenant, as in --name 'Acme Rockets'")
 	}
 	return withDatabase(ctx, func(db *cockroach.DB) error {
 		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {

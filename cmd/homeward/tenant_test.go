@@ -22,6 +22,7 @@ func TestTenants(t *testing.T) {
 
 	refuses(t, []string{"acme", "exists"}, "tenant", "create", "acme", "--name", "Other", "--registrar", "us-east1")
 	refuses(t, []string{`"mars"`, "us-east1", "europe-west1"}, "tenant", "create", "x", "--name", "X", "--registrar", "mars")
+	refuses(t, []string{"--name is empty"}, "tenant", "create", "x", "--name", " ", "--registrar", "us-east1")
 	refuses(t, []string{"not a tenant id"}, "tenant", "create", "a b", "--name", "X", "--registrar", "us-east1")
 	refuses(t, []string{"--registrar"}, "tenant", "create", "x", "--name", "X")
 

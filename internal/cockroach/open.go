@@ -24,7 +24,10 @@ type Config struct {
 	// Policy must be valid. On CockroachDB its ClockOffset must be at least the
 	// cluster's --max-offset.
 	Policy claim.Policy
-	Pool   Pool
+	// Tool: no claim is made or read. The windows of Policy are then nobody's: they
+	// are neither compared with what keys were promised, nor promised themselves.
+	Tool bool
+	Pool Pool
 	// Trace makes spans of statements, named by the statement, without arguments,
 	// with OpenTelemetry's global provider; only within a span that is recorded.
 	Trace  bool
@@ -111,6 +114,7 @@ const awayShare = 4
 type DB struct {
 	pool    *pgxpool.Pool
 	policy  claim.Policy
+	tool    bool
 	limits  Pool
 	dialect dialect
 	version string
@@ -154,7 +158,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, connectError(pc.ConnConfig, err)
 	}
 	db := &DB{
-		pool: pool, policy: c.Policy, limits: c.Pool, log: c.Logger,
+		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger,
 		slots:     make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
 		arrivals:  make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
 		away:      make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
@@ -274,7 +278,21 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return fmt.Errorf("database %q knows no region; run homeward migrate up --regions NAME,…", c.Database)
 	}
 	db.keepRegions(regions)
+	if db.tool {
+		return nil
+	}
 	return db.promise(ctx, conn, c)
+}
+
+// Breaks names every window of a policy that is shorter than what keys in the
+// database were promised, one to a line; nodes with it are refused. It promises
+// nothing itself.
+func (db *DB) Breaks(ctx context.Context, p claim.Policy) error {
+	seen, err := many(ctx, db, "windows", repeatable, nil, scanWindows)
+	if err != nil || len(seen) == 0 {
+		return err
+	}
+	return windowsOf(&p).shorterThan(seen[0])
 }
 
 // recognise tells the two databases apart and returns the version to be shown.

@@ -235,8 +235,17 @@ func live(res *response, _ *http.Request) error {
 
 func (s *server) ready(res *response, r *http.Request) error {
 	if err := s.Ready(r.Context()); err != nil {
-		return refuse(problem.StoreUnavailable, "This node is not ready: "+err.Error())
+		return &refusal{Problem: notReady(err.Error())}
 	}
 	res.send(http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
+}
+
+// notReady is for load balancers and the people behind them. It is outside the
+// merchant's contract, as its path is.
+func notReady(why string) problem.Problem {
+	return problem.Problem{
+		Code: "not_ready", Title: "This node is not ready", Status: http.StatusServiceUnavailable,
+		Detail: sentence(why), Retry: problem.SameKey,
+	}
 }

@@ -350,7 +350,9 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	why = draining
-	if w := serve(h, httptest.NewRequest("GET", "/readyz", nil)); w.Code != 503 || !strings.Contains(problemIn(t, w).Detail, "draining") {
+	// Not store_unavailable: no request was refused, and the store may be well.
+	want := `{"type":"urn:homeward:error:not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}`
+	if w := serve(h, httptest.NewRequest("GET", "/readyz", nil)); w.Code != 503 || w.Body.String() != want {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if w := serve(h, httptest.NewRequest("GET", "/livez", nil)); w.Code != 200 {

@@ -2,7 +2,9 @@ package localdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,7 +72,7 @@ func findCockroach() (string, error) {
 			path, err = filepath.Abs(path) // it is not started from here
 		}
 		if err != nil {
-			return "", fmt.Errorf("localdb: COCKROACH_BINARY: %w", err)
+			return "", fmt.Errorf("localdb: COCKROACH_BINARY=%s cannot be started: %w; name CockroachDB's program, or unset it to use the cockroach on PATH, or PostgreSQL where there is none", named, cause(err))
 		}
 		return path, nil
 	}
@@ -79,6 +81,17 @@ func findCockroach() (string, error) {
 		return "", nil // not on PATH is an answer, not a failure
 	}
 	return filepath.Abs(path)
+}
+
+// cause leaves out of a look-up's error the name, which whoever reads it knows.
+func cause(err error) error {
+	if lookup := (*exec.Error)(nil); errors.As(err, &lookup) {
+		err = lookup.Err
+	}
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	return err
 }
 
 // postgresDirs are where PostgreSQL's server programs may be.

@@ -5,6 +5,7 @@ package localdb
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,6 +86,8 @@ func TestSaysWhatIsMissing(t *testing.T) {
 	for _, kind := range []Kind{"", CockroachDB} {
 		_, err = find(t.Context(), kind, "")
 		require.ErrorContains(t, err, "COCKROACH_BINARY")
+		require.ErrorContains(t, err, "unset it")
+		require.Equal(t, 1, strings.Count(err.Error(), "absent"), "%v", err)
 		require.NotErrorIs(t, err, ErrNotFound)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/region"
@@ -196,13 +197,14 @@ func (n *Node) part(ctx context.Context, epoch uint64) region.Part {
 func (n *Node) setStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
 	epoch, err := n.c.Table.SetStatus(ctx, name, status)
 	if err != nil {
-		return 0, err
+		return 0, plain(err)
 	}
 	n.follower.upTo(ctx, epoch)
 	return epoch, nil
 }
 
-func (n *Node) backlog(ctx context.Context, home string) (region.Backlog, error) {
+func (n *Node) backlog(ctx context.Context, home string) (_ region.Backlog, err error) {
+	defer func() { err = plain(err) }()
 	depth, err := n.c.Store.Depth(ctx, home)
 	if err != nil {
 		return region.Backlog{}, err
@@ -216,6 +218,26 @@ func (n *Node) backlog(ctx context.Context, home string) (region.Backlog, error)
 		b.ParkedRows = append(b.ParkedRows, region.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
 	}
 	return b, err
+}
+
+// plainError is an error in the words of people who are told of no claims.
+type plainError struct {
+	text string
+	err  error
+}
+
+func (e *plainError) Error() string { return e.text }
+func (e *plainError) Unwrap() error { return e.err }
+
+// plain says of an error only what the database said.
+func plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text, ok := strings.CutPrefix(err.Error(), claim.ErrUnavailable.Error()+": "); ok {
+		return &plainError{text, err}
+	}
+	return err
 }
 
 // defaultTopologyEvery is how often a node reads the table of regions by itself.

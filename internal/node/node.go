@@ -101,6 +101,7 @@ type Node struct {
 	hand           inHand
 	background     context.CancelFunc
 	membership     *region.Membership
+	left           atomic.Bool // gossip
 	peers          *region.Peers
 	handler        *region.Handler
 	api, rpc       *http.Server
@@ -151,7 +152,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		return nil, err
 	}
 
-	rpcListener, err := listen("rpc", c.RPCListen)
+	rpcListener, err := listen("rpc.listen", c.RPCListen)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	n.rpc = region.NewServer(rpcMux, c.TLS)
 	n.serve(log, "rpc", n.rpc, rpcListener)
 
-	apiListener, err := listen("api", c.APIListen)
+	apiListener, err := listen("api.listen", c.APIListen)
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +177,14 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		}
 	}()
 
-	gossipHost, gossipPort, err := splitAddr("gossip", c.GossipListen)
+	gossipHost, gossipPort, err := splitAddr("gossip.listen", c.GossipListen)
 	if err != nil {
 		return nil, err
 	}
 	var advertiseHost string
 	var advertisePort int
 	if c.GossipAdvertise != "" {
-		if advertiseHost, advertisePort, err = splitAddr("gossip_advertise", c.GossipAdvertise); err != nil {
+		if advertiseHost, advertisePort, err = splitAddr("gossip.advertise", c.GossipAdvertise); err != nil {
 			return nil, err
 		}
 	}
@@ -194,10 +195,10 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		Node: c.Name, Region: c.Region, RPCAddr: n.rpcAddr, Version: Version,
 		BindAddr: gossipHost, BindPort: gossipPort, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
 		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
-		LocalTimings: c.LocalGossip, Logger: log,
+		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{log.Handler(), &n.left}),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w; choose another gossip address or stop what uses it", err)
+		return nil, gossipError(c.GossipListen, err)
 	}
 	transport := c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
@@ -365,6 +366,7 @@ func (n *Node) drain(ctx context.Context) error {
 	if n.peers != nil {
 		errs = append(errs, n.peers.Close())
 	}
+	n.left.Store(true)
 	if n.membership != nil {
 		errs = append(errs, n.membership.Close())
 	}
@@ -390,14 +392,6 @@ func (l local) Execute(ctx context.Context, home string, req claim.Request) (cla
 	l.inHand.Add(1)
 	defer l.inHand.Add(-1)
 	return l.Do(ctx, home, &req)
-}
-
-func listen(what, addr string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s listener on %s: %w; choose another address or stop what uses it", what, addr, err)
-	}
-	return l, nil
 }
 
 func splitAddr(what, addr string) (string, int, error) {

@@ -184,20 +184,48 @@ type DatabaseFacts struct {
 }
 
 // CheckDatabase looks at the database as a node with these settings would at its
-// start, and at what only a person should ask. Its errors are as those of
-// [Serve].
+// start, and at what only a person should ask. Its errors are as those of [Serve],
+// all of them; settings with mistakes may be given, and only those without are
+// looked at.
 func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ DatabaseFacts, err error) {
-	here, err := openDatabase(ctx, settings, secrets, log)
+	c := cockroach.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
+	if c.Pool.Validate() != nil {
+		c.Pool = cockroach.DefaultPool()
+	}
+	db, err := cockroach.Open(ctx, c)
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
-	defer func() { err = errors.Join(err, here.db.Close()) }()
-	facts := DatabaseFacts{Version: here.db.Version(), Schema: cockroach.SchemaVersion(), Regions: here.topology.Regions()}
-	facts.MaxOffset, facts.OffsetUnread = here.db.MaxOffset(ctx)
-	if have := settings.Claim.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {
-		return facts, fmt.Errorf("settings: claim.clock_offset is %v, but the clocks of this database may be %v apart; set it to at least that, and claim.lease_margin above it", have, facts.MaxOffset)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.Regions(ctx)
+	if err != nil {
+		return DatabaseFacts{}, err
 	}
-	return facts, nil
+	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows)}
+	var errs []error
+	if region.ValidName(settings.Node.Region) {
+		_, err := db.Region(settings.Node.Region)
+		errs = append(errs, err)
+	}
+	if settings.policy().Validate() == nil {
+		errs = append(errs, db.Breaks(ctx, settings.policy()))
+	}
+	facts.MaxOffset, facts.OffsetUnread = db.MaxOffset(ctx)
+	facts.OffsetUnread = plain(facts.OffsetUnread)
+	if have := settings.Claim.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {
+		errs = append(errs, fmt.Errorf("settings: claim.clock_offset is %v, but the clocks of this database may be %v apart; set it to at least that, and claim.lease_margin above it", have, facts.MaxOffset))
+	}
+	return facts, errors.Join(errs...)
+}
+
+// CheckFiles reads the files that the settings name as a node would at its start: they
+// must be there, of this node's region, and good by their own CA now.
+func CheckFiles(settings ServeSettings, log *slog.Logger) error {
+	if !settings.TLS.on() || settings.TLS.validate(settings.RPC) != nil || !region.ValidName(settings.Node.Region) {
+		return nil // a mistake of the settings
+	}
+	_, err := settings.TLS.open(settings.Node.Region, log)
+	return err
 }
 
 // inRows is the object store of a deployment without one: every body is in its

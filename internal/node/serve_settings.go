@@ -199,10 +199,27 @@ func (s ServeSettings) addresses() error {
 	if host, _, err := net.SplitHostPort(s.RPC.Listen); err == nil && s.RPC.Advertise == "" && unspecified(host) {
 		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is every address of this host, none of which others can dial by that name; set rpc.advertise to the host:port at which they reach it", s.RPC.Listen))
 	}
+	// Gossip listens on TCP, too.
+	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}}
+	for i, a := range listens {
+		for _, b := range listens[:i] {
+			if collide(a.addr, b.addr) {
+				errs = append(errs, fmt.Errorf("settings: %s %s and %s %s are one port; give each its own", b.name, b.addr, a.name, a.addr))
+			}
+		}
+	}
 	for i, seed := range s.Gossip.Seeds {
 		errs = append(errs, addressMistake(fmt.Sprintf("gossip.seeds[%d]", i), seed, 1))
 	}
 	return errors.Join(errs...)
+}
+
+// collide reports whether no two can listen on a and b. Port 0 is any that is free.
+func collide(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	return errors.Join(errA, errB) == nil && portA == portB && portA != "0" &&
+		(hostA == hostB || unspecified(hostA) || unspecified(hostB))
 }
 
 func addressMistake(name, addr string, minPort int) error {
@@ -269,16 +286,22 @@ func (p ProviderSettings) open() (*httpjson.Provider, error) {
 // callTimes checks that nothing cuts a healthy provider call short: that would
 // turn its answer into an unknown one.
 func (s ServeSettings) callTimes() error {
-	var errs []error
-	check := func(what string, bound time.Duration) {
-		if s.Provider.Timeout >= bound {
-			errs = append(errs, fmt.Errorf("settings: provider.timeout must be below %v, %s, is %v", bound, what, s.Provider.Timeout))
+	bound, why := s.Drain, "drain"
+	for _, other := range []struct {
+		bound time.Duration
+		why   string
+	}{
+		{s.Claim.LeaseCeiling - s.Claim.LeaseMargin, "claim.lease_ceiling less claim.lease_margin"},
+		{s.limits().Request - s.Claim.WaitMax - twoHops, "what a request may take less claim.wait_max and two hops"},
+	} {
+		if other.bound < bound {
+			bound, why = other.bound, other.why
 		}
 	}
-	check("claim.lease_ceiling less claim.lease_margin", s.Claim.LeaseCeiling-s.Claim.LeaseMargin)
-	check("drain", s.Drain)
-	check("what a request may take less claim.wait_max and two hops", s.limits().Request-s.Claim.WaitMax-twoHops)
-	return errors.Join(errs...)
+	if s.Provider.Timeout >= bound {
+		return fmt.Errorf("settings: provider.timeout must be below %v, which is %s, is %v", bound, why, s.Provider.Timeout)
+	}
+	return nil
 }
 
 func (s ServeSettings) limits() httpapi.Limits {

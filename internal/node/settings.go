@@ -3,9 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
-	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -90,35 +91,76 @@ func load(path string, environ []string, into any, o others) error {
 	if err := k.Load(structs.Provider(into, "koanf"), nil); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	own := maps.Clone(k.Raw())
+	own, known := maps.Clone(k.Raw()), k.Copy()
 	if path != "" {
 		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
-			if errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("settings: there is no file %s", path)
-			}
-			return fmt.Errorf("settings: %s: %s", path, strings.ReplaceAll(err.Error(), "\n", " "))
+			return unreadable(path, err)
 		}
 	}
+	from := map[string]string{} // the variable that sets a setting
 	variables := env.Provider(".", env.Opt{
 		Prefix:      envPrefix,
 		EnvironFunc: func() []string { return slices.DeleteFunc(slices.Clone(environ), notASetting) },
 		TransformFunc: func(name, value string) (string, any) {
-			return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", "."), value
+			path := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", ".")
+			from[path] = name
+			return path, value
 		},
 	})
 	if err := k.Load(variables, nil); err != nil {
 		return fmt.Errorf("settings: environment: %w", err)
 	}
-	errs := []error{misplacedSecrets(k), foreignSettings(k, own, o)}
+	errs := []error{misplacedSecrets(k), foreignSettings(k, own, o), unknownSettings(k, known, from)}
 	err := k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: into, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(
 			mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(","), refuseBareDurations),
 	}})
 	if err != nil {
-		errs = append(errs, undecodable(err))
+		errs = append(errs, undecodable(err, k, known, from)...)
 	}
 	return errors.Join(errs...)
+}
+
+// lineOf finds the line in an error of the YAML parser, which also quotes what
+// stands there.
+var lineOf = regexp.MustCompile(`\bline (\d+)`)
+
+// unreadable says why a file gives no settings, and nothing of what is in it: it
+// may be another one than was meant, with a secret in it.
+func unreadable(path string, err error) error {
+	var reading *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("settings: there is no file %s", path)
+	case errors.As(err, &reading):
+		return fmt.Errorf("settings: %s: %w", path, reading.Err)
+	}
+	where := ""
+	if m := lineOf.FindStringSubmatch(err.Error()); m != nil {
+		where = " line " + m[1] + ":"
+	}
+	return fmt.Errorf("settings: %s:%s this is not a YAML mapping of settings", path, where)
+}
+
+// unknownSettings takes out of k what nothing knows, and says so.
+func unknownSettings(k, known *koanf.Koanf, from map[string]string) error {
+	var errs []error
+	for _, name := range k.Keys() {
+		if !known.Exists(name) {
+			errs = append(errs, fmt.Errorf("settings: there is no setting named %s%s", name, by(from, name)))
+			k.Delete(name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// by names the variable that sets a setting, if one does.
+func by(from map[string]string, name string) string {
+	if variable, ok := from[name]; ok {
+		return " (from the variable " + variable + ")"
+	}
+	return ""
 }
 
 // For the tools that ask a running node: where it is, and the beginning of what their
@@ -149,26 +191,74 @@ func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
 	return errors.Join(errs...)
 }
 
-// undecodable says what mapstructure found, one mistake to a line.
-func undecodable(err error) error {
-	text := err.Error()
-	if _, list, ok := strings.Cut(text, "\n\n"); ok { // below its headline
-		text = list
+// undecodable says what cannot be meant by a setting's value, and how to write it.
+func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, e := range all.Unwrap() {
+			errs = append(errs, undecodable(e, k, known, from)...)
+		}
+		return errs
 	}
-	var errs []error
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		line = strings.Replace(line, "'' has invalid keys:", "there is no setting named", 1)
-		line = strings.Replace(line, "has invalid keys:", "has no setting named", 1)
-		errs = append(errs, errors.New("settings: "+line))
+	one, isOne := err.(*mapstructure.DecodeError)
+	if inner := errors.Unwrap(err); inner != nil {
+		// What is wrong within a group or a list is said of its part.
+		var deeper *mapstructure.DecodeError
+		if !isOne || errors.As(inner, &deeper) {
+			return undecodable(inner, k, known, from)
+		}
 	}
-	return errors.Join(errs...)
+	if !isOne {
+		return []error{fmt.Errorf("settings: %w", err)}
+	}
+	name := one.Name()
+	if !known.Exists(name) { // in a list
+		var unparsed *mapstructure.ParseError
+		var another *mapstructure.UnconvertibleTypeError
+		switch {
+		case errors.As(one, &unparsed):
+			return []error{fmt.Errorf("settings: %s %s", name, mistaken(unparsed.Value, reflect.Zero(unparsed.Expected.Type()).Interface()))}
+		case errors.As(one, &another):
+			return []error{fmt.Errorf("settings: %s %s", name, mistaken(another.Value, reflect.Zero(another.Expected.Type()).Interface()))}
+		}
+		return []error{fmt.Errorf("settings: %s %s", name, strings.Replace(errors.Unwrap(one).Error(), "has invalid keys:", "has no setting named", 1))}
+	}
+	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), known.Get(name)), by(from, name))}
+}
+
+// mistaken says why a value is none for a setting with such a default.
+func mistaken(value, byDefault any) string {
+	if byDefault, ok := byDefault.(map[string]any); ok {
+		inside := slices.Sorted(maps.Keys(byDefault))
+		return "is a group of settings and no value; write what is in it, as in " + inside[0] + ": …"
+	}
+	what := fmt.Sprintf("%q", fmt.Sprint(value))
+	switch reflect.ValueOf(value).Kind() {
+	case reflect.Map, reflect.Slice:
+		what = "with more than one value"
+	}
+	switch kind := reflect.ValueOf(byDefault).Kind(); {
+	case reflect.TypeOf(byDefault) == reflect.TypeFor[time.Duration]():
+		return what + " is no duration; write a unit, as in 30s"
+	case kind >= reflect.Int && kind <= reflect.Int64:
+		return what + " is no whole number; write one, as in 16"
+	case kind >= reflect.Uint && kind <= reflect.Uint64:
+		return what + " is no whole number from 0 on; write one, as in 16"
+	case kind == reflect.Float32 || kind == reflect.Float64:
+		return what + " is no number; write one, as in 0.5"
+	case kind == reflect.Bool:
+		return what + " is neither true nor false; write one of them"
+	case kind == reflect.Slice:
+		return what + " is no list; write one, as in [a, b]"
+	default:
+		return what + " is no text; write it in quotes"
+	}
 }
 
 // refuseBareDurations turns "lease: 30" away: nobody means 30 ns.
 func refuseBareDurations(from, to reflect.Type, data any) (any, error) {
 	if k := from.Kind(); to == reflect.TypeFor[time.Duration]() && (k == reflect.Int || k == reflect.Float64) {
-		return nil, fmt.Errorf("%v is no duration; write a unit, as in 30s", data)
+		return nil, errors.New("has no unit")
 	}
 	return data, nil
 }

@@ -52,6 +52,14 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a bare number is no duration": {text: "claim: {lease: 30}", say: []string{"claim.lease", "write a unit"}},
 		"an unknown setting":           {text: "claim: {leas: 30s}", say: []string{"leas"}},
 		"an unknown variable":          {environ: []string{"HOMEWARD_LEASE=3s"}, say: []string{"lease"}},
+		"the variable is named":        {environ: []string{"HOMEWARD_PORT=1"}, say: []string{"there is no setting named port (from the variable HOMEWARD_PORT)"}},
+		"a duration":                   {text: "claim: {lease: soon}", say: []string{`claim.lease "soon" is no duration; write a unit, as in 30s`}},
+		"a duration of a variable":     {environ: []string{"HOMEWARD_CLAIM__LEASE=30"}, say: []string{`claim.lease "30" is no duration; write a unit, as in 30s (from the variable HOMEWARD_CLAIM__LEASE)`}},
+		"a whole number":               {text: "outbox: {batch: 1.5x}", say: []string{`outbox.batch "1.5x" is no whole number; write one`}},
+		"a number":                     {text: "tenant_rate: [1, 2]", say: []string{"tenant_rate with more than one value is no number"}},
+		"a group":                      {environ: []string{"HOMEWARD_CLAIM=3s"}, say: []string{"claim is a group of settings and no value"}},
+		"a code in a list":             {text: "regions: [{name: a, code: x}]", say: []string{`regions[0].code "x" is no whole number`}},
+		"a name in a list":             {text: "regions: [{name: a, cod: 1}]", say: []string{"regions[0] has no setting named cod"}},
 		"no YAML":                      {text: "claim: [", say: []string{"homeward.yaml"}},
 		"every mistake at once":        {text: "{sweep_every: 0s, claim: {lease: 1s, wait_poll: 0s}, regions: [{name: A, code: 1}]}", say: []string{"renew_every", "lease_margin", "wait_poll", `"A" is not a region name`, "sweep_every"}},
 		"a code twice":                 {text: "regions: [{name: a, code: 1}, {name: b, code: 1}]", say: []string{"code 1"}},
@@ -62,9 +70,28 @@ func TestMistakesAreNamed(t *testing.T) {
 			for _, say := range c.say {
 				require.ErrorContains(t, err, say)
 			}
+			for _, ours := range []string{"time.Duration", "strconv", "node.", "claim.RegionCode", "koanf", "mapstructure"} {
+				require.NotContains(t, err.Error(), ours)
+			}
 		})
 	}
-	_, err := LoadSettings("nowhere.yaml", nil)
+	for text, says := range map[string]string{
+		"postgresql://hw:s3cret@127.0.0.1/homeward\n": "line 1: this is not a YAML mapping of settings",
+		"s3cret\n":                   "line 1: this is not a YAML mapping of settings",
+		"- s3cret\n- b\n":            "line 1: this is not a YAML mapping of settings",
+		"a: b\n\tc: s3cret\n":        "line 2: this is not a YAML mapping of settings",
+		"s3cret: a\ns3cret: b\n":     "line 2: this is not a YAML mapping of settings",
+		"claim: &s3cret {a: *s3cre}": "this is not a YAML mapping of settings",
+	} {
+		_, err := LoadSettings(write(t, text), nil)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, "homeward.yaml")
+		require.NotContains(t, err.Error(), "s3c")
+	}
+	_, err := LoadSettings(t.TempDir(), nil)
+	require.ErrorContains(t, err, "is a directory")
+
+	_, err = LoadSettings("nowhere.yaml", nil)
 	require.EqualError(t, err, "settings: there is no file nowhere.yaml")
 }
 

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+)
+
+// lockedLog is a log that goroutines write to.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
+}
+
+func startTwo(t *testing.T, log *slog.Logger, listen string) (*Cluster, error) {
+	t.Helper()
+	provider, err := httpjson.New(httpjson.Config{Name: "nobody", BaseURL: "http://127.0.0.1:1", Capabilities: psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, provider.Close()) })
+	return StartCluster(t.Context(), ClusterConfig{
+		Dir: t.TempDir(), Provider: provider, Policy: claim.DefaultPolicy(), Limits: httpapi.DefaultLimits(), Logger: log,
+		Regions: []ClusterRegion{{Name: "a", Code: 1, Listen: listen}, {Name: "b", Code: 2}},
+		Tenants: []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: "a"}}},
+	})
+}
+
+// TestANodesLog: no line says one thing twice, and none complains of an end that was
+// asked for.
+func TestANodesLog(t *testing.T) {
+	var said lockedLog
+	c, err := startTwo(t, slog.New(slog.NewJSONHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})), "")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	require.NoError(t, c.Stop(ctx))
+	for _, line := range said.lines() {
+		var one map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &one))
+		for name := range one {
+			require.Equal(t, 1, strings.Count(line, fmt.Sprintf("%q:", name)), "%s in %s", name, line)
+		}
+		require.NotContains(t, line, "closed network connection")
+	}
+}
+
+func TestWhatIsLoggedAfterTheEndOfGossip(t *testing.T) {
+	log, said := record()
+	var n Node
+	quiet := slog.New(&untilStop{log.Handler(), &n.left}).With("component", "memberlist").WithGroup("g")
+	quiet.Warn("before")
+	require.Contains(t, said.String(), "before")
+	require.Contains(t, said.String(), "memberlist")
+	n.left.Store(true)
+	quiet.Warn("after")
+	require.NotContains(t, said.String(), "after")
+}
+
+// TestARowsRegionIsNotTheNodes: the worker names the region of a row beside the
+// node's own.
+func TestARowsRegionIsNotTheNodes(t *testing.T) {
+	var said lockedLog
+	c, err := startTwo(t, slog.New(slog.NewJSONHandler(&said, nil)), "")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	defer func() { require.NoError(t, c.Stop(ctx)) }()
+	w, err := c.Nodes[0].newWorker(slog.New(slog.NewJSONHandler(&said, nil)).With("region", "a"), func() []string { return []string{"nowhere"} })
+	require.NoError(t, err)
+	require.Zero(t, w.Round(ctx))
+	last := said.lines()[len(said.lines())-1]
+	require.Contains(t, last, `"home":"nowhere"`)
+	require.Equal(t, 1, strings.Count(last, `"region":`), last)
+}
+
+func TestAPortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	taken := l.Addr().String()
+	_, err = startTwo(t, nil, taken)
+	var occupied *ListenError
+	require.ErrorAs(t, err, &occupied)
+	require.Equal(t, "api.listen", occupied.Setting)
+	require.EqualError(t, occupied, "api.listen "+taken+": bind: address already in use; choose another address or stop what uses it")
+
+	err = gossipError(taken, errors.New(`membership: could not set up network transport: failed to start TCP listener on "127.0.0.1" port 1: listen tcp `+taken+`: bind: address already in use`))
+	require.EqualError(t, err, "gossip.listen "+taken+": bind: address already in use; choose another address or stop what uses it")
+	require.ErrorContains(t, gossipError(taken, errors.New("no private IP address found")), "no private IP")
+}
+
+func TestAnErrorForOperatorsSaysNothingOfClaims(t *testing.T) {
+	err := plain(fmt.Errorf("%w: outbox_depth: connection refused", claim.ErrUnavailable))
+	require.EqualError(t, err, "outbox_depth: connection refused")
+	require.ErrorIs(t, err, claim.ErrUnavailable)
+	require.NoError(t, plain(nil))
+	require.Equal(t, http.ErrServerClosed, plain(http.ErrServerClosed))
+}
