@@ -39,8 +39,8 @@
 //	outbox_retry    the fence                      reported: the row is due again after its lease
 //	outbox_park     the fence                      reported likewise
 //	outbox_unpark   that it is parked              reported: a person looks again
-//	registrar_move  that it is another             run again; on "no row" read who is registrar
-//	region_status   that it is another             run again; on "no row" read the table
+//	registrar_move  the move that was read         run again; on "no row" read who is registrar
+//	region_status   the epoch that was read        run again; on "no row" read the table
 //	tenants, keys   nothing: the latest counts     run the transaction again
 //
 // When the tries or the time run out the answer is [claim.ErrUnavailable], which

@@ -176,22 +176,28 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if _, ok := (*db.regions.Load())[to]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", tenant, to)
 	}
-	n, _, err := affected(ctx, db, "registrar_move", repeatable, []any{tenant, to})
-	if err != nil {
-		return claimError("registrar_move", err)
+	for range maxLooks {
+		t, err := db.Tenant(ctx, tenant)
+		if err != nil || t.Registrar == to {
+			return err
+		}
+		n, lost, err := affected(ctx, db, "registrar_move", repeatable, []any{tenant, to, zeronull.Timestamptz(t.RegistrarMovedAt)})
+		db.byID.forget(tenant)
+		if err != nil {
+			return claimError("registrar_move", err)
+		}
+		if n > 0 {
+			return nil
+		}
+		now, err := db.Tenant(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		if !lost && now.RegistrarMovedAt.Equal(t.RegistrarMovedAt) {
+			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them, at the latest %v after the move of %s",
+				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
+		}
+		// Somebody has moved it meanwhile, or we have: look again.
 	}
-	db.byID.forget(tenant)
-	if n > 0 {
-		return nil
-	}
-	t, err := db.Tenant(ctx, tenant)
-	switch {
-	case err != nil:
-		return err
-	case t.Registrar == to:
-		return nil
-	default:
-		return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count; move back, or wait until housekeeping has removed the last of them, at the latest %v after the move of %s",
-			tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
-	}
+	return fmt.Errorf("%w: the registrar of tenant %s keeps moving; try again", claim.ErrUnavailable, tenant)
 }

@@ -57,6 +57,14 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.Empty(t, sweep())
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 	require.Error(t, db.MoveRegistrar(ctx, "acme", us))
+
+	// A pinning statement that began before a move may be about to leave a pin.
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "globex", Registrar: us}))
+	require.NoError(t, db.MoveRegistrar(ctx, "globex", eu))
+	require.Error(t, db.MoveRegistrar(ctx, "globex", asia))
+	require.NoError(t, db.MoveRegistrar(ctx, "globex", us), "the way back is open")
+	d.clock.advance(t, time.Minute)
+	require.NoError(t, db.MoveRegistrar(ctx, "globex", asia))
 }
 
 // TestAPIKeys checks that only hashes are stored, that a rotation leaves the old

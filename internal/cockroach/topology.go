@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/homeward-io/homeward/claim"
 )
 
 // The status of a region decides one thing only: whether a key that has no home
@@ -21,29 +19,38 @@ import (
 // No statement that begins after it has returned gives a key its home in a region
 // that is not active.
 func (db *DB) SetRegionStatus(ctx context.Context, name string, status uint8) (epoch uint64, err error) {
-	at, changed, _, err := one(ctx, db, "region_status", repeatable, []any{name, int16(status)}, pgx.RowTo[int64])
-	if err != nil && !hasCode(err, codeInvalidText) {
-		return 0, claimError("region_status", err)
-	}
-	if changed {
-		return uint64(at), nil
-	}
-	rows, err := db.Regions(ctx)
-	if err != nil {
-		return 0, err
-	}
-	found := false
-	for _, r := range rows {
-		found = found || r.Name == name && r.Status == status
-		epoch = max(epoch, r.Epoch)
-	}
-	if !found {
-		if _, known := (*db.regions.Load())[name]; known {
-			return 0, fmt.Errorf("%w: somebody else has changed the status of region %s at the same time; look, and say it again", claim.ErrUnavailable, name)
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	for {
+		rows, err := db.Regions(ctx)
+		if err != nil {
+			return 0, err
 		}
-		return 0, fmt.Errorf("database: there is no region %q; homeward regions shows those that there are", name)
+		newest, here := uint64(0), -1
+		for i, r := range rows {
+			newest = max(newest, r.Epoch)
+			if r.Name == name {
+				here = i
+			}
+		}
+		switch {
+		case here < 0:
+			return 0, fmt.Errorf("database: there is no region %q; homeward regions shows those that there are", name)
+		case rows[here].Status == status:
+			return newest, nil
+		}
+		at, changed, _, err := one(ctx, db, "region_status", repeatable, []any{name, int16(status), int64(newest)}, pgx.RowTo[int64])
+		if err != nil {
+			return 0, claimError("region_status", err)
+		}
+		if changed {
+			return uint64(at), nil
+		}
+		// The table has changed since it was read, perhaps by our own first try.
+		if ctx.Err() != nil {
+			return 0, unavailable("region_status", ctx.Err())
+		}
 	}
-	return epoch, nil
 }
 
 // InFlight counts the claims of a region whose outcome is still to come, without

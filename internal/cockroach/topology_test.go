@@ -140,3 +140,35 @@ func TestInFlight(t *testing.T) {
 	_, err = v.InFlight(ctx, "mars")
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 }
+
+// TestALateOrderUndoesNothing sends the statements of orders again after other
+// orders were given, as a network does that held them up.
+func TestALateOrderUndoesNothing(t *testing.T) {
+	d := newDatabase(t)
+	var listener cockroach.Listener
+	db, ctx := open(t, cockroach.Config{URL: d.url}.Listen(&listener)), t.Context()
+	activeAgain(t, db)
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	_, err := db.SetRegionStatus(ctx, regions[1], 1)
+	require.NoError(t, err)
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", regions[1]))
+	late := listener.All()
+	_, err = db.SetRegionStatus(ctx, regions[1], 0)
+	require.NoError(t, err)
+	if d.clock != nil {
+		d.clock.advance(t, time.Second)
+	}
+	require.NoError(t, db.MoveRegistrar(ctx, "acme", regions[0]))
+
+	for _, name := range []string{"region_status", "registrar_move"} {
+		d.exec(t, late[name].SQL, late[name].Args...)
+	}
+	rows, err := db.Regions(ctx)
+	require.NoError(t, err)
+	for _, r := range rows {
+		require.Zero(t, r.Status, r.Name)
+	}
+	tenant, err := db.Tenant(ctx, "acme")
+	require.NoError(t, err)
+	require.Equal(t, regions[0], tenant.Registrar)
+}

@@ -264,7 +264,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			f := newFake(t)
 			f.broken = broken
 			c := f.config(RegionLoss)
-			c.Patience = 2 * time.Second
+			c.Patience = 15 * time.Second // more than a client pauses after an outage of seconds
 			r, err := Run(t.Context(), c)
 			require.NoError(t, err)
 			require.Empty(t, f.broken, "nobody met it")
