@@ -269,8 +269,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, f.broken, "nobody met it")
 			require.False(t, r.Verdict.OK())
-			require.Equal(t, 1, count(&r.Verdict), "%+v", r.Verdict)
-			require.Equal(t, 1, r.Verdict.Duplicates+r.Verdict.Differing+r.Verdict.Lost)
+			found := count(&r.Verdict)
+			require.Positive(t, found, "%+v", r.Verdict)
+			require.Equal(t, found, r.Verdict.Duplicates+r.Verdict.Differing+r.Verdict.Lost, "and nothing else")
+			if broken != "another answer" { // which is as many as answers to its key differ from it
+				require.Equal(t, 1, found)
+			}
 			if broken == "no answer" {
 				require.Equal(t, 1, r.Verdict.OpenClaims)
 			}
