@@ -215,7 +215,7 @@ func TestTheDatabaseGoesAway(t *testing.T) {
 			require.LessOrEqual(t, piled.connections, int(o.pool.MaxConns))
 			require.LessOrEqual(t, piled.calls, callers)
 			// And a few that pool and runtime have of their own; a pile would grow with the
-			// calls, of which there were thousands.
+			// calls, several by each caller.
 			require.LessOrEqual(t, piled.goroutines, goroutines+callers+perConnection*int(o.pool.MaxConns)+20)
 			require.Zero(t, o.db.Calls(), "calls that never ended")
 			for i := range callers {
