@@ -2,7 +2,7 @@ package region
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"sync"
 	"time"
 )
@@ -138,7 +138,7 @@ func (o *Outages) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var asked sync.WaitGroup
-	for _, region := range o.quiet() {
+	for region := range o.quiet() {
 		asked.Go(func() {
 			if o.c.Ping(ctx, region) == nil {
 				o.Heard(region, true)
@@ -148,13 +148,8 @@ func (o *Outages) probe(ctx context.Context) {
 	asked.Wait()
 }
 
-func (o *Outages) quiet() []string {
+func (o *Outages) quiet() map[string]time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var regions []string
-	for r := range o.silent {
-		regions = append(regions, r)
-	}
-	slices.Sort(regions)
-	return regions
+	return maps.Clone(o.silent)
 }

@@ -176,10 +176,15 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 	if _, ok := (*db.regions.Load())[to]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", tenant, to)
 	}
+	var refused *time.Time // the move after which the last try, for certain, changed nothing
 	for range maxLooks {
 		t, err := db.Tenant(ctx, tenant)
 		if err != nil || t.Registrar == to {
 			return err
+		}
+		if refused != nil && refused.Equal(t.RegistrarMovedAt) {
+			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them, at the latest %v after the move of %s",
+				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
 		}
 		n, lost, err := affected(ctx, db, "registrar_move", repeatable, []any{tenant, to, zeronull.Timestamptz(t.RegistrarMovedAt)})
 		db.byID.forget(tenant)
@@ -189,15 +194,10 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 		if n > 0 {
 			return nil
 		}
-		now, err := db.Tenant(ctx, tenant)
-		if err != nil {
-			return err
+		if !lost {
+			refused = &t.RegistrarMovedAt
 		}
-		if !lost && now.RegistrarMovedAt.Equal(t.RegistrarMovedAt) {
-			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them, at the latest %v after the move of %s",
-				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
-		}
-		// Somebody has moved it meanwhile, or we have: look again.
+		// Somebody may have moved it meanwhile, or we have: look again.
 	}
 	return fmt.Errorf("%w: the registrar of tenant %s keeps moving; try again", claim.ErrUnavailable, tenant)
 }
