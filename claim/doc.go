@@ -42,8 +42,9 @@
 // a holder that slept through its lease finds its write refused. The lease only
 // keeps two holders from calling the provider needlessly.
 //
-// A holder counts its trust from before it asked the store, on its own
-// monotonic clock, and stops LeaseMargin early. When trust ends, the provider
+// A holder counts its trust from before it asked the store, by its own clocks
+// (the monotonic one sleeps with the machine, so the wall clock is looked at,
+// too), and stops LeaseMargin early. When trust ends, the provider
 // call's context ends and no further call is issued. A take-over waits
 // ClockOffset longer than the lease. A heartbeat renews all leases of the
 // process in one step, up to LeaseCeiling.

@@ -8,20 +8,31 @@ import (
 )
 
 // holdings are the claims that this process is working on. Each has a trust
-// deadline on the local monotonic clock, which lies before the store's lease
-// end; when it passes, the call's context ends with [errTrustLost].
+// deadline, which lies before the store's lease end; when it has passed by either
+// of the local clocks, the call's context ends with [errTrustLost]. The monotonic
+// clock stands still while a machine is suspended; the wall clock may be set back.
 type holdings struct {
 	mu  sync.Mutex
 	all map[*holding]struct{}
+	// wall is a test's wall clock; nil means time.Now.
+	wall func() time.Time
 }
 
 type holding struct {
 	lease Lease
 	// ceiling is the local time past which no renewal is believed.
 	ceiling time.Time
-	timer   *time.Timer
 	cancel  context.CancelCauseFunc
+	wall    func() time.Time
+
+	mu    sync.Mutex
+	trust time.Time
+	timer *time.Timer // of the next look at the clocks
 }
+
+// lookEvery is how often a holder looks at the wall clock: timers do not hear of a
+// machine's sleep. It is short against LeaseMargin, and seldom against all else.
+const lookEvery = time.Second
 
 var errTrustLost = contextError("claim: the lease can no longer be trusted")
 
@@ -31,12 +42,16 @@ func (e contextError) Error() string { return string(e) }
 
 func (h *holdings) add(ctx context.Context, l Lease, trust, ceiling time.Time) (context.Context, *holding) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	hold := &holding{lease: l, ceiling: ceiling, cancel: cancel}
-	left := time.Until(trust)
-	if left <= 0 {
+	hold := &holding{lease: l, ceiling: ceiling, cancel: cancel, wall: h.wall, trust: trust}
+	if hold.wall == nil {
+		hold.wall = time.Now
+	}
+	hold.mu.Lock() // the first look may be at once
+	hold.timer = time.AfterFunc(min(hold.left(), lookEvery), hold.look)
+	if hold.left() <= 0 {
 		cancel(errTrustLost)
 	}
-	hold.timer = time.AfterFunc(left, func() { cancel(errTrustLost) })
+	hold.mu.Unlock()
 	h.mu.Lock()
 	if h.all == nil {
 		h.all = make(map[*holding]struct{})
@@ -50,8 +65,11 @@ func (h *holdings) remove(hold *holding) {
 	h.mu.Lock()
 	delete(h.all, hold)
 	h.mu.Unlock()
-	hold.timer.Stop()
 	hold.cancel(context.Canceled)
+	hold.mu.Lock()
+	defer hold.mu.Unlock()
+	hold.trust = time.Time{} // a look under way is the last
+	hold.timer.Stop()
 }
 
 // byHome returns what is held now, home by home.
@@ -70,10 +88,31 @@ func (h *holding) extend(trust time.Time) {
 	if trust.After(h.ceiling) {
 		trust = h.ceiling
 	}
-	// A timer that has fired has already cancelled: trust is never regained.
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// After the last look there is no other: trust is never regained. This one is
+	// at once where the answer to a renewal came after the machine had slept.
+	h.trust = trust
 	if h.timer.Stop() {
-		h.timer.Reset(time.Until(trust))
+		h.timer.Reset(min(h.left(), lookEvery))
 	}
+}
+
+// look ends the call when trust has run out.
+func (h *holding) look() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := h.left()
+	if left <= 0 {
+		h.cancel(errTrustLost)
+		return
+	}
+	h.timer.Reset(min(left, lookEvery))
+}
+
+// left is how long trust lasts, by the clock that says less; mu is held.
+func (h *holding) left() time.Duration {
+	return min(time.Until(h.trust), h.trust.Round(0).Sub(h.wall().Round(0)))
 }
 
 func (h *holding) lost() { h.cancel(errTrustLost) }

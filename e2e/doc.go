@@ -17,8 +17,20 @@
 //	outage_test.go     the database dies, hangs and comes back
 //	trips_test.go      round trips between regions, counted
 //	node_test.go       dead nodes, leases, fences
+//	deputy_test.go     a lost region's keys and open calls, and it is alive
+//	drain_test.go      a region emptied under load, and what nodes remember of it
 //	input_test.go      wrong input and slow clients leave no row
 //	cli_test.go        the command: wrong starts, Ctrl-C, kill -9
+//	serve_test.go      homeward serve on a database that goes away
+//	cluster_test.go    homeward cluster, as a person uses it
+//	drill_test.go      homeward drill on such a cluster; verdicts: internal/drill
+//	tls_test.go        who may forward, between processes
+//	trace_test.go      the trace of every way that a request can take
+//
+// Those of serve, cluster, drill and TLS start processes on a private database,
+// whatever the store under the others. Regions of containers, with distance,
+// partitions, a wrong clock and a lost database, are in package docker below this
+// one: make e2e. Package history checks histories, package bench measures.
 //
 // Nothing here waits for time to pass in order to be right: tests wait for
 // signals and readiness, and a client that is told to come back later does.

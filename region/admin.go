@@ -463,11 +463,16 @@ func (o *Overview) DrainSteps(region string, epoch uint64) []DrainStep {
 			working = append(working, fmt.Sprintf("%s has %d", m.Name, n))
 		}
 	}
-	nodes := "at the nodes of " + region
+	failing := "readiness fails at the nodes of " + region + ", so that geo-DNS sends nobody there"
+	idle := "no request is in hand at the nodes of " + region
+	if len(o.Of(region)) == 0 { // one may live behind a partition
+		failing = "no live node of " + region + " is seen, so none that is ready"
+		idle = "nor any that has a request in hand"
+	}
 	return append([]DrainStep{
 		{fmt.Sprintf("every live node knows epoch %d", epoch), strings.Join(behind, ", ")},
-		{"readiness fails " + nodes + ", so that geo-DNS sends nobody there", prefixed("ready: ", ready)},
-		{"no request is in hand " + nodes, prefixed("requests in hand: ", working)},
+		{failing, prefixed("ready: ", ready)},
+		{idle, prefixed("requests in hand: ", working)},
 	}, o.rowSteps(region)...)
 }
 

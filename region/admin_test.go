@@ -269,8 +269,12 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 	open()
 	steps := o.DrainSteps(eu, 7)
 	require.Contains(t, steps[len(steps)-1].Done, "3 parked rows")
-	o.Members = nil // nobody is left there
+	require.Contains(t, steps[1].Done, "readiness fails at the nodes of "+eu)
+	o.Members = o.Members[:1] // nobody is left there, and nobody says what a node there does
 	open()
+	steps = o.DrainSteps(eu, 7)
+	require.Contains(t, steps[1].Done, "no live node of "+eu+" is seen")
+	require.NotContains(t, steps[2].Done, "at the nodes of "+eu)
 	o.Regions = nil
 	open("there is no such region", "there is no such region")
 }

@@ -121,8 +121,9 @@ func (t *Transport) of(region string) *http.Transport {
 // NewServer returns a server for a mux with a [Handler] mounted. With TLS it
 // speaks HTTP/2, must be started with ServeTLS (without file names), and tells the
 // handler who is calling, see [CallerOf]. In clear text, where t is nil, it speaks
-// HTTP/1.1 for curl, too, and knows nobody. There is no write time-out: an answer
-// takes as long as its provider, and the caller's deadline comes along.
+// HTTP/1.1 for curl, too, and knows nobody, but for pages in browsers, which it
+// refuses. There is no write time-out: an answer takes as long as its provider,
+// and the caller's deadline comes along.
 func NewServer(handler http.Handler, t *TLS) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
@@ -138,6 +139,7 @@ func NewServer(handler http.Handler, t *TLS) *http.Server {
 		},
 	}
 	if t == nil {
+		s.Handler = noPages(handler)
 		s.Protocols.SetHTTP1(true)
 		s.Protocols.SetUnencryptedHTTP2(true)
 		return s
@@ -150,6 +152,19 @@ func NewServer(handler http.Handler, t *TLS) *http.Server {
 		return context.WithValue(ctx, openedKey{}, t.cfg.clock())
 	}
 	return s
+}
+
+// noPages refuses what a page in a browser asks for: it is on this machine, too, and
+// a name that its server makes point here makes all of its requests its own. No node
+// and no tool sends Origin, and every browser does with what is not a plain GET.
+func noPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" {
+			http.Error(w, "this listener is for nodes and operators' tools, and not for pages in browsers", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 type openedKey struct{}

@@ -257,6 +257,29 @@ func TestMoreRequestsThanOneConnectionCarriesOpenAnother(t *testing.T) {
 	require.Greater(t, len(open), 1)
 }
 
+// TestPagesInBrowsersAreRefused: without TLS this machine's callers are believed, and a
+// page in a browser on it is not one of them.
+func TestPagesInBrowsersAreRefused(t *testing.T) {
+	asked := 0
+	addr, _ := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	for _, c := range []struct {
+		origin string
+		status int
+	}{{"", http.StatusOK}, {"http://rebound.example:7081", http.StatusForbidden}, {"null", http.StatusForbidden}} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/any", strings.NewReader("{}"))
+		require.NoError(t, err)
+		if c.origin != "" {
+			req.Header.Set("Origin", c.origin)
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, c.status, res.StatusCode, c.origin)
+	}
+	require.Equal(t, 1, asked)
+	http.DefaultClient.CloseIdleConnections()
+}
+
 // TestHTTP1IsForClearTextOnly: with TLS there is one protocol, and curl speaks it.
 func TestHTTP1IsForClearTextOnly(t *testing.T) {
 	ca := authority(t)

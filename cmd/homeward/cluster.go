@@ -411,8 +411,8 @@ func (k *localCluster) environ(region string) []string {
 
 // watch tells of a node that ends by itself or is killed, as drills do.
 func (k *localCluster) watch(n *clusterNode) {
-	<-n.done
-	if !n.expected.Load() {
+	<-n.proc.Done()
+	if !n.proc.Expected() {
 		fmt.Fprintf(k.io.err, "homeward: %v\n", n.ended())
 	}
 }
@@ -443,7 +443,7 @@ func (k *localCluster) meet(ctx context.Context) error {
 			}
 			for !n.reaches(ctx, key) {
 				select {
-				case <-n.done:
+				case <-n.proc.Done():
 					return n.ended()
 				case <-ctx.Done():
 					return fmt.Errorf("node %s does not reach %s: %w; see %s", n.Name, r, context.Cause(ctx), n.log)
@@ -510,7 +510,7 @@ var clusterTemplate = template.Must(template.Must(welcomeTemplate.Clone()).New("
 func (k *localCluster) welcome() error {
 	var regions []place
 	for _, n := range k.Nodes[:len(k.regions)] {
-		regions = append(regions, place{n.Region, n.API, k.codes[n.Region]})
+		regions = append(regions, place{n.Region, n.API, n.RPC, k.codes[n.Region]})
 	}
 	say, err := requests(regions, k.Simulator)
 	if err != nil {

@@ -119,7 +119,7 @@ func (c *clusterControl) node(name, what string) error {
 	}
 	switch what {
 	case "kill":
-		n.expected.Store(true)
+		n.proc.Expect()
 		return n.kill()
 	case "stop":
 		return withDrainTime(c.ctx, n.drain)
@@ -153,7 +153,7 @@ func (c *clusterControl) start(i int) error {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, clusterStartTime, fmt.Errorf("no answer within %v", clusterStartTime))
 	defer cancel()
 	if err := fresh.await(ctx); err != nil {
-		fresh.expected.Store(true)
+		fresh.proc.Expect()
 		return errors.Join(err, fresh.kill())
 	}
 	c.k.Nodes[i] = fresh
@@ -187,16 +187,6 @@ func (d *databaseState) offers() error {
 		return errors.New("the private CockroachDB keeps its data in memory and would not come back; start the cluster with --data DIR")
 	}
 	return nil
-}
-
-// gone: it was killed, stopped, or ended by itself.
-func (n *clusterNode) gone() bool {
-	select {
-	case <-n.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // told says whose process could not be signalled.

@@ -9,11 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
-	"strings"
-	"sync/atomic"
 	"syscall"
 
+	"github.com/homeward-io/homeward/internal/child"
 	"github.com/homeward-io/homeward/internal/node"
 )
 
@@ -29,12 +27,8 @@ type clusterNode struct {
 	settings node.ServeSettings
 	again    bool   // not the node's first process
 	log      string // file
-	cmd      *exec.Cmd
+	proc     *child.Process
 	ready    chan struct{} // closed when it has said so
-	done     chan struct{} // closed when it has ended
-	err      error         // of its end; read after done
-	// expected: its end was asked for.
-	expected atomic.Bool
 }
 
 // readyLine is what serve prints when it is ready.
@@ -47,38 +41,17 @@ func (n *clusterNode) start(file string, environ []string) error {
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	mode := os.O_TRUNC
-	if n.again { // what the one before said last is why people look
-		mode = os.O_APPEND
-	}
-	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_WRONLY|mode, 0o600)
+	log, err := child.OpenLog(n.log, n.again) // what the one before said last is why people look
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.cmd = exec.Command(self, "serve", "--config", file) //nolint:noctx // it is drained, not killed, when the context ends
-	n.cmd.Env = environ
-	n.cmd.Stdout, n.cmd.Stderr = &readyWatch{node: n, log: log}, log
-	n.cmd.SysProcAttr = bound()
-	n.ready, n.done = make(chan struct{}), make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// A child is bound to the thread that made it: this goroutine keeps its
-		// thread for as long as the child lives.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := n.cmd.Start()
-		started <- err
-		if err == nil {
-			n.err = n.cmd.Wait()
-			close(n.done)
-		}
-		_ = log.Close() // what was to be said in it has been
-	}()
-	if err := <-started; err != nil {
-		n.cmd = nil
+	cmd := exec.Command(self, "serve", "--config", file) //nolint:noctx // it is drained, not killed, when the context ends
+	cmd.Env, cmd.Stdout = environ, &readyWatch{node: n, log: log}
+	n.ready = make(chan struct{})
+	if n.proc, err = child.Start(cmd, log, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
-	n.PID = n.cmd.Process.Pid
+	n.PID = n.proc.PID()
 	return nil
 }
 
@@ -108,7 +81,7 @@ func (n *clusterNode) await(ctx context.Context) error {
 	select {
 	case <-n.ready:
 		return nil
-	case <-n.done:
+	case <-n.proc.Done():
 		return n.ended()
 	case <-ctx.Done():
 		return fmt.Errorf("node %s is not ready: %w; see %s", n.Name, context.Cause(ctx), n.log)
@@ -118,73 +91,46 @@ func (n *clusterNode) await(ctx context.Context) error {
 // ended says how the process ended, and what it said last.
 func (n *clusterNode) ended() error {
 	how := "with exit code 0"
-	if n.err != nil {
-		how = "with " + n.err.Error()
+	if err := n.proc.Err(); err != nil {
+		how = "with " + err.Error()
 	}
-	return fmt.Errorf("node %s (process %d) ended %s%s", n.Name, n.PID, how, lastLines(n.log))
+	return fmt.Errorf("node %s (process %d) ended %s%s", n.Name, n.PID, how, n.proc.Log().Tail(logLines))
 }
 
 // drain asks the process to finish, and kills it when ctx ends first. It returns
 // when the process is gone. One that had ended before is nothing new.
 func (n *clusterNode) drain(ctx context.Context) error {
-	if n.cmd == nil {
+	if n.gone() {
 		return nil
 	}
-	select {
-	case <-n.done:
-		return nil
-	default:
-	}
-	n.expected.Store(true)
+	n.proc.Expect()
 	select {
 	case <-n.ready:
 	default: // it may not listen to signals yet, and has nothing in hand
 		return n.kill()
 	}
-	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		return errors.Join(fmt.Errorf("node %s: %w", n.Name, err), n.kill())
 	}
 	wake(n.PID)
-	select {
-	case <-n.done:
-	case <-ctx.Done():
+	if !n.proc.Wait(ctx) {
 		return errors.Join(fmt.Errorf("node %s did not drain in time and was killed", n.Name), n.kill())
 	}
-	if n.err != nil {
+	if n.proc.Err() != nil {
 		return n.ended()
 	}
 	return nil
 }
 
 func (n *clusterNode) kill() error {
-	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := n.proc.Kill(); err != nil {
 		return fmt.Errorf("node %s: process %d cannot be killed: %w", n.Name, n.PID, err)
 	}
-	<-n.done
 	return nil
 }
 
-const (
-	// logLines is how much of a log is shown: a reason and what led to it.
-	logLines = 5
-	// logTail bounds how much of it is read for that, in bytes.
-	logTail = 16 << 10
-)
+// gone: it was killed, stopped, ended by itself, or was never started.
+func (n *clusterNode) gone() bool { return !n.proc.Alive() }
 
-// lastLines is the end of a log, for the end of an error's text.
-func lastLines(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return "" // an unreadable log must not hide the error that it would explain
-	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err == nil {
-		_, _ = f.Seek(max(0, info.Size()-logTail), io.SeekStart)
-	}
-	text, _ := io.ReadAll(io.LimitReader(f, logTail))
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if lines[0] == "" {
-		return ""
-	}
-	return "; its last lines:\n  " + strings.Join(lines[max(0, len(lines)-logLines):], "\n  ")
-}
+// logLines is how much of a log is shown: a reason and what led to it.
+const logLines = 5

@@ -2,13 +2,7 @@
 
 package main
 
-import (
-	"errors"
-	"syscall"
-)
-
-// bound does nothing: only Linux ties a child's life to its parent's.
-func bound() *syscall.SysProcAttr { return nil }
+import "errors"
 
 func wake(int) {}
 

@@ -187,6 +187,7 @@ var welcomeTemplate = template.Must(template.New("welcome").Parse(welcomeText))
 // place is a region and where its API is.
 type place struct {
 	Name, URL string
+	RPC       string // host:port
 	Code      claim.RegionCode
 }
 
@@ -194,7 +195,8 @@ type place struct {
 func (c *demoCommand) welcome(io streams, cluster *node.Cluster, s node.Settings, psp, data string, temporary bool) error {
 	var regions []place
 	for _, r := range s.Regions {
-		regions = append(regions, place{r.Name, "http://" + cluster.Region(r.Name).APIAddr(), r.Code})
+		n := cluster.Region(r.Name)
+		regions = append(regions, place{r.Name, "http://" + n.APIAddr(), n.RPCAddr(), r.Code})
 	}
 	say, err := requests(regions, psp)
 	if err != nil {
@@ -204,7 +206,8 @@ func (c *demoCommand) welcome(io streams, cluster *node.Cluster, s node.Settings
 	return welcomeTemplate.Execute(io.out, say)
 }
 
-// requests is what the template of that name in demo.txt needs.
+// requests is what the template of that name in demo.txt needs, and Command, which
+// is this one as whoever reads it has called it.
 func requests(regions []place, psp string) (map[string]any, error) {
 	other := regions[min(1, len(regions)-1)]
 	stamped, err := claim.Stamp(other.Code, nil)
@@ -212,7 +215,7 @@ func requests(regions []place, psp string) (map[string]any, error) {
 		return nil, err
 	}
 	return map[string]any{
-		"Regions": regions, "PSP": psp, "Stamped": stamped,
+		"Command": os.Args[0], "Regions": regions, "PSP": psp, "Stamped": stamped,
 		"Entry": regions[0], "Other": other, "Third": regions[len(regions)-1],
 		"Order": "order-" + strconv.FormatInt(time.Now().Unix(), 36),
 	}, nil

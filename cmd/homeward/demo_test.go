@@ -13,6 +13,7 @@ import (
 )
 
 // TestADemoLeavesNothing: what was not to be kept is gone, however the demo ended.
+// While it runs its nodes answer where it says.
 func TestADemoLeavesNothing(t *testing.T) {
 	onlyWith(t)
 	tmp := t.TempDir()
@@ -33,11 +34,15 @@ func TestADemoLeavesNothing(t *testing.T) {
 		_ = w.Close()
 	}()
 	said := bufio.NewScanner(r)
-	ready := false
+	ready, asked := false, ""
 	for said.Scan() {
+		if _, node, ok := strings.Cut(said.Text(), " regions --node "); ok {
+			asked = node
+		}
 		if strings.Contains(said.Text(), "Ctrl-C drains") {
 			ready = true
 			require.Len(t, left(), 1)
+			require.Contains(t, does(t, "regions", "--node", asked), "As us-east1-1-")
 			interrupt()
 		}
 	}

@@ -86,14 +86,15 @@ func docker(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// regionOf tells whether a service is a node: REGION-NAME.
-func (m composeMeans) regionOf(service string) (string, bool) {
+// regionOf tells whether a service is a node: REGION-NAME. Where one region's name
+// begins another's, the longer one counts.
+func (m composeMeans) regionOf(service string) (name string, ok bool) {
 	for _, r := range m.regions {
-		if strings.HasPrefix(service, r.Name+"-") {
-			return r.Name, true
+		if strings.HasPrefix(service, r.Name+"-") && len(r.Name) > len(name) {
+			name = r.Name
 		}
 	}
-	return "", false
+	return name, name != ""
 }
 
 func (m composeMeans) Nodes() (all []drill.Node) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,12 +63,20 @@ func run(ctx context.Context, args []string, io streams) int {
 		return status
 	}
 	if err != nil {
-		return fail(io, fmt.Errorf("%w; see homeward --help", err))
+		return fail(io, fmt.Errorf("%w; see %s --help", err, called(err)))
 	}
 	if err := command.Run(); err != nil {
 		return fail(io, err)
 	}
 	return 0
+}
+
+// called is as much of a command line as was understood before err.
+func called(err error) string {
+	if wrong := (*kong.ParseError)(nil); errors.As(err, &wrong) && wrong.Context.Selected() != nil {
+		return wrong.Context.Selected().FullPath()
+	}
+	return "homeward"
 }
 
 func fail(io streams, err error) int {

@@ -297,6 +297,9 @@ type regionDrainCommand struct {
 	Yes     bool          `help:"Also the last active region, after which no region gives new keys a home."`
 }
 
+// noHomes is what follows when the last active region goes.
+const noHomes = "no region gives new keys a home now, so new payments get 503 until one is active again"
+
 // drainEvery is how often a drain looks again, sayEvery how often it repeats what
 // has changed about the thing it waits for.
 const (
@@ -324,9 +327,13 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
+	// Somebody may have drained another one since the look.
+	if last, err = a.lastActive(ctx, c.Region); err != nil {
+		return fmt.Errorf("%s is draining, but how far it is cannot be seen: %w", c.Region, err)
+	}
 	newKeys := "new keys get other homes"
 	if last {
-		newKeys = "no region gives new keys a home now, so new payments get 503 until one is active again"
+		newKeys = noHomes
 	}
 	fmt.Fprintf(io.out, "%s is draining, epoch %d: %s; what is at home there is served as before\n", c.Region, epoch, newKeys)
 	waiting, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -506,5 +513,8 @@ func (c *regionDownCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	fmt.Fprintf(io.out, "%[1]s is down, epoch %[2]d: no new keys there; the other regions answer for its keys and finish what it owes, as far as the database reaches its rows (homeward region up %[1]s brings it back)\n", c.Region, epoch)
+	if last, err := a.lastActive(ctx, c.Region); err == nil && last { // else heard says that nothing can be seen
+		fmt.Fprintln(io.out, noHomes)
+	}
 	return a.heard(ctx, io, epoch)
 }

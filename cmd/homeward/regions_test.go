@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -159,6 +160,25 @@ func TestDrainOfTheLastActiveRegion(t *testing.T) {
 	refuses(t, []string{"last active region"}, "region", "drain", us)
 	does(t, "region", "undrain", eu)
 	require.Contains(t, does(t, "region", "drain", us), "new keys get other homes")
+	require.Contains(t, does(t, "region", "down", eu, "--yes"), noHomes)
+	require.NotContains(t, does(t, "region", "up", us)+does(t, "region", "down", eu, "--yes"), noHomes)
+}
+
+// TestTwoDrainsAtOnce: of two operators who each leave the other's region to new keys,
+// one at least is told that none is left.
+func TestTwoDrainsAtOnce(t *testing.T) {
+	startRegional(t)
+	does(t, "region", "down", asia, "--yes")
+	var both sync.WaitGroup
+	var said [2]string
+	for i, name := range []string{us, eu} {
+		both.Go(func() {
+			_, out, errs := homeward(t, "region", "drain", name)
+			said[i] = out + errs
+		})
+	}
+	both.Wait()
+	require.Regexp(t, "last active region|no region gives new keys a home", said[0]+said[1])
 }
 
 // TestOneReasonIsToldOnce: every region's rows are behind the same database.

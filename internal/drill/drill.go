@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,9 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Scenario.hitsNodes() && !slices.ContainsFunc(c.Means.Nodes(), func(n Node) bool { return c.Region == "" || n.Region == c.Region }) {
+		return nil, fmt.Errorf("%s has no node to hit, and would prove nothing; the regions in --api must have the names that the cluster knows", c.Scenario)
+	}
 	d := &drill{c: c, transport: &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: attemptTime}, entries: map[string]string{}}
 	defer d.transport.CloseIdleConnections()
 	d.provider = &provider{base: strings.TrimRight(c.Provider, "/"), http: &http.Client{Transport: d.transport}}
@@ -161,12 +165,15 @@ func (d *drill) prepare(ctx context.Context) error {
 	}
 	for {
 		d.base = (1 + rand.Int64N(maxDrills-1)) * maxPayments
-		taken, err := d.provider.effects(ctx, d.base, d.base+maxPayments)
+		taken, err := d.provider.effects(ctx, d.ours)
 		if err != nil || len(taken) == 0 {
 			return err
 		}
 	}
 }
+
+// ours: the amount is one that the drill has to itself.
+func (d *drill) ours(e effect) bool { return e.Amount >= d.base && e.Amount < d.base+maxPayments }
 
 // codeOf has a region mint a key, and reads the region's code off it.
 func (d *drill) codeOf(ctx context.Context, r Region) (claim.RegionCode, error) {
@@ -280,11 +287,17 @@ func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
 	if err := interrupted(ctx); err != nil {
 		return nil, err
 	}
-	effects, err := d.provider.effects(ctx, d.base, d.base+maxPayments)
+	payments := d.history.all()
+	told := map[string]bool{}
+	for i := range payments {
+		told[payments[i].object] = payments[i].object != ""
+	}
+	// A second movement need not be of the amount that was asked for.
+	effects, err := d.provider.effects(ctx, func(e effect) bool { return d.ours(e) || told[e.Reference] })
 	if err != nil {
 		return nil, err
 	}
-	judge(&r.Verdict, d.history.all(), effects, d.base)
+	judge(&r.Verdict, payments, effects, d.base)
 	r.Verdict.Compared, r.Verdict.OpenClaims = compared, open
 	if untold != nil {
 		r.Verdict.Unasked = untold.Error()

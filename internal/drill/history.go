@@ -206,14 +206,19 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// answer takes in the final answer of a call for payment i that took n requests.
-func (h *history) answer(i, n int, e *exchange, object string) {
+// answer takes in what a request for payment i met, if that is an answer. A client
+// that cannot read one asks again, so its last one is not all that there is to
+// compare.
+func (h *history) answer(i int, e *exchange) {
+	if e.failure != "" {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &h.payments[i]
 	switch {
 	case !p.answered:
-		p.answered, p.answer, p.status, p.code, p.object = true, e.answer, int16(e.status), e.code, object
+		p.answered, p.answer, p.status, p.code, p.object = true, e.answer, int16(e.status), e.code, e.object
 	case p.answer != e.answer:
 		p.differing++
 	}

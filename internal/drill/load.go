@@ -147,42 +147,43 @@ func (d *drill) call(ctx context.Context, s send) {
 	if p.home >= 0 {
 		home = d.c.Regions[p.home].Name
 	}
-	w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(n int, e *exchange) { d.history.exchanged(n, e, home, s.fresh) }}
-	object, err := d.pay(ctx, s.bases, w, s.i, &p)
-	if err != nil {
+	w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(n int, e *exchange) {
+		d.history.exchanged(n, e, home, s.fresh)
+		d.history.answer(s.i, e)
+	}}
+	if d.pay(ctx, s.bases, w, s.i, &p) != nil {
 		return // unanswered: the history has no answer, which is what there is to say
 	}
-	d.history.answer(s.i, w.n, &w.last, object)
 	d.history.timed(s.due, w.last.ended, w.n, client.DefaultMaxAttempts, s.fresh)
 }
 
-// pay asks until a final answer has come, and returns the id of what was made, ""
-// for a refusal. An error means that there is no answer.
-func (d *drill) pay(ctx context.Context, bases []string, w *watch, i int, p *payment) (string, error) {
+// pay asks until a final answer has come. An error means that there is none that a
+// client could read.
+func (d *drill) pay(ctx context.Context, bases []string, w *watch, i int, p *payment) error {
 	cl, err := client.New(client.Config{
 		BaseURLs: bases, APIKey: d.c.APIKeys[p.tenant], MaxAttempts: manyAttempts, Timeout: attemptTime,
 		HTTPClient: &http.Client{Transport: w},
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	for {
-		object, err := order(ctx, cl, d.base+int64(i), p)
+		err := order(ctx, cl, d.base+int64(i), p)
 		var refused *client.Error
 		switch {
 		case err == nil:
-			return object, nil
+			return nil
 		case ctx.Err() != nil:
-			return "", err
+			return err
 		case !errors.As(err, &refused):
-			return "", err
+			return err
 		case refused.Retry != client.RetrySameKey:
-			return "", nil // an answer, and for good
+			return nil // an answer, and for good
 		}
 		// The client would rather leave it to the caller when to come back: it was
 		// told to wait long, or the card may be tried again. A drill has time.
 		if err := pause(ctx, max(refused.RetryAfter, time.Second)); err != nil {
-			return "", err
+			return err
 		}
 	}
 }
@@ -199,24 +200,18 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // order makes the payment's request, which follows from the payment alone.
-func order(ctx context.Context, cl *client.Client, amount int64, p *payment) (string, error) {
+func order(ctx context.Context, cl *client.Client, amount int64, p *payment) error {
 	const currency = "usd"
 	if p.transfer {
-		made, err := cl.Transfer(ctx, client.TransferParams{Amount: amount, Currency: currency, Destination: "acct_drill", IdempotencyKey: p.key})
-		if err != nil {
-			return "", err
-		}
-		return made.ID, nil
+		_, err := cl.Transfer(ctx, client.TransferParams{Amount: amount, Currency: currency, Destination: "acct_drill", IdempotencyKey: p.key})
+		return err
 	}
 	card := "pm_card_visa"
 	if p.stolen {
 		card = "pm_card_stolen"
 	}
-	made, err := cl.Charge(ctx, client.ChargeParams{Amount: amount, Currency: currency, PaymentMethod: card, IdempotencyKey: p.key})
-	if err != nil {
-		return "", err
-	}
-	return made.ID, nil
+	_, err := cl.Charge(ctx, client.ChargeParams{Amount: amount, Currency: currency, PaymentMethod: card, IdempotencyKey: p.key})
+	return err
 }
 
 const (
@@ -250,13 +245,11 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 					}
 					continue
 				}
-				w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(int, *exchange) {}}
-				object, err := d.pay(ctx, bases, w, i, &all[i])
-				if err != nil {
+				w := &watch{next: d.transport, entryOf: d.entryOf, seen: func(_ int, e *exchange) { d.history.answer(i, e) }}
+				if d.pay(ctx, bases, w, i, &all[i]) != nil {
 					untold.Add(1)
 					continue
 				}
-				d.history.answer(i, w.n, &w.last, object)
 				same.Add(1)
 			}
 		})

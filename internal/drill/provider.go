@@ -30,8 +30,8 @@ type effect struct {
 	Amount    int64  `json:"amount"`
 }
 
-// effects reads the movements whose amount is in [from, to).
-func (p *provider) effects(ctx context.Context, from, to int64) ([]effect, error) {
+// effects reads the movements that are wanted.
+func (p *provider) effects(ctx context.Context, wanted func(effect) bool) ([]effect, error) {
 	var found []effect
 	err := p.ask(ctx, http.MethodGet, "/_sim/effects", nil, func(body io.Reader) error {
 		lines := bufio.NewScanner(body)
@@ -40,7 +40,7 @@ func (p *provider) effects(ctx context.Context, from, to int64) ([]effect, error
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 				return err
 			}
-			if e.Amount >= from && e.Amount < to {
+			if wanted(e) {
 				found = append(found, e)
 			}
 		}

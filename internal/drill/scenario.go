@@ -38,6 +38,11 @@ func (s Scenario) needsRegion() bool {
 	return s == RegionLoss || s == Partition || s == Drain || s == DBFailover
 }
 
+// hitsNodes: without a node to hit nothing happens.
+func (s Scenario) hitsNodes() bool {
+	return s == RegionLoss || s == Partition || s == Drain || s == RollingRestart
+}
+
 // holds: something stays away between its beginning and its end. Only then it can
 // be said when keys were served again.
 func (s Scenario) holds() bool { return s != RollingRestart && s != Drain }

@@ -114,11 +114,12 @@ func TestExamplesAreBounded(t *testing.T) {
 func TestHistoryComparesAnswers(t *testing.T) {
 	h := newHistory(time.Now(), "")
 	i := h.add(payment{key: "k"})
-	one := &exchange{answer: [16]byte{1}, status: 201}
-	h.answer(i, 1, one, "ch_1")
-	h.answer(i, 3, one, "ch_1")
+	one := &exchange{answer: [16]byte{1}, status: 201, object: "ch_1"}
+	h.answer(i, one)
+	h.answer(i, one)
+	h.answer(i, &exchange{answer: [16]byte{3}, status: 503, failure: "503 home_unavailable"})
 	require.Zero(t, h.get(i).differing)
-	h.answer(i, 1, &exchange{answer: [16]byte{2}, status: 201}, "ch_1")
+	h.answer(i, &exchange{answer: [16]byte{2}, status: 201})
 	require.Equal(t, 1, h.get(i).differing)
 	require.Equal(t, "ch_1", h.get(i).object)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,7 +22,8 @@ const maxAnswer = 1 << 20
 type exchange struct {
 	begun, ended time.Time
 	// failure is "" for an answer, of whatever kind, and else says what a client
-	// sends again for: "timeout", "503 home_unavailable".
+	// sends again for: "timeout", "503 home_unavailable". That an answer is not what
+	// a client can read makes it no less an answer.
 	failure        string
 	entry          string // region
 	home, servedBy string // as the answer named them
@@ -29,6 +31,7 @@ type exchange struct {
 	answer [16]byte
 	status int
 	code   string // the API's name of the error
+	object string // id of what was made, "" if it names none
 }
 
 // watch is the transport of one call of the client: it sees every request of it.
@@ -70,15 +73,30 @@ func (w *watch) read(res *http.Response) error {
 	e := &w.last
 	e.status, e.home, e.servedBy = res.StatusCode, res.Header.Get("Homeward-Home-Region"), res.Header.Get("Homeward-Served-By")
 	e.answer = remembered(res, raw)
-	if e.status >= http.StatusBadRequest {
-		var p struct{ Error, Retry string }
-		_ = json.Unmarshal(raw, &p) // a proxy's page has no code
-		e.code = p.Error
-		if p.Retry == "same_key" || e.status >= http.StatusInternalServerError && p.Retry == "" {
-			e.failure = fmt.Sprintf("%d %s", e.status, p.Error)
-		}
+	var p struct{ ID, Error, Retry string }
+	_ = json.Unmarshal(raw, &p) // a proxy's page says none of it
+	e.object, e.code = p.ID, p.Error
+	if !e.final(p.Retry) {
+		e.failure = strings.TrimSpace(fmt.Sprintf("%d %s", e.status, p.Error))
 	}
 	return nil
+}
+
+// final reports whether a whole answer is one to the payment, which every other
+// must then repeat, and not about its way there. retry is what it says of that.
+func (e *exchange) final(retry string) bool {
+	switch {
+	case e.status < http.StatusMultipleChoices:
+		return true
+	case e.status < http.StatusBadRequest:
+		return false // something in between sends it elsewhere
+	case e.code == "card_declined":
+		return true // the provider has said it, whatever may be tried now
+	case retry != "":
+		return retry != "same_key"
+	default: // a proxy's
+		return e.status < http.StatusInternalServerError && e.status != http.StatusTooManyRequests && e.status != http.StatusRequestTimeout
+	}
 }
 
 // remembered hashes what every retry must read again: status, Content-Type,

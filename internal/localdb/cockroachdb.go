@@ -79,10 +79,10 @@ func cockroachArgs(nodes []*node, i int, durable bool) []string {
 	return args
 }
 
-func (s *Server) launchCockroach(n *node) (*process, error) {
+func (s *Server) launchCockroach(n *node) (process, error) {
 	// Left by an earlier run, it would say that this one is ready.
 	if err := os.Remove(filepath.Join(n.dir, urlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("localdb: %w", err)
+		return process{}, fmt.Errorf("localdb: %w", err)
 	}
 	i := 0
 	for s.nodes[i] != n {
@@ -133,9 +133,9 @@ func (s *Server) initCluster(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, n := range s.nodes {
-		go func(p *process) {
+		go func(p process) {
 			select {
-			case <-p.done:
+			case <-p.Done():
 				cancel()
 			case <-ctx.Done():
 			}
@@ -146,7 +146,7 @@ func (s *Server) initCluster(ctx context.Context) error {
 	cmd.Env = cockroachEnv()
 	out, err := run(cmd, nil)
 	for _, n := range s.nodes {
-		if !n.proc.alive() {
+		if !n.proc.Alive() {
 			return n.proc.failed(s.bin.path)
 		}
 	}

@@ -13,7 +13,7 @@ func (s *Server) PIDs() []int {
 	defer s.mu.Unlock()
 	var pids []int
 	for _, n := range s.nodes {
-		pids = append(pids, n.proc.cmd.Process.Pid)
+		pids = append(pids, n.proc.PID())
 	}
 	return pids
 }

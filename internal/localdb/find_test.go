@@ -105,7 +105,7 @@ func TestCockroachArgs(t *testing.T) {
 		`--log={file-defaults: {dir: "/d/node/logs", filter: WARNING}, sinks: {stderr: {filter: FATAL}}}`,
 	}, cockroachArgs(one, 0, false))
 
-	three := []*node{{"a", 1, "/d/a", nil}, {"b", 2, "/d/b", nil}, {"c", 3, "/d/c", nil}}
+	three := []*node{{region: "a", port: 1, dir: "/d/a"}, {region: "b", port: 2, dir: "/d/b"}, {region: "c", port: 3, dir: "/d/c"}}
 	args := cockroachArgs(three, 1, true)
 	require.Equal(t, "start", args[0])
 	require.Contains(t, args, "--store=path=/d/b/store")

@@ -89,7 +89,7 @@ type node struct {
 	region string
 	port   int
 	dir    string // its own files
-	proc   *process
+	proc   process
 }
 
 // Start returns once the database answers. The context bounds the start only.
@@ -185,10 +185,10 @@ func (s *Server) launch(n *node) (err error) {
 		n.proc, err = s.launchCockroach(n)
 	}
 	if err == nil {
-		go func(p *process) {
-			<-p.done
-			if !p.expected.Load() {
-				s.log.Warn("a database ended by itself", "region", n.region, "error", p.err)
+		go func(p process) {
+			<-p.Done()
+			if !p.Expected() {
+				s.log.Warn("a database ended by itself", "region", n.region, "error", p.Err())
 			}
 		}(n.proc)
 	}
@@ -255,7 +255,7 @@ func (s *Server) running(region string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !n.proc.alive() {
+	if !n.proc.Alive() {
 		return nil, fmt.Errorf("localdb: the database of region %q is not running", region)
 	}
 	return n, nil
@@ -326,7 +326,7 @@ func (s *Server) Restart(ctx context.Context, region string) error {
 	if s.kind == CockroachDB && !s.durable {
 		return fmt.Errorf("localdb: restart of an in-memory CockroachDB, whose data went with it: %w; set Durable", ErrUnsupported)
 	}
-	if n.proc.alive() {
+	if n.proc.Alive() {
 		return fmt.Errorf("localdb: the database of region %q is running", region)
 	}
 	if err := s.dir.usable(); err != nil {
@@ -354,7 +354,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	for _, n := range s.nodes {
 		g.Go(func() error {
 			switch {
-			case !n.proc.alive():
+			case !n.proc.Alive():
 			case s.dir.temporary || s.kind == CockroachDB && !s.durable:
 				s.crash(n)
 			case len(s.nodes) > 1:
@@ -422,7 +422,7 @@ func (s *Server) await(ctx context.Context, n *node) (string, error) {
 			return version, nil
 		}
 		select {
-		case <-n.proc.done:
+		case <-n.proc.Done():
 			return "", n.proc.failed(s.bin.path)
 		case <-ctx.Done():
 			return "", fmt.Errorf("localdb: %s does not answer: %w (%v)%s", s.bin.path, context.Cause(ctx), err, n.proc.tail())
@@ -441,7 +441,7 @@ func (s *Server) ask(ctx context.Context, n *node) (string, error) {
 	// Whoever took the port of a node that ended may accept and say nothing.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := n.proc.done // a later Restart is another process
+	ended := n.proc.Done() // a later Restart is another process
 	go func() {
 		select {
 		case <-ended:

@@ -357,7 +357,7 @@ func TestFailedStartShowsTheLog(t *testing.T) {
 		fake(t, `[ "$1" = init ] && exec sleep 600; seq 100 >&2; echo "the disk is made of cheese" >&2; exit 3`)
 		_, err := localdb.Start(t.Context(), localdb.Config{Kind: localdb.CockroachDB, Regions: regions})
 		require.ErrorContains(t, err, "exit status 3")
-		require.ErrorContains(t, err, "\n99\n100\nthe disk is made of cheese")
+		require.ErrorContains(t, err, "\n  99\n  100\n  the disk is made of cheese")
 		require.NotContains(t, err.Error(), "\n50\n")
 		left, err := os.ReadDir(os.Getenv("TMPDIR"))
 		require.NoError(t, err)

@@ -38,16 +38,12 @@ func unprivileged() (*account, error) {
 	return nil, errors.New("localdb: PostgreSQL refuses to run as root, and there is no user postgres or nobody: start this as another user")
 }
 
-// attributes make a child somebody else's and bind its life to this process's. A
-// process group of its own keeps a terminal's Ctrl-C from the child, which is
-// ours to end, and makes the kernel continue a stopped child when we die, so that
-// it acts on its death signal.
-func attributes(u *account, deathSignal syscall.Signal) *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Pdeathsig: deathSignal, Setpgid: true}
-	if u != nil {
-		a.Credential = &syscall.Credential{Uid: u.uid, Gid: u.gid}
+// attributes make a child u's.
+func (u *account) attributes() *syscall.SysProcAttr {
+	if u == nil {
+		return nil
 	}
-	return a
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.uid, Gid: u.gid}}
 }
 
 // give makes a path u's own.
@@ -101,14 +97,14 @@ func lock(f *os.File) (bool, error) {
 
 // pause stops the process, then its children: once the parent stands still,
 // there are no new ones. PostgreSQL's children have process groups of their own.
-func (p *process) pause() error {
+func (p process) pause() error {
 	if err := p.signalTree(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("localdb: pause: %w", err)
 	}
 	return nil
 }
 
-func (p *process) resume() error {
+func (p process) resume() error {
 	if err := p.signalTree(syscall.SIGCONT); err != nil {
 		return fmt.Errorf("localdb: resume: %w", err)
 	}
@@ -117,23 +113,23 @@ func (p *process) resume() error {
 
 // killTree sends SIGKILL to the children too: a stopped child would not notice
 // that its parent is gone. The parent is stopped first, so that none is missed.
-func (p *process) killTree() {
+func (p process) killTree() {
 	_ = p.signalTree(syscall.SIGSTOP) // what cannot be stopped has ended
 	_ = p.signalTree(syscall.SIGKILL)
 }
 
 // signalTree signals the process and then, once it has stopped if it was told
 // to, its children. Those that have ended are no error.
-func (p *process) signalTree(sig syscall.Signal) error {
-	pid := p.cmd.Process.Pid
+func (p process) signalTree(sig syscall.Signal) error {
+	pid := p.PID()
 	if sig == syscall.SIGKILL {
 		// The children first: a parent that is gone has none.
 		for _, child := range children(pid) {
 			_ = syscall.Kill(child, sig)
 		}
-		return p.cmd.Process.Signal(sig)
+		return p.Signal(sig)
 	}
-	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Signal(sig); err != nil {
 		return err
 	}
 	seen := map[int]bool{}
@@ -148,7 +144,7 @@ func (p *process) signalTree(sig syscall.Signal) error {
 			}
 		}
 		// The signal reaches a parent that is in the middle of a fork afterwards.
-		stopping := sig == syscall.SIGSTOP && p.alive() && !bytes.ContainsAny(state(pid), "TtZX")
+		stopping := sig == syscall.SIGSTOP && p.Alive() && !bytes.ContainsAny(state(pid), "TtZX")
 		if !fresh && !stopping {
 			return nil
 		}

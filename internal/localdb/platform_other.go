@@ -14,7 +14,7 @@ type account struct{ name string }
 
 func unprivileged() (*account, error) { return nil, nil }
 
-func attributes(*account, syscall.Signal) *syscall.SysProcAttr { return nil }
+func (*account) attributes() *syscall.SysProcAttr { return nil }
 
 func (*account) give(string) error { return nil }
 
@@ -23,11 +23,11 @@ func (*account) enters(string) error { return nil }
 // lock always succeeds: the databases guard their data themselves.
 func lock(*os.File) (bool, error) { return true, nil }
 
-func (p *process) pause() error {
+func (p process) pause() error {
 	return fmt.Errorf("localdb: pause on %s: %w", runtime.GOOS, ErrUnsupported)
 }
 
-func (p *process) resume() error { return nil } // nothing was paused
+func (p process) resume() error { return nil } // nothing was paused
 
 // killTree kills the process; PostgreSQL's children notice and end.
-func (p *process) killTree() { _ = p.cmd.Process.Kill() }
+func (p process) killTree() { _ = p.Signal(os.Kill) }

@@ -99,7 +99,7 @@ func postgresArgs(data string, port, maxConnections int, durable bool) []string 
 	return args
 }
 
-func (s *Server) launchPostgres(n *node) (*process, error) {
+func (s *Server) launchPostgres(n *node) (process, error) {
 	args := postgresArgs(filepath.Join(n.dir, "data"), n.port, s.maxConn, s.durable)
 	cmd := exec.Command(s.bin.path, args...) //nolint:noctx // it outlives the context that started it
 	cmd.Dir = n.dir
