@@ -8,6 +8,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // pureStore is nothing but the transitions over maps: enough of a store for the
@@ -18,8 +19,9 @@ type pureStore struct {
 	now    time.Time
 	rows   map[claimtest.Place]*claim.Record
 	pins   map[claim.Key]*claim.Pin
-	// owed is the outbox: the ids of provider calls that are not finished.
-	owed   map[string]map[string]bool
+	// queued and books are what effects have left, by home and id.
+	queued map[outbox.Queue]map[claimtest.Ref]outbox.Message
+	books  map[claimtest.Ref]ledger.Transaction
 	jitter uint64
 }
 
@@ -27,7 +29,8 @@ func newPureStore(p claim.Policy) *pureStore {
 	return &pureStore{
 		policy: p, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		rows: map[claimtest.Place]*claim.Record{}, pins: map[claim.Key]*claim.Pin{},
-		owed: map[string]map[string]bool{},
+		queued: map[outbox.Queue]map[claimtest.Ref]outbox.Message{outbox.ProviderCalls: {}, outbox.Events: {}, outbox.Expiries: {}},
+		books:  map[claimtest.Ref]ledger.Transaction{},
 	}
 }
 
@@ -36,14 +39,22 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 		return
 	}
 	s.rows[at] = next
-	if s.owed[at.Home] == nil {
-		s.owed[at.Home] = map[string]bool{}
-	}
+	put := func(q outbox.Queue, m outbox.Message) { s.queued[q][claimtest.Ref{Home: at.Home, ID: m.ID}] = m }
+	own := claimtest.Ref{Home: at.Home, ID: next.Minted.ID}
 	if fx.Enqueue != nil {
-		s.owed[at.Home][fx.Enqueue.ID] = true
+		put(outbox.ProviderCalls, *fx.Enqueue)
 	}
 	if fx.Finish {
-		delete(s.owed[at.Home], next.Minted.ID)
+		delete(s.queued[outbox.ProviderCalls], own)
+	}
+	if fx.Post != nil {
+		s.books[claimtest.Ref{Home: at.Home, ID: fx.Post.ID}] = *fx.Post
+	}
+	for _, m := range fx.Events {
+		put(outbox.Events, m)
+	}
+	if _, ok := s.queued[outbox.Expiries][own]; !ok && fx.Expiry != nil {
+		put(outbox.Expiries, *fx.Expiry)
 	}
 }
 
@@ -63,6 +74,11 @@ func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict
 	next, fx, err := claim.Settle(s.rows[at], &held, &v, &s.policy, s.now, float64(s.jitter>>11)/(1<<53))
 	if err != nil {
 		return claim.Record{}, err
+	}
+	if fx.Post != nil {
+		if _, ok := s.books[claimtest.Ref{Home: at.Home, ID: fx.Post.ID}]; ok {
+			return claim.Record{}, ledger.ErrConflict
+		}
 	}
 	s.apply(at, next, fx)
 	return *next, nil
@@ -114,13 +130,39 @@ func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.P
 	return pin, nil
 }
 
-type pureOutbox struct {
+type pureQueue struct {
 	outbox.Store
+	s *pureStore
+	q outbox.Queue
+}
+
+func (o pureQueue) Depth(_ context.Context, region string) (d outbox.Depth, err error) {
+	for ref := range o.s.queued[o.q] {
+		if ref.Home == region {
+			d.Pending++
+		}
+	}
+	return d, nil
+}
+
+func (o pureQueue) Message(_ context.Context, region, id string) (outbox.Message, bool, error) {
+	m, ok := o.s.queued[o.q][claimtest.Ref{Home: region, ID: id}]
+	return m, ok, nil
+}
+
+type pureLedger struct {
+	ledger.Store
 	s *pureStore
 }
 
-func (o pureOutbox) Depth(_ context.Context, region string) (outbox.Depth, error) {
-	return outbox.Depth{Pending: len(o.s.owed[region])}, nil
+// Transactions are in no order, and nothing here depends on it.
+func (l pureLedger) Transactions(_ context.Context, region string, after ledger.Position, _ time.Time, limit int) (ts []ledger.Transaction, err error) {
+	for ref, t := range l.s.books {
+		if ref.Home == region && !t.At.Before(after.At) && len(ts) < limit {
+			ts = append(ts, t)
+		}
+	}
+	return ts, nil
 }
 
 // TestTransitionsAgreeWithModel runs random operations on the pure transitions
@@ -134,7 +176,9 @@ func TestTransitionsAgreeWithModel(t *testing.T) {
 			claimtest.Random(t, claimtest.Harness{
 				Regions:   []string{"us-east1", "europe-west1", "asia-northeast1"},
 				Store:     func(string) claim.Store { return s },
-				Outbox:    func(string) outbox.Store { return pureOutbox{s: s} },
+				Outbox:    func(string) outbox.Store { return pureQueue{s: s, q: outbox.ProviderCalls} },
+				Queue:     func(_ string, q outbox.Queue) outbox.Store { return pureQueue{s: s, q: q} },
+				Ledger:    func(string) ledger.Store { return pureLedger{s: s} },
 				Policy:    p,
 				Advance:   func(d time.Duration) { s.now = s.now.Add(d) },
 				PutTenant: func(testing.TB, claim.Tenant) {},

@@ -176,6 +176,7 @@ const (
 	EventReleased  Event = "released"
 	EventSettled   Event = "settled"
 	EventGivenUp   Event = "given_up"
+	EventClosed    Event = "closed"
 	EventReplied   Event = "replied"
 )
 

@@ -17,6 +17,10 @@ type Request struct {
 	// the pin that does, zero if none has been read.
 	Stamped  bool
 	PinnedAt time.Time
+	// PreferHome is the region that an opaque key without a home should get as its
+	// home, where that region takes new ones; 0: the one that it arrived at. It is
+	// for the entry alone and does not travel.
+	PreferHome RegionCode
 	// TraceParent is the W3C trace context of the entry, or "".
 	TraceParent string
 }

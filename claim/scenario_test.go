@@ -11,6 +11,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // TestScenarios runs the stories in testdata/scenarios on the pure transitions
@@ -22,7 +23,11 @@ import (
 //	                                   a request; stamped unless pinned is given
 //	learn key=k by=node <outcome> [answer=…] [reason=…] [retry-in=…] [not-found]
 //	                                   what node's attempt learned, under the fence
-//	                                   it won with: done, refused, released, unknown
+//	                                   it won with: done, refused, released, unknown;
+//	                                   with [books], [tells=…] and [payable-for=…]
+//	close key=k by=node [tells=…]      nobody will pay it any more, as node has seen
+//	                                   the row with look
+//	look key=k by=node                 node reads the row
 //	renew key=k by=node                a heartbeat
 //	inherit key=k by=node              the worker takes a lapsed claim over
 //	pin key=k entry=region [spoken-for]      what a pinning request from region finds
@@ -43,6 +48,11 @@ func TestScenarios(t *testing.T) {
 				s.arrive(t, d, &out)
 			case "learn":
 				s.learn(t, d, &out)
+			case "close":
+				s.close(t, d, &out)
+			case "look":
+				s.held[s.key(t, d).Value+by(t, d)] = *s.rows[s.key(t, d).Value]
+				s.show(&out, s.key(t, d).Value)
 			case "renew":
 				s.renew(t, d, &out)
 			case "inherit":
@@ -177,6 +187,15 @@ func (s *story) store(out *strings.Builder, key, node string, next *claim.Record
 	if fx.Finish {
 		fmt.Fprintf(out, "  outbox: %s is done\n", next.Minted.ID)
 	}
+	if fx.Post != nil {
+		fmt.Fprintf(out, "  books: %s, %s to %s\n", fx.Post.ID, fx.Post.Debit, fx.Post.Credit)
+	}
+	for _, m := range fx.Events {
+		fmt.Fprintf(out, "  event: %s\n", m.ID)
+	}
+	if m := fx.Expiry; m != nil {
+		fmt.Fprintf(out, "  expiry: %s is due at %s\n", m.ID, clock(m.Due))
+	}
 	for _, e := range fx.Audit {
 		fmt.Fprintf(out, "  audit: %s\n", strings.TrimSpace(string(e.Event)+" "+e.Detail))
 	}
@@ -230,16 +249,41 @@ func (s *story) learn(t *testing.T, d *datadriven.TestData, out *strings.Builder
 			v.RetryIn = duration(t, d, arg.Vals[0])
 		case "not-found":
 			v.NotFound = true
+		case "books":
+			v.Posting = claimtest.Posting(*s.rows[key.Value], s.rows[key.Value].Minted.ID)
+		case "tells":
+			v.Events = []outbox.Message{{ID: arg.Vals[0]}}
+		case "payable-for":
+			v.Expiry = &outbox.Message{Due: s.rows[key.Value].FirstUse.Add(duration(t, d, arg.Vals[0]))}
 		}
 	}
+	s.settle(out, key.Value, node, v)
+}
+
+// settle records node's verdict on the claim as node knows it.
+func (s *story) settle(out *strings.Builder, key, node string, v claim.Verdict) {
 	// Without jitter the back-off is its floor, which keeps stories exact.
-	held := s.held[key.Value+node]
-	next, fx, err := claim.Settle(s.rows[key.Value], &held, &v, &s.policy, s.now, 0)
+	held := s.held[key+node]
+	next, fx, err := claim.Settle(s.rows[key], &held, &v, &s.policy, s.now, 0)
 	if err != nil {
 		s.sorry(out, node, err)
 		return
 	}
-	s.store(out, key.Value, node, next, fx)
+	s.store(out, key, node, next, fx)
+}
+
+func (s *story) close(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
+	node := by(t, d)
+	v := claim.Verdict{
+		Outcome: claim.OutcomeRefused, Reason: "expired", Node: node, Region: "us-east1",
+		Response: claim.Response{Status: 402, Body: []byte("expired")},
+	}
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "tells" {
+			v.Events = []outbox.Message{{ID: arg.Vals[0]}}
+		}
+	}
+	s.settle(out, s.key(t, d).Value, node, v)
 }
 
 func (s *story) sorry(out *strings.Builder, node string, err error) {

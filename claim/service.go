@@ -22,6 +22,13 @@ type Attempt struct {
 	Recovery bool
 	// Last: a release would be remembered, see [Record.LastGeneration].
 	Last bool
+	// Told is the provider's own reference of the movement that was asked for, when
+	// the provider has said by itself that it was made. Nobody is called; the verdict
+	// is OutcomeDone. "": it has not.
+	Told string
+	// Closing: the claim is released and its request not payable any more. Nobody is
+	// called; the verdict is OutcomeRefused.
+	Closing bool
 	// Now is the store's clock, as nearly as the node knows it.
 	Now time.Time
 }
@@ -107,7 +114,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	rec := &begun.Record
 	switch begun.Decision {
 	case Won, WonUnknown:
-		return s.execute(context.WithoutCancel(ctx), rec, arrival.Payload, begun.Decision == WonUnknown, asked)
+		return s.execute(context.WithoutCancel(ctx), rec, Attempt{Payload: arrival.Payload, Recovery: begun.Decision == WonUnknown}, asked)
 	case Replay:
 		s.note(ctx, rec, EventReplied, "replay")
 		return s.reply(ctx, rec, true)
@@ -119,7 +126,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	case NeedPin:
 		return Reply{}, ErrNeedPin
 	case Busy:
-		if ctx.Err() == nil && rec.Unknowns > 0 && rec.Holder == "" {
+		if ctx.Err() == nil && rec.Holder == "" {
 			return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 		}
 		return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
@@ -199,15 +206,15 @@ func receipt(id string) string {
 	return string(out)
 }
 
-// execute makes one attempt as the holder of rec and settles it. asked is the
-// local time before the store was asked for the lease, so that the trust window
-// begins no later than the store's.
-func (s *Service) execute(ctx context.Context, rec *Record, payload []byte, recovery bool, asked time.Time) (Reply, error) {
+// execute makes one attempt as the holder of rec and settles it; of a the payload
+// and what is special about it are set. asked is the local time before the store was
+// asked for the lease, so that the trust window begins no later than the store's.
+func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked time.Time) (Reply, error) {
 	s.executing.Add(1)
 	defer s.executing.Done()
 	end := s.flight.begin(rec.Home, rec.Key)
 	defer end()
-	settled, verdict, err := s.attempt(ctx, rec, payload, recovery, asked)
+	settled, verdict, err := s.attempt(ctx, rec, a, asked)
 	if err != nil {
 		if errors.Is(err, ErrFenced) {
 			// Somebody took the claim over: their answer is the answer.
@@ -239,18 +246,17 @@ func (s *Service) execute(ctx context.Context, rec *Record, payload []byte, reco
 }
 
 // attempt calls the provider under the lease and settles what came of it.
-func (s *Service) attempt(ctx context.Context, rec *Record, payload []byte, recovery bool, asked time.Time) (*Record, Verdict, error) {
+func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (*Record, Verdict, error) {
 	p := &s.c.Policy
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
 	verdict := Verdict{Reason: "lease_ran_out"}
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	if callCtx.Err() == nil {
-		verdict = s.c.Executor.Attempt(tryCtx, Attempt{
-			Record: *rec, Payload: payload, Recovery: recovery, Last: rec.LastGeneration(p), Now: rec.HeldSince,
-		})
+		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
+		verdict = s.c.Executor.Attempt(tryCtx, a)
 	}
-	traceAttempt(try, rec, recovery, &verdict)
+	traceAttempt(try, rec, a.Recovery, &verdict)
 	try.End()
 	s.held.remove(hold)
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
@@ -285,6 +291,18 @@ func (s *Service) settle(ctx context.Context, rec *Record, verdict Verdict) (set
 // Recover works a due provider call off: it takes the claim over and attempts
 // it again. It implements the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict {
+	return s.recover(ctx, m, "")
+}
+
+// Learn settles the claim of a provider call m that is in flight, now that the
+// provider has said by itself that it did what was asked, under the reference told
+// of its own. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
+// not in flight any more, whoever settled it.
+func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
+	return s.recover(ctx, m, told)
+}
+
+func (s *Service) recover(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	asked := time.Now()
 	rec, err := s.takeOver(ctx, key, m.Region)
@@ -305,7 +323,7 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 		// is due when the lease that was just taken has lapsed.
 		return outbox.Done()
 	}
-	if _, err := s.execute(context.WithoutCancel(ctx), &rec, m.Payload, true, asked); err != nil {
+	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told}, asked); err != nil {
 		var unknown *UnknownError
 		if !errors.As(err, &unknown) {
 			s.c.Logger.Warn("recovery of a provider call did not settle", "tenant", key.Tenant, "home", m.Region, "error", err)
@@ -313,6 +331,36 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 	}
 	// The claim's own step has removed or rescheduled the row.
 	return outbox.Gone()
+}
+
+// Expire closes a released claim whose request is not payable any more. It
+// implements the handler of [outbox.KindExpiry].
+func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Verdict {
+	key := Key{Tenant: m.Tenant, Value: m.Key}
+	rec, now, found, err := s.c.Store.Get(ctx, key, m.Region)
+	switch {
+	case err != nil:
+		return outbox.Later(s.c.Policy.Lease)
+	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.Age(&s.c.Policy, now) == Gone:
+		return outbox.Done()
+	case rec.State == InFlight:
+		// Whoever holds it, or recovers it, knows that it is not payable any more, and
+		// may release it all the same.
+		return outbox.Later(s.c.Policy.Lease)
+	}
+	verdict := s.c.Executor.Attempt(ctx, Attempt{Record: rec, Payload: m.Payload, Closing: true, Now: now})
+	if verdict.Outcome != OutcomeRefused {
+		return outbox.Failed("closing gave " + verdict.Outcome.String())
+	}
+	verdict.Node, verdict.Region = s.c.Node, s.c.Region
+	switch _, err := s.settle(ctx, &rec, verdict); {
+	case err == nil:
+		return outbox.Done()
+	case errors.Is(err, ErrFenced):
+		return outbox.Later(s.c.Policy.WaitPoll) // it was tried again meanwhile
+	default:
+		return outbox.Later(s.c.Policy.Lease)
+	}
 }
 
 func (s *Service) takeOver(ctx context.Context, key Key, home string) (rec Record, err error) {

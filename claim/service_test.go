@@ -111,6 +111,15 @@ func (s *rows) TakeOver(_ context.Context, key Key, _, holder, region string) (R
 	return *next, nil
 }
 
+func (s *rows) Get(_ context.Context, key Key, _ string) (Record, time.Time, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec := s.claims[key]; rec != nil {
+		return *rec, time.Now(), true, nil
+	}
+	return Record{}, time.Now(), false, nil
+}
+
 func (s *rows) Note(_ context.Context, _ Key, _ string, e AuditEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -524,6 +533,89 @@ func TestHangingUpDoesNotStopTheAttempt(t *testing.T) {
 		require.ErrorAs(t, err, &inUse)
 		time.Sleep(3 * time.Second)
 	})
+}
+
+// What was not paid in time is closed once, whoever asks how often, and only where
+// nobody is trying again.
+func TestExpire(t *testing.T) {
+	const grace = 10 * time.Minute
+	message := func(rec Record) outbox.Message {
+		return outbox.Message{ID: rec.Minted.ID, Region: rec.Home, Kind: outbox.KindExpiry, Tenant: rec.Key.Tenant, Key: rec.Key.Value, Payload: []byte(`{"amount":100}`)}
+	}
+	type world struct {
+		*testing.T
+		store    *rows
+		service  *Service
+		calls    int // of the provider
+		closings int
+		verdict  Verdict // of a closing
+	}
+	key := order("k", 100).Key
+	for name, run := range map[string]func(w *world, m outbox.Message){
+		"closed": func(w *world, m outbox.Message) {
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m))
+			rec := w.store.row(key)
+			require.Equal(w, FailedTerminal, rec.State)
+			require.Equal(w, "expired", rec.Reason)
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m), "again, by a worker that did not hear")
+			require.Equal(w, rec, w.store.row(key))
+			require.Equal(w, []int{1, 1}, []int{w.calls, w.closings}, "nobody was called")
+			reply, err := w.service.Do(w.Context(), "us-east1", order("k", 100))
+			require.NoError(w, err)
+			require.True(w, reply.Replayed)
+			require.Equal(w, "too late", string(reply.Response.Body))
+		},
+		"not while it is in flight": func(w *world, m outbox.Message) {
+			w.store.claims[key].State = InFlight
+			require.Equal(w, outbox.Later(w.store.policy.Lease), w.service.Expire(w.Context(), m))
+			require.Zero(w, w.closings)
+		},
+		"tried again in between": func(w *world, m outbox.Message) {
+			w.store.settling = func() { w.store.claims[key].Fence++ }
+			require.Equal(w, outbox.Later(w.store.policy.WaitPoll), w.service.Expire(w.Context(), m))
+			require.Equal(w, FailedRetry, w.store.row(key).State)
+		},
+		"the key is free again": func(w *world, m outbox.Message) {
+			before := w.store.row(key)
+			time.Sleep(w.store.policy.PinLife())
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m))
+			require.Equal(w, before, w.store.row(key))
+		},
+		"another life of the key": func(w *world, m outbox.Message) {
+			m.ID = "ch_of_an_earlier_life"
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m))
+			require.Zero(w, w.closings)
+		},
+		"no row": func(w *world, m outbox.Message) {
+			delete(w.store.claims, key)
+			require.Equal(w, outbox.Done(), w.service.Expire(w.Context(), m))
+		},
+		"an executor that does not refuse": func(w *world, m outbox.Message) {
+			w.verdict = Verdict{Outcome: OutcomeDone}
+			require.Equal(w, outbox.Failed("closing gave done"), w.service.Expire(w.Context(), m))
+			require.Equal(w, FailedRetry, w.store.row(key).State)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{T: t, store: newRows(DefaultPolicy()), verdict: Verdict{
+					Outcome: OutcomeRefused, Reason: "expired", Response: Response{Status: 402, Body: []byte("too late")},
+				}}
+				w.service = serve(t, w.store, bucket{}, w.store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+					if a.Closing {
+						w.closings++
+						return w.verdict
+					}
+					w.calls++
+					return Verdict{Outcome: OutcomeReleased, Response: Response{Status: 402}}
+				})
+				_, err := w.service.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				time.Sleep(grace)
+				run(w, message(w.store.row(key)))
+			})
+		})
+	}
 }
 
 func TestStartAndStopMayRepeat(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Effects is what must become durable in the same atomic step as the record
@@ -19,6 +20,12 @@ type Effects struct {
 	Reschedule time.Time
 	// Finish removes the claim's own outbox row.
 	Finish bool
+	// Post is appended to the books; nil: nothing.
+	Post *ledger.Transaction
+	// Events are appended to [outbox.Events] in order.
+	Events []outbox.Message
+	// Expiry is put into [outbox.Expiries] unless a row of its id is there; nil: none.
+	Expiry *outbox.Message
 	// Audit is appended in order.
 	Audit []AuditEntry
 }
@@ -245,6 +252,21 @@ type Verdict struct {
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
 	// it to the back-off.
 	RetryIn time.Duration
+	// Unsent: the provider was sent nothing, so the attempt counts for nothing
+	// (OutcomeUnknown only).
+	Unsent bool
+	// KeepAsking: MaxUnknowns does not apply (OutcomeUnknown only).
+	KeepAsking bool
+	// Posting books the money that moved (OutcomeDone only). Region and At are set
+	// by Settle. nil: nothing is booked.
+	Posting *ledger.Transaction
+	// Events tell the world, each with ID, Kind and Payload; Settle sets the rest.
+	// They are written unless the outcome stays open.
+	Events []outbox.Message
+	// Expiry, of a request that is payable only until Expiry.Due, closes the claim
+	// then (OutcomeReleased only); Operation and Payload are set, Settle sets the
+	// rest. nil: it never closes by itself.
+	Expiry *outbox.Message
 	// Node and Region say who made the attempt, for the audit.
 	Node, Region string
 }
@@ -255,17 +277,28 @@ type Verdict struct {
 // already, or the key was deleted and used anew. A new row's fence starts over;
 // its minted id does not, which is why both are compared.
 //
-// Apart from that comparison the result depends on held alone, and its times on
+// A verdict that leaves the outcome open raises either Unknowns or the fence.
+//
+// A held record that is FailedRetry may be settled, too: with OutcomeRefused, which
+// closes the claim for good. Nobody attempts anything then. One that is [Gone] stays
+// as it is, as its key may have another home by now: ErrFenced.
+//
+// Apart from these comparisons the result depends on held alone, and its times on
 // now alone, by addition: a store may record a verdict without reading first.
 func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
-	if rec == nil || rec.State != InFlight || rec.Fence != held.Fence ||
-		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID {
+	closing := held.State == FailedRetry && v.Outcome == OutcomeRefused
+	if rec == nil || rec.State != held.State || rec.State != InFlight && !closing || rec.Fence != held.Fence ||
+		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
+		closing && rec.Age(p, now) == Gone {
 		return nil, Effects{}, ErrFenced
 	}
 	next := *rec
 	next.Holder = ""
 	next.Reason = printable(v.Reason)
 	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.Outcome.String())
+	if closing {
+		attempt.Event = EventClosed
+	}
 	var event Event
 	var fx Effects
 	switch v.Outcome {
@@ -282,13 +315,18 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 			event, next.State = EventSettled, FailedTerminal
 		}
 	default:
-		next.Unknowns++
-		if v.NotFound {
+		switch {
+		case v.Unsent:
+			// The fence instead of the count tells that this verdict was recorded.
+			next.Fence++
+		case v.NotFound:
+			next.Unknowns++
 			next.NotFounds++
-		} else {
+		default:
+			next.Unknowns++
 			next.NotFounds = 0
 		}
-		if next.Unknowns >= p.MaxUnknowns {
+		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent {
 			event, fx.Finish = EventGivenUp, true
 			next.State, next.Reason = FailedTerminal, ReasonOutcomeUnknown
 			break
@@ -301,8 +339,33 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		resp := v.Response
 		next.Response, next.SettledAt, next.ProviderRef = &resp, now, printable(v.ProviderRef)
 	}
+	next.tell(&fx, v, now)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
 	return &next, fx, nil
+}
+
+// tell adds to fx what follows from the state that r has come to.
+func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
+	if r.State == InFlight {
+		return
+	}
+	if v.Posting != nil && r.State == Completed {
+		post := *v.Posting
+		post.Region, post.At = r.Home, now
+		post.ProviderRef = printable(post.ProviderRef)
+		fx.Post = &post
+	}
+	for _, m := range v.Events {
+		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
+		m.CreatedAt, m.Due = now, now
+		fx.Events = append(fx.Events, m)
+	}
+	if v.Expiry != nil && r.State == FailedRetry {
+		m := *v.Expiry
+		m.ID, m.Kind, m.Region = r.Minted.ID, outbox.KindExpiry, r.Home
+		m.Tenant, m.Key, m.CreatedAt = r.Key.Tenant, r.Key.Value, now
+		fx.Expiry = &m
+	}
 }
 
 // maxPrintable bounds what is kept of a provider's words, in bytes: references and
@@ -329,7 +392,7 @@ func (r *Record) LastGeneration(p *Policy) bool { return r.Generation >= p.MaxGe
 // backoff is exponential with full jitter, at least floor.
 func (p *Policy) backoff(n uint32, floor time.Duration, jitter float64) time.Duration {
 	limit := p.BackoffMax
-	if shift := n - 1; shift < 32 && p.BackoffMin<<shift < limit && p.BackoffMin<<shift > 0 {
+	if shift := max(n, 1) - 1; shift < 32 && p.BackoffMin<<shift < limit && p.BackoffMin<<shift > 0 {
 		limit = p.BackoffMin << shift
 	}
 	d := time.Duration(float64(limit) * jitter)

@@ -267,7 +267,8 @@ func TestKeys(t *testing.T) {
 func TestOtherCalls(t *testing.T) {
 	var slept []time.Duration
 	transfer := `{"id":"tr_1","amount":5,"destination":"acct_1"}`
-	r := newRegion(t, plain(201, transfer), plain(200, chargeJSON), plain(200, transfer), plain(200, `{"keys":["a","b"]}`))
+	refund := `{"id":"re_1","amount":3,"charge":"ch_1","reason":"why"}`
+	r := newRegion(t, plain(201, transfer), plain(200, chargeJSON), plain(200, transfer), plain(200, refund), plain(200, `{"keys":["a","b"]}`))
 	cl := newClient(t, &slept, nil, r)
 	tr, err := cl.Transfer(t.Context(), TransferParams{Amount: 5, Currency: "eur", Destination: "acct_1"})
 	if err != nil || tr.ID != "tr_1" || tr.Destination != "acct_1" {
@@ -279,6 +280,10 @@ func TestOtherCalls(t *testing.T) {
 	}
 	if tr, err = cl.GetTransfer(t.Context(), "tr_1"); err != nil || tr.Amount != 5 {
 		t.Errorf("got %+v, %v", tr, err)
+	}
+	re, err := cl.GetRefund(t.Context(), "re_1")
+	if err != nil || re.ID != "re_1" || re.Charge != "ch_1" || re.Reason != "why" || re.Amount != 3 {
+		t.Errorf("got %+v, %v", re, err)
 	}
 	keys, err := cl.MintKeys(t.Context(), 2)
 	if err != nil || !slices.Equal(keys, []string{"a", "b"}) {
@@ -294,7 +299,7 @@ func TestOtherCalls(t *testing.T) {
 	}
 	want := []string{
 		`POST /v1/transfers {"amount":5,"currency":"eur","destination":"acct_1"}`,
-		`GET /v1/charges/ch_%2F1 `, `GET /v1/transfers/tr_1 `, `POST /v1/idempotency-keys {"count":2}`,
+		`GET /v1/charges/ch_%2F1 `, `GET /v1/transfers/tr_1 `, `GET /v1/refunds/re_1 `, `POST /v1/idempotency-keys {"count":2}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -396,6 +401,45 @@ func TestRetryAfter(t *testing.T) {
 		if got := retryAfter(in); got != want {
 			t.Errorf("%q: got %v", in, got)
 		}
+	}
+}
+
+// A refund's key names the charge's home where the client stamps keys, unless the
+// caller has one.
+func TestRefund(t *testing.T) {
+	charge, err := claim.NewObjectID("ch", 9, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := `{"id":"re_1","object":"refund","amount":3,"currency":"usd","status":"succeeded","created":1893456000,"charge":"` + charge +
+		`","reason":"why","receipt_number":"R","provider":{"name":"sim","reference":"px_2"}}`
+	for name, c := range map[string]struct {
+		code claim.RegionCode
+		key  string
+		home claim.RegionCode // in the key that is sent
+	}{
+		"stamped": {code: 5, home: 9}, "opaque": {}, "the caller's": {code: 5, key: "refund-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var slept []time.Duration
+			r := newRegion(t, plain(201, made))
+			got, err := newClient(t, &slept, func(conf *Config) { conf.RegionCode = c.code }, r).
+				Refund(t.Context(), RefundParams{Charge: charge, Amount: 3, Reason: "why", IdempotencyKey: c.key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.ID != "re_1" || got.Charge != charge || got.Reason != "why" || got.Amount != 3 || got.Provider.Reference != "px_2" || string(got.Answer.Raw) != made {
+				t.Errorf("got %+v", got)
+			}
+			seen, bodies := r.log()
+			if want := `{"charge":"` + charge + `","amount":3,"reason":"why"}`; seen[0].URL.Path != "/v1/refunds" || bodies[0] != want {
+				t.Errorf("sent %s %s", seen[0].URL, bodies[0])
+			}
+			key := strings.Trim(seen[0].Header.Get("Idempotency-Key"), `"`)
+			if home, _ := claim.ReadStamp(key); home != c.home || c.key != "" && key != c.key || key != got.Answer.IdempotencyKey {
+				t.Errorf("key %s names %d", key, home)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // ChargeParams is what to charge. Amount, Currency and PaymentMethod must be
@@ -42,13 +44,26 @@ type TransferParams struct {
 	IdempotencyKey string `json:"-"`
 }
 
+// RefundParams is what to give back. Charge must be set.
+type RefundParams struct {
+	// Charge is the charge's id (ch_…).
+	Charge string `json:"charge"`
+	// Amount is in minor units of the charge's currency; 0 for the whole charge.
+	Amount int64 `json:"amount,omitempty"`
+	// Reason is the merchant's own; the payer does not see it.
+	Reason string `json:"reason,omitempty"`
+
+	IdempotencyKey string `json:"-"`
+}
+
 // Provider names the movement at the payment provider.
 type Provider struct {
 	Name      string `json:"name"`
 	Reference string `json:"reference"`
 }
 
-// Payment is what charges and transfers have in common.
+// Payment is what charges, transfers and refunds have in common. A refund has no
+// Description, OrderID, Metadata and ExpiresAt.
 type Payment struct {
 	ID       string `json:"id"`
 	Amount   int64  `json:"amount"`
@@ -82,6 +97,13 @@ type Transfer struct {
 	Destination string `json:"destination"`
 }
 
+// Refund is a refund that was made, wholly or in part.
+type Refund struct {
+	Payment
+	Charge string `json:"charge"`
+	Reason string `json:"reason"`
+}
+
 // Answer is what came with an object.
 type Answer struct {
 	// Raw is the body, the same bytes for every retry.
@@ -111,6 +133,21 @@ func (cl *Client) Transfer(ctx context.Context, p TransferParams) (*Transfer, er
 	return create[Transfer](ctx, cl, "/v1/transfers", p.IdempotencyKey, p)
 }
 
+// Refund gives back a charge, or a part of it, at most once per idempotency key.
+// Where the client stamps keys, the one that it makes names the charge's home. Errors
+// are as in [Client.Charge]; one with the DeclineCode "no_such_charge" says that no
+// money moved for such a charge of this account.
+func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
+	if _, home, ok := claim.ReadObjectID(p.Charge); ok && p.IdempotencyKey == "" && cl.c.RegionCode != 0 {
+		key, err := claim.Stamp(home, nil)
+		if err != nil {
+			return nil, err
+		}
+		p.IdempotencyKey = key
+	}
+	return create[Refund](ctx, cl, "/v1/refunds", p.IdempotencyKey, p)
+}
+
 // GetCharge reads a charge by its id.
 func (cl *Client) GetCharge(ctx context.Context, id string) (*Charge, error) {
 	return get[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(id))
@@ -119,6 +156,11 @@ func (cl *Client) GetCharge(ctx context.Context, id string) (*Charge, error) {
 // GetTransfer reads a transfer by its id.
 func (cl *Client) GetTransfer(ctx context.Context, id string) (*Transfer, error) {
 	return get[Transfer](ctx, cl, "/v1/transfers/"+url.PathEscape(id))
+}
+
+// GetRefund reads a refund by its id.
+func (cl *Client) GetRefund(ctx context.Context, id string) (*Refund, error) {
+	return get[Refund](ctx, cl, "/v1/refunds/"+url.PathEscape(id))
 }
 
 // MintKeys asks the region that answers for n stamped keys (1 to 1000) whose

@@ -51,7 +51,13 @@ type backend struct {
 // newBackend is empty, and the test's own until it ends.
 func newBackend(t testing.TB) backend {
 	t.Helper()
-	if !onSQL() {
+	return newBackendOn(t, testStore())
+}
+
+// newBackendOn is newBackend on the store that the test says.
+func newBackendOn(t testing.TB, store string) backend {
+	t.Helper()
+	if store == "embedded" {
 		return backend{Policy: quick()}
 	}
 	s := dbtest.Shared(t)
@@ -139,7 +145,7 @@ func empty(ctx context.Context, s *localdb.Server) error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	for table := range strings.FieldsSeq("windows outbox claims responses pins audit api_keys tenants") {
+	for table := range strings.FieldsSeq("windows outbox events expiries notices_due notices ledger claims responses pins audit endpoints api_keys tenants") {
 		if _, err := conn.Exec(ctx, "DELETE FROM "+table+" WHERE true"); err != nil {
 			return fmt.Errorf("delete from %s: %w", table, err)
 		}

@@ -9,9 +9,49 @@ import (
 // Kind names what a message asks for, and so which handler takes it.
 type Kind string
 
-// KindProviderCall is the recovery of one provider call: the message exists
-// from the claim's Begin until its Settle and is due when the lease runs out.
-const KindProviderCall Kind = "provider_call"
+// The kinds, each with the queue that it is in. Stored; values never change.
+const (
+	// KindProviderCall, in [ProviderCalls], is the recovery of one provider call:
+	// the message exists from the claim's Begin until its Settle and is due when the
+	// lease runs out.
+	KindProviderCall Kind = "provider_call"
+	// KindExpiry, in [Expiries], closes a released claim whose request is not
+	// payable any more.
+	KindExpiry Kind = "expiry"
+	// KindNotice, in [Notices], is a provider's notice to be acted on.
+	KindNotice Kind = "notice"
+	// KindNATS, KindWebhook and KindLog, in [Events], are one event for one sink. Each
+	// sink has an order of its own: what it does not take holds no other back.
+	KindNATS    Kind = "event_nats"
+	KindWebhook Kind = "event_webhook"
+	KindLog     Kind = "event_log"
+)
+
+// Queue names one of the queues that a store keeps. They are apart so that a sink
+// which is down, or a flood of notices, delays no provider call.
+type Queue string
+
+// The queues.
+const (
+	// ProviderCalls is written by the steps of claims.
+	ProviderCalls Queue = "provider_calls"
+	// Events is written by Settle. Of the rows of one tenant, key and kind only the
+	// oldest that is not parked can be taken, so that each sink hears of a key in
+	// order, and is not held back by another sink.
+	Events Queue = "events"
+	// Expiries is written by Settle of a released claim.
+	Expiries Queue = "expiries"
+	// Notices is written as webhooks come in.
+	Notices Queue = "notices"
+)
+
+// AllQueues returns the names of all of them.
+func AllQueues() []Queue { return []Queue{ProviderCalls, Events, Expiries, Notices} }
+
+// Queues is a store of several queues, each under its own name.
+type Queues interface {
+	Queue(q Queue) Store
+}
 
 // Message is one row of the outbox. Times are the store's clock.
 type Message struct {
@@ -55,14 +95,16 @@ type Depth struct {
 	OldestDue time.Time
 }
 
-// Store keeps the rows. Rows are inserted by the transaction they follow from
-// (claim.Store), never here. Implementations are safe for concurrent use.
+// Store keeps the rows of one queue. Rows are inserted by the transaction they
+// follow from (claim.Store, webhook.Store), never here. Implementations are safe for concurrent use.
 type Store interface {
 	// Take leases up to limit due rows of region, oldest first: each gets
 	// Fence+1 and Due = now+lease, so that a worker's death only delays it. Rows
 	// that another worker holds, or that are just being written, are skipped,
 	// never waited for: a later Take finds them.
 	Take(ctx context.Context, region string, limit int, lease time.Duration) ([]Message, error)
+	// Message reads a row without taking it.
+	Message(ctx context.Context, region, id string) (m Message, found bool, err error)
 	// Finish removes a row. ErrFenced unless fence is current.
 	Finish(ctx context.Context, region, id string, fence uint64) error
 	// Retry makes the row due again after the delay. A non-empty reason counts

@@ -45,6 +45,7 @@ const (
 	verdictDone
 	verdictLater
 	verdictFailed
+	verdictParked
 )
 
 // Gone: the handler's own atomic step has removed or rescheduled the row.
@@ -56,8 +57,27 @@ func Done() Verdict { return Verdict{kind: verdictDone} }
 // Later: nothing failed, but the row is not ready for d.
 func Later(d time.Duration) Verdict { return Verdict{kind: verdictLater, after: d} }
 
+// Delay is what [Later] was given; ok is false for every other verdict.
+func (v Verdict) Delay() (d time.Duration, ok bool) { return v.after, v.kind == verdictLater }
+
 // Failed: try again after the back-off; park the row at the bound.
 func Failed(reason string) Verdict { return Verdict{kind: verdictFailed, reason: reason} }
+
+// Parked: no further try can help; the row waits for a person.
+func Parked(reason string) Verdict { return Verdict{kind: verdictParked, reason: reason} }
+
+// String is for logs and tests.
+func (v Verdict) String() string {
+	names := [...]string{verdictGone: "Gone", verdictDone: "Done", verdictLater: "Later", verdictFailed: "Failed", verdictParked: "Parked"}
+	switch {
+	case v.reason != "":
+		return names[v.kind] + ": " + v.reason
+	case v.kind == verdictLater:
+		return names[v.kind] + " " + v.after.String()
+	default:
+		return names[v.kind]
+	}
+}
 
 // Handler does the work of one kind of message. It is called concurrently, must
 // be idempotent, and returns soon after ctx ends, which is when the row's lease
@@ -211,7 +231,10 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 	if ok {
 		verdict = handler(ctx, m)
 	}
-	if verdict.kind == verdictFailed {
+	if verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts {
+		verdict.kind = verdictParked
+	}
+	if verdict.reason != "" {
 		span.Fail(sp, errors.New(verdict.reason))
 	}
 	var err error
@@ -221,12 +244,10 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		err = w.c.Store.Finish(ctx, m.Region, m.ID, m.Fence)
 	case verdictLater:
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, verdict.after, "")
+	case verdictParked:
+		w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
+		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
 	case verdictFailed:
-		if m.Attempts+1 >= w.c.MaxAttempts {
-			w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
-			err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
-			break
-		}
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, w.backoff(m.Attempts), verdict.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {

@@ -1,7 +1,7 @@
-// Package payment says what a charge and a transfer mean: which requests are
-// well-formed ([Parse]), what the answer looks like (a 201 whose bytes follow
-// from stored values alone), and which provider call is safe to make now
-// ([Executor]).
+// Package payment says what a charge, a transfer and a refund mean: which requests
+// are well-formed ([Parse]), what the answer looks like (a 201 whose bytes follow
+// from stored values alone), which provider call is safe to make now ([Executor]),
+// and what its outcome books and tells.
 //
 // One attempt makes at most one call that can move money. Whether a second
 // attempt may make another depends on what the provider does with a key it has
@@ -25,4 +25,46 @@
 // only after the look-ups above have found nothing, as often and as far apart
 // as for any other call. Where the provider cannot be asked the outcome stays
 // unknown.
+//
+// # Refunds and compensations
+//
+// A refund names a charge. What it gives back (provider, reference, currency, and the
+// amount where none is asked for) is read from the charge's transaction in the books,
+// at the home that the charge's id names. A transaction never changes, so every
+// attempt sends the same call, and a refund that the books refuse has never been
+// sent. How much of a charge is left is the provider's to say: two refunds that are
+// too much together are told apart there. While the books cannot be read the refund
+// is unknown, and nothing is sent.
+//
+// A compensation gives back money that moved for nothing (a ghost, see package
+// ledger). It is a claim like any other, but that its request says all there is to
+// know, that it is asked for until it is known, and that a refusal is LIMBO: a person
+// is called, and the ghost stays in the books.
+//
+// Both are recovered as charges are, by the same rules, with look-ups for refunds.
+//
+// # What is not sent
+//
+// An attempt of which the provider's adapter is certain that nothing left
+// ([psp.NotSentError], by an open circuit) is unknown, too, as earlier ones may have
+// moved money. It is tried again when the adapter says, and never the last.
+//
+// # Expiry
+//
+// A request with an expires_at that was declined for now is closed then. A charge that
+// is unknown expiryGrace after it, and whose provider does not answer look-ups, is
+// refused as expired: a success that surfaces later is a ghost.
+//
+// # Crash points
+//
+//	read the charge | call the provider | settle: claim, posting, events, expiry
+//
+//	before the call         nothing was sent: the next attempt reads the same charge
+//	during it, or before    the next attempt repeats the call under the same provider
+//	Settle is durable       key, or asks; the same answer makes the same posting, under
+//	                        the same id, and the same events but for the fence in theirs
+//	after Settle            claim, booking, events and expiry are there together
+//
+// An attempt that was fenced off has booked and told nothing. A closing that crashes is
+// repeated, and finds the claim closed or tried again.
 package payment

@@ -4,10 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/span"
 )
@@ -20,6 +22,10 @@ const (
 	// a key. The shortest promise among providers in use is 24 h (Stripe); an
 	// hour is left for clocks and for a call on its way.
 	dedupeTrust = 23 * time.Hour
+	// expiryGrace is how long after its expires_at a charge may still be unknown
+	// before it counts as expired: a call that left in time has been answered, or
+	// has timed out, by then.
+	expiryGrace = 30 * time.Second
 )
 
 // Reasons of unknown outcomes, for the audit; merchants can read them.
@@ -31,10 +37,25 @@ const (
 	reasonCannotAsk  = "cannot_ask"         // neither dedupe nor look-up: only a person can tell
 	reasonUnreadable = "payload_unreadable" // the stored request does not parse
 	reasonPanic      = "adapter_fault"      // our own code failed in mid-call
+	reasonNotSent    = "not_sent"           // nothing left for the provider
+	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
+	reasonNoFacts    = "charge_unreadable"  // the books of a refund's charge cannot be read now
+	reasonElsewhere  = "provider_changed"   // the charge was made at a provider that this node does not use
 )
 
-// codeExpired is the decline code of an operation past its expires_at.
-const codeExpired = "expired"
+// Options is what an [Executor] may be given. The zero value serves everything but
+// refunds, and tells nobody.
+type Options struct {
+	// Logger; nil means slog.Default.
+	Logger *slog.Logger
+	// Books and Home tell what a refund gives back: the charge's transaction in the
+	// region whose code its id has. Without both a refund stays unknown.
+	Books Books
+	Home  func(code claim.RegionCode) (region string, ok bool)
+	// Sinks get one message each for every event, in this order: kinds of
+	// outbox.Events. None: no events.
+	Sinks []outbox.Kind
+}
 
 // Executor makes attempts against one provider. It holds no state of its own
 // and is safe for concurrent use.
@@ -42,19 +63,22 @@ type Executor struct {
 	provider psp.Provider
 	name     string
 	caps     psp.Capabilities
+	o        Options
 	log      *slog.Logger
 	gaveUp   map[Operation]claim.Response
 }
 
-// NewExecutor returns an Executor for p. A nil logger means slog.Default.
-func NewExecutor(p psp.Provider, log *slog.Logger) *Executor {
-	if log == nil {
-		log = slog.Default()
+// NewExecutor returns an Executor for p.
+func NewExecutor(p psp.Provider, o Options) *Executor {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
-	return &Executor{
-		provider: p, name: p.Name(), caps: p.Capabilities(), log: log,
-		gaveUp: map[Operation]claim.Response{Charge: givenUp(Charge), Transfer: givenUp(Transfer)},
+	o.Sinks = slices.Clone(o.Sinks)
+	e := &Executor{provider: p, name: p.Name(), caps: p.Capabilities(), o: o, log: o.Logger, gaveUp: map[Operation]claim.Response{}}
+	for op := range Operations() {
+		e.gaveUp[Operation(op)] = givenUp(Operation(op))
 	}
+	return e
 }
 
 // attempt is one run of [Executor.Attempt].
@@ -80,25 +104,37 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdic
 		if p := recover(); p != nil {
 			e.log.ErrorContext(ctx, "payment attempt panicked; the outcome is unknown",
 				"object", a.Record.Minted.ID, "provider", e.name, "panic", p, "stack", string(debug.Stack()))
-			v = t.unknown(reasonPanic)
+			v = t.unknown(ctx, reasonPanic)
 		}
 	}()
 	intent, err := Parse(t.op, a.Payload)
 	if err != nil {
 		e.log.ErrorContext(ctx, "stored request does not parse; nothing was sent to the provider",
 			"object", a.Record.Minted.ID, "error", err)
-		return t.unknown(reasonUnreadable)
+		return t.unknown(ctx, reasonUnreadable)
 	}
 	t.intent = intent
+	if a.Closing {
+		return t.expired()
+	}
+	if t.op == Refund {
+		if v, refused := t.read(ctx); refused {
+			return v
+		}
+	}
 	switch expired := intent.Expired(a.Now); {
+	case a.Told != "":
+		return t.succeeded(a.Told)
 	case !a.Recovery && expired:
 		return t.expired()
 	case !a.Recovery:
 		return t.verdict(ctx, t.call(ctx))
+	case !e.caps.Lookup && t.lapsed():
+		return t.unconfirmed(ctx)
 	case !e.caps.Lookup && t.dedupes():
 		return t.verdict(ctx, t.call(ctx))
 	case !e.caps.Lookup:
-		return t.unknown(reasonCannotAsk)
+		return t.unknown(ctx, reasonCannotAsk)
 	case t.dedupes() && !expired && a.Record.NotFounds == 0:
 		return t.repeat(ctx)
 	default:
@@ -111,20 +147,41 @@ func (t *attempt) dedupes() bool {
 	return t.caps.Dedupe != psp.DedupeNone && t.Now.Sub(t.Record.FirstUse) < dedupeTrust
 }
 
+// lapsed reports whether a charge whose outcome is unknown must not be waited for
+// any more. A transfer is: nobody could take it back should it surface later.
+func (t *attempt) lapsed() bool {
+	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(expiryGrace))
+}
+
 // call is the one place from which money moves.
 func (t *attempt) call(ctx context.Context) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
 	c := psp.Call{
-		Kind: psp.KindCharge, Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
+		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
 		Amount: t.intent.Amount, Currency: t.intent.Currency,
+		// A refund's reason is the merchant's own affair and not the payer's.
 		Source: t.intent.Source, Description: t.intent.Description,
 	}
-	if t.op == Transfer {
-		c.Kind = psp.KindTransfer
+	switch c.Kind {
+	case psp.KindRefund:
+		return t.provider.Refund(ctx, c)
+	case psp.KindTransfer:
 		return t.provider.Transfer(ctx, c)
+	default:
+		return t.provider.Charge(ctx, c)
 	}
-	return t.provider.Charge(ctx, c)
+}
+
+func kind(op Operation) psp.Kind {
+	switch op {
+	case Refund, Compensation:
+		return psp.KindRefund
+	case Transfer:
+		return psp.KindTransfer
+	default:
+		return psp.KindCharge
+	}
 }
 
 // repeat makes the call again, which a provider that dedupes answers with the
@@ -149,6 +206,19 @@ func saidInvalid(r psp.Result) bool {
 // that is both safe and still wanted.
 func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	found, res := t.lookup(ctx)
+	if found == psp.FoundYes && res.Outcome == psp.Approved {
+		switch ghost, err := t.ghost(ctx, res.ProviderRef); {
+		case err != nil:
+			t.log.WarnContext(ctx, "the books cannot be read, so that what the provider found may have been given back", "object", t.Record.Minted.ID, "error", err)
+			return t.unknown(ctx, reasonNotAsked)
+		case ghost && !t.dedupes():
+			// Which of several movements the look-up finds is the provider's to choose; that
+			// there is no other cannot be told.
+			return t.unknown(ctx, reasonGhost)
+		case ghost:
+			found = psp.FoundNo // given back: not what this generation may settle on
+		}
+	}
 	if found == psp.FoundYes && res.Outcome == psp.Declined && (t.Record.Generation > 1 || saidInvalid(res)) {
 		// Perhaps an earlier generation's, or a refused repeat's own: no money yet,
 		// and no more than that.
@@ -161,10 +231,16 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 		if res.Err != nil {
 			t.log.WarnContext(ctx, "provider did not answer a look-up", "object", t.Record.Minted.ID, "provider", t.name, "error", res.Err)
 		}
-		return t.unknown(reasonNotAsked)
+		if v, held := t.notSent(ctx, res); held {
+			return v
+		}
+		if t.lapsed() {
+			return t.unconfirmed(ctx)
+		}
+		return t.unknown(ctx, reasonNotAsked)
 	case t.Record.NotFounds < askBeforeCall:
-		v := t.unknown(reasonNotFound)
-		v.NotFound, v.RetryIn = true, t.settleWindow()
+		v := t.unknown(ctx, reasonNotFound)
+		v.NotFound, v.RetryIn = true, max(v.RetryIn, t.settleWindow())
 		return v
 	case expired:
 		return t.expired()
@@ -174,14 +250,24 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	}
 }
 
+// ghost reports whether a movement that was found has been booked as money that
+// nobody asked for: it belongs to a generation before, which a merchant was told had
+// moved none. Should it be booked only after this look, the books refuse one of both
+// (ledger.Transaction.Arrival).
+func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
+	if t.op != Charge || t.Record.Generation == 1 || t.o.Books == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	_, found, err := t.o.Books.Transaction(ctx, t.Record.Home, ledger.GhostID(t.name, ref))
+	return found, err
+}
+
 func (t *attempt) lookup(ctx context.Context) (psp.Found, psp.Result) {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	kind := psp.KindCharge
-	if t.op == Transfer {
-		kind = psp.KindTransfer
-	}
-	return t.provider.Lookup(ctx, kind, t.Record.Minted.ID)
+	return t.provider.Lookup(ctx, kind(t.op), t.Record.Minted.ID)
 }
 
 // settleWindow is how long a call may still be on its way. A provider that
@@ -191,78 +277,4 @@ func (t *attempt) settleWindow() time.Duration {
 		return t.caps.SettleWindow
 	}
 	return t.caps.Timeout
-}
-
-func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
-	switch {
-	case r.Outcome == psp.Approved:
-		return claim.Verdict{
-			Outcome: claim.OutcomeDone, ProviderRef: r.ProviderRef,
-			Response: Rendered(t.Record.Minted, &t.intent, t.name, r.ProviderRef),
-		}
-	case r.Outcome == psp.Declined && r.Decline != nil:
-		return t.declined(r)
-	}
-	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)
-	return t.unknown(reasonNoAnswer)
-}
-
-func (t *attempt) declined(r psp.Result) claim.Verdict {
-	v := claim.Verdict{Outcome: claim.OutcomeReleased, Reason: r.Decline.Code, ProviderRef: r.ProviderRef}
-	var p problem.Problem
-	switch r.Decline.Class {
-	case psp.Hard:
-		v.Outcome = claim.OutcomeRefused
-		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the payment for good."))
-	case psp.Soft:
-		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the payment for now."))
-		if !t.Last { // the last one allowed is remembered, and the key with it
-			p.Retry = problem.SameKey
-		}
-	case psp.Invalid:
-		if t.Recovery && !t.cleared {
-			// Said before the provider looked the key up, this speaks of the repeat
-			// and not of the attempt that may have moved money: a release would let
-			// the next generation charge again.
-			return t.unknown(reasonRepeat)
-		}
-		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
-	default:
-		// A class that this build does not know may mean anything.
-		t.log.Error("provider declined in an unknown class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
-		return t.unknown(reasonNoAnswer)
-	}
-	p.DeclineCode = r.Decline.Code
-	v.Response = refusal(p)
-	return v
-}
-
-func (t *attempt) expired() claim.Verdict {
-	p := problem.New(problem.CardDeclined, "The "+string(t.op)+" was not payable any more: its expires_at had passed before any money moved.")
-	p.DeclineCode = codeExpired
-	return claim.Verdict{Outcome: claim.OutcomeRefused, Reason: codeExpired, Response: refusal(p)}
-}
-
-// unknown carries the answer that is remembered should this be the last
-// attempt; until then the caller is told to come back.
-func (t *attempt) unknown(reason string) claim.Verdict {
-	resp, ok := t.gaveUp[t.op]
-	if !ok {
-		resp = givenUp(t.op)
-	}
-	return claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
-}
-
-func givenUp(op Operation) claim.Response {
-	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this "+string(op)+
-		", and asking has been given up. Ask support to check with the provider before you try again with a new key.")
-	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
-	return refusal(p)
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }

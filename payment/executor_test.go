@@ -25,6 +25,7 @@ type fake struct {
 
 	calls   []psp.Call
 	lookups int
+	asked   psp.Kind // by the last look-up
 	hadTime bool
 }
 
@@ -52,8 +53,9 @@ func (f *fake) Refund(ctx context.Context, c psp.Call) psp.Result {
 	return f.move(ctx, psp.KindRefund, c)
 }
 
-func (f *fake) Lookup(context.Context, psp.Kind, string) (psp.Found, psp.Result) {
+func (f *fake) Lookup(_ context.Context, kind psp.Kind, _ string) (psp.Found, psp.Result) {
 	f.lookups++
+	f.asked = kind
 	return f.found, f.known
 }
 
@@ -203,7 +205,7 @@ func TestAttempt(t *testing.T) {
 					a.Now = firstUse.Add(dedupeTrust)
 					a.Payload = []byte(strings.Replace(string(a.Payload), "2030-01-01T01", "2031-01-01T01", 1))
 				}
-				v := NewExecutor(&p, slog.New(slog.NewTextHandler(io.Discard, nil))).Attempt(t.Context(), a)
+				v := NewExecutor(&p, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}).Attempt(t.Context(), a)
 				got := want{
 					outcome: v.Outcome, reason: v.Reason, status: v.Response.Status, body: c.want.body,
 					calls: len(p.calls), lookups: p.lookups, notFound: v.NotFound, retryIn: v.RetryIn,
@@ -252,7 +254,7 @@ func attemptOf(op Operation) claim.Attempt {
 
 func TestUnreadablePayloadIsNeverSent(t *testing.T) {
 	p := &fake{result: approved, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey}}
-	e := NewExecutor(p, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	e := NewExecutor(p, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	a := attemptOf(Charge)
 	a.Payload = a.Payload[:10]
 	if v := e.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown || v.Reason != reasonUnreadable || len(p.calls) != 0 {
@@ -297,7 +299,7 @@ func TestRenderedBytes(t *testing.T) {
 }
 
 func BenchmarkAttempt(b *testing.B) {
-	e := NewExecutor(&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}, nil)
+	e := NewExecutor(&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}, Options{})
 	a := attemptOf(Charge)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -5,15 +5,20 @@ import (
 	"time"
 )
 
-// Operation names a movement of money that a merchant can ask for. The values
-// are stored in claims and outbox rows and never change.
+// Operation names a movement of money. The values are stored in claims and outbox
+// rows and never change.
 type Operation string
 
-// The operations.
+// The operations that a merchant can ask for.
 const (
 	Charge   Operation = "charge"
 	Transfer Operation = "transfer"
+	Refund   Operation = "refund"
 )
+
+// Compensation is the refund of a charge that nobody asked for, or not any more.
+// Homeward alone asks for it. To the merchant its object is a refund.
+const Compensation Operation = "compensation"
 
 // Limits of a request. Text is counted in characters (code points), unescaped.
 const (
@@ -32,18 +37,30 @@ const (
 	// from other APIs. Values are bounded by the size of the body alone.
 	MaxMetadataEntries = 50
 	MaxMetadataName    = 40
+	// MaxReason is the longest reason of a refund: a sentence or two for the
+	// merchant's own books.
+	MaxReason = 500
+	// MaxProviderRef is the longest reference of a provider, in bytes: what a claim
+	// keeps of one.
+	MaxProviderRef = 512
 )
 
 // Intent is a parsed request. The zero value is invalid. It keeps slices of the
 // payload it was parsed from, which must not be written to afterwards.
 type Intent struct {
 	Operation Operation
-	// Amount is in minor units of Currency, 1 to [MaxAmount].
+	// Amount is in minor units of Currency, 1 to [MaxAmount]. As parsed it is 0 for
+	// a refund of the whole charge.
 	Amount int64
-	// Currency is an ISO 4217 code in lower case.
+	// Currency is an ISO 4217 code in lower case. A refund has its charge's, and as
+	// parsed none.
 	Currency string
-	// Source is the payment method of a charge, the destination of a transfer.
+	// Source is the payment method of a charge, the destination of a transfer, the
+	// provider's reference of what a compensation gives back. A refund has its
+	// charge's reference, and as parsed none.
 	Source string
+	// Charge is the id of the charge that a refund or compensation gives back.
+	Charge string
 	// Description and OrderID are "" when the caller sent none.
 	Description, OrderID string
 	// ExpiresAt is when the operation stops being payable; zero for never.
@@ -51,8 +68,11 @@ type Intent struct {
 
 	// The caller's own spelling of optional members, canonical JSON, nil when
 	// absent: what the caller sent is shown back to the byte.
-	description, orderID, metadata, expiresAt []byte
+	description, orderID, metadata, expiresAt, reason []byte
 }
+
+// GivesBack reports whether op gives back what a charge has taken.
+func (op Operation) GivesBack() bool { return op == Refund || op == Compensation }
 
 // Expired reports whether the intent must no longer be paid at now.
 func (in *Intent) Expired(now time.Time) bool {

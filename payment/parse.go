@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // maxMemberName is how many bytes of an unknown member's name an error repeats.
@@ -16,12 +18,14 @@ const maxMemberName = 64
 // member at fault, in canonical order; missing members are reported last.
 // The Intent keeps slices of canonical. It is safe for concurrent use.
 func Parse(op Operation, canonical []byte) (Intent, error) {
-	var source, prefix string
+	var set func(in *Intent, name, raw []byte) error
 	switch op {
-	case Charge:
-		source, prefix = "payment_method", "pm_"
-	case Transfer:
-		source, prefix = "destination", "acct_"
+	case Charge, Transfer:
+		set = (*Intent).setPayment
+	case Refund:
+		set = (*Intent).setRefund
+	case Compensation:
+		set = (*Intent).setCompensation
 	default:
 		return Intent{}, invalid("", "unknown operation %q", string(op))
 	}
@@ -42,27 +46,46 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 		if !ok {
 			return Intent{}, notCanonical()
 		}
-		if err := in.set(quoted[1:len(quoted)-1], raw, source, prefix); err != nil {
+		if err := set(&in, quoted[1:len(quoted)-1], raw); err != nil {
 			return Intent{}, err
 		}
 	}
 	if s.pos != len(canonical) {
 		return Intent{}, notCanonical()
 	}
-	switch {
-	case in.Amount == 0:
-		return Intent{}, invalid("amount", "is required")
-	case in.Currency == "":
-		return Intent{}, invalid("currency", "is required")
-	case in.Source == "":
-		return Intent{}, invalid(source, "is required")
+	if missing := in.missing(); missing != "" {
+		return Intent{}, invalid(missing, "is required")
 	}
 	return in, nil
 }
 
+// missing names the first required member that was not sent.
+func (in *Intent) missing() string {
+	switch {
+	case in.Amount == 0 && in.Operation != Refund:
+		return "amount"
+	case in.Charge == "" && in.Operation.GivesBack():
+		return "charge"
+	case in.Currency == "" && in.Operation != Refund:
+		return "currency"
+	case in.Source != "" || in.Operation == Refund:
+		return ""
+	case in.Operation == Transfer:
+		return "destination"
+	case in.Operation == Compensation:
+		return "provider_ref"
+	default:
+		return "payment_method"
+	}
+}
+
 func notCanonical() error { return invalid("", "is not canonical JSON") }
 
-func (in *Intent) set(name, raw []byte, source, prefix string) (err error) {
+func (in *Intent) setPayment(name, raw []byte) (err error) {
+	source, prefix := "payment_method", "pm_"
+	if in.Operation == Transfer {
+		source, prefix = "destination", "acct_"
+	}
 	switch string(name) {
 	case "amount":
 		in.Amount, err = amount(raw)
@@ -85,9 +108,53 @@ func (in *Intent) set(name, raw []byte, source, prefix string) (err error) {
 		in.expiresAt = raw
 		in.ExpiresAt, err = expiry(raw)
 	default:
-		err = invalid(MemberName(string(name)), "is not a member of this request; remove it")
+		err = unknownMember(name)
 	}
 	return err
+}
+
+func (in *Intent) setRefund(name, raw []byte) (err error) {
+	switch string(name) {
+	case "amount":
+		in.Amount, err = amount(raw)
+	case "charge":
+		in.Charge, err = chargeID(raw)
+	case "reason":
+		in.reason = raw
+		_, err = limited("reason", raw, MaxReason)
+	default:
+		err = unknownMember(name)
+	}
+	return err
+}
+
+func (in *Intent) setCompensation(name, raw []byte) (err error) {
+	switch string(name) {
+	case "currency":
+		in.Currency, err = currency(raw)
+	case "provider_ref":
+		var ok bool
+		if in.Source, ok = text(raw); !ok || in.Source == "" || len(in.Source) > MaxProviderRef {
+			err = invalid("provider_ref", "must be a string of 1 to %d bytes", MaxProviderRef)
+		}
+	default:
+		err = in.setRefund(name, raw)
+	}
+	return err
+}
+
+func unknownMember(name []byte) error {
+	return invalid(MemberName(string(name)), "is not a member of this request; remove it")
+}
+
+// chargeID takes what could be a charge's id. Whether there is such a charge is the
+// books' to say.
+func chargeID(raw []byte) (string, error) {
+	id, _ := text(raw)
+	if prefix, _, ok := claim.ReadObjectID(id); !ok || prefix != Prefix(Charge) {
+		return "", invalid("charge", "must be the id of a charge, as it was answered: %s_…", Prefix(Charge))
+	}
+	return id, nil
 }
 
 func amount(raw []byte) (int64, error) {

@@ -1,6 +1,7 @@
 package payment_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -160,6 +162,72 @@ func TestLostRefusalIsReleased(t *testing.T) {
 	}
 }
 
+// A refund whose reply is lost is made once, as a charge is; what is left of the
+// charge is the provider's to say.
+func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
+	for _, caps := range []psp.Capabilities{
+		{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+		{Dedupe: psp.DedupeNone, Lookup: true, SettleWindow: time.Minute},
+	} {
+		t.Run(fmt.Sprintf("%+v", caps), func(t *testing.T) {
+			sim, p := opened(t, caps)
+			b := ledgerOf{}
+			executor := payment.NewExecutor(p, payment.Options{
+				Logger: slog.New(slog.DiscardHandler), Books: b, Home: func(claim.RegionCode) (string, bool) { return "europe", true },
+			})
+			a := first(payment.Charge, "pm_card_visa")
+			id, err := claim.NewObjectID("ch", 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Record.Minted.ID, a.Record.Key.Tenant = id, "acme"
+			v := executor.Attempt(t.Context(), a)
+			if v.Outcome != claim.OutcomeDone {
+				t.Fatalf("charge: %+v", v)
+			}
+			b[id] = *v.Posting
+
+			refund := func(n, amount string) claim.Attempt {
+				a := first(payment.Refund, "")
+				a.Record.Key.Tenant, a.Record.ProviderKey, a.Record.Minted.ID = "acme", "hw_re_"+n, "re_"+n
+				a.Payload = []byte(`{"amount":` + amount + `,"charge":"` + id + `"}`)
+				return a
+			}
+			lost := refund("1", "1500")
+			if err := sim.SetFaults(simulator.Faults{DropReply: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if v := executor.Attempt(t.Context(), lost); v.Outcome != claim.OutcomeUnknown {
+				t.Fatalf("first attempt: %+v", v)
+			}
+			if err := sim.SetFaults(simulator.Faults{}); err != nil {
+				t.Fatal(err)
+			}
+			lost.Recovery = true
+			if v := executor.Attempt(t.Context(), lost); v.Outcome != claim.OutcomeDone || v.Posting.Reverses != id || v.Posting.Amount != 1500 {
+				t.Errorf("recovery: %+v", v)
+			}
+			if v := executor.Attempt(t.Context(), refund("2", "500")); v.Outcome != claim.OutcomeReleased || v.Response.Status != 400 || v.Reason != "refund_exceeds_charge" {
+				t.Errorf("more than is left: %+v", v)
+			}
+			if v := executor.Attempt(t.Context(), refund("3", "499")); v.Outcome != claim.OutcomeDone {
+				t.Errorf("the rest: %+v", v)
+			}
+			if s := sim.Summary(); s.Refunds != 2 || s.Effects != 3 || s.DuplicateEffects != 0 {
+				t.Errorf("the provider's books: %+v", s)
+			}
+		})
+	}
+}
+
+// ledgerOf is the books by id.
+type ledgerOf map[string]ledger.Transaction
+
+func (l ledgerOf) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
+	t, found := l[id]
+	return t, found, nil
+}
+
 func TestProviderDeclines(t *testing.T) {
 	for token, want := range map[string]struct {
 		outcome claim.Outcome
@@ -183,6 +251,12 @@ func TestProviderDeclines(t *testing.T) {
 
 func provider(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) http.Handler) (*simulator.Simulator, *payment.Executor) {
 	t.Helper()
+	sim, p := opened(t, caps, wrap...)
+	return sim, payment.NewExecutor(p, payment.Options{Logger: slog.New(slog.DiscardHandler)})
+}
+
+func opened(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) http.Handler) (*simulator.Simulator, psp.Provider) {
+	t.Helper()
 	sim, err := simulator.Open(simulator.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +272,7 @@ func provider(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sim, payment.NewExecutor(p, slog.New(slog.DiscardHandler))
+	return sim, p
 }
 
 func first(op payment.Operation, token string) claim.Attempt {

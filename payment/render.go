@@ -16,30 +16,8 @@ const renderRoom = 384
 // Its bytes follow from the arguments alone, so that every attempt and every
 // node renders the same ones.
 func Rendered(m claim.Minted, in *Intent, provider, reference string) claim.Response {
-	size := renderRoom + len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt)
-	b := make([]byte, 0, size)
-	b = append(b, `{"id":`...)
-	b = appendString(b, m.ID)
-	b = append(b, `,"object":`...)
-	b = appendString(b, string(in.Operation))
-	b = append(b, `,"amount":`...)
-	b = strconv.AppendInt(b, in.Amount, 10)
-	b = append(b, `,"currency":`...)
-	b = appendString(b, in.Currency)
-	b = append(b, `,"status":"succeeded","created":`...)
-	b = strconv.AppendInt(b, m.Created.Unix(), 10)
-	if in.Operation == Transfer {
-		b = append(b, `,"destination":`...)
-	} else {
-		b = append(b, `,"payment_method":`...)
-	}
-	b = appendString(b, in.Source)
-	b = appendSent(b, "description", in.description)
-	b = appendSent(b, "order_id", in.orderID)
-	b = appendSent(b, "metadata", in.metadata)
-	b = appendSent(b, "expires_at", in.expiresAt)
-	b = append(b, `,"receipt_number":`...)
-	b = appendString(b, m.Receipt)
+	b := make([]byte, 0, renderRoom+in.sent())
+	b = appendObject(b, m, in, statusSucceeded)
 	b = append(b, `,"provider":{"name":`...)
 	b = appendString(b, provider)
 	b = append(b, `,"reference":`...)
@@ -55,20 +33,83 @@ func Rendered(m claim.Minted, in *Intent, provider, reference string) claim.Resp
 	}
 }
 
-// Path is the collection of op's objects: /v1/charges.
-func Path(op Operation) string { return "/v1/" + string(op) + "s" }
+// sent is how many bytes the members have that are shown as they were sent.
+func (in *Intent) sent() int {
+	return len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt) + len(in.reason)
+}
+
+// appendObject appends an object up to its receipt number. The amount, and what
+// follows from the charge of a refund, is left out where it is not known.
+func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
+	b = append(b, `{"id":`...)
+	b = appendString(b, m.ID)
+	b = append(b, `,"object":`...)
+	b = appendString(b, Object(in.Operation))
+	if in.Amount > 0 {
+		b = append(b, `,"amount":`...)
+		b = strconv.AppendInt(b, in.Amount, 10)
+	}
+	if in.Currency != "" {
+		b = append(b, `,"currency":`...)
+		b = appendString(b, in.Currency)
+	}
+	b = append(b, `,"status":"`...)
+	b = append(b, status...)
+	b = append(b, `","created":`...)
+	b = strconv.AppendInt(b, m.Created.Unix(), 10)
+	switch {
+	case in.Operation.GivesBack():
+		b = append(b, `,"charge":`...)
+		b = appendString(b, in.Charge)
+	case in.Operation == Transfer:
+		b = append(b, `,"destination":`...)
+		b = appendString(b, in.Source)
+	default:
+		b = append(b, `,"payment_method":`...)
+		b = appendString(b, in.Source)
+	}
+	b = appendSent(b, "description", in.description)
+	b = appendSent(b, "order_id", in.orderID)
+	b = appendSent(b, "metadata", in.metadata)
+	b = appendSent(b, "expires_at", in.expiresAt)
+	b = appendSent(b, "reason", in.reason)
+	b = append(b, `,"receipt_number":`...)
+	return appendString(b, m.Receipt)
+}
+
+// Object is the kind of op's objects, as they are shown: "charge".
+func Object(op Operation) string {
+	if op == Compensation {
+		op = Refund
+	}
+	return string(op)
+}
+
+// Path is where op's objects are: /v1/charges.
+func Path(op Operation) string { return "/v1/" + Object(op) + "s" }
 
 // Prefix is how the ids of op's objects start, without the underscore.
 func Prefix(op Operation) string {
-	if op == Transfer {
+	switch op {
+	case Transfer:
 		return "tr"
+	case Refund, Compensation:
+		return "re"
+	default:
+		return "ch"
 	}
-	return "ch"
 }
+
+// Public are the operations that a merchant can ask for.
+func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 
 // Operations tells a claim.Service how the objects of each operation are named.
 func Operations() claim.Operations {
-	return claim.Operations{string(Charge): Prefix(Charge), string(Transfer): Prefix(Transfer)}
+	all := claim.Operations{string(Compensation): Prefix(Compensation)}
+	for _, op := range Public() {
+		all[string(op)] = Prefix(op)
+	}
+	return all
 }
 
 // refusal turns a problem into a response that can be remembered.

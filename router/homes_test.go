@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -30,6 +31,60 @@ func (t *table) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, 
 	}
 	t.log("pin for %s: %s", entry, home)
 	return claim.Pin{Key: key, Home: home, CreatedAt: pinned}, nil
+}
+
+// A request that prefers a home gets it where that region takes new ones; a key that
+// has a home keeps it, and a stamped key needs none.
+func TestPreferredHomes(t *testing.T) {
+	const draining = region.Draining
+	for name, c := range map[string]struct {
+		key        string
+		prefer     claim.RegionCode
+		remembered [3]region.Status
+		takes      []string
+		lost       string
+		homes      map[string]string
+		asked      []string
+	}{
+		"elsewhere": {prefer: 3, takes: []string{here, europe, asia},
+			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "forward asia-northeast1 hop 1 pinned true"}},
+		"here": {prefer: 1, takes: []string{here, europe, asia},
+			asked: []string{"pin for us-east1: us-east1", "do us-east1"}},
+		"drained": {prefer: 3, remembered: [3]region.Status{0, 0, draining}, takes: []string{here, europe},
+			asked: []string{"pin for us-east1: us-east1", "do us-east1"}},
+		"drained, not yet heard of": {prefer: 3, takes: []string{here, europe},
+			asked: []string{"pin for asia-northeast1: refused", "pin for us-east1: us-east1", "do us-east1"}},
+		"lost: its rows without it": {prefer: 3, takes: []string{here, europe, asia}, lost: asia,
+			asked: []string{"pin for asia-northeast1: asia-northeast1", "replica", "do asia-northeast1"}},
+		"of a code nobody told us": {prefer: 9, takes: []string{here, europe, asia},
+			asked: []string{"pin for us-east1: us-east1", "do us-east1"}},
+		"a key with a home keeps it": {prefer: 3, takes: []string{here, europe, asia}, homes: map[string]string{"order-1": here},
+			asked: []string{"pin for asia-northeast1: us-east1", "do us-east1"}},
+		"a stamped key names its home": {key: stamped(t, 2), prefer: 3, takes: []string{here, europe, asia},
+			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{registrar: here}
+			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			for _, r := range c.takes {
+				pins.active[r] = true
+			}
+			for key, home := range c.homes {
+				pins.homes[key] = home
+			}
+			var rows []region.Region
+			for i, r := range []string{here, europe, asia} {
+				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
+			}
+			topology, err := region.NewTopology(rows)
+			require.NoError(t, err)
+			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost })
+			key := cmp.Or(c.key, "order-1")
+			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: key}, PreferHome: c.prefer}, "")
+			require.NoError(t, err)
+			require.Equal(t, c.asked, w.asked)
+		})
+	}
 }
 
 // TestNewHomes: a key that arrives where no new homes are taken gets another one;

@@ -24,6 +24,9 @@
 // where a key without a home gets one: the pin is still one row, which one region
 // wins, and a key that has a home keeps it.
 //
+// A request may prefer a home ([claim.Request.PreferHome]): what belongs together,
+// as a charge and its refunds do, then lives together. It costs a hop.
+//
 // # Deputies
 //
 // While a home region is lost (see [region.Outages]) this region is its deputy:
@@ -189,11 +192,19 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 	return reply, err
 }
 
-// home asks for the key's home, which becomes this region if it has none: or, while
-// an operator wants no new homes here, the registrar's region, or the nearest that
-// takes them. What this node remembers of that only orders the questions. The
-// pinning step looks for itself, and refuses.
+// home asks for the key's home. If it has none it becomes the preferred region, or
+// else this one; while an operator wants no new homes there, the registrar's region,
+// or the nearest that takes them. What this node remembers of that only orders the
+// questions. The pinning step looks for itself, and refuses.
 func (t *trip) home(ctx context.Context) (claim.Pin, error) {
+	// A lost one, too: what the request is about is in its rows, and as its deputy
+	// this region acts on those.
+	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
+		pin, err := t.pin(ctx, near.Name)
+		if !errors.Is(err, claim.ErrNoNewHomes) {
+			return pin, err
+		}
+	}
 	if here, _ := t.topology.ByName(t.self); here.Status == region.Active {
 		pin, err := t.pin(ctx, t.self)
 		if !errors.Is(err, claim.ErrNoNewHomes) {

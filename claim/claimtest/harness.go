@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Harness is one backend under test, empty at first. All times of the tests are
@@ -25,6 +26,10 @@ type Harness struct {
 	// Store and Outbox are the view of a node in a region.
 	Store  func(region string) claim.Store
 	Outbox func(region string) outbox.Store
+	// Queue and Ledger are the other things that a Settle writes to, as the same
+	// node sees them. Outbox is the queue of provider calls.
+	Queue  func(region string, q outbox.Queue) outbox.Store
+	Ledger func(region string) ledger.Store
 	// Policy is what the store was opened with. MaxUnknowns and MaxGenerations
 	// should be small, as tests go through all of them.
 	Policy claim.Policy
@@ -44,7 +49,7 @@ type Harness struct {
 // Exercise checks every promise of the contract on the backends that newHarness
 // opens, one for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, group := range [][]test{beginTests, settleTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
+	for _, group := range [][]test{beginTests, settleTests, effectTests, closingTests, settledTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
 		}
@@ -208,6 +213,13 @@ func declinedSoft(body string) claim.Verdict {
 
 func unknown(notFound bool) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
+}
+
+// unsent is of an attempt that sent the provider nothing.
+func unsent(retryIn time.Duration) claim.Verdict {
+	v := unknown(false)
+	v.Reason, v.Unsent, v.RetryIn = "provider_open", true, retryIn
+	return v
 }
 
 func answer(status int, body string) claim.Response {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Model is the naive second opinion: what a claim store must answer, written
@@ -13,7 +15,14 @@ type Model struct {
 	Policy claim.Policy
 	Cells  map[Place]*Cell
 	Pins   map[claim.Key]*ModelPin
+	// Books, Told and Expiring are what settlements have left behind, by home and id.
+	Books    map[Ref]ledger.Transaction
+	Told     map[Ref]outbox.Message
+	Expiring map[Ref]outbox.Message
 }
+
+// Ref names a row that a settlement wrote.
+type Ref struct{ Home, ID string }
 
 // Place is where a claim lies: two homes may hold the same key.
 type Place struct {
@@ -51,7 +60,10 @@ const (
 
 // NewModel returns a model in which nothing has happened.
 func NewModel(p claim.Policy) *Model {
-	return &Model{Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{}}
+	return &Model{
+		Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{},
+		Books: map[Ref]ledger.Transaction{}, Told: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{},
+	}
 }
 
 // final says whether the cell's reply is remembered.
@@ -164,9 +176,28 @@ func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool
 // what the store chose, and Learn reports whether it had the right to.
 func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
 	c := m.Cells[at]
-	if c == nil || c.Status != Working || c.Fence != held.Fence || c.Unknowns != held.Unknowns || c.ID != held.Minted.ID {
+	switch {
+	case c == nil || c.Fence != held.Fence || c.Unknowns != held.Unknowns || c.ID != held.Minted.ID:
+		return claim.ErrFenced, true
+	case c.Status == Working && held.State == claim.InFlight:
+	case c.Status == Released && held.State == claim.FailedRetry && v.Outcome == claim.OutcomeRefused && !m.gone(c, now):
+		// Nobody will pay it any more.
+	default:
 		return claim.ErrFenced, true
 	}
+	if v.Outcome == claim.OutcomeDone && v.Posting != nil {
+		if _, ok := m.Books[Ref{at.Home, v.Posting.ID}]; ok {
+			return ledger.ErrConflict, true // money is booked once, whatever else is wrong
+		}
+		post := *v.Posting
+		post.Region, post.At = at.Home, now
+		m.Books[Ref{at.Home, post.ID}] = post
+	}
+	defer func() {
+		if c.Status != Working {
+			m.tell(at, c, &v, now)
+		}
+	}()
 	c.Holder, c.Reason = "", v.Reason
 	end := func(s Status) (error, bool) {
 		c.Status, c.Reply, c.Settled = s, string(v.Response.Body), now
@@ -184,16 +215,20 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.Status = Released
 		return nil, true
 	}
-	c.Unknowns++
-	if c.NotFound++; !v.NotFound {
-		c.NotFound = 0
-	}
-	if c.Unknowns == m.Policy.MaxUnknowns {
-		c.Reason = claim.ReasonOutcomeUnknown
-		return end(Refused)
+	if v.Unsent {
+		c.Fence++ // nobody may say it again, and nothing has been learned
+	} else {
+		c.Unknowns++
+		if c.NotFound++; !v.NotFound {
+			c.NotFound = 0
+		}
+		if c.Unknowns >= m.Policy.MaxUnknowns && !v.KeepAsking {
+			c.Reason = claim.ReasonOutcomeUnknown
+			return end(Refused)
+		}
 	}
 	most := m.Policy.BackoffMin
-	for range c.Unknowns - 1 {
+	for i := uint32(1); i < c.Unknowns; i++ {
 		most = min(2*most, m.Policy.BackoffMax)
 	}
 	c.Lease = lease
@@ -201,6 +236,23 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	// A pause is stored in whole microseconds.
 	least := m.Policy.BackoffMin/4 - time.Microsecond
 	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
+}
+
+// tell is what the world hears of a cell that is not working any more.
+func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
+	for _, e := range v.Events {
+		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
+		e.CreatedAt, e.Due = now, now
+		m.Told[Ref{at.Home, e.ID}] = e
+	}
+	ref := Ref{at.Home, c.ID}
+	if _, ok := m.Expiring[ref]; ok || v.Expiry == nil || c.Status != Released {
+		return
+	}
+	e := *v.Expiry
+	e.ID, e.Kind, e.CreatedAt = c.ID, outbox.KindExpiry, now
+	e.Region, e.Tenant, e.Key = at.Home, at.Key.Tenant, at.Key.Value
+	m.Expiring[ref] = e
 }
 
 // Pin is a pinning request from entry.

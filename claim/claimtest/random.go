@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 var randomRuns atomic.Int64
@@ -18,7 +21,7 @@ var randomRuns atomic.Int64
 // Random runs random operations against a backend and the [Model] side by side
 // and compares every answer and every row after each. Opaque keys go through
 // pins, and no key may ever be spoken for in two homes. It needs a clock that
-// can be moved; Harness.Outbox may be nil, then the backlog is not compared.
+// can be moved.
 func Random(t *testing.T, h Harness) {
 	if h.Advance == nil {
 		t.Skip("the model tells times exactly and needs a clock that can be moved")
@@ -30,8 +33,10 @@ func Random(t *testing.T, h Harness) {
 			tenant: fmt.Sprintf("t%d", randomRuns.Add(1)),
 		}
 		h.PutTenant(t, claim.Tenant{ID: r.tenant, Registrar: h.Regions[0]})
+		r.start = r.now(rt).Add(time.Microsecond)
+		h.Advance(time.Microsecond)
 		for _, region := range h.Regions {
-			r.backlog = append(r.backlog, r.depth(rt, region))
+			r.backlog = append(r.backlog, r.depths(rt, region))
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"arrive":         r.arrive,
@@ -52,9 +57,14 @@ type random struct {
 	model   *Model
 	tenant  string
 	minted  int
-	backlog []int // of each region before the run
+	tales   int
+	backlog []backlog // of each region before the run
+	start   time.Time // of the run: what was booked before is another's
 	keys    map[string]providerUse
 }
+
+// backlog is how many rows the queues hold.
+type backlog struct{ calls, events, expiries int }
 
 // providerUse is what one provider key was used for: it must never be used for
 // anything else.
@@ -156,8 +166,22 @@ func (r *random) settle(t *rapid.T) {
 	v := rapid.SampledFrom([]claim.Verdict{
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
 		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
+		{Outcome: claim.OutcomeUnknown, KeepAsking: true, Response: answer(502, "given up")},
+		unsent(0), unsent(r.Policy.Lease),
 	}).Draw(t, "verdict")
 	now := r.now(t)
+	if rapid.Bool().Draw(t, "with effects") {
+		r.tales++
+		v.Posting = Posting(held, held.Minted.ID)
+		if rapid.IntRange(0, 9).Draw(t, "booked before") == 0 {
+			v.Posting.ID = "ch_" + r.tenant + "_shared"
+		}
+		v.Events = Events(held, rapid.IntRange(0, 2).Draw(t, "events"))
+		for i := range v.Events {
+			v.Events[i].ID = fmt.Sprintf("evt_%s_%d/%d", r.tenant, r.tales, i)
+		}
+		v.Expiry = expiry(now.Add(r.Policy.ReplayFor))
+	}
 	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)
 	want, fair := r.model.Learn(at, held, v, rec.LeaseUntil, now)
 	switch {
@@ -181,11 +205,13 @@ func (r *random) held(t *rapid.T, at Place) claim.Record {
 		rec = claim.Record{Key: at.Key, Home: at.Home}
 	}
 	rec.Fence = r.fence(t, at)
-	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "unknowns", "id"}).Draw(t, "stale") {
+	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "unknowns", "id", "state"}).Draw(t, "stale") {
 	case "unknowns":
 		rec.Unknowns++
 	case "id":
 		rec.Minted.ID = "ch_of_an_earlier_life"
+	case "state":
+		rec.State = claim.InFlight
 	}
 	return rec
 }
@@ -276,21 +302,77 @@ func (r *random) compare(t *rapid.T) {
 		}
 	}
 	for i, region := range r.Regions {
-		if got := r.depth(t, region) - r.backlog[i]; r.Outbox != nil && got != working[region] {
-			t.Fatalf("%s has %d rows in its outbox and %d claims in flight", region, got, working[region])
+		want := backlog{calls: working[region]}
+		books := map[string]ledger.Transaction{}
+		for ref, m := range r.model.Told {
+			if ref.Home == region {
+				want.events++
+				r.sameRow(t, outbox.Events, m)
+			}
+		}
+		for ref, m := range r.model.Expiring {
+			if ref.Home == region {
+				want.expiries++
+				r.sameRow(t, outbox.Expiries, m)
+			}
+		}
+		for ref, post := range r.model.Books {
+			if ref.Home == region {
+				books[ref.ID] = post
+			}
+		}
+		was := r.backlog[i]
+		want = backlog{was.calls + want.calls, was.events + want.events, was.expiries + want.expiries}
+		if got := r.depths(t, region); got != want {
+			t.Fatalf("%s has %+v rows in its outbox, the model %+v", region, got, want)
+		}
+		r.balanced(t, region, books)
+	}
+}
+
+// sameRow checks that a queue holds want.
+func (r *random) sameRow(t *rapid.T, q outbox.Queue, want outbox.Message) {
+	got, found, err := r.Queue(want.Region, q).Message(r.ctx, want.Region, want.ID)
+	if err != nil || !found {
+		t.Fatalf("%s of %s: found %v, %v", want.ID, q, found, err)
+	}
+	for _, m := range []*outbox.Message{&want, &got} {
+		m.CreatedAt, m.Due = m.CreatedAt.UTC(), m.Due.UTC()
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s holds\n%+v, the model\n%+v", q, got, want)
+	}
+}
+
+// balanced checks that what this run has booked in a region is want.
+func (r *random) balanced(t *rapid.T, region string, want map[string]ledger.Transaction) {
+	booked, err := r.Ledger(region).Transactions(r.ctx, region, ledger.Position{At: r.start}, time.Time{}, len(want)+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(booked) != len(want) {
+		t.Fatalf("%s has %d transactions or more, the model %d", region, len(booked), len(want))
+	}
+	for _, got := range booked {
+		if w := want[got.ID]; !w.Same(got) || !w.At.Equal(got.At) {
+			t.Fatalf("%s has booked\n%+v, the model\n%+v", region, got, w)
 		}
 	}
 }
 
-func (r *random) depth(t *rapid.T, region string) int {
-	if r.Outbox == nil {
-		return 0
+func (r *random) depths(t *rapid.T, region string) (b backlog) {
+	for q, n := range map[outbox.Queue]*int{outbox.ProviderCalls: &b.calls, outbox.Events: &b.events, outbox.Expiries: &b.expiries} {
+		store := r.Outbox(region)
+		if q != outbox.ProviderCalls {
+			store = r.Queue(region, q)
+		}
+		d, err := store.Depth(r.ctx, region)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*n = d.Pending + d.Parked
 	}
-	d, err := r.Outbox(region).Depth(r.ctx, region)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Pending + d.Parked
+	return b
 }
 
 func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {

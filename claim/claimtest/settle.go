@@ -155,6 +155,33 @@ var settleTests = []test{
 		seen := w.begin(w.arrival("k", "100"), claim.Replay)
 		require.Equal(w, answer(502, "given up"), *seen.Response)
 	}},
+	{"settle: an attempt that sent nothing counts for nothing, and is recorded once", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), unknown(true))
+		require.Equal(w, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
+		for range 2 * w.Policy.MaxUnknowns { // it is never given up on
+			held, before := rec, w.now()
+			rec = w.settle(held, unsent(w.Policy.Lease))
+			require.Equal(w, claim.InFlight, rec.State)
+			require.Empty(w, rec.Holder)
+			require.Equal(w, held.Fence+1, rec.Fence)
+			require.Equal(w, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
+			require.False(w, rec.LeaseUntil.Before(before.Add(w.Policy.Lease)), "the wish is a floor")
+			w.same(rec, w.get(rec))
+			_, err := w.at(w.home).Settle(w.ctx, held, unsent(0))
+			require.ErrorIs(w, err, claim.ErrFenced)
+			_, err = w.at(w.home).Settle(w.ctx, held, approved("paid"))
+			require.ErrorIs(w, err, claim.ErrFenced, "whose verdict is in has let go")
+		}
+		require.Equal(w, 1, w.pending(w.home), "the outbox owns it")
+		fences := []uint64{}
+		trail, err := w.at(w.home).Timeline(w.ctx, rec.Key, rec.Home, 6)
+		require.NoError(w, err)
+		for _, e := range trail[len(trail)-2:] {
+			fences = append(fences, e.Fence)
+		}
+		require.Equal(w, []uint64{rec.Fence - 1, rec.Fence}, fences, "the attempt was under the old one")
+		require.Equal(w, claim.Completed, w.settle(rec, approved("paid")).State)
+	}},
 	{"settle: a fenced holder changes nothing", func(w *world) {
 		old := w.begin(w.arrival("k", "100"), claim.Won)
 		w.lapse(old)

@@ -25,6 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/region"
 )
@@ -159,6 +160,8 @@ type localCluster struct {
 	server    *localdb.Server   // the private database; nil if one was given
 	urls      map[string]string // of the database, by region; secret
 	gossipKey string            // in base64; secret
+	simulator *runningSimulator
+	webhooks  string // what the simulator signs with; secret
 	codes     map[string]claim.RegionCode
 	stops     []func(context.Context) error // of what runs, to be called backwards
 }
@@ -251,7 +254,7 @@ func (k *localCluster) startSimulator(context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.Simulator = "http://" + sim.addr
+	k.Simulator, k.simulator, k.webhooks = "http://"+sim.addr, sim, relay.NewSecret()
 	k.onStop(sim.stop)
 	return nil
 }
@@ -369,7 +372,7 @@ func (k *localCluster) startNodes(ctx context.Context) error {
 		}
 		go k.watch(n)
 	}
-	return nil
+	return k.simulator.notify(k.Nodes[0].API, k.webhooks)
 }
 
 // startNode writes a node's settings and starts it.
@@ -396,7 +399,7 @@ func (k *localCluster) startNode(n *clusterNode, seeds []string) error {
 // ours are the variables, or the beginnings of their names, that the cluster
 // decides on; the rest of the environment is the nodes' too.
 var ours = []string{
-	node.DatabaseURL, node.GossipKey,
+	node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks,
 	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_PROVIDER__",
 }
 
@@ -406,7 +409,7 @@ func (k *localCluster) environ(region string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return slices.ContainsFunc(ours, func(name string) bool { return strings.HasPrefix(v, name) })
 	})
-	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey)
+	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.ProviderWebhooks+"="+k.webhooks)
 }
 
 // watch tells of a node that ends by itself or is killed, as drills do.

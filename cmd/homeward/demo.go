@@ -17,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -75,9 +76,10 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(data)) }() // last of all
 	}
 
-	url := c.PSP
+	url, secret := c.PSP, relay.NewSecret()
+	var sim *runningSimulator
 	if url == "" {
-		sim, err := startSimulator("--psp-listen", pspListen, simulator.Config{Dir: filepath.Join(data, "psp"), Latency: c.PSPLatency, Logger: warnings(io)})
+		sim, err = startSimulator("--psp-listen", pspListen, simulator.Config{Dir: filepath.Join(data, "psp"), Latency: c.PSPLatency, Logger: warnings(io)})
 		if err != nil {
 			return err
 		}
@@ -85,7 +87,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 		defer func() { err = errors.Join(err, withDrainTime(ctx, sim.stop)) }()
 	}
 	provider, err := httpjson.New(httpjson.Config{
-		Name: "simulator", BaseURL: url,
+		Name: "simulator", BaseURL: url, Webhooks: httpjson.Webhooks{Secret: secret},
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
 	})
 	if err != nil {
@@ -94,7 +96,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	defer func() { err = errors.Join(err, provider.Close()) }()
 
 	cluster, err := startDemo(ctx, settings, node.ClusterConfig{
-		Dir: filepath.Join(data, "store"), Provider: provider, Network: wan.New(distances), Logger: warnings(io),
+		Dir: filepath.Join(data, node.StoreDir), Provider: provider, Notifiers: map[string]psp.Notifier{"simulator": provider}, Network: wan.New(distances), Logger: warnings(io),
 		Fatal: func(err error) {
 			// The store can acknowledge nothing more. What it acknowledged is on
 			// disk, so dying now is the safe answer to every request in hand.
@@ -103,6 +105,11 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	}, listens)
 	if err != nil {
 		return err
+	}
+	if sim != nil {
+		if err := sim.notify("http://"+cluster.Nodes[0].APIAddr(), secret); err != nil {
+			return errors.Join(err, withDrainTime(ctx, cluster.Stop))
+		}
 	}
 	if err := c.welcome(io, cluster, settings, url, data, temporary); err != nil {
 		return errors.Join(err, withDrainTime(ctx, cluster.Stop))
@@ -124,6 +131,7 @@ func withDrainTime(ctx context.Context, stop func(context.Context) error) error 
 
 func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, listens []string) (*node.Cluster, error) {
 	c.Policy, c.Outbox, c.ReplicaLag, c.SweepEvery, c.Objects = s.Claim, s.Outbox, s.ReplicaLag, s.SweepEvery, s.Objects
+	c.Events = s.Events
 	c.Limits = httpapi.DefaultLimits()
 	c.Limits.TenantRate, c.Limits.TenantBurst = s.TenantRate, s.TenantBurst
 	for i, r := range s.Regions {

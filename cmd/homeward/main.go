@@ -28,6 +28,10 @@ type commands struct {
 	Regions   regionsCommand   `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
 	Region    regionCommand    `cmd:"" help:"Drain a region, take it down, and bring it back."`
 	Tenant    tenantCommand    `cmd:"" help:"Add tenants, and change their keys and registrars."`
+	Endpoint  endpointCommand  `cmd:"" help:"Set where tenants are told of events, by webhook."`
+	Outbox    outboxCommand    `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
+	Ledger    ledgerCommand    `cmd:"" help:"Prove the books, and show balances and entries."`
+	Reconcile reconcileCommand `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts  devCertsCommand  `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
 	Version   versionCommand   `cmd:"" help:"Print the version."`
 }
@@ -43,7 +47,7 @@ func main() {
 }
 
 // run parses and runs; every failure is one line (or one per mistake) on stderr
-// and exit code 1.
+// and exit code 1, or that of an [exitError].
 func run(ctx context.Context, args []string, io streams) int {
 	var c commands
 	exited, status := false, 0
@@ -63,7 +67,11 @@ func run(ctx context.Context, args []string, io streams) int {
 		return status
 	}
 	if err != nil {
-		return fail(io, fmt.Errorf("%w; see %s --help", err, called(err)))
+		code := fail(io, fmt.Errorf("%w; see %s --help", err, called(err)))
+		if called(err) == "homeward reconcile" {
+			code = exitUnread // what has not begun has compared nothing
+		}
+		return code
 	}
 	if err := command.Run(); err != nil {
 		return fail(io, err)
@@ -81,8 +89,26 @@ func called(err error) string {
 
 func fail(io streams, err error) int {
 	fmt.Fprintf(io.err, "homeward: %s\n", strings.TrimSpace(err.Error()))
+	if coded := (*exitError)(nil); errors.As(err, &coded) {
+		return coded.code
+	}
 	return 1
 }
+
+// Exit codes of commands that compare.
+const (
+	exitDiffers = 1 // what was compared does not agree
+	exitUnread  = 2 // it could not be compared
+)
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
 
 type versionCommand struct{}
 

@@ -17,10 +17,29 @@ type simulatorCommand struct {
 	Data    string        `type:"path" help:"Directory that keeps its books; default: memory only."`
 	Latency time.Duration `default:"0s" help:"How long each call takes."`
 	Jitter  time.Duration `default:"0s" help:"Up to how much longer, uniformly."`
+	Dedupe  string        `default:"key_and_parameters" enum:"none,key,key_and_parameters" help:"What it does with a key that it has seen: none (each call moves money), key, key_and_parameters."`
+	Lookup  bool          `default:"true" negatable:"" help:"Whether it can be asked by reference."`
+
+	WebhookURL    []string `placeholder:"URL" help:"Who is told of each movement; may be repeated. Default: as last set."`
+	WebhookSecret string   `placeholder:"SECRET" help:"What webhooks are signed with: base64, with or without whsec_."`
+}
+
+func (c *simulatorCommand) config(io streams) simulator.Config {
+	cfg := simulator.Config{
+		Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io),
+		IgnoreKeys: c.Dedupe == "none", IgnoreParameters: c.Dedupe == "key", NoLookup: !c.Lookup,
+	}
+	if len(c.WebhookURL) > 0 {
+		cfg.Webhooks = &simulator.Webhooks{}
+		for _, url := range c.WebhookURL {
+			cfg.Webhooks.Targets = append(cfg.Webhooks.Targets, simulator.WebhookTarget{URL: url, Secret: c.WebhookSecret})
+		}
+	}
+	return cfg
 }
 
 func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
-	sim, err := startSimulator("--listen", c.Listen, simulator.Config{Dir: c.Data, Latency: c.Latency, Jitter: c.Jitter, Logger: warnings(io)})
+	sim, err := startSimulator("--listen", c.Listen, c.config(io))
 	if err != nil {
 		return err
 	}
@@ -60,6 +79,12 @@ func startSimulator(flag, listen string, c simulator.Config) (*runningSimulator,
 	s := &runningSimulator{sim: sim, server: sim.NewServer(listen), addr: l.Addr().String(), done: make(chan error, 1)}
 	go func() { s.done <- s.server.Serve(l) }()
 	return s, nil
+}
+
+// notify has the simulator tell the API at base, http://host:port, of every movement
+// of money, and signs with secret.
+func (s *runningSimulator) notify(base, secret string) error {
+	return s.sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
 }
 
 func (s *runningSimulator) stop(ctx context.Context) error {

@@ -45,13 +45,22 @@ func docker(ctx context.Context, args ...string) (string, error) {
 // images builds what compose.yaml runs.
 func images(ctx context.Context, dir string) error {
 	if err := errors.Join(
-		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward"),
+		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward", small...),
 		build(ctx, filepath.Join(dir, "wan"), "./e2e/docker/wan"),
 		certificates(dir),
 	); err != nil {
 		return err
 	}
 	return errors.Join(makeImage(ctx, dir, "wan", wanImage), makeImage(ctx, dir, "homeward", image))
+}
+
+// small are the flags that keep the image under [maxImage]: gRPC, of which only the
+// export of traces is used, without its debug pages, and the largest libraries that
+// no charge passes through without inlining.
+var small = []string{
+	"-tags", "grpcnotrace",
+	"-gcflags=github.com/stripe/stripe-go/...=-l", "-gcflags=google.golang.org/grpc/...=-l",
+	"-gcflags=github.com/hashicorp/...=-l", "-gcflags=github.com/miekg/...=-l",
 }
 
 // build makes a static binary.

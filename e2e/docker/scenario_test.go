@@ -211,17 +211,6 @@ func (s *scene) deputises(here, lost string) {
 	s.Logf("%s serves the keys of %s after %v", here, lost, time.Since(began).Round(100*time.Millisecond))
 }
 
-// standsIn is deputises where the database can be reached through a partition. A
-// CockroachDB whose own nodes are parted may let neither side have the rows; then
-// requests fail closed, and what counts is the verdict in the end.
-func (s *scene) standsIn(here, lost string) {
-	s.Helper()
-	if s.c.kind == localdb.CockroachDB {
-		return
-	}
-	s.deputises(here, lost)
-}
-
 // regionKilled: all of a region dies at once. The others serve its keys, and when it
 // is back it goes on.
 func regionKilled(s *scene) {
@@ -306,8 +295,8 @@ func partition(s *scene) {
 	ways := []way{{us, eu}, {eu, us}}
 	s.must(s.c.cut(ways...))
 	s.unreached(us, eu)
-	s.standsIn(us, eu)
-	s.standsIn(eu, us)
+	s.deputises(us, eu)
+	s.deputises(eu, us)
 	s.until("asia still reaches europe", func() bool { return s.home(s.at(asia, 1), eu) })
 	s.must(s.c.mend(ways...))
 }
@@ -317,20 +306,28 @@ func partition(s *scene) {
 func partitionOneWay(s *scene) {
 	s.must(s.c.cut(way{us, eu}))
 	s.unreached(us, eu)
-	s.standsIn(us, eu)
-	s.standsIn(eu, us)
+	s.deputises(us, eu)
+	s.deputises(eu, us)
 	s.must(s.c.mend(way{us, eu}))
 }
 
 // regionCutOff: a region is alone. Both sides act on the same rows where the database
-// lets them.
+// lets them. One that is parted with them has its majority with the others, and who
+// is alone fails closed.
 func regionCutOff(s *scene) {
 	ways := []way{{eu, us}, {us, eu}, {eu, asia}, {asia, eu}}
 	s.must(s.c.cut(ways...))
 	s.unreached(us, eu)
-	s.deputises(us, eu) // with the database's majority on this side
+	s.deputises(us, eu)
 	s.deputises(asia, eu)
-	s.standsIn(eu, us)
+	if s.c.kind == localdb.CockroachDB {
+		for _, home := range []string{us, eu} {
+			r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(home)), s.at(eu, 1), attemptTime)
+			require.NotEqual(s, http.StatusCreated, r.status, "charged on a minority's word: %v", r)
+		}
+	} else {
+		s.deputises(eu, us)
+	}
 	s.must(s.c.mend(ways...))
 }
 

@@ -79,9 +79,13 @@ var libraries = []struct {
 	{"gocloud.dev", []string{"internal/node"}, "the object store is assembly"},
 	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry", "e2e"}, "rooms make spans; where they go is set up in one"},
-	{"go.opentelemetry.io/contrib", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
+	{"go.opentelemetry.io/otel/exporters", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
 	{"go.opentelemetry.io/", []string{"span", "internal/telemetry", "e2e"}, "what traces say stands in one room"},
 	{"github.com/exaring/otelpgx", []string{"internal/cockroach"}, "one room per technology"},
+	{"github.com/nats-io/nats.go", []string{"outbox/relay/nats", "e2e"}, "one room per technology"},
+	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
+	{"code.dny.dev/ssrf", []string{"outbox/relay"}, "where merchants may send us is decided where we go"},
+	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
 	{"github.com/alecthomas/kong", []string{"cmd", "e2e"}, "commands are cmd's"},
 }
 
@@ -146,6 +150,10 @@ func allowed(from, to string) bool {
 		return true // the wire format is generated there
 	case under(from, "payment") && under(to, "internal/problem"):
 		return true // a decline is remembered as the bytes of a problem
+	case under(from, "claim") && under(to, "payment/ledger"):
+		return true // an outcome and its booking are one step
+	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "payment/ledger") || under(to, "payment/webhook")):
+		return true // contracts that they implement
 	}
 	return false
 }

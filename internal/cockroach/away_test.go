@@ -71,3 +71,46 @@ func TestALostRegionLeavesRoomForHome(t *testing.T) {
 	}
 	require.Equal(t, 1, settled)
 }
+
+// TestRowsElsewhereHaveMoreTime holds a row of another region for longer than any
+// statement at home may take, and lets it go: whoever waits for it, as for an answer
+// that has a long way, is served. The session's time is then that of home again.
+func TestRowsElsewhereHaveMoreTime(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it watches PostgreSQL's locks")
+	}
+	pool := testPool()
+	pool.MaxConns, pool.MinConns = 1, 1
+	pool.StatementTimeout, pool.CallTimeout = 2*time.Second, 2500*time.Millisecond
+	db := open(t, cockroach.Config{URL: d.admin, Pool: pool})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	v := view(t, db, regions[0])
+	got, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "far"}, regions[1], "1", "n", "ch_far"))
+	require.NoError(t, err)
+
+	holder, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = holder.Close(t.Context()) }()
+	tx, err := holder.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT 1 FROM claims FOR UPDATE")
+	require.NoError(t, err)
+	settled := make(chan error, 1)
+	go func() {
+		_, err := v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+		settled <- err
+	}()
+	const waits = `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '2500ms'`
+	for d.count(t, waits) == 0 {
+		select {
+		case err := <-settled:
+			require.FailNow(t, "nobody waits any more", "%v", err)
+		default:
+		}
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-settled)
+	require.NoError(t, db.Exec(t.Context(), "SELECT 1 / (current_setting('statement_timeout') = '2s')::int"))
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 const (
@@ -206,7 +208,7 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 	_, found, _, err := one(ctx, v.db, "take_over", repeatable, []any{
 		next.Home, next.Key.Tenant, next.Key.Value, row.step,
 		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, int32(next.Attempts), step,
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
+		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail, next.Minted.ID,
 	}, pgx.RowTo[int64])
 	return found, claimError("take_over", err)
 }
@@ -221,6 +223,11 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	ctx, err = v.reach(ctx, held.Home)
 	if err != nil {
 		return claim.Record{}, err
+	}
+	if fx.Post != nil {
+		if invalid := fx.Post.Validate(); invalid != nil {
+			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
+		}
 	}
 	step := newStep()
 	first, second := &fx.Audit[0], &fx.Audit[1]
@@ -245,12 +252,19 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	}
 	args = append(args, int32(first.Generation),
 		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
+	if name == "settle" {
+		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...), held.FreeAt(p))
+	} else {
+		args = append(args, int64(next.Fence))
+	}
 	type stored struct{ now, lease time.Time }
 	at, found, lost, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
 		err = row.Scan(&s.now, &s.lease)
 		return s, err
 	})
 	switch {
+	case err != nil && name == "settle":
+		return claim.Record{}, settleError(&fx, err)
 	case err != nil:
 		return claim.Record{}, claimError(name, err)
 	case found:
@@ -270,6 +284,80 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		}
 	}
 	return claim.Record{}, claim.ErrFenced
+}
+
+// unbookable is why a verdict is not recorded whose posting is invalid: that, unless
+// the claim is no longer the holder's anyway.
+func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
+	row, now, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return err
+	}
+	var is *claim.Record
+	if row != nil {
+		is = &row.record
+	}
+	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
+		return err
+	}
+	return fmt.Errorf("settle: %w", invalid)
+}
+
+// tellArgs are what settle books, NULL for nothing, what it tells and what it lets
+// expire.
+func tellArgs(fx *claim.Effects) []any {
+	post := make([]any, 11)
+	if fx.Post != nil {
+		post = postArgs(fx.Post)
+	}
+	ids, kinds, traces, payloads := []string{}, []string{}, []string{}, [][]byte{}
+	for i := range fx.Events {
+		m := &fx.Events[i]
+		ids, kinds = append(ids, m.ID), append(kinds, string(m.Kind))
+		payloads, traces = append(payloads, notNil(m.Payload)), append(traces, m.TraceParent)
+	}
+	expiry := []any{[]string{}, [][]byte{}, []string{}, []time.Time{}}
+	if m := fx.Expiry; m != nil {
+		expiry = []any{[]string{m.Operation}, [][]byte{notNil(m.Payload)}, []string{m.TraceParent}, []time.Time{m.Due}}
+	}
+	return slices.Concat(post, []any{ids, kinds, payloads, traces, string(outbox.KindExpiry)}, expiry)
+}
+
+// Settled returns up to limit claims of home that are not in flight, in the order
+// of their keys from behind after: byte for byte on CockroachDB, in the order of the
+// database's collation on PostgreSQL. Their responses are left out.
+func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error) {
+	ctx, err := v.reach(ctx, home)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, "claims_settled", repeatable, []any{home, after.Tenant, after.Value, int64(limit)}, scanOwned(home))
+	return all, claimError("claims_settled", err)
+}
+
+// ByObject reads the claim of an object with authority, whoever's it is, without its
+// response. A row past its tombstone is returned.
+func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Record{}, false, err
+	}
+	rec, found, _, err := one(ctx, v.db, "claim_by_object", repeatable, []any{home, id}, scanOwned(home))
+	return rec, found, claimError("claim_by_object", err)
+}
+
+// scanOwned scans the clock, a key and a claim without its response.
+func scanOwned(home string) pgx.RowToFunc[claim.Record] {
+	return func(row pgx.CollectableRow) (claim.Record, error) {
+		var now time.Time
+		var key claim.Key
+		var r claimRow
+		if err := row.Scan(append([]any{&now, &key.Tenant, &key.Value}, r.row()...)...); err != nil {
+			return claim.Record{}, err
+		}
+		err := r.readRow(key, home)
+		return r.record, err
+	}
 }
 
 // Renew implements [claim.Store]. It is one step for each home.
@@ -446,18 +534,22 @@ type claimRow struct {
 }
 
 func (r *claimRow) targets() []any {
+	return append(r.row(), &r.status, &r.names, &r.values, &r.body, &r.blob)
+}
+
+// row are the targets without the response's.
+func (r *claimRow) row() []any {
 	return []any{
 		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
 		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
 		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled,
-		&r.status, &r.names, &r.values, &r.body, &r.blob,
 	}
 }
 
 func (r *claimRow) present() bool { return r.rawStep != nil }
 
-// read makes the record of key at home from the columns.
-func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
+// readRow makes the record of key at home, without its response, from the columns.
+func (r *claimRow) readRow(key claim.Key, home string) error {
 	r.step = *r.rawStep
 	r.record = claim.Record{
 		Key: key, Home: home, Operation: string(r.operation),
@@ -473,6 +565,14 @@ func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Ti
 		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
 	}
 	copy(r.record.Fingerprint.Sum[:], r.print)
+	return nil
+}
+
+// read makes the record of key at home from the columns.
+func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
+	if err := r.readRow(key, home); err != nil {
+		return err
+	}
 	if !r.record.State.Final() {
 		return nil
 	}

@@ -162,6 +162,12 @@ FROM (VALUES
     ('claims', 'SELECT INSERT UPDATE DELETE'),
     ('responses', 'SELECT INSERT DELETE'),
     ('outbox', 'SELECT INSERT UPDATE DELETE'),
+    ('events', 'SELECT INSERT UPDATE DELETE'),
+    ('expiries', 'SELECT INSERT UPDATE DELETE'),
+    ('notices', 'SELECT INSERT UPDATE DELETE'),
+    ('notices_due', 'SELECT INSERT UPDATE DELETE'),
+    ('ledger', 'SELECT INSERT'),
+    ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
     ('windows', 'SELECT INSERT UPDATE')
 ) AS tables (name, uses), (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
@@ -193,7 +199,7 @@ func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string
 	}); err != nil || last == "" {
 		return "", err
 	}
-	return fmt.Sprintf("database %q does not let user %q use %s); have the tables' owner run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %s",
+	return fmt.Sprintf("database %q does not let user %q use %s); have the tables' owner run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
 		database, user, &lacks, quote(user)), nil
 }
 

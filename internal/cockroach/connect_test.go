@@ -181,7 +181,9 @@ func TestGrants(t *testing.T) {
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON windows TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON regions, tenants TO till")
 	d.exec(t, "GRANT SELECT, INSERT, DELETE ON responses, audit TO till")
-	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, outbox, pins TO till")
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON claims, outbox, events, expiries, notices, notices_due, pins TO till")
+	d.exec(t, "GRANT SELECT, UPDATE ON endpoints TO till")
+	d.exec(t, "GRANT SELECT, INSERT ON ledger TO till")
 	require.NoError(t, open(t, cockroach.Config{URL: d.admin}).PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
 	db := open(t, cockroach.Config{URL: as})
 	v := view(t, db, regions[0])
@@ -191,12 +193,25 @@ func TestGrants(t *testing.T) {
 	got, err := v.Begin(t.Context(), claimtest.NewArrival(key, regions[0], "1", "n", "ch_1"))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
-	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")}})
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
+		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")},
+		Posting: claimtest.Posting(got.Record, "ch_1"), Events: claimtest.Events(got.Record, 1),
+	})
 	require.NoError(t, err)
 	_, err = v.Sweep(t.Context(), 10)
 	require.NoError(t, err)
 	_, err = db.SetRegionStatus(t.Context(), regions[1], 1)
 	require.NoError(t, err)
+
+	// The books are appended to, by no one's leave changed.
+	charge, _, err := v.Transaction(t.Context(), regions[0], "ch_1")
+	require.NoError(t, err)
+	posted, err := v.Post(t.Context(), charge)
+	require.NoError(t, err)
+	require.False(t, posted)
+	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger"} {
+		require.ErrorContains(t, db.Exec(t.Context(), change), "permission denied", change)
+	}
 }
 
 // TestMigrateWithoutRights: the line says whose task it is.

@@ -29,7 +29,7 @@
 //	begin           there is no row                run again: our step in the row that comes back is our own win
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
-//	settle, defer   object, fence, unknowns        run again; on "no row" read, and compare the step
+//	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step
 //	renew           the step that was read         reported as unknown: the holder's trust is not extended
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer
@@ -39,9 +39,24 @@
 //	outbox_retry    the fence                      reported: the row is due again after its lease
 //	outbox_park     the fence                      reported likewise
 //	outbox_unpark   that it is parked              reported: a person looks again
+//	ledger_post     there is no row                run again; whatever transaction there is now is the answer
+//	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
+//	notices_close   the fence                      run again; on "no row" read: closed in our words is closed
+//	endpoint_put    nothing: the latest counts     run again
+//	endpoint_remove that it is there               run again; one that is gone is removed
+//	endpoint_note   what the delivery changes      run again; on "no row" the row that is read is the answer
 //	registrar_move  the move that was read         run again; on "no row" read who is registrar
 //	region_status   the epoch that was read        run again; on "no row" read the table
 //	tenants, keys   nothing: the latest counts     run the transaction again
+//
+// Every queue has the statements of outbox_…, under the name of its own table:
+// events_take and so on.
+//
+// What a claim's step books, tells and lets expire is in its settle statement, so
+// that the claim's step answers for all of it: done together or not at all, and not
+// again. A business event that is booked already fails the statement for certain,
+// with [ledger.ErrConflict], and so does the id of an event that waits: nothing is
+// done then.
 //
 // When the tries or the time run out the answer is [claim.ErrUnavailable], which
 // promises nothing. A write that arrives after that leaves a claim whose holder
@@ -61,6 +76,24 @@
 //	begin (row found) | begin_again or take_over
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
+//	endpoint | endpoint_note nothing has changed: the next delivery finds the same
+//
+// Keeping notices and closing one are a statement each: no notice is without its
+// row in the queue, and no row is left of one that is closed.
+//
+// # The books
+//
+// A row of ledger is a whole transaction, so that none is ever half there; that it
+// sums to zero is a constraint. Nothing here updates or deletes one, and nodes need
+// no right to. Balances are summed from the rows each time.
+//
+// # Order of events
+//
+// A row of events can be taken once no older one of its key for the same sink is left,
+// except parked ones, so that a sink which is down holds no other back. That is looked up without locks: an older row stays until it is finished,
+// whoever holds it, and a younger one that is held has nothing older but what a
+// person unparked. Older is by the clock of the gateway that wrote; on CockroachDB
+// two that are nearer to each other than max-offset may change places.
 //
 // # Time
 //

@@ -124,7 +124,8 @@ func affected(ctx context.Context, db *DB, name string, again repeat, args []any
 	return n, lost, err
 }
 
-// do runs one statement until its outcome is known, within CallTimeout. Each try
+// do runs one statement until its outcome is known, within CallTimeout, or
+// awayTimes that where ctx is marked by [View.toward]. Each try
 // hands its rows to read, which consumes them. lost reports whether a try that
 // seemed to fail may have been done. Errors wrap [claim.ErrUnavailable], except
 // the database's refusal of the statement, a [pgconn.PgError].
@@ -132,9 +133,10 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	rooms := []chan struct{}{db.slots}
-	if ctx.Value(awayKey{}) != nil {
+	rooms, limits := []chan struct{}{db.slots}, db.limits
+	if isAway(ctx) {
 		rooms = []chan struct{}{db.awaySlots, db.slots} // they must not fill the room of all
+		limits = limits.away()
 	}
 	for _, room := range rooms {
 		select {
@@ -148,9 +150,9 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	if !ok {
 		return false, fmt.Errorf("cockroach: there is no statement %q", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.limits.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, limits.CallTimeout)
 	defer cancel()
-	turn, done := context.WithTimeout(ctx, db.limits.patience())
+	turn, done := context.WithTimeout(ctx, limits.patience())
 	defer done()
 	leave, err := db.enter(turn, q)
 	if err != nil {
@@ -197,7 +199,7 @@ func (db *DB) enter(turn context.Context, q *query) (leave func(), err error) {
 	if !q.finishes {
 		places = append(places, db.arrivals)
 	}
-	if turn.Value(awayKey{}) != nil {
+	if isAway(turn) {
 		places = append(places, db.away)
 	}
 	leave = func() {}
@@ -226,6 +228,16 @@ func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(row
 		return err
 	}
 	defer conn.Release()
+	if isAway(ctx) {
+		restore, err := db.patient(ctx, conn)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	if q.fresh {
+		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
+	}
 	rows, err := conn.Query(ctx, q.sql, args...)
 	if err != nil {
 		return err
@@ -238,6 +250,12 @@ func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(row
 	}
 	return err
 }
+
+// unsentError: the session could not be made ready, and the statement was not sent.
+type unsentError struct{ error }
+
+// SafeToRetry is what [pgconn.SafeToRetry] asks.
+func (unsentError) SafeToRetry() bool { return true }
 
 func unavailable(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", claim.ErrUnavailable, name, &lineError{err})

@@ -20,6 +20,12 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/outbox/relay/relaytest"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/ledger/ledgertest"
+	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/webhook/webhooktest"
 )
 
 var regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
@@ -55,7 +61,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d
@@ -215,6 +221,8 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	}
 	h.Store = func(region string) claim.Store { return view(t, db, region) }
 	h.Outbox = func(region string) outbox.Store { return view(t, db, region) }
+	h.Queue = func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) }
+	h.Ledger = func(region string) ledger.Store { return view(t, db, region) }
 	h.PutTenant = func(t testing.TB, tenant claim.Tenant) {
 		require.NoError(t, db.PutTenant(context.Background(), tenant))
 	}
@@ -247,35 +255,73 @@ func TestClaimsUnderClockOffset(t *testing.T) {
 }
 
 func TestOutbox(t *testing.T) {
-	outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness {
-		h := harness(t, testPolicy)
-		h.PutTenant(t, claim.Tenant{ID: "acme", Registrar: h.Regions[0]})
-		held := map[string]claim.Record{}
-		o := outboxtest.Harness{
-			Regions: h.Regions,
-			Store:   h.Outbox,
-			Insert: func(t testing.TB, region, key string) string {
-				a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, region, "100", "node", "ch_"+key)
-				got, err := h.Store(region).Begin(context.Background(), a)
-				require.NoError(t, err)
-				require.Equal(t, claim.Won, got.Decision)
-				held[key] = got.Record
-				return got.Record.Minted.ID
-			},
-			Settle: func(t testing.TB, region, key string) {
-				_, err := h.Store(region).Settle(context.Background(), held[key], claim.Verdict{Outcome: claim.OutcomeDone})
-				require.NoError(t, err)
-			},
-			Lease: h.Policy.Lease,
-			Exact: h.Advance != nil,
-		}
-		o.Pass = func(t testing.TB, by time.Duration) {
-			if h.Advance != nil {
-				h.Advance(by)
-				return
-			}
-			<-time.After(by)
-		}
-		return o
+	for _, q := range outbox.AllQueues() {
+		t.Run(string(q), func(t *testing.T) {
+			outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness {
+				h := newParts(t)
+				if q == outbox.Notices {
+					return webhooktest.Queue(h.notices())
+				}
+				return claimtest.Queue(t, h.Harness, q)
+			})
+		})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Harness {
+		h := newParts(t)
+		return ledgertest.Harness{Regions: h.Regions, Store: h.Ledger, Pass: h.pass, Exact: h.Advance != nil, Now: h.now}
 	})
+}
+
+func TestNotices(t *testing.T) {
+	webhooktest.Exercise(t, func(t *testing.T) webhooktest.Harness { return newParts(t).notices() })
+}
+
+func TestEndpoints(t *testing.T) {
+	relaytest.Exercise(t, func(t *testing.T) relaytest.Harness {
+		h := newParts(t)
+		tenants := [2]string{"acme", "globex"}
+		for _, id := range tenants {
+			h.PutTenant(t, claim.Tenant{ID: id, Registrar: h.Regions[0]})
+		}
+		return relaytest.Harness{
+			Regions: h.Regions, Tenants: tenants, Pass: h.pass, Now: h.now,
+			Endpoints: func(region string) relay.Endpoints { return h.view(region) },
+			Patience:  10 * time.Second, // a write to a GLOBAL table takes up to one
+		}
+	})
+}
+
+// parts are what the suites of the other contracts need, of the same backend.
+type parts struct{ claimtest.Harness }
+
+func newParts(t *testing.T) parts { return parts{harness(t, testPolicy)} }
+
+func (p parts) notices() webhooktest.Harness {
+	return webhooktest.Harness{
+		Regions: p.Regions, Lease: p.Policy.Lease, Pass: p.pass, Exact: p.Advance != nil, Now: p.now,
+		Store: func(region string) webhook.Store { return p.view(region) },
+		Queue: func(region string) outbox.Store { return p.Queue(region, outbox.Notices) },
+	}
+}
+
+func (p parts) view(region string) *cockroach.View { return p.Ledger(region).(*cockroach.View) }
+
+// pass moves the store's clock, or watches it.
+func (p parts) pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	if p.Advance != nil {
+		p.Advance(d)
+		return
+	}
+	passed(t, p.view(p.Regions[0]), p.now(t).Add(d))
+}
+
+func (p parts) now(t testing.TB) time.Time {
+	t.Helper()
+	_, now, _, err := p.Store(p.Regions[0]).Get(context.Background(), claim.Key{Tenant: "acme", Value: "clock"}, p.Regions[0])
+	require.NoError(t, err)
+	return now
 }

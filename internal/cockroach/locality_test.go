@@ -17,6 +17,9 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // homePath is every statement that a request or its recovery waits for where
@@ -24,7 +27,11 @@ import (
 var homePath = []string{
 	"begin", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
-	"outbox_take", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
+	"outbox_take", "outbox_message", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
+	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_depth",
+	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
+	"ledger_post", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled",
+	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
 // pinPath is what the first write of an opaque key sends beside that. The region
@@ -45,7 +52,7 @@ func walkPins(t *testing.T, db *cockroach.DB, p claim.Policy) {
 }
 
 // passed waits until the database's clock is past a time.
-func passed(t *testing.T, v *cockroach.View, until time.Time) {
+func passed(t testing.TB, v *cockroach.View, until time.Time) {
 	t.Helper()
 	for {
 		_, now, _, err := v.Get(t.Context(), claim.Key{Tenant: "acme", Value: "clock"}, regions[0])
@@ -82,7 +89,11 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	_, err = v.Registrar(ctx, "acme")
 	require.NoError(t, err)
 
-	done := settle(begin("done", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	held := begin("done", "1", "n", claim.Won)
+	done := settle(held, claim.Verdict{
+		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201},
+		Posting: claimtest.Posting(held, held.Minted.ID), Events: claimtest.Events(held, 2),
+	})
 	begin("done", "1", "m", claim.Replay)
 	begin("done", "2", "m", claim.Mismatch)
 	_, _, found, err = v.Object(ctx, "acme", home, done.Minted.ID)
@@ -90,11 +101,19 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	require.True(t, found)
 	_, err = v.Timeline(ctx, done.Key, home, 10)
 	require.NoError(t, err)
-	soft := settle(begin("soft", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402}})
+	soft := settle(begin("soft", "1", "n", claim.Won), claim.Verdict{
+		Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402},
+		Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: done.SettledAt},
+	})
 	require.Equal(t, claim.FailedRetry, soft.State)
 	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone})
+	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased})
+	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired"}).State)
+	settled, err := v.Settled(ctx, home, claim.Key{}, 10)
+	require.NoError(t, err)
+	require.Len(t, settled, 3)
 
-	held := begin("held", "1", "n", claim.Won)
+	held = begin("held", "1", "n", claim.Won)
 	kept, err := v.Renew(ctx, "n", []claim.Lease{{Key: held.Key, Home: home, Fence: held.Fence}})
 	require.NoError(t, err)
 	require.Equal(t, []bool{true}, kept)
@@ -107,34 +126,95 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone})
 
 	// The row of "held" is due.
-	take := func() (id string, fence uint64) {
-		t.Helper()
-		for range 100 {
-			got, err := v.Take(ctx, home, 1, time.Second)
-			require.NoError(t, err)
-			if len(got) == 1 {
-				return got[0].ID, got[0].Fence
-			}
-			<-time.After(50 * time.Millisecond)
+	walkQueue(t, v, outbox.ProviderCalls)
+	walkQueue(t, v, outbox.Events)
+	expiry := takeFrom(t, v, outbox.Expiries)
+	require.NoError(t, v.Queue(outbox.Expiries).Finish(ctx, home, expiry.ID, expiry.Fence))
+
+	fresh, err := v.Keep(ctx, home, []webhook.Notice{{ID: "sim:evt_1", Provider: "sim", Body: []byte("{}")}, {ID: "sim:evt_2", Provider: "sim", Body: []byte("{}")}})
+	require.NoError(t, err)
+	require.Equal(t, 2, fresh)
+	n := takeFrom(t, v, outbox.Notices)
+	require.NoError(t, v.Queue(outbox.Notices).Retry(ctx, home, n.ID, n.Fence, 0, "boom"))
+	n = takeFrom(t, v, outbox.Notices)
+	require.NoError(t, v.Queue(outbox.Notices).Park(ctx, home, n.ID, n.Fence, "no"))
+	n = takeFrom(t, v, outbox.Notices)
+	require.NoError(t, v.Close(ctx, home, n.ID, n.Fence, webhook.Ignored, "of no concern"))
+	closed, found, err := v.Notice(ctx, home, n.ID)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, webhook.Ignored, closed.Status)
+
+	ghost := *claimtest.Posting(done, "ghost_1")
+	ghost.Region = home
+	posted, err := v.Post(ctx, ghost)
+	require.NoError(t, err)
+	require.True(t, posted)
+	_, found, err = v.Transaction(ctx, home, "ghost_1")
+	require.NoError(t, err)
+	require.True(t, found)
+	books, err := v.Transactions(ctx, home, ledger.Position{}, time.Time{}, 10)
+	require.NoError(t, err)
+	require.Len(t, books, 2)
+	balances, err := v.Balances(ctx, home, ledger.AccountKey{}, 10)
+	require.NoError(t, err)
+	require.Len(t, balances, 2)
+	_, found, err = v.Endpoint(ctx, "acme")
+	require.NoError(t, err)
+	require.False(t, found)
+}
+
+// takeFrom takes one row of a queue as soon as one is due.
+func takeFrom(t *testing.T, v *cockroach.View, q outbox.Queue) outbox.Message {
+	t.Helper()
+	for range 100 {
+		got, err := v.Queue(q).Take(t.Context(), v.Name(), 1, time.Second)
+		require.NoError(t, err)
+		if len(got) == 1 {
+			return got[0]
 		}
-		require.FailNow(t, "no row became due")
-		return "", 0
+		<-time.After(50 * time.Millisecond)
 	}
-	id, fence := take()
-	require.NoError(t, v.Retry(ctx, home, id, fence, 0, "boom"))
-	id, fence = take()
-	require.NoError(t, v.Park(ctx, home, id, fence, "no"))
-	parked, err := v.Parked(ctx, home, "", 10)
+	require.FailNow(t, "no row became due")
+	return outbox.Message{}
+}
+
+// walkQueue takes one row of a queue through everything.
+func walkQueue(t *testing.T, v *cockroach.View, name outbox.Queue) {
+	t.Helper()
+	ctx, home, q := t.Context(), v.Name(), v.Queue(name)
+	m := takeFrom(t, v, name)
+	_, found, err := q.Message(ctx, home, m.ID)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.NoError(t, q.Retry(ctx, home, m.ID, m.Fence, 0, "boom"))
+	m = takeFrom(t, v, name)
+	require.NoError(t, q.Park(ctx, home, m.ID, m.Fence, "no"))
+	parked, err := q.Parked(ctx, home, "", 10)
 	require.NoError(t, err)
 	require.Len(t, parked, 1)
-	ok, err := v.Unpark(ctx, home, id)
+	ok, err := q.Unpark(ctx, home, m.ID)
 	require.NoError(t, err)
 	require.True(t, ok)
-	_, err = v.Depth(ctx, home)
+	_, err = q.Depth(ctx, home)
 	require.NoError(t, err)
-	id, fence = take()
-	require.NoError(t, v.Finish(ctx, home, id, fence))
-	require.ErrorIs(t, v.Finish(ctx, home, id, fence), outbox.ErrFenced)
+	m = takeFrom(t, v, name)
+	require.NoError(t, q.Finish(ctx, home, m.ID, m.Fence))
+	require.ErrorIs(t, q.Finish(ctx, home, m.ID, m.Fence), outbox.ErrFenced)
+}
+
+// walkEndpoint takes a tenant's endpoint through everything.
+func walkEndpoint(t *testing.T, v *cockroach.View) {
+	t.Helper()
+	e := relay.Endpoint{Tenant: "acme", URL: "https://shop.example/hooks", Secrets: []string{"whsec_a"}}
+	require.NoError(t, v.PutEndpoint(t.Context(), e))
+	for _, ok := range []bool{false, true} {
+		_, err := v.NoteDelivery(t.Context(), e.Tenant, e.URL, ok, time.Hour)
+		require.NoError(t, err)
+	}
+	removed, err := v.RemoveEndpoint(t.Context(), e.Tenant)
+	require.NoError(t, err)
+	require.True(t, removed)
 }
 
 // walkPolicy makes what walkHome waits for a matter of seconds.
@@ -164,7 +244,8 @@ func awaitPlacement(t *testing.T, d database) {
 	defer func() { _ = conn.Close(t.Context()) }()
 	_, err = conn.Exec(t.Context(), "SET enforce_home_region = on")
 	require.NoError(t, err)
-	for _, column := range []string{"pins.registrar", "claims.home_region", "responses.home_region", "outbox.home_region", "audit.home_region"} {
+	for _, column := range []string{"pins.registrar", "claims.home_region", "responses.home_region", "outbox.home_region", "audit.home_region",
+		"events.home_region", "expiries.home_region", "notices.home_region", "notices_due.home_region", "ledger.home_region"} {
 		table, _, _ := strings.Cut(column, ".")
 		for deadline := time.Now().Add(2 * time.Minute); ; {
 			_, err := conn.Exec(t.Context(), "SELECT count(*) FROM "+table+" WHERE "+column+" = '"+regions[0]+"'")
@@ -240,12 +321,14 @@ func explain(t *testing.T, conn *pgx.Conn, s cockroach.Heard) string {
 }
 
 // TestLeastPrivilege goes through everything as a role that may read and write
-// rows and nothing else, as docs/DATABASE.md promises.
+// rows and nothing else, as docs/DATABASE.md promises: of the books it may only read
+// and append.
 func TestLeastPrivilege(t *testing.T) {
 	d := newDatabase(t)
 	role := fmt.Sprintf("homeward_rows_%d", names.Add(1))
 	d.exec(t, "CREATE ROLE "+role)
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
+	d.exec(t, "REVOKE UPDATE, DELETE ON ledger FROM "+role)
 	t.Cleanup(func() {
 		d.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "+role)
 		d.exec(t, "DROP ROLE "+role)
@@ -258,5 +341,15 @@ func TestLeastPrivilege(t *testing.T) {
 	walkPins(t, db, walkPolicy())
 	_, err := view(t, db, regions[0]).Sweep(t.Context(), 100)
 	require.NoError(t, err)
-	require.Error(t, db.Exec(t.Context(), "DROP TABLE audit"), "the role is in force")
+	walkEndpoint(t, view(t, db, regions[0]))
+	_, err = view(t, db, regions[0]).Reversals(t.Context(), "ghost_1")
+	require.NoError(t, err)
+	for _, refused := range []string{
+		"DROP TABLE audit", "UPDATE ledger SET provider = 'other' WHERE true", "DELETE FROM ledger WHERE true",
+		"INSERT INTO ledger SELECT * FROM ledger WHERE true ON CONFLICT (home_region, id) DO UPDATE SET provider = 'other'",
+	} {
+		require.Error(t, db.Exec(t.Context(), refused), "the role is in force")
+	}
+	require.Zero(t, d.count(t, "SELECT count(*) FROM ledger WHERE provider <> 'sim'"))
+	require.Equal(t, 2, d.count(t, "SELECT count(*) FROM ledger"))
 }

@@ -53,14 +53,15 @@ type Pool struct {
 	// once. Waiting holds a request's memory, not a connection. Default 1024.
 	MaxWaiting int `koanf:"max_waiting"`
 	// StatementTimeout is when the database gives one statement up. A statement
-	// takes milliseconds at home and two round trips at most elsewhere (300 ms
-	// between the farthest regions in use); one that is stuck on a lost range
-	// would hang for a minute. Default 1.2 s.
+	// takes milliseconds at home; one that is stuck on a lost range would hang for
+	// a minute. Statements on rows of other regions have three times as long, for
+	// the way. Default 1.2 s.
 	StatementTimeout time.Duration `koanf:"statement_timeout"`
 	// CallTimeout bounds a whole call: waiting for a connection, the statement
 	// and its repetitions. With the database gone it is how long a request waits
 	// for its 503, which is promised within 2 s. What it is above StatementTimeout
-	// is the patience for a connection. Default 1.8 s.
+	// is the patience for a connection. Calls on rows of other regions have three
+	// times as long. Default 1.8 s.
 	CallTimeout time.Duration `koanf:"call_timeout"`
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
 	ConnectTimeout time.Duration `koanf:"connect_timeout"`
@@ -100,13 +101,26 @@ func (p Pool) Validate() error {
 // patience is how long a call waits for a connection.
 func (p Pool) patience() time.Duration { return p.CallTimeout - p.StatementTimeout }
 
+// awayTimes is how many times as long what touches rows of other regions may take.
+// A statement that writes makes up to five round trips there, one for each table,
+// one after the other, and its commit waits for another region. Where the link to
+// the rows is cut, CockroachDB takes the detour by a third region: 150 + 220 ms for
+// each trip between the farthest regions in use, 2.1 s for a statement.
+const awayTimes = 3
+
+// away is p for calls that touch rows of other regions.
+func (p Pool) away() Pool {
+	p.StatementTimeout, p.CallTimeout = awayTimes*p.StatementTimeout, awayTimes*p.CallTimeout
+	return p
+}
+
 // reserveShare is the part of the connections, one in so many, that is kept for
 // what finishes work.
 const reserveShare = 4
 
 // awayShare is the part of the connections, one in so many, that statements on
 // rows of other regions may hold at once: with such a region lost, each holds its
-// own until StatementTimeout.
+// own until its time is over.
 const awayShare = 4
 
 // DB is the database as one process uses it. It is safe for concurrent use;
@@ -229,6 +243,25 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		// What PostgreSQL acknowledges must be on disk, whatever the database's
 		// default says: a charge that it forgets would be made again.
 		_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+		if err != nil {
+			return err
+		}
+		// Statements go by keys, and so are they to be run. A plan is kept for longer
+		// than a table stays as small as it was, so that none may read it from end to
+		// end. Where an index has the order, it is to be walked until the limit is
+		// reached, and not all be read and sorted: without statistics the planner
+		// believes that next to no rows of a queue are due. What has to be done in
+		// these ways all the same counts as immense, and is not to be compiled for that.
+		_, err = conn.Exec(ctx, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('jit', 'off', false)")
+		if err != nil {
+			return err
+		}
+		// On tables that were never analysed one index is as good as another, and a plan
+		// that is kept reads all claims of a tenant before long. Sessions that find them
+		// so plan each statement anew, which costs half a millisecond, for their five
+		// minutes; by then there are statistics.
+		_, err = conn.Exec(ctx, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
+			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
 		return err
 	}
 	// CockroachDB is to plan each statement for the region that it names: a generic
@@ -236,6 +269,25 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	// default, which does not hold for every user.
 	_, err := conn.Exec(ctx, "SET plan_cache_mode = 'force_custom_plan'")
 	return err
+}
+
+// patient gives a session the statement timeout of rows elsewhere, until restore. It
+// costs two round trips at home, which are nothing beside the way, and statements at
+// home none.
+func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
+	set := func(d time.Duration) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
+		return err
+	}
+	if err := set(db.limits.away().StatementTimeout); err != nil {
+		_ = conn.Conn().Close(ctx) // who knows which it has
+		return nil, unsentError{err}
+	}
+	return func() {
+		if set(db.limits.StatementTimeout) != nil {
+			_ = conn.Conn().Close(ctx)
+		}
+	}, nil
 }
 
 // inspect finds out which database this is and whether its tables fit.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,40 @@ import (
 
 	"github.com/homeward-io/homeward/outbox"
 )
+
+// queueTable is a table with the columns of outbox.
+type queueTable struct {
+	table string
+	// inOrder: a row waits for those of its key and kind that came before it.
+	inOrder bool
+}
+
+// queueTables are where the queues are kept.
+var queueTables = map[outbox.Queue]queueTable{
+	outbox.ProviderCalls: {table: "outbox"},
+	outbox.Events:        {table: "events", inOrder: true},
+	outbox.Expiries:      {table: "expiries"},
+	outbox.Notices:       {table: "notices_due"},
+}
+
+// statement is the name under which the table has the statement of a file.
+func (t queueTable) statement(file string) string {
+	if rest, ok := strings.CutPrefix(file, queueFiles); ok {
+		return t.table + "_" + rest
+	}
+	return file
+}
+
+// queue is one queue as the nodes of the view's region use it.
+type queue struct {
+	*View
+	queueTable
+}
+
+// Queue implements [outbox.Queues].
+func (v *View) Queue(q outbox.Queue) outbox.Store { return v.queue(q) }
+
+func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 
 // dueMessage is a row and when it was due before it was taken.
 type dueMessage struct {
@@ -40,14 +75,14 @@ func messages(rows []dueMessage, region string) []outbox.Message {
 }
 
 // Take implements [outbox.Store].
-func (v *View) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	ctx, err := v.reach(ctx, region)
+func (q queue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	ctx, err := q.reach(ctx, region)
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	rows, err := many(ctx, v.db, "outbox_take", once, []any{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
+	rows, err := many(ctx, q.db, q.statement("outbox_take"), once, []any{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
 	if err != nil {
-		return nil, claimError("outbox_take", err)
+		return nil, claimError(q.statement("outbox_take"), err)
 	}
 	slices.SortFunc(rows, func(a, b dueMessage) int {
 		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
@@ -55,17 +90,31 @@ func (v *View) Take(ctx context.Context, region string, limit int, lease time.Du
 	return messages(rows, region), nil
 }
 
+// Message implements [outbox.Store].
+func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
+	ctx, err := q.reach(ctx, region)
+	if err != nil {
+		return outbox.Message{}, false, err
+	}
+	row, found, _, err := one(ctx, q.db, q.statement("outbox_message"), repeatable, []any{region, id}, scanMessage)
+	row.message.Region = region
+	if err != nil || !found {
+		return outbox.Message{}, false, claimError(q.statement("outbox_message"), err)
+	}
+	return row.message, true, nil
+}
+
 // Finish implements [outbox.Store].
-func (v *View) Finish(ctx context.Context, region, id string, fence uint64) error {
-	lost, err := v.fenced(ctx, "outbox_finish", repeatable, region, id, fence)
+func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
+	lost, err := q.fenced(ctx, "outbox_finish", repeatable, region, id, fence)
 	if err != outbox.ErrFenced || !lost {
 		return err
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,
 	// whoever did it.
-	_, found, _, err := one(ctx, v.db, "outbox_row", repeatable, []any{region, id}, pgx.RowTo[int64])
+	_, found, _, err := one(ctx, q.db, q.statement("outbox_row"), repeatable, []any{region, id}, pgx.RowTo[int64])
 	if err != nil {
-		return claimError("outbox_row", err)
+		return claimError(q.statement("outbox_row"), err)
 	}
 	if found {
 		return outbox.ErrFenced
@@ -74,57 +123,57 @@ func (v *View) Finish(ctx context.Context, region, id string, fence uint64) erro
 }
 
 // Retry implements [outbox.Store].
-func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	_, err := v.fenced(ctx, "outbox_retry", once, region, id, fence, after.Truncate(time.Microsecond), reason)
+func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	_, err := q.fenced(ctx, "outbox_retry", once, region, id, fence, after.Truncate(time.Microsecond), reason)
 	return err
 }
 
 // Park implements [outbox.Store].
-func (v *View) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	_, err := v.fenced(ctx, "outbox_park", once, region, id, fence, reason)
+func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+	_, err := q.fenced(ctx, "outbox_park", once, region, id, fence, reason)
 	return err
 }
 
 // fenced runs a statement of the worker that took row id under fence.
-func (v *View) fenced(ctx context.Context, name string, again repeat, region, id string, fence uint64, more ...any) (lost bool, err error) {
-	ctx, err = v.reach(ctx, region)
+func (q queue) fenced(ctx context.Context, name string, again repeat, region, id string, fence uint64, more ...any) (lost bool, err error) {
+	ctx, err = q.reach(ctx, region)
 	if err != nil {
 		return false, err
 	}
-	n, lost, err := affected(ctx, v.db, name, again, append([]any{region, id, int64(fence)}, more...))
+	n, lost, err := affected(ctx, q.db, q.statement(name), again, append([]any{region, id, int64(fence)}, more...))
 	if err == nil && n == 0 {
 		return lost, outbox.ErrFenced
 	}
-	return lost, claimError(name, err)
+	return lost, claimError(q.statement(name), err)
 }
 
 // Unpark implements [outbox.Store].
-func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
-	ctx, err := v.reach(ctx, region)
+func (q queue) Unpark(ctx context.Context, region, id string) (bool, error) {
+	ctx, err := q.reach(ctx, region)
 	if err != nil {
 		return false, err
 	}
-	n, _, err := affected(ctx, v.db, "outbox_unpark", once, []any{region, id})
-	return n > 0, claimError("outbox_unpark", err)
+	n, _, err := affected(ctx, q.db, q.statement("outbox_unpark"), once, []any{region, id})
+	return n > 0, claimError(q.statement("outbox_unpark"), err)
 }
 
 // Parked implements [outbox.Store].
-func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
-	ctx, err := v.reach(ctx, region)
+func (q queue) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
+	ctx, err := q.reach(ctx, region)
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	rows, err := many(ctx, v.db, "outbox_parked", repeatable, []any{region, after, int64(limit)}, scanMessage)
-	return messages(rows, region), claimError("outbox_parked", err)
+	rows, err := many(ctx, q.db, q.statement("outbox_parked"), repeatable, []any{region, after, int64(limit)}, scanMessage)
+	return messages(rows, region), claimError(q.statement("outbox_parked"), err)
 }
 
 // Depth implements [outbox.Store]. It counts every row of the region.
-func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
-	ctx, err := v.reach(ctx, region)
+func (q queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
+	ctx, err := q.reach(ctx, region)
 	if err != nil {
 		return outbox.Depth{}, err
 	}
-	d, _, _, err := one(ctx, v.db, "outbox_depth", repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Depth, error) {
+	d, _, _, err := one(ctx, q.db, q.statement("outbox_depth"), repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Depth, error) {
 		var pending, due, parked int64
 		var oldest zeronull.Timestamptz
 		err := row.Scan(&pending, &due, &parked, &oldest)
@@ -134,5 +183,47 @@ func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 		}
 		return d, err
 	})
-	return d, claimError("outbox_depth", err)
+	return d, claimError(q.statement("outbox_depth"), err)
+}
+
+// The view itself is the queue of provider calls.
+
+// Take implements [outbox.Store].
+func (v *View) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	return v.queue(outbox.ProviderCalls).Take(ctx, region, limit, lease)
+}
+
+// Message implements [outbox.Store].
+func (v *View) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
+	return v.queue(outbox.ProviderCalls).Message(ctx, region, id)
+}
+
+// Finish implements [outbox.Store].
+func (v *View) Finish(ctx context.Context, region, id string, fence uint64) error {
+	return v.queue(outbox.ProviderCalls).Finish(ctx, region, id, fence)
+}
+
+// Retry implements [outbox.Store].
+func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	return v.queue(outbox.ProviderCalls).Retry(ctx, region, id, fence, after, reason)
+}
+
+// Park implements [outbox.Store].
+func (v *View) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+	return v.queue(outbox.ProviderCalls).Park(ctx, region, id, fence, reason)
+}
+
+// Unpark implements [outbox.Store].
+func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
+	return v.queue(outbox.ProviderCalls).Unpark(ctx, region, id)
+}
+
+// Parked implements [outbox.Store].
+func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
+	return v.queue(outbox.ProviderCalls).Parked(ctx, region, after, limit)
+}
+
+// Depth implements [outbox.Store].
+func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
+	return v.queue(outbox.ProviderCalls).Depth(ctx, region)
 }

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,9 +19,13 @@ type query struct {
 	name, sql string
 	// finishes: it ends, keeps or recovers work that was begun; see [DB.enter].
 	finishes bool
+	// fresh: it is planned for each run; see [loadQueries].
+	fresh bool
 }
 
-// finishing are the statements that do.
+// finishing are the statements that do. Of the queues only the provider calls': what
+// is told to the world, or heard from it, must not take the place of what holds
+// money.
 var finishing = []string{
 	"settle", "defer", "renewable", "renew", "take_over",
 	"outbox_take", "outbox_finish", "outbox_row", "outbox_retry", "outbox_park",
@@ -28,22 +33,38 @@ var finishing = []string{
 
 // columns are lists that several statements share, each in the order of the
 // function that scans it.
-var columns = struct{ Claim, Message, Tenant string }{
+var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string }{
+	// Scanned by claimRow.row.
+	Row: claimColumns,
 	// Scanned by claimRow.targets.
-	Claim: `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
-       c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
-       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at,
+	Claim: claimColumns + `,
        r.status, r.header_names, r.header_values, r.body, r.blob`,
 	// Scanned by scanMessage.
 	Message: `o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
           o.created_at, o.due, o.fence, o.attempts, o.last_error, o.parked`,
 	// Scanned by scanTenant.
 	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst`,
+	// Scanned by scanTransaction.
+	Transaction: `l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref`,
+	// Scanned by scanEndpoint.
+	Endpoint: `e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at`,
 }
 
+const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
+       c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
+       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at`
+
+// queueFiles is how the names of the files begin whose statements every queue has,
+// each on its own table and under its name.
+const queueFiles = "outbox_"
+
 // loadQueries renders every statement for a dialect.
+//
+// Takes are fresh on PostgreSQL: a plan that is kept there was made for the table as it
+// then was, empty as a rule, and stays until somebody analyses the table. A queue can
+// grow by 100,000 rows before anybody does.
 func loadQueries(d dialect) (map[string]*query, error) {
-	data := struct{ Claim, Message, Tenant, FromReplica string }{columns.Claim, columns.Message, columns.Tenant, d.fromReplica}
 	t, err := template.ParseFS(queryFiles, "query/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("cockroach: %w", err)
@@ -54,12 +75,30 @@ func loadQueries(d dialect) (map[string]*query, error) {
 	}
 	queries := make(map[string]*query, len(files))
 	for _, f := range files {
-		var sql strings.Builder
-		if err := t.ExecuteTemplate(&sql, path.Base(f), data); err != nil {
-			return nil, fmt.Errorf("cockroach: %w", err)
-		}
 		name := strings.TrimSuffix(path.Base(f), ".sql")
-		queries[name] = &query{name, sql.String(), slices.Contains(finishing, name)}
+		of := []queueTable{{}}
+		if strings.HasPrefix(name, queueFiles) {
+			of = slices.Collect(maps.Values(queueTables))
+		}
+		for _, q := range of {
+			data := struct {
+				Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
+				Queue                                                           string
+				InOrder                                                         bool
+			}{
+				columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
+				q.table, q.inOrder,
+			}
+			var sql strings.Builder
+			if err := t.ExecuteTemplate(&sql, path.Base(f), data); err != nil {
+				return nil, fmt.Errorf("cockroach: %w", err)
+			}
+			name := q.statement(name)
+			queries[name] = &query{
+				name: name, sql: sql.String(), finishes: slices.Contains(finishing, name),
+				fresh: !d.cockroach && strings.TrimSuffix(path.Base(f), ".sql") == queueFiles+"take",
+			}
+		}
 	}
 	return queries, nil
 }

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	_ claim.Store  = (*View)(nil)
-	_ outbox.Store = (*View)(nil)
+	_ claim.Store   = (*View)(nil)
+	_ outbox.Store  = (*View)(nil)
+	_ outbox.Queues = (*View)(nil)
 )
 
 // View is the database as the nodes of one region use it. It is safe for
@@ -52,15 +53,23 @@ func (v *View) reach(ctx context.Context, home string) (context.Context, error) 
 // awayKey marks a ctx in which statements touch rows that are homed elsewhere.
 type awayKey struct{}
 
-// toward marks ctx if home is another region: where that region is lost each of
-// its statements keeps a connection until it times out, so [DB.do] lets only some
-// of them have one.
+// toward marks ctx if home is another region: its statements have a longer way, and
+// where that region is lost each keeps a connection until it times out. So [DB.do]
+// gives them more time, and a connection only to some of them at once.
 func (v *View) toward(ctx context.Context, home string) context.Context {
 	if home == v.name {
 		return ctx
 	}
+	return v.anywhere(ctx)
+}
+
+// anywhere marks ctx for statements on rows of all regions.
+func (*View) anywhere(ctx context.Context) context.Context {
 	return context.WithValue(ctx, awayKey{}, true)
 }
+
+// isAway reports whether ctx is marked for rows elsewhere.
+func isAway(ctx context.Context) bool { return ctx.Value(awayKey{}) != nil }
 
 // TopologyRow is one region as the database knows it.
 type TopologyRow struct {

@@ -2,14 +2,17 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Begin implements [claim.Store].
@@ -93,6 +96,9 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	next, fx, err := t(old, v.db.clock.now())
 	if err != nil || next == nil {
 		return err
+	}
+	if fx.Post != nil {
+		defer v.db.lockBooks(code, fx.Post)()
 	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -227,14 +233,44 @@ func (db *DB) readSynced(home string, code claim.RegionCode, key claim.Key) (*cl
 	return db.readClaim(home, code, key)
 }
 
-// readObject finds a row by its minted id, nil if there is none.
+// ByObject reads the claim of an object with authority, whoever's it is. A row past
+// its tombstone is returned.
+func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Record{}, false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return claim.Record{}, false, err
+	}
+	defer v.db.leave()
+	rec, err := v.db.findObject(home, code, id)
+	if err != nil || rec == nil {
+		return claim.Record{}, false, err
+	}
+	return *rec, true, nil
+}
+
+// readObject finds a tenant's row by its minted id, nil if there is none.
 func (db *DB) readObject(tenant, home string, code claim.RegionCode, id string) (*claim.Record, error) {
-	if checkName("tenant", tenant) != nil || checkName("id", id) != nil {
+	rec, err := db.findObject(home, code, id)
+	if err != nil || rec == nil || rec.Key.Tenant != tenant {
+		return nil, err // nobody learns of another tenant's object
+	}
+	return rec, nil
+}
+
+// findObject finds a row by its minted id, nil if there is none.
+func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.Record, error) {
+	if checkName("id", id) != nil {
 		return nil, nil // nobody has such an object
 	}
-	key := claim.Key{Tenant: tenant}
-	found, err := db.get(appendScoped(nil, tableObject, code, tenant, id), func(value []byte) error {
-		key.Value = string(value)
+	var key claim.Key
+	found, err := db.get(appendMessage(nil, tableObject, code, id), func(value []byte) error {
+		var whole bool
+		if key.Tenant, key.Value, whole = strings.Cut(string(value), string(rune(nameEnd))); !whole {
+			return damaged("object", id, errors.New("it names no key"))
+		}
 		return nil
 	})
 	if err != nil || !found {
@@ -258,19 +294,22 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 		return err
 	}
 	if old == nil || old.Minted.ID != next.Minted.ID {
-		s.key = appendScoped(s.key[:0], tableObject, code, key.Tenant, next.Minted.ID)
-		s.value = append(s.value[:0], key.Value...)
+		s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
+		s.value = append(append(append(s.value[:0], key.Tenant...), nameEnd), key.Value...)
 		if err := b.Set(s.key, s.value, nil); err != nil {
 			return err
 		}
 		if old != nil {
-			s.key = appendScoped(s.key[:0], tableObject, code, key.Tenant, old.Minted.ID)
+			s.key = appendMessage(s.key[:0], tableObject, code, old.Minted.ID)
 			if err := b.Delete(s.key, nil); err != nil {
 				return err
 			}
 		}
 	}
 	if err := db.putOutbox(b, s, code, old, next, fx); err != nil {
+		return err
+	}
+	if err := db.putEffects(b, s, code, next.Home, fx); err != nil {
 		return err
 	}
 	for i := range fx.Audit {
@@ -288,23 +327,104 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old,
 	}
 	// A claim's first message has an id of its own, so there is no old row.
 	if fx.Enqueue != nil && (old == nil || old.Minted.ID != next.Minted.ID) {
-		return putMessage(b, s, code, nil, fx.Enqueue)
+		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
 	}
-	row, err := db.readMessage(next.Home, code, next.Minted.ID)
+	row, err := db.readMessage(providerCalls, next.Home, code, next.Minted.ID)
 	switch {
 	case err != nil:
 		return err
 	case fx.Enqueue != nil:
-		return putMessage(b, s, code, row, fx.Enqueue)
+		return db.putMessage(b, s, providerCalls, code, row, fx.Enqueue)
 	case row == nil:
 		return nil
 	case fx.Finish:
-		return deleteMessage(b, s, code, row)
+		return db.putMessage(b, s, providerCalls, code, row, nil)
 	default:
 		moved := *row
 		moved.Due = fx.Reschedule
-		return putMessage(b, s, code, row, &moved)
+		return db.putMessage(b, s, providerCalls, code, row, &moved)
 	}
+}
+
+// putEffects writes what a settlement leaves behind elsewhere. The caller holds the
+// lock of the claim, and that of the posting's id.
+func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, home string, fx *claim.Effects) error {
+	if fx.Post != nil {
+		if err := fx.Post.Validate(); err != nil {
+			return err
+		}
+		there, err := db.readTransaction(home, code, fx.Post.ID)
+		if err != nil {
+			return err
+		}
+		if there != nil {
+			return fmt.Errorf("%w: %s is booked already, at %v", ledger.ErrConflict, there.ID, there.At)
+		}
+		switch as, err := db.arrived(code, fx.Post); {
+		case err != nil:
+			return err
+		case as != "":
+			return fmt.Errorf("%w: %s is booked already, as %s", ledger.ErrConflict, fx.Post.ProviderRef, as)
+		}
+		if err := putTransaction(b, s, code, fx.Post); err != nil {
+			return err
+		}
+	}
+	if len(fx.Events) > 0 {
+		if err := db.appendEvents(b, s, code, fx.Events); err != nil {
+			return err
+		}
+	}
+	if fx.Expiry == nil {
+		return nil
+	}
+	there, err := db.readMessage(expiries, home, code, fx.Expiry.ID)
+	if err != nil || there != nil {
+		return err
+	}
+	return db.putMessage(b, s, expiries, code, nil, fx.Expiry)
+}
+
+// Settled lists up to limit claims of home that are not in flight, after a key and
+// in the order of keys: by tenant, then by value, byte for byte. Responses are left
+// out.
+func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error) {
+	code, err := v.reach(ctx, home)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	if limit <= 0 {
+		return nil, nil
+	}
+	prefix := appendRegion(nil, tableClaim, code)
+	from := prefix
+	if after != (claim.Key{}) {
+		from = append(appendScoped(nil, tableClaim, code, after.Tenant, after.Value), 0) // the next possible key
+	}
+	var settled []claim.Record
+	err = v.db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		_, key, ok := readScoped(k)
+		if !ok {
+			return false, damaged("claim", string(k), errors.New("its key is cut short"))
+		}
+		rec, err := decodeClaim(home, key, value)
+		if err != nil {
+			return false, err
+		}
+		if rec.State != claim.InFlight {
+			rec.Response = nil
+			settled = append(settled, *rec)
+		}
+		return len(settled) < limit, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return settled, v.db.afterScan()
 }
 
 // Note implements [claim.Store]. The entry waits in memory, at most a second,

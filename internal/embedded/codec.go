@@ -9,6 +9,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // Stored times are whole microseconds, the resolution that the SQL store keeps,
@@ -153,6 +156,63 @@ func decodeTenant(id string, value []byte) (claim.Tenant, error) {
 	return claim.Tenant{
 		ID: id, Name: m.Name, Registrar: m.Registrar, PreviousRegistrar: m.PreviousRegistrar,
 		RegistrarMovedAt: fromMicros(m.RegistrarMovedAt), RatePerSecond: m.RatePerSecond, Burst: int(m.Burst),
+	}, nil
+}
+
+func transactionToProto(t *ledger.Transaction) *storev1.Transaction {
+	return &storev1.Transaction{
+		Tenant: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit),
+		Amount: t.Amount, Currency: t.Currency, Object: t.Object, Reverses: t.Reverses,
+		Provider: t.Provider, ProviderRef: t.ProviderRef, At: micros(t.At),
+	}
+}
+
+func decodeTransaction(region, id string, value []byte) (*ledger.Transaction, error) {
+	var m storev1.Transaction
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("transaction", id, err)
+	}
+	return &ledger.Transaction{
+		ID: id, Region: region, Tenant: m.Tenant, Kind: ledger.Kind(m.Kind),
+		Debit: ledger.Account(m.Debit), Credit: ledger.Account(m.Credit),
+		Amount: m.Amount, Currency: m.Currency, Object: m.Object, Reverses: m.Reverses,
+		Provider: m.Provider, ProviderRef: m.ProviderRef, At: fromMicros(m.At),
+	}, nil
+}
+
+func noticeToProto(n *webhook.Notice) *storev1.Notice {
+	return &storev1.Notice{
+		Provider: n.Provider, Body: n.Body, ReceivedAt: micros(n.ReceivedAt), ProcessedAt: micros(n.ProcessedAt),
+		Status: string(n.Status), Detail: n.Detail, TraceParent: n.TraceParent,
+	}
+}
+
+func decodeNotice(region, id string, value []byte) (*webhook.Notice, error) {
+	var m storev1.Notice
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("notice", id, err)
+	}
+	return &webhook.Notice{
+		ID: id, Region: region, Provider: m.Provider, Body: m.Body,
+		ReceivedAt: fromMicros(m.ReceivedAt), ProcessedAt: fromMicros(m.ProcessedAt),
+		Status: webhook.Status(m.Status), Detail: m.Detail, TraceParent: m.TraceParent,
+	}, nil
+}
+
+func endpointToProto(e *relay.Endpoint) *storev1.Endpoint {
+	return &storev1.Endpoint{
+		Url: e.URL, Secrets: e.Secrets, FailingSince: micros(e.FailingSince), DisabledAt: micros(e.DisabledAt),
+	}
+}
+
+func decodeEndpoint(tenant string, value []byte) (relay.Endpoint, error) {
+	var m storev1.Endpoint
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return relay.Endpoint{}, damaged("endpoint", tenant, err)
+	}
+	return relay.Endpoint{
+		Tenant: tenant, URL: m.Url, Secrets: m.Secrets,
+		FailingSince: fromMicros(m.FailingSince), DisabledAt: fromMicros(m.DisabledAt),
 	}, nil
 }
 

@@ -176,6 +176,17 @@ func (db *DB) scan(from, to []byte, row func(key, value []byte) (more bool, err 
 	return nil
 }
 
+// afterScan makes what a scan without locks has seen durable before it is shown:
+// an entry of its own in the log, which is synced with all before it.
+func (db *DB) afterScan() error {
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := b.LogData([]byte{0}, nil); err != nil {
+		return unavailable(err)
+	}
+	return db.commit(b, pebble.Sync)
+}
+
 // scratch holds what one step needs to build its keys and values.
 type scratch struct{ key, value []byte }
 

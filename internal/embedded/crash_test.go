@@ -14,6 +14,9 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // crashes is how many ways of losing unsynced data each write path survives.
@@ -60,11 +63,35 @@ func (w *crashWorld) begin(a claim.Arrival) claim.Record {
 }
 
 func (w *crashWorld) settle(rec claim.Record, o claim.Outcome) claim.Record {
-	got, err := w.home.Settle(w.ctx, rec, claim.Verdict{
-		Outcome: o, Response: claim.Response{Status: 201, Body: []byte("paid")}, Node: "n", Region: "us-east1",
-	})
+	got, err := w.home.Settle(w.ctx, rec, crashVerdict(rec, o))
 	require.NoError(w.t, err)
 	return got
+}
+
+// crashVerdict has everything that a verdict can leave behind.
+func crashVerdict(rec claim.Record, o claim.Outcome) claim.Verdict {
+	told := claimtest.Events(rec, 2)
+	for i := range told { // also where a claim is closed under the fence of its release
+		told[i].ID += "-" + o.String()
+	}
+	return claim.Verdict{
+		Outcome: o, Response: claim.Response{Status: 201, Body: []byte("paid")}, Node: "n", Region: "us-east1",
+		Posting: claimtest.Posting(rec, rec.Minted.ID), Events: told,
+		Expiry: &outbox.Message{Operation: "charge", Due: rec.HeldSince.Add(24 * time.Hour)},
+	}
+}
+
+// rows counts the rows of a queue, and how many of them could be taken.
+func (w *crashWorld) rows(q outbox.Queue) outbox.Depth {
+	d, err := w.home.Queue(q).Depth(w.ctx, "us-east1")
+	require.NoError(w.t, err)
+	return d
+}
+
+func (w *crashWorld) books() []ledger.Transaction {
+	ts, err := w.home.Transactions(w.ctx, "us-east1", ledger.Position{}, time.Time{}, 1000)
+	require.NoError(w.t, err)
+	return ts
 }
 
 func (w *crashWorld) park() string {
@@ -90,8 +117,11 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	if !found {
 		require.Empty(w.t, line)
 		require.Zero(w.t, depth.Pending+depth.Parked)
+		require.Empty(w.t, w.books())
+		require.Zero(w.t, w.rows(outbox.Events))
 		return rec, false
 	}
+	w.agrees(rec, line)
 	byID, _, found, err := w.home.Object(w.ctx, "acme", "us-east1", rec.Minted.ID)
 	require.NoError(w.t, err)
 	require.True(w.t, found)
@@ -110,7 +140,7 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 		require.Equal(w.t, rec.Minted.ID, taken[0].ID)
 	}
 	last := map[claim.State]claim.Event{
-		claim.Completed: claim.EventSettled, claim.FailedRetry: claim.EventReleased,
+		claim.Completed: claim.EventSettled, claim.FailedTerminal: claim.EventSettled, claim.FailedRetry: claim.EventReleased,
 	}
 	got := line[len(line)-1]
 	require.Equal(w.t, rec.Fence, got.Fence)
@@ -120,6 +150,34 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 		require.Contains(w.t, []claim.Event{claim.EventClaimed, claim.EventReclaimed, claim.EventReplaced, claim.EventTakenOver, claim.EventDeferred}, got.Event)
 	}
 	return rec, true
+}
+
+// agrees checks that books, events and expiries are what the history of the only
+// claim says that they must be.
+func (w *crashWorld) agrees(rec claim.Record, line []claim.AuditEntry) {
+	ended, booked, released := 0, 0, 0
+	for _, e := range line {
+		switch {
+		case e.Event == claim.EventReleased:
+			ended++
+			released++
+		case e.Event == claim.EventSettled:
+			ended++
+		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String():
+			booked++
+		}
+	}
+	require.Len(w.t, w.books(), booked, "booked exactly when settled as paid")
+	for _, t := range w.books() {
+		byID, found, err := w.home.Transaction(w.ctx, "us-east1", t.ID)
+		require.NoError(w.t, err)
+		require.True(w.t, found)
+		require.Equal(w.t, t, byID)
+	}
+	told := w.rows(outbox.Events)
+	require.Equal(w.t, 2*ended, told.Pending, "told exactly when it ended")
+	require.Equal(w.t, min(ended, 1), told.Due, "one of the key's line can be taken")
+	require.Equal(w.t, min(released, 1), w.rows(outbox.Expiries).Pending, "it expires from its first release")
 }
 
 // TestCrash takes the power away right after each write path has answered, in
@@ -137,6 +195,9 @@ func TestCrash(t *testing.T) {
 		{name: "begin", do: func(w *crashWorld) claim.Record { return w.begin(arrival()) }},
 		{name: "settle", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeDone) }},
 		{name: "release", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeReleased) }},
+		{name: "close", do: func(w *crashWorld) claim.Record {
+			return w.settle(w.settle(w.begin(arrival()), claim.OutcomeReleased), claim.OutcomeRefused)
+		}},
 		{name: "reclaim", do: func(w *crashWorld) claim.Record {
 			w.settle(w.begin(arrival()), claim.OutcomeReleased)
 			return w.begin(arrival())
@@ -268,7 +329,7 @@ func TestCrashAnywhere(t *testing.T) {
 			}
 			acked <- key.Value
 			if i%2 == 0 {
-				if _, err := w.home.Settle(w.ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone}); err != nil {
+				if _, err := w.home.Settle(w.ctx, got.Record, crashVerdict(got.Record, claim.OutcomeDone)); err != nil {
 					return
 				}
 			}
@@ -293,7 +354,7 @@ func TestCrashAnywhere(t *testing.T) {
 func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]bool, keys int) {
 	after := w.crash(seed)
 	defer func() { require.NoError(t, after.db.Close()) }()
-	owed := 0
+	owed, paid := 0, 0
 	for i := range keys {
 		key := claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}
 		rec, _, found, err := after.home.Get(w.ctx, key, "us-east1")
@@ -307,10 +368,19 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 			require.Empty(t, line)
 			continue
 		}
+		_, booked, err := after.home.Transaction(w.ctx, "us-east1", rec.Minted.ID)
+		require.NoError(t, err)
+		require.Equal(t, rec.State == claim.Completed, booked, "%s: a final claim is booked, and no other", key.Value)
+		for _, e := range claimtest.Events(rec, 2) {
+			_, told, err := after.home.Queue(outbox.Events).Message(w.ctx, "us-east1", e.ID+"-done")
+			require.NoError(t, err)
+			require.Equal(t, booked, told, "%s: it is told of with its booking", key.Value)
+		}
 		if rec.State == claim.InFlight {
 			owed++
 			require.Len(t, line, 1)
 		} else {
+			paid++
 			require.Equal(t, claim.Completed, rec.State)
 			require.Len(t, line, 3)
 		}
@@ -322,6 +392,120 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 	d, err := after.home.Depth(w.ctx, "us-east1")
 	require.NoError(t, err)
 	require.Equal(t, outbox.Depth{Pending: owed, Due: d.Due, OldestDue: d.OldestDue}, d)
+	require.Len(t, after.books(), paid)
+	told := after.rows(outbox.Events)
+	require.Equal(t, []int{2 * paid, paid}, []int{told.Pending, told.Due}, "one of each line can be taken")
+}
+
+// TestCrashBeyondClaims is TestCrash for what no claim is part of: each step that
+// was acknowledged is there, whole.
+func TestCrashBeyondClaims(t *testing.T) {
+	const notices = outbox.Notices
+	take := func(w *crashWorld, q outbox.Queue) outbox.Message {
+		taken, err := w.home.Queue(q).Take(w.ctx, "us-east1", 1, time.Hour)
+		require.NoError(w.t, err)
+		require.Len(w.t, taken, 1)
+		return taken[0]
+	}
+	keep := func(w *crashWorld, events ...string) {
+		var batch []webhook.Notice
+		for _, e := range events {
+			batch = append(batch, webhook.Notice{ID: webhook.NoticeID("sim", e), Provider: "sim", Body: []byte(e)})
+		}
+		fresh, err := w.home.Keep(w.ctx, "us-east1", batch)
+		require.NoError(w.t, err)
+		require.Equal(w.t, len(events), fresh)
+	}
+	status := func(w *crashWorld, event string) webhook.Status {
+		n, found, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", event))
+		require.NoError(w.t, err)
+		require.True(w.t, found)
+		return n.Status
+	}
+	for _, tc := range []struct {
+		name      string
+		do, check func(w *crashWorld)
+	}{
+		{
+			name: "post",
+			do: func(w *crashWorld) {
+				posted, err := w.home.Post(w.ctx, ghost())
+				require.NoError(w.t, err)
+				require.True(w.t, posted)
+			},
+			check: func(w *crashWorld) {
+				require.Len(w.t, w.books(), 1)
+				posted, err := w.home.Post(w.ctx, ghost())
+				require.NoError(w.t, err)
+				require.False(w.t, posted)
+			},
+		},
+		{
+			name: "keep",
+			do:   func(w *crashWorld) { keep(w, "a", "b") },
+			check: func(w *crashWorld) {
+				require.Equal(w.t, 2, w.rows(notices).Due)
+				require.Equal(w.t, webhook.Unprocessed, status(w, "a"))
+				require.Equal(w.t, webhook.Unprocessed, status(w, "b"))
+			},
+		},
+		{
+			name: "close",
+			do: func(w *crashWorld) {
+				keep(w, "a")
+				m := take(w, notices)
+				require.NoError(w.t, w.home.Close(w.ctx, "us-east1", m.ID, m.Fence, webhook.ProcessedCompensated, ""))
+			},
+			check: func(w *crashWorld) {
+				require.Zero(w.t, w.rows(notices))
+				require.Equal(w.t, webhook.ProcessedCompensated, status(w, "a"))
+			},
+		},
+		{
+			name: "the head of a line moves",
+			do: func(w *crashWorld) {
+				rec := w.begin(claimtest.NewArrival(crashKey, "us-east1", "100", "n1", "ch_1"))
+				w.settle(rec, claim.OutcomeDone)
+				m := take(w, outbox.Events)
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+			},
+			check: func(w *crashWorld) {
+				d := w.rows(outbox.Events)
+				require.Equal(w.t, []int{1, 1}, []int{d.Pending, d.Due})
+			},
+		},
+		{
+			name: "note a delivery",
+			do: func(w *crashWorld) {
+				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
+				_, err := w.db.NoteDelivery(w.ctx, "acme", "u", false, time.Hour)
+				require.NoError(w.t, err)
+			},
+			check: func(w *crashWorld) {
+				e, found, err := w.db.Endpoint(w.ctx, "acme")
+				require.NoError(w.t, err)
+				require.True(w.t, found)
+				require.False(w.t, e.FailingSince.IsZero())
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			before := newCrashWorld(t)
+			tc.do(before)
+			for seed := range uint64(crashes) {
+				tc.check(before.crash(seed))
+			}
+		})
+	}
+}
+
+// ghost is money that nobody asked for.
+func ghost() ledger.Transaction {
+	return ledger.Transaction{
+		ID: ledger.GhostID("sim", "psp_1"), Region: "us-east1", Tenant: "acme", Kind: ledger.Ghost,
+		Debit: ledger.Provider("sim"), Credit: ledger.Suspense("acme"),
+		Amount: 100, Currency: "usd", Object: "ch_1", Provider: "sim", ProviderRef: "psp_1",
+	}
 }
 
 // TestReopen closes and opens again and again: notes are flushed by Close, and

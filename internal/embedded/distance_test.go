@@ -12,6 +12,9 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const (
@@ -87,6 +90,49 @@ func TestDistance(t *testing.T) {
 		_, err := v.Depth(ctx, us)
 		return err
 	})
+	trips(1, "by object", func(v *embedded.View) error {
+		_, found, err := v.ByObject(ctx, us, rec[us].Minted.ID)
+		require.True(t, found)
+		return err
+	})
+	trips(1, "settled", func(v *embedded.View) error {
+		_, err := v.Settled(ctx, us, claim.Key{}, 10)
+		return err
+	})
+	trips(1, "take an event", func(v *embedded.View) error {
+		_, err := v.Queue(outbox.Events).Take(ctx, us, 10, time.Second)
+		return err
+	})
+	trips(1, "post", func(v *embedded.View) error {
+		post := ghost()
+		post.ID, post.ProviderRef = post.ID+v.Name(), v.Name()
+		_, err := v.Post(ctx, post)
+		return err
+	})
+	trips(1, "transaction", func(v *embedded.View) error {
+		_, _, err := v.Transaction(ctx, us, "none")
+		return err
+	})
+	trips(1, "transactions", func(v *embedded.View) error {
+		_, err := v.Transactions(ctx, us, ledger.Position{}, time.Time{}, 10)
+		return err
+	})
+	trips(1, "balances", func(v *embedded.View) error {
+		_, err := v.Balances(ctx, us, ledger.AccountKey{}, 10)
+		return err
+	})
+	trips(1, "keep", func(v *embedded.View) error {
+		_, err := v.Keep(ctx, us, []webhook.Notice{{ID: "sim:" + v.Name()}, {ID: "sim:2" + v.Name()}})
+		return err
+	})
+	trips(1, "notice", func(v *embedded.View) error {
+		_, _, err := v.Notice(ctx, us, "sim:none")
+		return err
+	})
+	trips(0, "endpoint", func(v *embedded.View) error {
+		_, _, err := v.Endpoint(ctx, "acme")
+		return err
+	})
 	trips(1, "pin", func(v *embedded.View) error {
 		_, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "pinned"}, v.Name())
 		return err
@@ -113,10 +159,16 @@ func TestDistance(t *testing.T) {
 		return nil
 	})
 
+	// What reverses a transaction may be booked anywhere.
+	network.ResetTrips()
+	_, err := near.Reversals(ctx, "none")
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(us, eu), network.Trips(us, asia), network.TotalTrips()})
+
 	// A moved registrar costs one round trip to each place that is far, at once.
 	require.NoError(t, db.MoveRegistrar(ctx, "acme", asia))
 	network.ResetTrips()
-	_, err := far.Pin(ctx, claim.Key{Tenant: "acme", Value: "other"}, eu)
+	_, err = far.Pin(ctx, claim.Key{Tenant: "acme", Value: "other"}, eu)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 1, 2}, []int64{network.Trips(eu, us), network.Trips(eu, asia), network.TotalTrips()})
 
@@ -165,6 +217,13 @@ func TestPartition(t *testing.T) {
 		"pin":       func() error { _, err := far.Pin(ctx, key, eu); return err },
 		"timeline":  func() error { _, err := far.Timeline(ctx, key, us, 1); return err },
 		"take":      func() error { _, err := far.Take(ctx, us, 1, time.Second); return err },
+		"events":    func() error { _, err := far.Queue(outbox.Events).Depth(ctx, us); return err },
+		"post":      func() error { _, err := far.Post(ctx, ghost()); return err },
+		"reversals": func() error { _, err := far.Reversals(ctx, "x"); return err },
+		"balances":  func() error { _, err := far.Balances(ctx, us, ledger.AccountKey{}, 1); return err },
+		"keep":      func() error { _, err := far.Keep(ctx, us, []webhook.Notice{{ID: "sim:x"}}); return err },
+		"close":     func() error { return far.Close(ctx, us, "sim:x", 1, webhook.Ignored, "") },
+		"settled":   func() error { _, err := far.Settled(ctx, us, claim.Key{}, 1); return err },
 	} {
 		err := do()
 		require.ErrorIs(t, err, claim.ErrHomeUnreachable, name)
@@ -333,7 +392,7 @@ func TestSweep(t *testing.T) {
 	sweep(2, 2)
 	sweep(100, 2)
 	sweep(100, 0)
-	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('i'), rows('p'), rows('o')}, "what is owed stays")
+	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('j'), rows('p'), rows('o')}, "what is owed stays")
 	require.Equal(t, audit, rows('a'))
 	pin, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "owed"}, eu)
 	require.NoError(t, err)
@@ -341,4 +400,44 @@ func TestSweep(t *testing.T) {
 	got, err := v.Begin(ctx, arrive("a", us))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
+}
+
+// TestSweepNotices checks that a notice goes when no provider repeats it any more,
+// unless it waits for somebody to act on it, and that the books stay.
+func TestSweepNotices(t *testing.T) {
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	ctx, v := t.Context(), view(t, db, us)
+	for _, e := range []string{"done", "waits"} {
+		_, err := v.Keep(ctx, us, []webhook.Notice{{ID: webhook.NoticeID("sim", e), Provider: "sim"}})
+		require.NoError(t, err)
+	}
+	done := webhook.NoticeID("sim", "done")
+	taken, err := v.Queue(outbox.Notices).Take(ctx, us, 10, time.Minute)
+	require.NoError(t, err)
+	for _, m := range taken {
+		if m.ID == done {
+			require.NoError(t, v.Close(ctx, us, m.ID, m.Fence, webhook.ProcessedOK, ""))
+		}
+	}
+	_, err = v.Post(ctx, ghost())
+	require.NoError(t, err)
+
+	clock.advance(webhook.KeepFor - time.Microsecond)
+	for _, want := range []int{0, 1, 0} {
+		n, err := db.Sweep(ctx, 100)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		clock.advance(time.Microsecond)
+	}
+	_, found, err := v.Notice(ctx, us, done)
+	require.NoError(t, err)
+	require.False(t, found)
+	n, found, err := v.Notice(ctx, us, webhook.NoticeID("sim", "waits"))
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, webhook.Unprocessed, n.Status)
+	_, found, err = v.Transaction(ctx, us, ghost().ID)
+	require.NoError(t, err)
+	require.True(t, found)
 }

@@ -1,7 +1,8 @@
-// Package embedded keeps claims, pins, outbox, audit and tenants in one Pebble
-// store: one process, one directory, any number of regions. It implements
-// [claim.Store] and [outbox.Store] for `homeward demo`, for development and for
-// tests, with the same durability and the same answers as the SQL store.
+// Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in
+// one Pebble store: one process, one directory, any number of regions. It implements
+// [claim.Store], [outbox.Store], [ledger.Store], [webhook.Store] and
+// [relay.Endpoints] for `homeward demo`, for development and for tests, with the
+// same durability and the same answers as the SQL store.
 //
 // # Regions and distance
 //
@@ -22,20 +23,35 @@
 //	key                        value                written by
 //	c r tenant · key           Claim, response      Begin, Settle, Renew, TakeOver
 //	                           included
-//	i r tenant · object id     key, as text         Begin of a new claim
+//	j r object id              tenant · key         Begin of a new claim
 //	o r message id             Message              Begin, Settle, TakeOver, worker
 //	d r due(8) message id      tenant · key         with o, unless parked
 //	q r message id             tenant · key         with o, while parked
+//	x, y, z                    as o, d, q           the expiries: Settle, worker
+//	u, v, w                    as o, d, q           the notices: Keep, Close, worker
+//	e, f, g                    as o, d, q           the events: Settle, worker
+//	k r tenant · key · kind ·  nothing              with e, unless parked
+//	  created(8) message id
+//	l r transaction id         Transaction          Settle, Post
+//	b r at(8) transaction id   nothing              with l
+//	r r reversed id ·          nothing              with l, if it reverses one
+//	  transaction id
+//	A r provider · reference   transaction id       with l, if it is an arrival
+//	n r · notice id            Notice               Keep, Close
 //	a r tenant · key · seq(8)  Audit                every step, and notes
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
+//	s tenant                   Endpoint             PutEndpoint, RemoveEndpoint, NoteDelivery
 //	m name                     number(8)            Open: format, epoch, region/…, window/…;
 //	                                                SetRegionStatus: topology, status/…
 //
 // A replay is one read, as the response is in the claim's row. due is in
 // microseconds, so that the due rows of a region lie in the order in which they
-// are taken. seq counts within one opening of the store, whose own number
+// are taken. An event has a due row (f) only while it is the first of its line (k),
+// that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
+// the head of a line moves the due row with it. A transaction is kept for ever, a
+// notice for [webhook.KeepFor]. seq counts within one opening of the store, whose own number
 // (epoch) is in its upper bits. A region's code is checked at every Open and can
 // be neither changed nor given to another name.
 //
@@ -43,15 +59,18 @@
 //
 // Each write takes the lock of its row, reads the row, applies the pure
 // transition from package claim with the store's clock, and commits one batch:
-// the row, its indexes, its outbox row and its audit. A crash keeps all of a
-// batch or none of it, so never one without the other. The lock is held until
+// the row, its indexes, its outbox row and its audit, and with Settle the booking,
+// the events and the expiry. A crash keeps all of a batch or none of it, so never
+// one without the other. The lock is held until
 // the log is synced, and authoritative readers take it too. That matters:
 // Pebble shows a commit to readers before its sync is through, and a response
 // read in that moment could be replayed to a client and then lost. Commits on
-// other rows share the sync.
+// other rows share the sync. A scan takes no locks; where what it saw must not be
+// taken back, it syncs the log before it answers.
 //
-// Locks are taken in one order: tenant table, pin, row or topology. Renew takes its rows'
-// locks sorted; Take takes none that it would have to wait for.
+// Locks are taken in one order: tenant table, pin, row or topology, transaction id.
+// An outbox row is under the lock of its claim, or of its notice. Renew and Keep take
+// their rows' locks sorted; Take takes none that it would have to wait for.
 //
 // # Crash points
 //
@@ -60,9 +79,20 @@
 //	                next arrival begins               outbox row falls due with the lease:
 //	                                                 whoever comes first takes over
 //	Settle          in flight as before; taken over  final; retries replay it. The caller
-//	                after the lease, and the         may not have heard
-//	                provider is asked under the
-//	                same provider key
+//	                after the lease, and the         may not have heard. Booking, events
+//	                provider is asked under the      and expiry are there with it
+//	                same provider key; nothing is
+//	                booked or told
+//	Settle that     released as before; the expiry   final, and told of; the expiry's
+//	closes          row asks for it again            worker finds nothing left to do
+//	Post            not booked; who posts it again   booked; posting it again changes
+//	                books it                         nothing
+//	Keep            none of the batch; the provider  all of it, each notice with its row;
+//	                got no 200 and sends it again    what comes again is left out
+//	Close           unprocessed, and its row falls   closed, and no row
+//	                due again: what was done for
+//	                it is done again, and must
+//	                bear that
 //	Renew           the older lease; lapses sooner   the newer lease
 //	TakeOver        the old holder's lapsed lease    fence+1; lapses and is taken over again
 //	Take            due as before; taken again       due when the lease lapses
@@ -72,6 +102,8 @@
 //	Pin             see below                        the pin stands
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
 //	SetRegionStatus the old status                   the new one
+//	PutEndpoint,    the old endpoint                 the new one
+//	NoteDelivery
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
 //	Sweep           swept again                      gone

@@ -14,6 +14,12 @@ import (
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/outbox/relay/relaytest"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/ledger/ledgertest"
+	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/webhook/webhooktest"
 )
 
 var regions = []embedded.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
@@ -86,6 +92,8 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		Regions:    []string{"us-east1", "europe-west1", "asia-northeast1"},
 		Store:      func(region string) claim.Store { return view(t, db, region) },
 		Outbox:     func(region string) outbox.Store { return view(t, db, region) },
+		Queue:      func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) },
+		Ledger:     func(region string) ledger.Store { return view(t, db, region) },
 		Policy:     policy,
 		ReplicaLag: embedded.DefaultReplicaLag,
 		Advance:    clock.advance,
@@ -113,30 +121,75 @@ func TestClaimsUnderClockOffset(t *testing.T) {
 	claimtest.Exercise(t, func(t *testing.T) claimtest.Harness { return harness(t, p) })
 }
 
-func outboxHarness(t *testing.T) outboxtest.Harness {
-	h := harness(t, testPolicy())
-	h.PutTenant(t, claim.Tenant{ID: "acme", Registrar: h.Regions[0]})
-	held := map[string]claim.Record{}
-	return outboxtest.Harness{
-		Regions: h.Regions,
-		Store:   h.Outbox,
-		Insert: func(t testing.TB, region, key string) string {
-			a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, region, "100", "node", "ch_"+key)
-			got, err := h.Store(region).Begin(context.Background(), a)
-			require.NoError(t, err)
-			require.Equal(t, claim.Won, got.Decision)
-			held[key] = got.Record
-			return got.Record.Minted.ID
-		},
-		Settle: func(t testing.TB, region, key string) {
-			rec := held[key]
-			_, err := h.Store(region).Settle(context.Background(), rec, claim.Verdict{Outcome: claim.OutcomeDone})
-			require.NoError(t, err)
-		},
-		Lease: h.Policy.Lease,
-		Pass:  func(_ testing.TB, d time.Duration) { h.Advance(d) },
-		Exact: true,
+func TestOutbox(t *testing.T) {
+	for _, q := range []outbox.Queue{outbox.ProviderCalls, outbox.Events, outbox.Expiries} {
+		t.Run(string(q), func(t *testing.T) {
+			outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness {
+				return claimtest.Queue(t, harness(t, testPolicy()), q)
+			})
+		})
+	}
+	t.Run(string(outbox.Notices), func(t *testing.T) {
+		outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness { return webhooktest.Queue(webhookHarness(t)) })
+	})
+}
+
+func TestQueueNames(t *testing.T) {
+	v := view(t, open(t, embedded.Config{}), "us-east1")
+	for _, q := range outbox.AllQueues() {
+		require.NotNil(t, v.Queue(q))
+	}
+	require.Panics(t, func() { v.Queue("no such queue") })
+}
+
+func webhookHarness(t *testing.T) webhooktest.Harness {
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	return webhooktest.Harness{
+		Regions: names(),
+		Store:   func(region string) webhook.Store { return view(t, db, region) },
+		Queue:   func(region string) outbox.Store { return view(t, db, region).Queue(outbox.Notices) },
+		Lease:   time.Minute,
+		Pass:    func(_ testing.TB, d time.Duration) { clock.advance(d) },
+		Exact:   true,
+		Now:     func(testing.TB) time.Time { return clock.now().Truncate(time.Microsecond) },
 	}
 }
 
-func TestOutbox(t *testing.T) { outboxtest.Exercise(t, outboxHarness) }
+func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
+
+func TestLedger(t *testing.T) {
+	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Harness {
+		clock := newClock()
+		db := open(t, embedded.Config{Clock: clock.now})
+		return ledgertest.Harness{
+			Regions: names(),
+			Store:   func(region string) ledger.Store { return view(t, db, region) },
+			Pass:    func(_ testing.TB, d time.Duration) { clock.advance(d) },
+			Exact:   true,
+			Now:     func(testing.TB) time.Time { return clock.now().Truncate(time.Microsecond) },
+		}
+	})
+}
+
+func TestEndpoints(t *testing.T) {
+	relaytest.Exercise(t, func(t *testing.T) relaytest.Harness {
+		clock := newClock()
+		db := open(t, embedded.Config{Clock: clock.now})
+		return relaytest.Harness{
+			Regions:   names(),
+			Endpoints: func(region string) relay.Endpoints { return view(t, db, region) },
+			Tenants:   [2]string{"acme", "globex"},
+			Pass:      func(_ testing.TB, d time.Duration) { clock.advance(d) },
+			Now:       func(testing.TB) time.Time { return clock.now().Truncate(time.Microsecond) },
+			Patience:  72 * time.Hour,
+		}
+	})
+}
+
+func names() (all []string) {
+	for _, r := range regions {
+		all = append(all, r.Name)
+	}
+	return all
+}

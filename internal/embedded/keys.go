@@ -6,20 +6,42 @@ import (
 	"strings"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // The first byte of every row's key names its table; doc.go has the layout.
 const (
-	tableAudit  = 'a'
-	tableClaim  = 'c'
-	tableDue    = 'd'
-	tableAPIKey = 'h'
-	tableObject = 'i'
-	tableMeta   = 'm'
-	tableOutbox = 'o'
-	tablePin    = 'p'
-	tableParked = 'q'
-	tableTenant = 't'
+	tableAudit    = 'a'
+	tableBooks    = 'b'
+	tableClaim    = 'c'
+	tableAPIKey   = 'h'
+	tableObject   = 'j'
+	tableLedger   = 'l'
+	tableMeta     = 'm'
+	tableNotice   = 'n'
+	tablePin      = 'p'
+	tableReversal = 'r'
+	tableArrival  = 'A'
+	tableEndpoint = 's'
+	tableTenant   = 't'
+
+	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
+)
+
+// queue is where the rows of one of the outbox's queues lie.
+type queue struct {
+	// row, due and parked are the tables of the rows and of their indexes.
+	row, due, parked byte
+	// line, in a queue that keeps the order of each key and kind, is the table of
+	// their rows in that order; 0 in the others.
+	line byte
+}
+
+var (
+	providerCalls = &queue{row: 'o', due: 'd', parked: 'q'}
+	events        = &queue{row: 'e', due: 'f', parked: 'g', line: 'k'}
+	expiries      = &queue{row: 'x', due: 'y', parked: 'z'}
+	notices       = &queue{row: 'u', due: 'v', parked: 'w'}
 )
 
 // nameEnd closes a tenant or a key inside a row's key. Neither can hold it, see
@@ -49,7 +71,8 @@ func appendRegion(b []byte, table byte, code claim.RegionCode) []byte {
 }
 
 // appendScoped is a key by region, tenant and name, the name left open: it is
-// the last part. Used for claims, pins and objects.
+// the last part. Used for claims, pins and objects, and for notices, whose tenant
+// is empty.
 func appendScoped(b []byte, table byte, code claim.RegionCode, tenant, name string) []byte {
 	b = appendRegion(b, table, code)
 	b = append(b, tenant...)
@@ -67,21 +90,36 @@ func appendMessage(b []byte, table byte, code claim.RegionCode, id string) []byt
 	return append(appendRegion(b, table, code), id...)
 }
 
-// appendDue orders rows of one region by due time. Times before 1970 do not
-// occur, so the unsigned order is the order in time.
-func appendDue(b []byte, code claim.RegionCode, due int64, id string) []byte {
-	b = binary.BigEndian.AppendUint64(appendRegion(b, tableDue, code), uint64(due))
+// appendTimed orders rows of one region by a time, and then by id. Times before
+// 1970 do not occur, so the unsigned order is the order in time. Used for due rows
+// and for the books.
+func appendTimed(b []byte, table byte, code claim.RegionCode, us int64, id string) []byte {
+	b = binary.BigEndian.AppendUint64(appendRegion(b, table, code), uint64(us))
 	return append(b, id...)
 }
 
-// dueHead is the length of a due key before the id.
-const dueHead = 1 + 2 + 8
+// timedHead is the length of such a key before the id.
+const timedHead = 1 + 2 + 8
 
-func readDue(k []byte) (due int64, id string, ok bool) {
-	if len(k) <= dueHead {
+func readTimed(k []byte) (us int64, id string, ok bool) {
+	if len(k) <= timedHead {
 		return 0, "", false
 	}
-	return int64(binary.BigEndian.Uint64(k[3:])), string(k[dueHead:]), true
+	return int64(binary.BigEndian.Uint64(k[3:])), string(k[timedHead:]), true
+}
+
+// appendLine is the common start of the rows of m's line: those of one key and kind.
+func appendLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []byte {
+	owner := ownerOf(m)
+	b = append(appendScoped(b, q.line, code, owner.Tenant, owner.Value), nameEnd)
+	b = append(b, m.Kind...)
+	return append(b, nameEnd)
+}
+
+// appendInLine orders the rows of a line by the time of their making, then by id.
+func appendInLine(b []byte, q *queue, code claim.RegionCode, m *outbox.Message) []byte {
+	b = binary.BigEndian.AppendUint64(appendLine(b, q, code, m), uint64(micros(m.CreatedAt)))
+	return append(b, m.ID...)
 }
 
 // keyHead is the length of a scoped key before the tenant.
@@ -97,10 +135,10 @@ func readScoped(k []byte) (code claim.RegionCode, key claim.Key, ok bool) {
 }
 
 // appendOwner is a claim's key as a value, in due rows: whose lock guards them.
-func appendOwner(b []byte, tenant, key string) []byte {
-	b = append(b, tenant...)
+func appendOwner(b []byte, owner claim.Key) []byte {
+	b = append(b, owner.Tenant...)
 	b = append(b, nameEnd)
-	return append(b, key...)
+	return append(b, owner.Value...)
 }
 
 func readOwner(v []byte) (claim.Key, bool) {

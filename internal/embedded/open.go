@@ -24,8 +24,9 @@ import (
 
 const (
 	// formatVersion is what this build writes. A store of a higher version is
-	// refused; a lower one would be migrated at Open (there is none yet).
-	formatVersion = 1
+	// refused; a lower one is migrated at Open. 1: objects were indexed by tenant
+	// and id.
+	formatVersion = 2
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: what
 	// a CockroachDB follower read lags behind.
@@ -83,9 +84,11 @@ type DB struct {
 	clock      clock
 	log        *slog.Logger
 
-	rows  *rowLocks // claims, their outbox rows and audit
+	rows  *rowLocks // claims, their outbox rows and audit; notices
 	pins  *rowLocks
+	books *rowLocks // transactions, by id
 	notes notes
+	heads heads
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
@@ -97,6 +100,8 @@ type DB struct {
 	tenantMu sync.RWMutex // held for reading through every pin step
 	tenants  map[string]claim.Tenant
 	apiKeys  map[[sha256.Size]byte]string
+
+	endpointMu sync.RWMutex // held through every change of an endpoint
 
 	sweepMu sync.Mutex
 	sweeps  [sweepTables][]byte // where the next sweep of each goes on
@@ -129,7 +134,7 @@ func Open(cfg Config) (*DB, error) {
 	db := &DB{
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
-		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(),
+		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
 		statuses: map[string]uint8{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
@@ -291,6 +296,11 @@ func (db *DB) prepareMeta(dir string) error {
 	if err := db.promise(b, dir); err != nil {
 		return err
 	}
+	if found && version < formatVersion {
+		if err := db.migrateObjects(); err != nil {
+			return err
+		}
+	}
 	epoch, _, err := db.meta(metaEpoch)
 	if err != nil {
 		return err
@@ -303,6 +313,34 @@ func (db *DB) prepareMeta(dir string) error {
 		setMeta(b, metaRegion+r.Name, uint64(r.Code))
 	}
 	return db.commit(b, pebble.Sync)
+}
+
+// migratePortion is how many rows are migrated in one batch, of some 100 bytes each.
+const migratePortion = 10_000
+
+// migrateObjects moves the object index of format 1 to where this format has it. A
+// crash leaves the rest to the next Open.
+func (db *DB) migrateObjects() error {
+	for {
+		b := db.pebble.NewBatch()
+		n := 0
+		err := db.scan([]byte{tableObjectV1}, []byte{tableObjectV1 + 1}, func(k, value []byte) (bool, error) {
+			code, object, ok := readScoped(k)
+			if !ok {
+				return false, damaged("object", string(k), errors.New("its key is cut short"))
+			}
+			n++
+			owner := appendOwner(nil, claim.Key{Tenant: object.Tenant, Value: string(value)})
+			return n < migratePortion, errors.Join(
+				b.Set(appendMessage(nil, tableObject, code, object.Value), owner, nil), b.Delete(k, nil))
+		})
+		if err == nil {
+			err = db.commit(b, pebble.Sync)
+		}
+		if err = errors.Join(err, b.Close()); err != nil || n == 0 {
+			return err
+		}
+	}
 }
 
 // promise refuses windows that are shorter than those which keys in this store

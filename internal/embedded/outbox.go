@@ -1,8 +1,12 @@
 package embedded
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,15 +19,47 @@ import (
 // take about 50 ms to scan, and beyond them the exact number changes nothing.
 const depthLimit = 100_000
 
-// An outbox row is guarded by the lock of the claim it follows from, so that a
-// worker and a request never change it at once. Its due row exists exactly
-// while it is not parked, its parked row exactly while it is.
+// An outbox row is guarded by the lock of its owner, the claim that it follows
+// from, so that a worker and a request never change it at once; a notice's row is
+// its own owner. It has a due row while it is not parked and a parked row while it
+// is. In a queue with lines only the first of each line has a due row, so
+// that Take never wades through rows that wait.
+
+// queueView is one queue as a view sees it. It implements [outbox.Store].
+type queueView struct {
+	v *View
+	q *queue
+}
+
+var _ outbox.Store = queueView{}
+
+// Queue implements [outbox.Queues]. It panics for a name that is not one of
+// [outbox.AllQueues].
+func (v *View) Queue(name outbox.Queue) outbox.Store {
+	for n, q := range map[outbox.Queue]*queue{
+		outbox.ProviderCalls: providerCalls, outbox.Events: events,
+		outbox.Expiries: expiries, outbox.Notices: notices,
+	} {
+		if n == name {
+			return queueView{v: v, q: q}
+		}
+	}
+	panic(fmt.Sprintf("embedded store: there is no queue %q", name))
+}
+
+// ownerOf names whose lock guards m.
+func ownerOf(m *outbox.Message) claim.Key {
+	if m.Tenant == "" {
+		return claim.Key{Value: m.ID}
+	}
+	return claim.Key{Tenant: m.Tenant, Value: m.Key}
+}
 
 // readMessage reads one row, nil if there is none.
-func (db *DB) readMessage(region string, code claim.RegionCode, id string) (m *outbox.Message, err error) {
+func (db *DB) readMessage(q *queue, region string, code claim.RegionCode, id string) (m *outbox.Message, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	s.key = appendMessage(s.key[:0], tableOutbox, code, id)
+	s.key = appendMessage(s.key[:0], q.row, code, id)
 	_, err = db.get(s.key, func(value []byte) error {
 		m, err = decodeMessage(region, id, value)
 		return err
@@ -31,50 +67,140 @@ func (db *DB) readMessage(region string, code claim.RegionCode, id string) (m *o
 	return m, err
 }
 
-// putMessage writes next in place of old (nil for none) with its index rows.
-func putMessage(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *outbox.Message) error {
-	due := micros(next.Due)
-	indexed := old != nil && old.Parked == next.Parked && (next.Parked || micros(old.Due) == due)
-	if !indexed {
-		if err := deleteIndex(b, s, code, old); err != nil {
-			return err
+// others returns the first row of m's line that is not m, nil if there is none,
+// and whether m is, or would be, before it. Without a line a row is always first.
+func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message) (other *outbox.Message, first bool, err error) {
+	if q.line == 0 {
+		return nil, true, nil
+	}
+	prefix := appendLine(nil, q, code, m)
+	mine := appendInLine(nil, q, code, m)
+	first = true
+	err = db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+		switch c := bytes.Compare(k, mine); {
+		case c == 0:
+			return true, nil
+		case c < 0:
+			first = false
 		}
-		if next.Parked {
-			s.key = appendMessage(s.key[:0], tableParked, code, next.ID)
-		} else {
-			s.key = appendDue(s.key[:0], code, due, next.ID)
+		if len(k) < len(prefix)+8 {
+			return false, damaged("line row", string(k), errors.New("it is cut short"))
 		}
-		s.value = appendOwner(s.value[:0], next.Tenant, next.Key)
-		if err := b.Set(s.key, s.value, nil); err != nil {
+		other, err = db.readMessage(q, m.Region, code, string(k[len(prefix)+8:]))
+		if err == nil && other == nil {
+			err = damaged("line row", string(k), errors.New("its message is missing"))
+		}
+		return false, err
+	})
+	return other, first, err
+}
+
+// putMessage writes next in place of old with its index rows; either may be nil,
+// for a row that is inserted or removed. One batch changes at most one row of a
+// line. An index row is set once before it is removed, which is what SingleDelete
+// asks for: the pair then vanishes in the memtable's flush, and no scan for due rows
+// wades through the tombstones of settled claims.
+func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, old, next *outbox.Message) error {
+	some := next
+	if next == nil {
+		some = old
+	}
+	had, has := old != nil && !old.Parked, next != nil && !next.Parked
+	if other, first, err := db.others(q, code, some); err != nil {
+		return err
+	} else if first && !(had && has && micros(old.Due) == micros(next.Due)) {
+		switch {
+		case had:
+			err = deleteDue(b, s, q, code, old)
+		case has && other != nil:
+			err = deleteDue(b, s, q, code, other)
+		}
+		switch {
+		case err != nil:
+		case has:
+			err = setDue(b, s, q, code, next)
+		case had && other != nil:
+			err = setDue(b, s, q, code, other)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	s.key = appendMessage(s.key[:0], tableOutbox, code, next.ID)
+	if q.line != 0 && had != has {
+		s.key = appendInLine(s.key[:0], q, code, some)
+		if err := setOrDelete(b, s.key, nil, has); err != nil {
+			return err
+		}
+	}
+	if was, is := old != nil && old.Parked, next != nil && next.Parked; was != is {
+		s.key = appendMessage(s.key[:0], q.parked, code, some.ID)
+		s.value = appendOwner(s.value[:0], ownerOf(some))
+		if err := setOrDelete(b, s.key, s.value, is); err != nil {
+			return err
+		}
+	}
+	s.key = appendMessage(s.key[:0], q.row, code, some.ID)
+	if next == nil {
+		return b.Delete(s.key, nil)
+	}
 	return s.set(b, s.key, messageToProto(next))
 }
 
-func deleteMessage(b *pebble.Batch, s *scratch, code claim.RegionCode, m *outbox.Message) error {
-	if err := deleteIndex(b, s, code, m); err != nil {
-		return err
-	}
-	s.key = appendMessage(s.key[:0], tableOutbox, code, m.ID)
-	return b.Delete(s.key, nil)
+func setDue(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, m *outbox.Message) error {
+	s.key = appendTimed(s.key[:0], q.due, code, micros(m.Due), m.ID)
+	s.value = appendOwner(s.value[:0], ownerOf(m))
+	return b.Set(s.key, s.value, nil)
 }
 
-// deleteIndex removes m's due or parked row; nil has none. An index row is set
-// once before it is removed, which is what SingleDelete asks for: the pair then
-// vanishes in the memtable's flush, and no scan for due rows wades through the
-// tombstones of settled claims.
-func deleteIndex(b *pebble.Batch, s *scratch, code claim.RegionCode, m *outbox.Message) error {
-	if m == nil {
-		return nil
-	}
-	if m.Parked {
-		s.key = appendMessage(s.key[:0], tableParked, code, m.ID)
-	} else {
-		s.key = appendDue(s.key[:0], code, micros(m.Due), m.ID)
-	}
+func deleteDue(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, m *outbox.Message) error {
+	s.key = appendTimed(s.key[:0], q.due, code, micros(m.Due), m.ID)
 	return b.SingleDelete(s.key, nil)
+}
+
+func setOrDelete(b *pebble.Batch, key, value []byte, set bool) error {
+	if set {
+		return b.Set(key, value, nil)
+	}
+	return b.SingleDelete(key, nil)
+}
+
+// appendEvents puts new rows of one key at the ends of its lines. The caller holds
+// the key's lock.
+func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, ms []outbox.Message) error {
+	ms = slices.Clone(ms)
+	slices.SortFunc(ms, func(x, y outbox.Message) int {
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	})
+	begun := map[outbox.Kind]bool{}
+	for i := range ms {
+		m := &ms[i]
+		if err := cmp.Or(checkName("event", m.ID), checkName("kind of event", string(m.Kind))); err != nil {
+			return err
+		}
+		there, err := db.readMessage(events, m.Region, code, m.ID)
+		if err != nil {
+			return err
+		}
+		if there != nil || i > 0 && m.ID == ms[i-1].ID {
+			return fmt.Errorf("embedded store: an event %q waits already; give each event an id of its own", m.ID)
+		}
+		if !begun[m.Kind] { // only it can be the first of the line
+			begun[m.Kind] = true
+			if err := db.putMessage(b, s, events, code, nil, m); err != nil {
+				return err
+			}
+			continue
+		}
+		s.key = appendInLine(s.key[:0], events, code, m)
+		if err := b.Set(s.key, nil, nil); err != nil {
+			return err
+		}
+		s.key = appendMessage(s.key[:0], events.row, code, m.ID)
+		if err := s.set(b, s.key, messageToProto(m)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dueRow is one candidate of Take.
@@ -85,19 +211,19 @@ type dueRow struct {
 }
 
 // Take implements [outbox.Store].
-func (v *View) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	code, err := v.reach(ctx, region)
+func (qv queueView) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	code, err := qv.v.reach(ctx, region)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.db.enter(ctx); err != nil {
+	if err := qv.v.db.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer v.db.leave()
+	defer qv.v.db.leave()
 	if limit <= 0 {
 		return nil, nil
 	}
-	db := v.db
+	db := qv.v.db
 	now := db.clock.now()
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -113,12 +239,17 @@ func (v *View) Take(ctx context.Context, region string, limit int, lease time.Du
 	var taken []outbox.Message
 	// The scan sees rows as they were when it began; each is read again under
 	// its lock and skipped if it has changed since.
-	from, to := appendRegion(nil, tableDue, code), appendDue(nil, code, micros(now)+1, "")
-	err = db.scan(from, to, func(k, value []byte) (bool, error) {
-		due, id, ok := readDue(k)
+	from, to := appendRegion(nil, qv.q.due, code), appendTimed(nil, qv.q.due, code, micros(now)+1, "")
+	head, seen := db.heads.at(qv.q, code, now), false
+	take := func(k, value []byte) (bool, error) {
+		due, id, ok := readTimed(k)
 		owner, owned := readOwner(value)
 		if !ok || !owned {
 			return false, damaged("due row", id, errors.New("it is cut short"))
+		}
+		if !seen {
+			seen = true
+			db.heads.saw(qv.q, code, head, due, now)
 		}
 		row := dueRow{due: due, id: id, owner: owner}
 		i := db.rows.index(code, row.owner)
@@ -128,22 +259,33 @@ func (v *View) Take(ctx context.Context, region string, limit int, lease time.Du
 			}
 			held[i] = true
 		}
-		m, err := db.readMessage(region, code, row.id)
+		m, err := db.readMessage(qv.q, region, code, row.id)
 		if err != nil {
 			return false, err
 		}
 		if m == nil || m.Parked || micros(m.Due) != row.due {
 			return true, nil
 		}
+		if _, first, err := db.others(qv.q, code, m); err != nil || !first {
+			return err == nil, err // an older one has been unparked meanwhile
+		}
 		next := *m
 		next.Fence++
 		next.Due = truncate(now.Add(lease))
-		if err := putMessage(b, s, code, m, &next); err != nil {
+		if err := db.putMessage(b, s, qv.q, code, m, &next); err != nil {
 			return false, err
 		}
 		taken = append(taken, next)
 		return len(taken) < limit, nil
-	})
+	}
+	if head > 0 {
+		first := appendTimed(nil, qv.q.due, code, head, "")
+		err, to = db.scan(first, to, take), first
+	}
+	if err == nil && len(taken) < limit {
+		head, seen = 0, false
+		err = db.scan(from, to, take)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -158,58 +300,53 @@ var errNoRow = errors.New("embedded: no such outbox row")
 
 // alter locks the row id of region, hands it to change, and makes what change
 // did to it durable; a nil result of change deletes it.
-func (v *View) alter(ctx context.Context, region, id string, change func(m outbox.Message, now time.Time) (*outbox.Message, error)) error {
+func (qv queueView) alter(ctx context.Context, region, id string, change func(m outbox.Message, now time.Time) (*outbox.Message, error)) error {
 	if err := checkName("outbox row", id); err != nil {
 		return err
 	}
-	code, err := v.reach(ctx, region)
+	code, err := qv.v.reach(ctx, region)
 	if err != nil {
 		return err
 	}
-	if err := v.db.enter(ctx); err != nil {
+	if err := qv.v.db.enter(ctx); err != nil {
 		return err
 	}
-	defer v.db.leave()
+	defer qv.v.db.leave()
 	// The row names the claim whose lock guards it, and never another one, so
 	// it may be read without that lock first.
-	m, err := v.db.readMessage(region, code, id)
+	m, err := qv.v.db.readMessage(qv.q, region, code, id)
 	if err != nil {
 		return err
 	}
 	if m == nil {
 		return errNoRow
 	}
-	lock := v.db.rows.of(code, claim.Key{Tenant: m.Tenant, Value: m.Key})
+	lock := qv.v.db.rows.of(code, ownerOf(m))
 	lock.Lock()
 	defer lock.Unlock()
-	if m, err = v.db.readMessage(region, code, id); err != nil {
+	if m, err = qv.v.db.readMessage(qv.q, region, code, id); err != nil {
 		return err
 	}
 	if m == nil {
 		return errNoRow
 	}
-	next, err := change(*m, v.db.clock.now())
+	next, err := change(*m, qv.v.db.clock.now())
 	if err != nil {
 		return err
 	}
-	b := v.db.pebble.NewBatch()
+	b := qv.v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	if next == nil {
-		err = deleteMessage(b, s, code, m)
-	} else {
-		err = putMessage(b, s, code, m, next)
-	}
-	if err != nil {
+	if err := qv.v.db.putMessage(b, s, qv.q, code, m, next); err != nil {
 		return err
 	}
-	return v.db.commit(b, pebble.Sync)
+	return qv.v.db.commit(b, pebble.Sync)
 }
 
 // fenced is alter for the worker that took the row under fence.
-func (v *View) fenced(ctx context.Context, region, id string, fence uint64, change func(m *outbox.Message, now time.Time) *outbox.Message) error {
-	err := v.alter(ctx, region, id, func(m outbox.Message, now time.Time) (*outbox.Message, error) {
+func (qv queueView) fenced(ctx context.Context, region, id string, fence uint64, change func(m *outbox.Message, now time.Time) *outbox.Message) error {
+	err := qv.alter(ctx, region, id, func(m outbox.Message, now time.Time) (*outbox.Message, error) {
 		if m.Fence != fence || m.Parked {
 			return nil, outbox.ErrFenced
 		}
@@ -222,13 +359,13 @@ func (v *View) fenced(ctx context.Context, region, id string, fence uint64, chan
 }
 
 // Finish implements [outbox.Store].
-func (v *View) Finish(ctx context.Context, region, id string, fence uint64) error {
-	return v.fenced(ctx, region, id, fence, func(*outbox.Message, time.Time) *outbox.Message { return nil })
+func (qv queueView) Finish(ctx context.Context, region, id string, fence uint64) error {
+	return qv.fenced(ctx, region, id, fence, func(*outbox.Message, time.Time) *outbox.Message { return nil })
 }
 
 // Retry implements [outbox.Store].
-func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	return v.fenced(ctx, region, id, fence, func(m *outbox.Message, now time.Time) *outbox.Message {
+func (qv queueView) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+	return qv.fenced(ctx, region, id, fence, func(m *outbox.Message, now time.Time) *outbox.Message {
 		m.Due = truncate(now.Add(after))
 		if reason != "" {
 			m.Attempts++
@@ -239,16 +376,16 @@ func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after
 }
 
 // Park implements [outbox.Store].
-func (v *View) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	return v.fenced(ctx, region, id, fence, func(m *outbox.Message, _ time.Time) *outbox.Message {
+func (qv queueView) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
+	return qv.fenced(ctx, region, id, fence, func(m *outbox.Message, _ time.Time) *outbox.Message {
 		m.Parked, m.LastError = true, reason
 		return m
 	})
 }
 
 // Unpark implements [outbox.Store].
-func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
-	err := v.alter(ctx, region, id, func(m outbox.Message, now time.Time) (*outbox.Message, error) {
+func (qv queueView) Unpark(ctx context.Context, region, id string) (bool, error) {
+	err := qv.alter(ctx, region, id, func(m outbox.Message, now time.Time) (*outbox.Message, error) {
 		if !m.Parked {
 			return nil, errNoRow
 		}
@@ -262,33 +399,33 @@ func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
 }
 
 // Parked implements [outbox.Store].
-func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
-	code, err := v.reach(ctx, region)
+func (qv queueView) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
+	code, err := qv.v.reach(ctx, region)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.db.enter(ctx); err != nil {
+	if err := qv.v.db.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer v.db.leave()
+	defer qv.v.db.leave()
 	if limit <= 0 {
 		return nil, nil
 	}
 	var parked []outbox.Message
-	prefix := appendRegion(nil, tableParked, code)
+	prefix := appendRegion(nil, qv.q.parked, code)
 	from := prefix
 	if after != "" {
-		from = append(appendMessage(nil, tableParked, code, after), 0) // the next possible key
+		from = append(appendMessage(nil, qv.q.parked, code, after), 0) // the next possible key
 	}
-	err = v.db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+	err = qv.v.db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		id := string(k[len(prefix):])
 		owner, ok := readOwner(value)
 		if !ok {
 			return false, damaged("parked row", id, errors.New("it is cut short"))
 		}
-		lock := v.db.rows.of(code, owner)
+		lock := qv.v.db.rows.of(code, owner)
 		lock.RLock()
-		m, err := v.db.readMessage(region, code, id)
+		m, err := qv.v.db.readMessage(qv.q, region, code, id)
 		lock.RUnlock()
 		if err != nil {
 			return false, err
@@ -303,20 +440,20 @@ func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]o
 
 // Depth implements [outbox.Store]. Beyond 100,000 rows of a sort it stops
 // counting them.
-func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
-	code, err := v.reach(ctx, region)
+func (qv queueView) Depth(ctx context.Context, region string) (outbox.Depth, error) {
+	code, err := qv.v.reach(ctx, region)
 	if err != nil {
 		return outbox.Depth{}, err
 	}
-	if err := v.db.enter(ctx); err != nil {
+	if err := qv.v.db.enter(ctx); err != nil {
 		return outbox.Depth{}, err
 	}
-	defer v.db.leave()
+	defer qv.v.db.leave()
 	var d outbox.Depth
-	now := micros(v.db.clock.now())
-	prefix := appendRegion(nil, tableDue, code)
-	err = v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
-		due, id, ok := readDue(k)
+	now := micros(qv.v.db.clock.now())
+	prefix := appendRegion(nil, qv.q.due, code)
+	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+		due, id, ok := readTimed(k)
 		if !ok {
 			return false, damaged("due row", id, errors.New("it is cut short"))
 		}
@@ -332,10 +469,45 @@ func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 	if err != nil {
 		return outbox.Depth{}, err
 	}
-	prefix = appendRegion(nil, tableParked, code)
-	err = v.db.scan(prefix, prefixEnd(prefix), func(_, _ []byte) (bool, error) {
+	if qv.q.line != 0 { // only the first of each line has a due row
+		d.Pending = 0
+		prefix = appendRegion(nil, qv.q.line, code)
+		err = qv.v.db.scan(prefix, prefixEnd(prefix), func(_, _ []byte) (bool, error) {
+			d.Pending++
+			return d.Pending < depthLimit, nil
+		})
+		if err != nil {
+			return outbox.Depth{}, err
+		}
+	}
+	prefix = appendRegion(nil, qv.q.parked, code)
+	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(_, _ []byte) (bool, error) {
 		d.Parked++
 		return d.Parked < depthLimit, nil
 	})
 	return d, err
+}
+
+// Message implements [outbox.Store].
+func (qv queueView) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
+	code, err := qv.v.reach(ctx, region)
+	if err != nil {
+		return outbox.Message{}, false, err
+	}
+	if err := qv.v.db.enter(ctx); err != nil {
+		return outbox.Message{}, false, err
+	}
+	defer qv.v.db.leave()
+	m, err := qv.v.db.readMessage(qv.q, region, code, id)
+	if err != nil || m == nil {
+		return outbox.Message{}, false, err
+	}
+	// Again under its lock, so that what is shown is on disk.
+	lock := qv.v.db.rows.of(code, ownerOf(m))
+	lock.RLock()
+	defer lock.RUnlock()
+	if m, err = qv.v.db.readMessage(qv.q, region, code, id); err != nil || m == nil {
+		return outbox.Message{}, false, err
+	}
+	return *m, true, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // sweepScan bounds the rows that one Sweep looks at, so that it stays below
@@ -18,14 +19,15 @@ const sweepScan = 10_000
 const (
 	sweepsClaims = iota
 	sweepsPins
+	sweepsNotices
 	sweepTables
 )
 
 // Sweep deletes up to limit rows that no longer say anything: claims that have
-// been gone for about Policy.PinGrace, and pins past their life that protect no
-// claim. Audit stays. Nothing depends on its being
-// called except disk space: expiry is judged when a row is read. Each call goes
-// on where the last one stopped. It is safe to call at any time.
+// been gone for about Policy.PinGrace, pins past their life that protect no claim,
+// and processed notices older than [webhook.KeepFor]. Audit and books stay. Nothing
+// depends on its being called except disk space: expiry is judged when a row is
+// read. Each call goes on where the last one stopped. It is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if err := db.enter(ctx); err != nil {
 		return 0, err
@@ -41,8 +43,9 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 		letter byte
 		delete func(home string, code claim.RegionCode, key claim.Key) (bool, error)
 	}{
-		sweepsClaims: {tableClaim, db.sweepClaim},
-		sweepsPins:   {tablePin, db.sweepPin},
+		sweepsClaims:  {tableClaim, db.sweepClaim},
+		sweepsPins:    {tablePin, db.sweepPin},
+		sweepsNotices: {tableNotice, db.sweepNotice},
 	} {
 		from := db.sweeps[i]
 		if from == nil {
@@ -103,7 +106,7 @@ func (db *DB) sweepClaim(home string, code claim.RegionCode, key claim.Key) (boo
 	if err := b.Delete(appendScoped(nil, tableClaim, code, key.Tenant, key.Value), nil); err != nil {
 		return false, unavailable(err)
 	}
-	if err := b.Delete(appendScoped(nil, tableObject, code, key.Tenant, rec.Minted.ID), nil); err != nil {
+	if err := b.Delete(appendMessage(nil, tableObject, code, rec.Minted.ID), nil); err != nil {
 		return false, unavailable(err)
 	}
 	err = db.commit(b, pebble.NoSync)
@@ -131,6 +134,25 @@ func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, er
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	if err := b.Delete(appendScoped(nil, tablePin, code, key.Tenant, key.Value), nil); err != nil {
+		return false, unavailable(err)
+	}
+	err = db.commit(b, pebble.NoSync)
+	return err == nil, err
+}
+
+// sweepNotice deletes a notice that no provider repeats any more. One that was not
+// acted on stays, as its row does.
+func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (bool, error) {
+	lock := db.rows.of(code, key)
+	lock.Lock()
+	defer lock.Unlock()
+	n, err := db.readNotice(region, code, key.Value)
+	if err != nil || n == nil || n.Status == webhook.Unprocessed || db.clock.now().Before(n.ReceivedAt.Add(webhook.KeepFor)) {
+		return false, err
+	}
+	b := db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := b.Delete(appendScoped(nil, tableNotice, code, "", n.ID), nil); err != nil {
 		return false, unavailable(err)
 	}
 	err = db.commit(b, pebble.NoSync)

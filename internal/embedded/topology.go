@@ -109,9 +109,9 @@ func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 		return 0, err
 	}
 	defer v.db.leave()
-	prefix := appendRegion(nil, tableDue, code)
+	prefix := appendRegion(nil, providerCalls.due, code)
 	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
-		_, id, ok := readDue(k)
+		_, id, ok := readTimed(k)
 		owner, owned := readOwner(value)
 		if !ok || !owned {
 			return false, damaged("due row", id, errors.New("it is cut short"))

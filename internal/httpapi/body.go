@@ -59,10 +59,19 @@ func (s *server) limitBody(res *response, r *http.Request) {
 
 // readBody reads the whole body, within limitBody's time, and returns its
 // canonical form.
-func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
-	limit := s.Limits.Body
+func (s *server) readBody(res *response, r *http.Request) (canonical []byte, err error) {
+	err = s.withBody(res, r, s.Limits.Body, func(raw []byte) (err error) {
+		canonical, err = claim.Canonical(raw, s.canonical)
+		return err
+	})
+	return canonical, err
+}
+
+// withBody reads the whole body, at most limit bytes, within limitBody's time. use
+// must not keep it.
+func (s *server) withBody(res *response, r *http.Request, limit int64, use func(raw []byte) error) error {
 	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return tooLarge(limit)
 	}
 	buf := bodies.Get().(*bytes.Buffer)
 	buf.Reset()
@@ -73,16 +82,16 @@ func (s *server) readBody(res *response, r *http.Request) ([]byte, error) {
 	}()
 	_, err := buf.ReadFrom(http.MaxBytesReader(res.ResponseWriter, r.Body, limit))
 	if err != nil {
-		return nil, s.unreadable(res, err)
+		return s.unreadable(res, err)
 	}
 	if res.timed {
 		// Left in place the deadline would end the request while the provider is
 		// called: net/http goes on reading to notice a client that hangs up.
 		if err := http.NewResponseController(res).SetReadDeadline(time.Time{}); err != nil {
-			return nil, s.unreadable(res, err)
+			return s.unreadable(res, err)
 		}
 	}
-	return claim.Canonical(buf.Bytes(), s.canonical)
+	return use(buf.Bytes())
 }
 
 // unreadable says why a body did not arrive. No claim exists yet, so the same

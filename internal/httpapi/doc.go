@@ -10,6 +10,10 @@
 // The body is read in full, under its own deadline, before a claim exists: a
 // slow client holds a connection and nothing else.
 //
+// Providers' webhooks come in by a route of their own, which needs no API key: their
+// signature is checked behind [Notices], which also keeps them. They have no tenant,
+// no rate and no claim, and are never remembered.
+//
 // A remembered response's status, headers and body are repeated byte for byte;
 // headers that describe this exchange (Idempotent-Replayed and so on) are added
 // beside them. Every error is application/problem+json; errors.go is the one

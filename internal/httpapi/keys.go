@@ -132,7 +132,7 @@ func (s *server) inspect(res *response, r *http.Request) error {
 // payment. The detail of other events may name nodes.
 func publicDetail(e *claim.AuditEntry) string {
 	switch e.Event {
-	case claim.EventClaimed, claim.EventAttempt, claim.EventDeferred, claim.EventReleased, claim.EventSettled, claim.EventGivenUp:
+	case claim.EventClaimed, claim.EventAttempt, claim.EventDeferred, claim.EventReleased, claim.EventSettled, claim.EventGivenUp, claim.EventClosed:
 		return e.Detail
 	default:
 		return ""

@@ -33,9 +33,12 @@ func (s *server) move(op payment.Operation) handler {
 		if err != nil {
 			return err
 		}
-		if _, err := payment.Parse(op, body); err != nil {
+		intent, err := payment.Parse(op, body)
+		if err != nil {
 			return err
 		}
+		// What gives back a charge belongs where the charge is.
+		_, near, _ := claim.ReadObjectID(intent.Charge)
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()
 		stamp, stamped := claim.ReadStamp(value)
@@ -46,6 +49,7 @@ func (s *server) move(op payment.Operation) handler {
 				Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
 			},
 			Stamped:     stamped,
+			PreferHome:  near,
 			TraceParent: trace,
 		}, hint(r))
 		if err != nil {

@@ -37,7 +37,7 @@ func (s *server) object(op payment.Operation) handler {
 		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
 			return res.sendStored(resp.Status, &resp) // given up: still unknown, and says so
 		default:
-			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused, and no money moved.")
+			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")
 		}
 	}
 }

@@ -35,6 +35,15 @@ type Router interface {
 	Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error)
 }
 
+// Notices takes in what providers say unasked. Implementations are safe for
+// concurrent use.
+type Notices interface {
+	// Receive keeps a notice and returns once it is durable. It may keep body, and only
+	// reads header. It refuses with the errors of package webhook; any other error says
+	// that nothing is known and the notice should be sent again.
+	Receive(ctx context.Context, provider string, header http.Header, body []byte) error
+}
+
 // Config is what an API needs. Tenants, Router, Region and RegionCode must be
 // set; everything else has a default.
 type Config struct {
@@ -46,6 +55,8 @@ type Config struct {
 	// NewKeys is the code that goes into keys minted now, where that may be another
 	// region's; false: no region takes new keys. nil means RegionCode.
 	NewKeys func() (claim.RegionCode, bool)
+	// Notices; nil means that no provider sends any here.
+	Notices Notices
 	// Limits; the zero value means [DefaultLimits].
 	Limits Limits
 	// Unstable names the members of a body's top level that change between
@@ -131,17 +142,20 @@ type route struct {
 }
 
 func (s *server) routes() []route {
-	return []route{
-		{"POST", payment.Path(payment.Charge), s.move(payment.Charge), false},
-		{"POST", payment.Path(payment.Transfer), s.move(payment.Transfer), false},
-		{"GET", payment.Path(payment.Charge) + "/{id}", s.object(payment.Charge), false},
-		{"GET", payment.Path(payment.Transfer) + "/{id}", s.object(payment.Transfer), false},
+	all := []route{
+		{"POST", "/v1/webhooks/{provider}", s.notice, true},
 		{"POST", "/v1/idempotency-keys", s.mint, false},
 		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
 		{"GET", "/v1/openapi.json", openAPI, true},
 		{"GET", "/livez", live, true},
 		{"GET", "/readyz", s.ready, true},
 	}
+	for _, op := range payment.Public() {
+		all = append(all,
+			route{"POST", payment.Path(op), s.move(op), false},
+			route{"GET", payment.Path(op) + "/{id}", s.object(op), false})
+	}
+	return all
 }
 
 func (s *server) mount() {

@@ -206,6 +206,10 @@ func TestObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	refund, err := claim.NewObjectID("re", 7, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	stored := func(state claim.State, status int, contentType, body string) func(*fake) {
 		return func(f *fake) {
 			f.object = func(tenant, _ string) (claim.State, claim.Response, bool, error) {
@@ -227,6 +231,8 @@ func TestObject(t *testing.T) {
 		{"done", "/v1/charges/" + id, "sk_acme", done, 200, "", true},
 		{"another tenant's", "/v1/charges/" + id, "sk_globex", done, 404, "not_found", true},
 		{"as a transfer", "/v1/transfers/" + id, "sk_acme", done, 404, "not_found", false},
+		{"a refund", "/v1/refunds/" + refund, "sk_acme", done, 200, "", true},
+		{"a refund as a charge", "/v1/charges/" + refund, "sk_acme", done, 404, "not_found", false},
 		{"never minted", "/v1/charges/ch_1", "sk_acme", done, 404, "not_found", false},
 		{"in flight", "/v1/charges/" + id, "sk_acme", stored(claim.InFlight, 0, "", ""), 503, "outcome_unknown", true},
 		{"declined", "/v1/charges/" + id, "sk_acme", stored(claim.FailedTerminal, 402, problem.ContentType, "{}"), 404, "not_found", true},

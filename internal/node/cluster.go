@@ -19,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 )
@@ -42,8 +43,12 @@ type ClusterConfig struct {
 	Tenants []ClusterTenant
 	// Nodes is how many nodes each region has; 0 means 1. Only the first node
 	// of a region listens where the region says.
-	Nodes      int
-	Provider   psp.Provider
+	Nodes    int
+	Provider psp.Provider
+	// Notifiers read what providers say unasked, by the name in the path.
+	Notifiers map[string]psp.Notifier
+	// Events says who is told of what happened; the zero value tells nobody.
+	Events     EventsSettings
 	Policy     claim.Policy
 	Outbox     OutboxConfig
 	Limits     httpapi.Limits
@@ -94,6 +99,8 @@ type Backend interface {
 	Table(region string) (Table, error)
 	// PutTenant writes a tenant and its API keys; one that exists is changed.
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
+	// Endpoints keeps where tenants are told of events.
+	Endpoints() relay.Endpoints
 	// Sweep deletes up to limit rows of each sort that are past their windows.
 	Sweep(ctx context.Context, limit int) (removed int, err error)
 	Close() error
@@ -103,6 +110,8 @@ type Backend interface {
 type embeddedBackend struct{ *embedded.DB }
 
 func (b embeddedBackend) Region(name string) (Store, error) { return b.DB.Region(name) }
+
+func (b embeddedBackend) Endpoints() relay.Endpoints { return b.DB }
 
 func (b embeddedBackend) Table(region string) (Table, error) {
 	v, err := b.DB.Region(region)
@@ -144,6 +153,8 @@ func (b *sqlBackend) view(region string) (*cockroach.View, error) {
 	return db.Region(region)
 }
 
+func (b *sqlBackend) Endpoints() relay.Endpoints { return b.dbs[b.regions[0]] }
+
 func (b *sqlBackend) Region(name string) (Store, error) { return b.view(name) }
 
 func (b *sqlBackend) Table(region string) (Table, error) {
@@ -183,6 +194,7 @@ type Cluster struct {
 	DB    Backend
 	Nodes []*Node
 	blobs *Blobs
+	sinks *Sinks
 	sweep context.CancelFunc
 	swept chan struct{}
 }
@@ -227,6 +239,9 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
 		return nil, err
 	}
+	if k.sinks, err = c.Events.open(ctx, k.DB.Endpoints(), c.Logger); err != nil {
+		return nil, err
+	}
 	var seeds []string
 	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
 	for i := range max(1, c.Nodes) {
@@ -254,6 +269,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
 				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 				Seeds: seeds, Topology: topology, Table: table, TopologyEvery: c.TopologyEvery, Store: store, Blobs: k.blobs, Provider: c.Provider,
+				Notifiers: c.Notifiers, Sinks: k.sinks.kinds,
 				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
 				WrapTransport: c.WrapTransport, LocalGossip: true, DeputyAfter: c.DeputyAfter, Logger: c.Logger,
 			})
@@ -359,6 +375,10 @@ func (k *Cluster) Stop(ctx context.Context) error {
 		k.sweep()
 		<-k.swept
 		k.sweep = nil
+	}
+	if k.sinks != nil {
+		k.sinks.Close()
+		k.sinks = nil
 	}
 	if k.blobs != nil {
 		errs = append(errs, k.blobs.Close())

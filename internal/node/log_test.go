@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/outbox"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -92,7 +94,9 @@ func TestARowsRegionIsNotTheNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	defer func() { require.NoError(t, c.Stop(ctx)) }()
-	w, err := c.Nodes[0].newWorker(slog.New(slog.NewJSONHandler(&said, nil)).With("region", "a"), func() []string { return []string{"nowhere"} })
+	w, err := c.Nodes[0].newWorker(outbox.WorkerConfig{
+		Store: c.Nodes[0].c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: c.Nodes[0].service.Recover},
+	}, func() []string { return []string{"nowhere"} }, slog.New(slog.NewJSONHandler(&said, nil)).With("region", "a"))
 	require.NoError(t, err)
 	require.Zero(t, w.Round(ctx))
 	last := said.lines()[len(said.lines())-1]

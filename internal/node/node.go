@@ -19,8 +19,12 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 )
@@ -31,12 +35,17 @@ var Version = "dev"
 // Store is every contract that a node keeps its truth in.
 type Store interface {
 	claim.Store
-	outbox.Store
+	outbox.Store // of provider calls
+	outbox.Queues
+	ledger.Store
+	webhook.Store
+	recon.Claims
 	httpapi.Tenants
 }
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Ready, Network, WrapTransport, TLS, GossipKeys and Logger is required.
+// Notifiers, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
+// required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
 	Name   string
@@ -56,10 +65,15 @@ type Config struct {
 	TopologyEvery time.Duration
 	Store         Store
 	Blobs         claim.Blobs
-	Provider      psp.Provider
-	Policy        claim.Policy
-	Outbox        OutboxConfig
-	Limits        httpapi.Limits
+	// Provider moves the money.
+	Provider psp.Provider
+	// Notifiers read what providers say unasked, by the name in the path.
+	Notifiers map[string]psp.Notifier
+	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
+	Sinks  map[outbox.Kind]relay.Sink
+	Policy claim.Policy
+	Outbox OutboxConfig
+	Limits httpapi.Limits
 	// Ready says in one line fit for anyone why this node should get no traffic,
 	// beside what the node knows itself; nil: nothing does.
 	Ready func(context.Context) error
@@ -91,25 +105,25 @@ type OutboxConfig struct {
 
 // Node is one running process's worth of Homeward in one region.
 type Node struct {
-	c       Config
-	service *claim.Service
-	// worker recovers what is at home here, deputy what is at home in lost regions:
-	// apart, so that rows which are hard to reach delay none that are near.
-	worker, deputy *outbox.Worker
-	outages        *region.Outages
-	follower       *follower
-	hand           inHand
-	background     context.CancelFunc
-	membership     *region.Membership
-	left           atomic.Bool // gossip
-	peers          *region.Peers
-	handler        *region.Handler
-	api, rpc       *http.Server
-	apiAddr        net.Addr
-	rpcAddr        string
-	serving        sync.WaitGroup
-	stopOnce       sync.Once
-	stopErr        error
+	c           Config
+	service     *claim.Service
+	workers     []*outbox.Worker
+	receiver    *webhook.Receiver
+	compensator *webhook.Compensator
+	outages     *region.Outages
+	follower    *follower
+	hand        inHand
+	background  context.CancelFunc
+	membership  *region.Membership
+	left        atomic.Bool // gossip
+	peers       *region.Peers
+	handler     *region.Handler
+	api, rpc    *http.Server
+	apiAddr     net.Addr
+	rpcAddr     string
+	serving     sync.WaitGroup
+	stopOnce    sync.Once
+	stopErr     error
 
 	mu       sync.Mutex
 	stopping bool
@@ -134,21 +148,11 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		return nil, fmt.Errorf("the table of regions: %w", err)
 	}
 	n.service, err = claim.NewService(claim.Config{
-		Store: c.Store, Executor: payment.NewExecutor(c.Provider, log), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region,
-		Code: func(home string) (claim.RegionCode, bool) {
-			r, ok := c.Topology.ByName(home)
-			return r.Code, ok
-		},
+		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code,
 		Operations: payment.Operations(), Logger: log,
 	})
 	if err != nil {
-		return nil, err
-	}
-	if n.worker, err = n.newWorker(log, func() []string { return []string{c.Region} }); err != nil {
-		return nil, err
-	}
-	if n.deputy, err = n.newWorker(log, func() []string { return n.outages.All() }); err != nil {
 		return nil, err
 	}
 
@@ -219,8 +223,11 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		return nil, fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
 	}
 	routes := router.New(c.Region, n.service, n.peers, c.Store, c.Topology, n.outages.Lost).WithDistances(n.membership.RTT)
+	if err := n.assembleWork(routes, log); err != nil {
+		return nil, err
+	}
 	api, err := httpapi.New(httpapi.Config{
-		Tenants: c.Store, Region: c.Region, RegionCode: self.Code, Limits: c.Limits,
+		Tenants: c.Store, Notices: n.receiver, Region: c.Region, RegionCode: self.Code, Limits: c.Limits,
 		Router: routes,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := routes.NewHome()
@@ -232,8 +239,9 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		return nil, err
 	}
 	n.service.Start()
-	n.worker.Start()
-	n.deputy.Start()
+	for _, w := range n.workers {
+		w.Start()
+	}
 	background, stop := context.WithCancel(context.Background())
 	n.background = stop
 	n.serving.Go(func() { n.outages.Run(background) })
@@ -251,16 +259,6 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		}
 	}
 	return n, nil
-}
-
-// newWorker makes a worker for the due rows of some regions, asked at each look.
-func (n *Node) newWorker(log *slog.Logger, regions func() []string) (*outbox.Worker, error) {
-	c := n.c.Outbox
-	return outbox.NewWorker(outbox.WorkerConfig{
-		Store: n.c.Store, Regions: regions,
-		Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
-		Poll:     c.Poll, Lease: c.Lease, Batch: c.Batch, Logger: log,
-	})
 }
 
 // APIAddr is where merchants reach this node.
@@ -336,10 +334,11 @@ func (n *Node) drain(ctx context.Context) error {
 	if n.api != nil {
 		errs = append(errs, shutdown(ctx, n.api))
 	}
-	for _, w := range []*outbox.Worker{n.worker, n.deputy} {
-		if w != nil {
-			errs = append(errs, w.Drain(ctx))
-		}
+	if n.receiver != nil {
+		n.receiver.Stop()
+	}
+	for _, w := range n.workers {
+		errs = append(errs, w.Drain(ctx))
 	}
 	if n.handler != nil {
 		n.handler.SetServing(false)

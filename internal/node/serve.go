@@ -16,18 +16,15 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/telemetry"
-	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
 )
 
 // Server is one running regional node on a SQL database, with everything that is
 // its own: one process of a deployment.
 type Server struct {
-	node     *Node
-	db       *cockroach.DB
-	blobs    *Blobs
-	provider *httpjson.Provider
-	log      *slog.Logger
+	node  *Node
+	means *means
+	log   *slog.Logger
 
 	stop context.CancelFunc // ends what runs in keeping
 	kept sync.WaitGroup
@@ -49,49 +46,34 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
-	here, err := openDatabase(ctx, settings, secrets, s.log)
-	if err != nil {
+	if s.means, err = openMeans(ctx, settings, secrets, s.log); err != nil {
 		return nil, err
 	}
-	s.db = here.db
 	certs, err := settings.TLS.open(settings.Node.Region, s.log)
 	if err != nil {
 		return nil, err
 	}
-	blobs := claim.Blobs(inRows{})
-	if settings.Objects != "" {
-		if s.blobs, err = OpenBlobs(ctx, settings.Objects); err != nil {
-			return nil, err
-		}
-		blobs = s.blobs
-	}
-	if s.provider, err = settings.Provider.open(); err != nil {
-		return nil, err
-	}
-	ready := &readiness{ask: s.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
-	s.node, err = Start(ctx, Config{
-		Name: name, Region: settings.Node.Region,
-		APIListen: settings.API.Listen, RPCListen: settings.RPC.Listen, GossipListen: settings.Gossip.Listen,
-		RPCAdvertise: settings.RPC.Advertise, GossipAdvertise: settings.Gossip.Advertise,
-		Seeds: settings.Gossip.Seeds, LocalGossip: settings.Gossip.Local, TLS: certs, GossipKeys: secrets.GossipKeys,
-		Topology: here.topology, Table: sqlTable{here.db, here.view}, TopologyEvery: settings.TopologyEvery, Store: here.view, Blobs: blobs, Provider: s.provider,
-		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(),
-		DeputyAfter: settings.DeputyAfter,
-		Ready:       ready.check, Logger: log,
-	})
+	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
+	c := s.means.config(settings, name, log)
+	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
+	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
+	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, secrets.GossipKeys
+	c.Table, c.TopologyEvery = sqlTable{s.means.db, s.means.view}, settings.TopologyEvery
+	c.DeputyAfter, c.Ready = settings.DeputyAfter, ready.check
+	s.node, err = Start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	s.keep(settings, here)
+	s.keep(settings)
 	return s, nil
 }
 
 // keep starts what a node does beside its requests.
-func (s *Server) keep(settings ServeSettings, here *place) {
+func (s *Server) keep(settings ServeSettings) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	sweep := sweeper{
-		sweep:   here.view.Sweep,
+		sweep:   s.means.view.Sweep,
 		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
 	}
 	s.kept.Go(func() { every(ctx, settings.SweepEvery, sweep.round) })
@@ -101,7 +83,7 @@ func (s *Server) keep(settings ServeSettings, here *place) {
 func (s *Server) Node() *Node { return s.node }
 
 // Database names the database, as in "PostgreSQL 15.18".
-func (s *Server) Database() string { return s.db.Version() }
+func (s *Server) Database() string { return s.means.db.Version() }
 
 // Stop drains the node, within ctx, and closes the database last. Call it once.
 func (s *Server) Stop(ctx context.Context) error {
@@ -113,14 +95,8 @@ func (s *Server) Stop(ctx context.Context) error {
 		s.stop()
 		s.kept.Wait()
 	}
-	if s.provider != nil {
-		errs = append(errs, s.provider.Close())
-	}
-	if s.blobs != nil {
-		errs = append(errs, s.blobs.Close())
-	}
-	if s.db != nil {
-		errs = append(errs, s.db.Close())
+	if s.means != nil {
+		errs = append(errs, s.means.close())
 	}
 	return errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -43,6 +45,8 @@ type ServeSettings struct {
 	Claim claim.Policy `koanf:"claim"`
 	// Outbox paces recovery.
 	Outbox OutboxConfig `koanf:"outbox"`
+	// Events says who is told of what happened.
+	Events EventsSettings `koanf:"events"`
 	// DeputyAfter is how long another region must be out of reach before this node
 	// acts on its rows.
 	DeputyAfter time.Duration `koanf:"deputy_after"`
@@ -91,10 +95,14 @@ type GossipSettings struct {
 	Local bool `koanf:"local"`
 }
 
-// ProviderSettings describe a provider that speaks package httpjson's protocol.
+// ProviderSettings describe the payment provider.
 type ProviderSettings struct {
-	Name    string `koanf:"name"`
+	// Kind is the adapter: httpjson or stripe.
+	Kind string `koanf:"kind"`
+	Name string `koanf:"name"`
+	// BaseURL may be "" for stripe: then it is Stripe's own.
 	BaseURL string `koanf:"base_url"`
+	// What follows, but Timeout, is of httpjson only: other adapters know.
 	// Dedupe is key_and_parameters, key or none; see psp.Dedupe.
 	Dedupe string `koanf:"dedupe"`
 	// Lookup: it can be asked by our reference.
@@ -119,11 +127,12 @@ func DefaultServeSettings() ServeSettings {
 		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
 		Database: cockroach.DefaultPool(),
 		Provider: ProviderSettings{
-			Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true,
+			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true,
 			Timeout: httpjson.DefaultTimeout,
 		},
 		Claim:         policy,
 		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
+		Events:        DefaultEvents(),
 		DeputyAfter:   region.DefaultGrace,
 		TopologyEvery: 5 * time.Second,
 		SweepEvery:    time.Minute,
@@ -254,6 +263,12 @@ var dedupes = map[string]psp.Dedupe{
 	"none":               psp.DedupeNone,
 }
 
+// The values of provider.kind.
+const (
+	kindHTTPJSON = "httpjson"
+	kindStripe   = "stripe"
+)
+
 func (p ProviderSettings) validate() error {
 	errs := []error{mustPass("provider.timeout", p.Timeout)}
 	check := func(ok bool, format string, args ...any) {
@@ -265,9 +280,13 @@ func (p ProviderSettings) validate() error {
 	if err != nil { // its text holds the URL, which may hold a password
 		base = &url.URL{}
 	}
+	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
-	check((base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
-	check(base.User == nil, "base_url holds a user or password, which the settings must not; let a proxy beside the node add it")
+	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", ProviderKey)
+	if p.Kind == kindStripe {
+		return errors.Join(errs...)
+	}
 	dedupe, known := dedupes[p.Dedupe]
 	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
 	check(p.SettleWindow >= 0, "settle_window must not be negative, is %v", p.SettleWindow)
@@ -275,12 +294,28 @@ func (p ProviderSettings) validate() error {
 	return errors.Join(errs...)
 }
 
+// gateway is an adapter as a process has opened it.
+type gateway interface {
+	psp.Provider
+	psp.Notifier
+	Close() error
+}
+
 // open makes the adapter. It makes no call.
-func (p ProviderSettings) open() (*httpjson.Provider, error) {
-	return httpjson.New(httpjson.Config{
-		Name: p.Name, BaseURL: p.BaseURL,
+func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
+	if p.Kind == kindStripe {
+		return stripe.New(stripe.Config{
+			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey, WebhookSecret: secrets.ProviderWebhooks,
+		})
+	}
+	c := httpjson.Config{
+		Name: p.Name, BaseURL: p.BaseURL, Webhooks: httpjson.Webhooks{Secret: secrets.ProviderWebhooks},
 		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
-	})
+	}
+	if secrets.ProviderKey != "" {
+		c.Header = http.Header{"Authorization": {"Bearer " + secrets.ProviderKey}}
+	}
+	return httpjson.New(c)
 }
 
 // callTimes checks that nothing cuts a healthy provider call short: that would
@@ -385,14 +420,25 @@ const GossipKey = "HOMEWARD_GOSSIP_KEY"
 type Secrets struct {
 	DatabaseURL string
 	GossipKeys  [][]byte
+	// ProviderKey opens the provider's API, ProviderWebhooks is what it signs with
+	// what it sends; "" for none.
+	ProviderKey, ProviderWebhooks string
 }
+
+// The variables of what the provider knows us by; see [Secret].
+const (
+	ProviderKey      = "HOMEWARD_PROVIDER_KEY"
+	ProviderWebhooks = "HOMEWARD_PROVIDER_WEBHOOK_SECRET"
+)
 
 func readSecrets(environ []string) (Secrets, error) {
 	var s Secrets
-	var errs [3]error
+	var errs [5]error
 	var key string
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
+	s.ProviderKey, errs[3] = Secret(environ, ProviderKey)
+	s.ProviderWebhooks, errs[4] = Secret(environ, ProviderWebhooks)
 	if key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -411,6 +457,9 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	var errs []error
 	if s.DatabaseURL == "" {
 		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward", DatabaseURL))
+	}
+	if settings.Provider.Kind == kindStripe && s.ProviderKey == "" {
+		errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", ProviderKey))
 	}
 	// Whoever may gossip can have requests, and the answers to them, sent its way.
 	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {

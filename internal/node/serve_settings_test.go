@@ -35,7 +35,7 @@ func TestTheDocumentedSettingsAreTheDefaults(t *testing.T) {
 func TestServeDefaultsFitTogether(t *testing.T) {
 	s := DefaultServeSettings()
 	require.GreaterOrEqual(t, s.Claim.LeaseMargin, s.Claim.ClockOffset+s.Database.StatementTimeout)
-	provider, err := s.Provider.open()
+	provider, err := s.Provider.open(Secrets{})
 	require.NoError(t, err)
 	require.Equal(t, psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 30 * time.Second}, provider.Capabilities())
 }

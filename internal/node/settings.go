@@ -34,6 +34,8 @@ type Settings struct {
 	Claim claim.Policy `koanf:"claim"`
 	// Outbox paces recovery.
 	Outbox OutboxConfig `koanf:"outbox"`
+	// Events says who is told of what happened.
+	Events EventsSettings `koanf:"events"`
 	// ReplicaLag is how old a settled answer is before other regions read it from
 	// their own replica. Default 4.8 s, what a CockroachDB follower read lags.
 	ReplicaLag time.Duration `koanf:"replica_lag"`
@@ -59,6 +61,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		Regions:    []RegionSetting{{"us-east1", 1}, {"europe-west1", 2}, {"asia-northeast1", 3}},
 		Claim:      claim.DefaultPolicy(),
+		Events:     DefaultEvents(),
 		ReplicaLag: embedded.DefaultReplicaLag,
 		SweepEvery: time.Minute,
 		TenantRate: 1000, TenantBurst: 2000,

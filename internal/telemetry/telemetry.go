@@ -25,7 +25,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
@@ -58,9 +57,9 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := autoexport.NewSpanExporter(ctx)
+	exporter, err := newExporter(ctx, os.Getenv)
 	if err != nil {
-		return nil, fmt.Errorf("traces: %w; look at OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_PROTOCOL", err)
+		return nil, fmt.Errorf("traces: %w", err)
 	}
 	// The SDK's own notes, as of a variable that does not parse.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("tracing", "error", err) }))

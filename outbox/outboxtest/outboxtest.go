@@ -16,18 +16,31 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Harness is one backend under test, empty at first.
+// Harness is one queue of one backend under test, empty at first. claimtest.Queue
+// and webhooktest.Queue make those of the queues that claims and notices write to.
 type Harness struct {
 	// Regions are at least two.
 	Regions []string
+	// Queue names the queue; "" means ProviderCalls.
+	Queue outbox.Queue
 	// Store is the view of a node in a region.
 	Store func(region string) outbox.Store
-	// Insert makes one message in region the way the backend does, through the
-	// Begin of a claim under key, and returns its id. It is due Lease later.
+	// Insert makes one message in region the way the backend does, in the step
+	// that it follows from, and returns its id. It is due Delay later. No key is
+	// used twice.
 	Insert func(t testing.TB, region, key string) (id string)
-	// Settle ends that claim, which removes the message.
+	// Settle ends the claim of a message in ProviderCalls, which removes the
+	// message; nil for the other queues.
 	Settle func(t testing.TB, region, key string)
-	Lease  time.Duration
+	// Append makes a message of each kind, of one tenant and key, in one step, and
+	// returns their ids in order; nil for the queues that keep none. Tenants are
+	// Tenants. It is called at most three times for one key.
+	Append  func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string)
+	Tenants [2]string
+	// Delay is how long after its insertion a message is due.
+	Delay time.Duration
+	// Lease is how long the tests take rows for.
+	Lease time.Duration
 	// Pass lets the store's clock go on by at least d; exactly d if Exact.
 	Pass  func(t testing.TB, d time.Duration)
 	Exact bool
@@ -38,11 +51,24 @@ type Harness struct {
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHarness(t)
-			require.GreaterOrEqual(t, len(h.Regions), 2)
-			tc.run(&world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]})
+			w := newWorld(t, newHarness(t))
+			switch {
+			case tc.only == settles && w.Settle == nil, tc.only == ordered && w.Append == nil:
+				t.Skip("not of this queue")
+			}
+			tc.run(w)
 		})
 	}
+}
+
+func newWorld(t *testing.T, h Harness) *world {
+	require.GreaterOrEqual(t, len(h.Regions), 2)
+	if h.Queue == "" {
+		h.Queue = outbox.ProviderCalls
+	}
+	require.Equal(t, h.Queue == outbox.ProviderCalls, h.Settle != nil, "claims settle provider calls")
+	require.Equal(t, h.Queue == outbox.Events, h.Append != nil, "events are kept in order")
+	return &world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]}
 }
 
 // patience bounds the wait for rows that a backend skipped.
@@ -98,8 +124,57 @@ func (w *world) depth() outbox.Depth {
 func (w *world) due(key string) string {
 	w.Helper()
 	id := w.Insert(w, w.home, key)
-	w.Pass(w, w.Lease)
+	w.Pass(w, w.Delay)
 	return id
+}
+
+func (w *world) message(id string) (outbox.Message, bool) {
+	w.Helper()
+	m, found, err := w.at().Message(w.ctx, w.home, id)
+	require.NoError(w, err)
+	return m, found
+}
+
+// finish ends a row that was taken.
+func (w *world) finish(m outbox.Message) {
+	w.Helper()
+	require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
+}
+
+func (w *world) park(m outbox.Message) {
+	w.Helper()
+	require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+}
+
+func (w *world) unpark(id string) {
+	w.Helper()
+	ok, err := w.at().Unpark(w.ctx, w.home, id)
+	require.NoError(w, err)
+	require.True(w, ok)
+}
+
+// append makes n messages of one key of the first tenant that are due.
+func (w *world) append(key string, n int) []string {
+	w.Helper()
+	return w.appendKinds(key, slices.Repeat([]outbox.Kind{outbox.KindLog}, n)...)
+}
+
+// appendKinds makes rows of one key and these kinds that are due.
+func (w *world) appendKinds(key string, kinds ...outbox.Kind) []string {
+	w.Helper()
+	ids := w.Append(w, w.home, w.Tenants[0], key, kinds...)
+	require.Len(w, ids, len(kinds))
+	w.Pass(w, w.Delay)
+	return ids
+}
+
+// ids are those of ms.
+func ids(ms []outbox.Message) []string {
+	got := []string{}
+	for _, m := range ms {
+		got = append(got, m.ID)
+	}
+	return got
 }
 
 func (w *world) parked(after string, limit int) []string {
@@ -114,23 +189,39 @@ func (w *world) parked(after string, limit int) []string {
 	return ids
 }
 
-var tests = []struct {
+type test struct {
 	name string
 	run  func(w *world)
-}{
-	{"take: nothing before its time", func(w *world) {
+	only kind
+}
+
+// kind is which queues a test is for.
+type kind int
+
+const (
+	all     kind = iota
+	settles      // whose rows go when their claim is settled
+	ordered      // that keep the order of each key
+)
+
+var tests = slices.Concat(queueTests, orderTests)
+
+var queueTests = []test{
+	{name: "take: nothing before its time", run: func(w *world) {
 		id := w.Insert(w, w.home, "k")
-		require.Empty(w, w.take(10))
-		w.Pass(w, w.Lease)
+		if w.Delay > 0 {
+			require.Empty(w, w.take(10))
+		}
+		w.Pass(w, w.Delay)
 		require.Equal(w, id, w.takeOne().ID)
 	}},
-	{"take: oldest first, at most the limit", func(w *world) {
+	{name: "take: oldest first, at most the limit", run: func(w *world) {
 		var want []string
 		for i := range 5 {
 			want = append(want, w.Insert(w, w.home, fmt.Sprint("k", i)))
 			w.Pass(w, time.Millisecond)
 		}
-		w.Pass(w, w.Lease)
+		w.Pass(w, w.Delay)
 		var got []string
 		for _, n := range []int{2, 2, 1} {
 			for _, m := range w.takeDue(n) {
@@ -141,7 +232,7 @@ var tests = []struct {
 		require.Empty(w, w.take(2))
 		require.Empty(w, w.take(0))
 	}},
-	{"take: only rows of the region", func(w *world) {
+	{name: "take: only rows of the region", run: func(w *world) {
 		w.Insert(w, w.Regions[1], "far")
 		id := w.due("near")
 		require.Equal(w, id, w.takeOne().ID)
@@ -150,7 +241,7 @@ var tests = []struct {
 		require.Len(w, got, 1, "a deputy takes the rows of another region")
 		require.Equal(w, w.Regions[1], got[0].Region)
 	}},
-	{"take: a taken row is left alone until its lease lapses", func(w *world) {
+	{name: "take: a taken row is left alone until its lease lapses", run: func(w *world) {
 		w.due("k")
 		first := w.takeOne()
 		require.Empty(w, w.take(10))
@@ -167,12 +258,12 @@ var tests = []struct {
 		require.Zero(w, again.Attempts, "a worker's death is no failure of the row")
 		require.True(w, again.CreatedAt.Equal(first.CreatedAt))
 	}},
-	{"take: among many workers each row goes to one", func(w *world) {
+	{name: "take: among many workers each row goes to one", run: func(w *world) {
 		const rows = 64
 		for i := range rows {
 			w.Insert(w, w.home, fmt.Sprint("k", i))
 		}
-		w.Pass(w, w.Lease)
+		w.Pass(w, w.Delay)
 		var mu sync.Mutex
 		seen := map[string]int{}
 		var g errgroup.Group
@@ -198,7 +289,7 @@ var tests = []struct {
 			require.Equal(w, 1, n, id)
 		}
 	}},
-	{"finish: it removes the row", func(w *world) {
+	{name: "finish: it removes the row", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
@@ -207,7 +298,7 @@ var tests = []struct {
 		require.Empty(w, w.take(10))
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
-	{"fence: who lost the row changes nothing", func(w *world) {
+	{name: "fence: who lost the row changes nothing", run: func(w *world) {
 		w.due("k")
 		old := w.takeOne()
 		w.Pass(w, w.Lease)
@@ -221,14 +312,14 @@ var tests = []struct {
 		require.Empty(w, w.take(10))
 		require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
 	}},
-	{"fence: a settled claim takes its row away from the worker", func(w *world) {
+	{name: "fence: a settled claim takes its row away from the worker", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		w.Settle(w, w.home, "k")
 		require.ErrorIs(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "late"), outbox.ErrFenced)
 		require.Equal(w, outbox.Depth{}, w.depth())
-	}},
-	{"retry: a reason counts as an attempt, none only postpones", func(w *world) {
+	}, only: settles},
+	{name: "retry: a reason counts as an attempt, none only postpones", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease/2, "boom"))
@@ -245,7 +336,7 @@ var tests = []struct {
 		require.Equal(w, m.Payload, m3.Payload)
 		require.Equal(w, m.Operation, m3.Operation)
 	}},
-	{"park: a person takes over, the rows behind go on", func(w *world) {
+	{name: "park: a person takes over, the rows behind go on", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 0, "once"))
@@ -268,7 +359,7 @@ var tests = []struct {
 		require.Equal(w, "never works", again.LastError)
 		require.Equal(w, m.Fence+1, again.Fence)
 	}},
-	{"park: it can be done again and again", func(w *world) {
+	{name: "park: it can be done again and again", run: func(w *world) {
 		w.due("k")
 		for range 3 {
 			m := w.takeOne()
@@ -280,29 +371,31 @@ var tests = []struct {
 		}
 		require.Equal(w, 1, w.depth().Due)
 	}},
-	{"park: settling the claim removes the parked row", func(w *world) {
+	{name: "park: settling the claim removes the parked row", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
 		require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
 		w.Settle(w, w.home, "k")
 		require.Empty(w, w.parked("", 10))
 		require.Equal(w, outbox.Depth{}, w.depth())
-	}},
-	{"unpark: only what is parked", func(w *world) {
+	}, only: settles},
+	{name: "unpark: only what is parked", run: func(w *world) {
 		id := w.Insert(w, w.home, "k")
 		for _, id := range []string{id, "none"} {
 			ok, err := w.at().Unpark(w.ctx, w.home, id)
 			require.NoError(w, err)
 			require.False(w, ok)
 		}
-		require.Empty(w, w.take(10))
+		if w.Delay > 0 {
+			require.Empty(w, w.take(10))
+		}
 	}},
-	{"parked: listed by id, page by page", func(w *world) {
+	{name: "parked: listed by id, page by page", run: func(w *world) {
 		var want []string
 		for i := range 5 {
 			w.Insert(w, w.home, fmt.Sprint("k", i))
 		}
-		w.Pass(w, w.Lease)
+		w.Pass(w, w.Delay)
 		for _, m := range w.takeDue(5) {
 			require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
 			want = append(want, m.ID)
@@ -318,23 +411,255 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Empty(w, far)
 	}},
-	{"depth: pending, due and parked are told apart", func(w *world) {
+	{name: "depth: pending, due and parked are told apart", run: func(w *world) {
 		require.Equal(w, outbox.Depth{}, w.depth())
 		for i := range 3 {
 			w.Insert(w, w.home, fmt.Sprint("k", i))
 		}
 		d := w.depth()
-		require.Equal(w, []int{3, 0, 0}, []int{d.Pending, d.Due, d.Parked})
-		require.True(w, d.OldestDue.IsZero())
-		w.Pass(w, w.Lease)
+		require.Equal(w, []int{3, 0}, []int{d.Pending, d.Parked})
+		if w.Delay > 0 {
+			require.Zero(w, d.Due)
+			require.True(w, d.OldestDue.IsZero())
+		}
+		w.Pass(w, w.Delay)
 		d = w.depth()
 		require.Equal(w, []int{3, 3, 0}, []int{d.Pending, d.Due, d.Parked})
 		oldest := d.OldestDue
 		m := w.takeDue(1)[0]
-		require.False(w, oldest.Before(m.CreatedAt.Add(w.Lease)))
+		require.False(w, oldest.Before(m.CreatedAt.Add(w.Delay)))
 		require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
 		d = w.depth()
 		require.Equal(w, []int{2, 2, 1}, []int{d.Pending, d.Due, d.Parked})
 		require.False(w, d.OldestDue.Before(oldest))
 	}},
+	{name: "message: a row is read and not taken", run: func(w *world) {
+		_, found := w.message("none")
+		require.False(w, found)
+		id := w.due("k")
+		seen, found := w.message(id)
+		require.True(w, found)
+		require.Equal(w, id, seen.ID)
+		require.Equal(w, w.home, seen.Region)
+		_, found, err := w.at().Message(w.ctx, w.Regions[1], id)
+		require.NoError(w, err)
+		require.False(w, found, "another region has rows of its own")
+
+		m := w.takeOne()
+		require.Equal(w, seen.Fence+1, m.Fence, "reading took nothing")
+		require.Equal(w, []any{seen.Kind, seen.Tenant, seen.Key, seen.Operation, seen.Payload, seen.TraceParent, seen.CreatedAt.UTC()},
+			[]any{m.Kind, m.Tenant, m.Key, m.Operation, m.Payload, m.TraceParent, m.CreatedAt.UTC()})
+		seen, _ = w.message(id)
+		require.True(w, seen.Due.Equal(m.Due))
+		require.Equal(w, m.Fence, seen.Fence)
+		w.park(m)
+		seen, _ = w.message(id)
+		require.True(w, seen.Parked)
+		require.Equal(w, "no", seen.LastError)
+		w.unpark(id)
+		w.finish(w.takeOne())
+		_, found = w.message(id)
+		require.False(w, found)
+	}},
+}
+
+// orderTests are for a queue in which the rows of one key wait for each other.
+var orderTests = []test{
+	{name: "order: of one key only the oldest can be taken", only: ordered, run: func(w *world) {
+		want := w.append("k", 2)
+		w.Pass(w, time.Millisecond)
+		want = append(want, w.append("k", 1)...)
+		require.Equal(w, 3, w.depth().Pending)
+		for _, id := range want {
+			m := w.takeDue(1)[0]
+			require.Equal(w, id, m.ID)
+			require.Empty(w, w.take(10), "one that is being worked on holds the next back")
+			w.finish(m)
+		}
+		require.Empty(w, w.take(10))
+		require.Equal(w, outbox.Depth{}, w.depth())
+	}},
+	{name: "order: other keys and other tenants are not held back", only: ordered, run: func(w *world) {
+		want := []string{
+			w.append("k", 3)[0], w.append("k2", 2)[0],
+			w.Append(w, w.home, w.Tenants[1], "k", outbox.KindLog, outbox.KindLog)[0],
+		}
+		w.Append(w, w.Regions[1], w.Tenants[0], "k", outbox.KindLog, outbox.KindLog)
+		w.Pass(w, w.Delay)
+		got := ids(w.takeDue(3))
+		slices.Sort(want)
+		slices.Sort(got)
+		require.Equal(w, want, got)
+		require.Empty(w, w.take(10))
+		far, err := w.at().Take(w.ctx, w.Regions[1], 10, w.Lease)
+		require.NoError(w, err)
+		require.Len(w, far, 1)
+	}},
+	{name: "order: another kind of the same key is not held back", only: ordered, run: func(w *world) {
+		// As three steps of one key write them: each for both sinks.
+		nats, hook := []string{}, []string{}
+		for range 3 {
+			both := w.appendKinds("k", outbox.KindNATS, outbox.KindWebhook)
+			nats, hook = append(nats, both[0]), append(hook, both[1])
+			w.Pass(w, time.Millisecond)
+		}
+		taken := map[outbox.Kind]outbox.Message{}
+		for _, m := range w.takeDue(2) {
+			taken[m.Kind] = m
+		}
+		down := taken[outbox.KindNATS]
+		require.Equal(w, nats[0], down.ID)
+		require.Equal(w, hook[0], taken[outbox.KindWebhook].ID)
+		require.NoError(w, w.at().Retry(w.ctx, w.home, down.ID, down.Fence, w.Lease, "down"))
+		w.finish(taken[outbox.KindWebhook])
+		for _, id := range hook[1:] { // in order, whatever the other sink does
+			m := w.takeOne()
+			require.Equal(w, id, m.ID)
+			w.finish(m)
+		}
+		w.Pass(w, w.Lease)
+		for _, id := range nats {
+			m := w.takeOne()
+			require.Equal(w, id, m.ID)
+			w.finish(m)
+		}
+		require.Equal(w, outbox.Depth{}, w.depth())
+	}},
+	{name: "order: each kind is parked and unparked in its own line", only: ordered, run: func(w *world) {
+		rows := w.appendKinds("k", outbox.KindNATS, outbox.KindWebhook, outbox.KindNATS, outbox.KindWebhook)
+		first := w.takeDue(2)
+		require.ElementsMatch(w, rows[:2], ids(first))
+		for _, m := range first {
+			if m.Kind == outbox.KindNATS {
+				w.park(m)
+			} else {
+				require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+			}
+		}
+		second := w.takeOne()
+		require.Equal(w, rows[2], second.ID, "one that is parked holds nothing back, one that failed its own line")
+		require.Equal(w, 3, w.depth().Pending)
+		w.unpark(rows[0])
+		require.Equal(w, rows[0], w.takeOne().ID)
+	}},
+	{name: "order: rows that wait do not use the limit up", only: ordered, run: func(w *world) {
+		first := w.append("long", 20)[0]
+		w.Pass(w, time.Millisecond)
+		second := w.append("short", 1)[0]
+		require.ElementsMatch(w, []string{first, second}, ids(w.takeDue(2)))
+	}},
+	{name: "order: a failure holds its key back, and only that", only: ordered, run: func(w *world) {
+		rows := w.append("k", 2)
+		m := w.takeDue(1)[0]
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+		require.Empty(w, w.take(10), "the younger is due, but not the next")
+		other := w.append("other", 1)
+		w.finish(w.takeOneOf(other))
+		w.Pass(w, w.Lease)
+		m = w.takeOne()
+		require.Equal(w, rows[0], m.ID)
+		w.finish(m)
+		require.Equal(w, rows[1], w.takeOne().ID)
+	}},
+	{name: "order: a worker's death holds its key back until the lease lapses", only: ordered, run: func(w *world) {
+		rows := w.append("k", 2)
+		require.Equal(w, rows[0], w.takeOne().ID)
+		w.Pass(w, w.Lease)
+		m := w.takeOne()
+		require.Equal(w, rows[0], m.ID)
+		w.finish(m)
+		require.Equal(w, rows[1], w.takeOne().ID)
+	}},
+	{name: "order: a parked row holds nothing back", only: ordered, run: func(w *world) {
+		rows := w.append("k", 3)
+		w.park(w.takeOneOf(rows[:1]))
+		m := w.takeOneOf(rows[1:2])
+		w.finish(m)
+		require.Equal(w, rows[:1], w.parked("", 10))
+		require.Equal(w, rows[2], w.takeOne().ID)
+	}},
+	{name: "order: an unparked row is the oldest again", only: ordered, run: func(w *world) {
+		rows := w.append("k", 3)
+		w.park(w.takeOneOf(rows[:1]))
+		w.unpark(rows[0])
+		first := w.takeOneOf(rows[:1])
+		w.park(first)
+		second := w.takeOneOf(rows[1:2])
+		w.unpark(rows[0]) // while the second is being worked on
+		first = w.takeOneOf(rows[:1])
+		w.finish(second)
+		require.Empty(w, w.take(10), "the third waits for the first")
+		w.finish(first)
+		require.Equal(w, rows[2], w.takeOne().ID)
+	}},
+	{name: "order: a row that was overtaken waits when it fails", only: ordered, run: func(w *world) {
+		rows := w.append("k", 2)
+		w.park(w.takeOneOf(rows[:1]))
+		second := w.takeOneOf(rows[1:])
+		w.unpark(rows[0])
+		require.NoError(w, w.at().Retry(w.ctx, w.home, second.ID, second.Fence, 0, "down"))
+		first := w.takeOneOf(rows[:1])
+		w.Pass(w, time.Millisecond)
+		require.Empty(w, w.take(10))
+		w.finish(first)
+		again := w.takeOne()
+		require.Equal(w, rows[1], again.ID)
+		require.Equal(w, uint32(1), again.Attempts)
+	}},
+	{name: "order: a row parked behind the oldest leaves the line", only: ordered, run: func(w *world) {
+		rows := w.append("k", 3)
+		w.park(w.takeOneOf(rows[:1]))
+		second := w.takeOneOf(rows[1:2])
+		w.unpark(rows[0])
+		w.park(second)
+		first := w.takeOneOf(rows[:1])
+		w.finish(first)
+		third := w.takeOneOf(rows[2:])
+		w.unpark(rows[1])
+		require.Equal(w, rows[1], w.takeOne().ID)
+		w.finish(third)
+	}},
+	{name: "order: many workers keep the order of each key", only: ordered, run: func(w *world) {
+		const keys, each = 8, 6
+		want := map[string][]string{}
+		for i := range keys {
+			key := fmt.Sprint("k", i)
+			want[key] = w.append(key, each)
+		}
+		var mu sync.Mutex
+		got, left := map[string][]string{}, keys*each
+		done := func() bool { mu.Lock(); defer mu.Unlock(); return left == 0 }
+		var g errgroup.Group
+		for i := range 8 {
+			g.Go(func() error {
+				s := w.Store(w.Regions[i%2])
+				for deadline := time.Now().Add(patience); !done() && time.Now().Before(deadline); {
+					ms, err := s.Take(w.ctx, w.home, 3, time.Hour)
+					if err != nil {
+						return err
+					}
+					for _, m := range ms {
+						mu.Lock()
+						got[m.Key] = append(got[m.Key], m.ID)
+						left--
+						mu.Unlock()
+						if err := s.Finish(w.ctx, w.home, m.ID, m.Fence); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(w, g.Wait())
+		require.Equal(w, want, got)
+	}},
+}
+
+// takeOneOf takes the only row that is due, which is the first of ids.
+func (w *world) takeOneOf(ids []string) outbox.Message {
+	w.Helper()
+	m := w.takeOne()
+	require.Equal(w, ids[0], m.ID)
+	return m
 }

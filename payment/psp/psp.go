@@ -6,6 +6,8 @@
 // time-out, a lost connection, a 5xx. The zero [Outcome] is Unknown, so an
 // adapter that forgets to decide has not decided.
 //
+// What a provider says unasked comes as a [Notice], from one that is a [Notifier].
+//
 // Adapters never retry on their own. The claim above decides whether a second
 // call is safe, which depends on [Capabilities]; an adapter that retried would
 // hide an attempt from the audit.
@@ -112,10 +114,22 @@ type Result struct {
 	ProviderRef string
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
-	// Err says why the outcome is Unknown, for the log and the audit. It is
-	// never shown to the merchant and never decides anything.
+	// Err says why the outcome is Unknown, for the log and the audit. It is never
+	// shown to the merchant and, but for a [NotSentError], never decides anything.
 	Err error
 }
+
+// NotSentError is in the Err of an Unknown result, or of a look-up without an
+// answer, when the request certainly never left: this call has moved no money.
+// Whoever returns it is sure; a connection that broke is no proof.
+type NotSentError struct {
+	// RetryIn is when the next try is useful.
+	RetryIn time.Duration
+	// Reason is one line for the log.
+	Reason string
+}
+
+func (e *NotSentError) Error() string { return "nothing was sent: " + e.Reason }
 
 // Found is a provider's answer to "do you know this reference?".
 type Found uint8

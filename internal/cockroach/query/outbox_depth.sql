@@ -1,7 +1,7 @@
--- name: outbox_depth
+-- name: {{ .Queue }}_depth
 SELECT count(*) FILTER (WHERE NOT parked),
        count(*) FILTER (WHERE NOT parked AND due <= now()),
        count(*) FILTER (WHERE parked),
        min(due) FILTER (WHERE NOT parked AND due <= now())
-FROM outbox
+FROM {{ .Queue }}
 WHERE home_region = $1::crdb_internal_region

@@ -1,6 +1,6 @@
--- name: outbox_retry
+-- name: {{ .Queue }}_retry
 -- A reason counts as a failure; without one the row is only postponed.
-UPDATE outbox SET
+UPDATE {{ .Queue }} SET
     due = now() + $4::interval,
     attempts = attempts + CASE WHEN $5::text <> '' THEN 1 ELSE 0 END,
     last_error = CASE WHEN $5::text <> '' THEN $5::text ELSE last_error END

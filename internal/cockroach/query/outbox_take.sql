@@ -1,13 +1,27 @@
--- name: outbox_take
+-- name: {{ .Queue }}_take
 -- Leases due rows, oldest first; rows that another worker holds are skipped.
+{{- if .InOrder }}
+-- A row waits until those of its key and kind that came before it are finished or
+-- parked. Who holds one of them need not be known for that: it is there until it is
+-- finished. One that is finished at this moment lets its next be taken a look later.
+-- The offset changes nothing but that PostgreSQL looks each row up by its key, and
+-- does not join, which it would do by guesses where it has no statistics.
+{{- end }}
 WITH ready AS (
-    SELECT id, due FROM outbox
+    SELECT id, due FROM {{ .Queue }} AS o
     WHERE home_region = $1::crdb_internal_region AND NOT parked AND due <= now()
+    {{- if .InOrder }}
+      AND NOT EXISTS (
+          SELECT 1 FROM {{ .Queue }} AS e
+          WHERE e.home_region = $1::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
+            AND e.kind = o.kind AND NOT e.parked AND (e.created_at, e.id) < (o.created_at, o.id)
+          OFFSET 0)
+    {{- end }}
     ORDER BY home_region, due, id
     LIMIT $2::int8
     FOR UPDATE SKIP LOCKED
 )
-UPDATE outbox AS o SET fence = o.fence + 1, due = now() + $3::interval
+UPDATE {{ .Queue }} AS o SET fence = o.fence + 1, due = now() + $3::interval
 FROM ready
 WHERE o.home_region = $1::crdb_internal_region AND o.id = ready.id
 RETURNING ready.due, {{ .Message }}

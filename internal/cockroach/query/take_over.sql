@@ -6,11 +6,11 @@ WITH taken AS (
         attempts = $9::int4, step = $10::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND step = $4::uuid
-    RETURNING tenant_id, idem_key, object_id, fence, generation, lease_until
+    RETURNING tenant_id, idem_key, fence, generation, lease_until
 ), put_off AS (
     UPDATE outbox SET due = taken.lease_until
     FROM taken
-    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = taken.object_id
+    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = $16::text
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (

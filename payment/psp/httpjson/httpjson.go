@@ -16,6 +16,24 @@
 // redirect, any other class or shape, a reply too large, malformed, or about
 // another movement, a network error, a time-out.
 //
+// # Webhooks
+//
+// The provider tells of movements unasked with a POST signed in the manner of
+// Standard Webhooks (HMAC-SHA256 over id, time and body):
+//
+//	{"id":"evt_…","type":"charge.succeeded","created":1772366400,
+//	 "data":{"id":"psp_ch_…","status":"succeeded","reference","amount","currency"}}
+//
+// The type is charge, transfer or refund, a dot, and the status, which for a
+// refusal is declined and comes with the error object of a reply. Any other type
+// is none of our business.
+//
+// # Configuration
+//
+// Paths, the name of the header that carries the key, further headers, the
+// capabilities, and how webhooks are signed can differ, see [Config]; how bodies
+// look cannot.
+//
 // # No retries
 //
 // The adapter makes one attempt per call, and sees to it that net/http does
@@ -40,6 +58,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/span"
@@ -74,14 +94,38 @@ type Config struct {
 	Name string
 	// BaseURL is an absolute http or https URL, without query.
 	BaseURL string
+	// Paths are below BaseURL; members left out are those of the package comment.
+	Paths Paths
+	// KeyHeader carries the provider key; "" means Idempotency-Key.
+	KeyHeader string
+	// Header is sent with each request as it stands: credentials, a version. It
+	// must not hold what the adapter sets itself.
+	Header http.Header
 	// Client sends the requests; nil means one with a transport tuned for a
 	// single busy host. It is copied, and follows no redirect. Its transport
 	// must not retry.
 	Client *http.Client
 	// Capabilities is what the provider can do. Without dedupe (psp.DedupeNone)
-	// no Idempotency-Key is sent, so that nothing on the way may take the call
+	// no provider key is sent, so that nothing on the way may take the call
 	// for one that is safe to repeat. Timeout 0 means [DefaultTimeout].
 	Capabilities psp.Capabilities
+	// Webhooks says how the provider's webhooks are signed.
+	Webhooks Webhooks
+}
+
+// Paths are where a provider takes calls and questions.
+type Paths struct{ Charges, Transfers, Refunds, Lookup string }
+
+// Webhooks says how a provider signs what it sends, in the manner of Standard
+// Webhooks.
+type Webhooks struct {
+	// Secret is base64, with or without "whsec_" before it; "" refuses all webhooks.
+	Secret string
+	// The headers that carry the event's id, the time of signing and the signature;
+	// "" means webhook-id, webhook-timestamp and webhook-signature.
+	IDHeader, TimestampHeader, SignatureHeader string
+	// Tolerance 0 means psp.NoticeTolerance.
+	Tolerance time.Duration
 }
 
 // Provider implements [psp.Provider]. It is safe for concurrent use.
@@ -93,10 +137,18 @@ type Provider struct {
 
 	charges, transfers, refunds, lookup string // URLs
 
+	keyHeader string
+	header    http.Header
+	webhooks  Webhooks
+	signature *standardwebhooks.Webhook // nil: no secret
+
 	buffers sync.Pool // *bytes.Buffer, for replies
 }
 
-var _ psp.Provider = (*Provider)(nil)
+var (
+	_ psp.Provider = (*Provider)(nil)
+	_ psp.Notifier = (*Provider)(nil)
+)
 
 // New returns an adapter. It makes no call.
 func New(cfg Config) (*Provider, error) {
@@ -116,14 +168,24 @@ func New(cfg Config) (*Provider, error) {
 	p := &Provider{
 		name:      cfg.Name,
 		caps:      cfg.Capabilities,
-		charges:   base.JoinPath("v1", "charges").String(),
-		transfers: base.JoinPath("v1", "transfers").String(),
-		refunds:   base.JoinPath("v1", "refunds").String(),
-		lookup:    base.JoinPath("v1", "lookup").String(),
+		charges:   base.JoinPath(orElse(cfg.Paths.Charges, "v1/charges")).String(),
+		transfers: base.JoinPath(orElse(cfg.Paths.Transfers, "v1/transfers")).String(),
+		refunds:   base.JoinPath(orElse(cfg.Paths.Refunds, "v1/refunds")).String(),
+		lookup:    base.JoinPath(orElse(cfg.Paths.Lookup, "v1/lookup")).String(),
+		keyHeader: orElse(cfg.KeyHeader, "Idempotency-Key"),
+		header:    cfg.Header.Clone(),
 		buffers:   sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, expectedRead)) }},
 	}
 	if p.caps.Timeout == 0 {
 		p.caps.Timeout = DefaultTimeout
+	}
+	for _, ours := range []string{p.keyHeader, "Content-Type"} {
+		if len(p.header.Values(ours)) > 0 {
+			return nil, fmt.Errorf("httpjson: header %s: the adapter sets it itself", ours)
+		}
+	}
+	if err := p.setWebhooks(cfg.Webhooks); err != nil {
+		return nil, err
 	}
 	var client http.Client
 	if cfg.Client != nil {
@@ -135,6 +197,13 @@ func New(cfg Config) (*Provider, error) {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.client = &client
 	return p, nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }
 
 func newTransport() *http.Transport {
@@ -202,7 +271,7 @@ func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Resul
 	req.GetBody = nil // see "No retries"
 	req.Header.Set("Content-Type", "application/json")
 	if p.caps.Dedupe != psp.DedupeNone {
-		req.Header.Set("Idempotency-Key", call.Key)
+		req.Header.Set(p.keyHeader, call.Key)
 	}
 	reply, status, err := p.do(req)
 	if err != nil {
@@ -261,6 +330,9 @@ func trace(sp span.Span, req *http.Request, status int, err error) {
 }
 
 func (p *Provider) exchange(req *http.Request) (reply, int, error) {
+	for name, values := range p.header {
+		req.Header[name] = values
+	}
 	res, err := p.client.Do(req)
 	if err != nil {
 		return reply{}, 0, fmt.Errorf("httpjson: %w", err)

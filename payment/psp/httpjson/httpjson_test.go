@@ -26,9 +26,9 @@ func TestConformance(t *testing.T) {
 	for name, caps := range map[string]psp.Capabilities{
 		"KeyAndParameters": {Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
 		"Key":              {Dedupe: psp.DedupeKey, Lookup: true},
-		"None":             {Dedupe: psp.DedupeNone, Lookup: true},
+		"None":             {Dedupe: psp.DedupeNone, Lookup: true, SettleWindow: time.Minute},
 		"KeyNoLookup":      {Dedupe: psp.DedupeKey},
-		"NoneNoLookup":     {Dedupe: psp.DedupeNone},
+		"NoneNoLookup":     {Dedupe: psp.DedupeNone, SettleWindow: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			psptest.Exercise(t, func(t *testing.T) psptest.Harness { return harness(t, caps) })
@@ -36,9 +36,19 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+const (
+	secret      = "whsec_c2lnbmluZyBzZWNyZXQgb2YgYSB0ZXN0"
+	otherSecret = "whsec_c2lnbmluZyBzZWNyZXQgb2YgYW5vdGhlcg=="
+)
+
+// harness puts the adapter before a simulator that can do no more than caps.
 func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 	t.Helper()
-	sim, err := simulator.Open(simulator.Config{IgnoreParameters: caps.Dedupe == psp.DedupeKey})
+	sim, err := simulator.Open(simulator.Config{
+		IgnoreParameters: caps.Dedupe == psp.DedupeKey,
+		IgnoreKeys:       caps.Dedupe == psp.DedupeNone,
+		NoLookup:         !caps.Lookup,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +82,30 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 			}})
 			return arrived, sync.OnceFunc(func() { close(gate) })
 		},
+		Late: func() func() {
+			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
+			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
+		},
+		Notices: func() <-chan psptest.Delivery {
+			handler, in := psptest.Receiver()
+			receiver := httptest.NewServer(handler)
+			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
+			if err := sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: receiver.URL, Secret: secret}}}); err != nil {
+				t.Fatal(err)
+			}
+			return in
+		},
+		Stranger: notifier(t, otherSecret),
 	}
+}
+
+func notifier(t testing.TB, secret string) *httpjson.Provider {
+	t.Helper()
+	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://127.0.0.1:1", Webhooks: httpjson.Webhooks{Secret: secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func probability(on bool) float64 {
@@ -84,7 +117,7 @@ func probability(on bool) float64 {
 
 func adapter(t *testing.T, url string, caps psp.Capabilities) *httpjson.Provider {
 	t.Helper()
-	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: url, Capabilities: caps})
+	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: url, Capabilities: caps, Webhooks: httpjson.Webhooks{Secret: secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,6 +351,10 @@ func TestNewRefuses(t *testing.T) {
 		"other scheme":    {Name: "sim", BaseURL: "ftp://host"},
 		"query":           {Name: "sim", BaseURL: "http://host?a=b"},
 		"time-out":        {Name: "sim", BaseURL: "http://host", Capabilities: psp.Capabilities{Timeout: -1}},
+		"secret":          {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Secret: "whsec_%"}},
+		"empty secret":    {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Secret: "whsec_"}},
+		"tolerance":       {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Tolerance: -1}},
+		"key header":      {Name: "sim", BaseURL: "http://host", KeyHeader: "X-Key", Header: http.Header{"X-Key": {"k"}}},
 	} {
 		if _, err := httpjson.New(cfg); err == nil {
 			t.Errorf("%s: no error", name)

@@ -6,14 +6,17 @@ package psptest
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // Harness is an adapter and the provider behind it. All functions are called
-// from the test's goroutine and must be set.
+// from the test's goroutine and must be set, but for Notices and Stranger.
 type Harness struct {
 	Provider psp.Provider
 
@@ -30,6 +33,35 @@ type Harness struct {
 	// receives once per call that has come; release lets all go on, and later
 	// ones through.
 	Hold func() (arrived <-chan struct{}, release func())
+	// Late makes calls lose their reply and move no money before release.
+	Late func() (release func())
+	// Notices makes the provider send its webhooks from now on, and returns what
+	// comes in. Nil for a provider that sends none. Stranger is the same adapter
+	// with another signing secret.
+	Notices  func() <-chan Delivery
+	Stranger psp.Notifier
+}
+
+// Delivery is a webhook as it came.
+type Delivery struct {
+	Header http.Header
+	Body   []byte
+	// At is when it came.
+	At time.Time
+}
+
+// Receiver returns a handler that takes webhooks in, and the channel it puts
+// them on, which holds the first 64.
+func Receiver() (http.Handler, <-chan Delivery) {
+	in := make(chan Delivery, 64)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, psp.MaxNotice))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		in <- Delivery{r.Header.Clone(), body, time.Now()}
+	}), in
 }
 
 // sameKeyCalls at once is more than any claim would ever cause.
@@ -59,6 +91,14 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"DroppedReplyIsUnknown", always, droppedReply},
 		{"HungUpIsUnknown", always, hungUp},
 		{"EndedContextIsUnknown", always, endedContext},
+		{"WithoutDedupeEachCallMoves", dedupesNot, eachCallMoves},
+		{"LateCallIsUnknown", always, lateCall},
+		{"RefundsInParts", always, refundsInParts},
+		{"RefundOverTheChargeIsInvalid", always, refundOver},
+		{"RefundOfNothingIsInvalid", always, refundOfNothing},
+		{"SameKeySameRefund", dedupes, sameKeySameRefund},
+		{"LookupKnowsRefunds", looksUp, lookupKnowsRefunds},
+		{"LookupKnowsTransfers", looksUp, lookupKnowsTransfers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
@@ -68,10 +108,20 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 			c.run(t, h)
 		})
 	}
+	t.Run("Notices", func(t *testing.T) {
+		h := open(t)
+		if h.Notices == nil {
+			t.Skip("this provider sends no webhooks")
+		}
+		notices(t, h)
+	})
 }
 
 func always(psp.Capabilities) bool    { return true }
 func dedupes(c psp.Capabilities) bool { return c.Dedupe != psp.DedupeNone }
+func dedupesNot(c psp.Capabilities) bool {
+	return c.Dedupe == psp.DedupeNone
+}
 func looksUp(c psp.Capabilities) bool { return c.Lookup }
 
 func describes(t *testing.T, h Harness) {
@@ -80,6 +130,8 @@ func describes(t *testing.T, h Harness) {
 	}
 	if caps := h.Provider.Capabilities(); caps.Timeout <= 0 {
 		t.Errorf("Timeout is %s: every call needs a bound", caps.Timeout)
+	} else if caps.Dedupe == psp.DedupeNone && caps.SettleWindow <= 0 {
+		t.Errorf("SettleWindow is %s: without dedupe nothing else says when a call is past", caps.SettleWindow)
 	}
 }
 

@@ -71,6 +71,49 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
+// BenchmarkWebhooks is a webhook over loopback, receiver included.
+func BenchmarkWebhooks(b *testing.B) {
+	s := benchOpen(b, "disk")
+	taken := make(chan struct{}, 1<<20)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		taken <- struct{}{}
+	}))
+	defer srv.Close()
+	if err := s.SetWebhooks(Webhooks{Hold: true, Targets: []WebhookTarget{{URL: srv.URL, Secret: webhookSecret}}}); err != nil {
+		b.Fatal(err)
+	}
+	for i := range b.N {
+		if _, _, err := s.decide(call("", "ch_"+strconv.Itoa(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s.webhooks.look()
+	b.ResetTimer()
+	if err := s.SetWebhooks(Webhooks{Targets: []WebhookTarget{{URL: srv.URL, Secret: webhookSecret}}}); err != nil {
+		b.Fatal(err)
+	}
+	for range b.N {
+		<-taken
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "webhooks/s")
+	closeNow(b, s)
+}
+
+// BenchmarkStatement is a line of a statement.
+func BenchmarkStatement(b *testing.B) {
+	s := benchOpen(b, "memory")
+	for i := range b.N {
+		if _, _, err := s.decide(call("", "ch_"+strconv.Itoa(i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ResetTimer()
+	if err := s.WriteStatement(io.Discard, Statement{Format: "csv"}); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkMemory reports the bytes that an outcome takes for good, with keys of
 // 64 bytes and references of 30.
 func BenchmarkMemory(b *testing.B) {

@@ -60,13 +60,14 @@ type book struct {
 	byKey    map[string]uint32    // provider key → record
 	byRef    map[string]refRecord // kind letter and reference → records
 	refunded map[uint32]int64     // charge → minor units refunded so far
+	refundOf map[uint32]uint32    // refund → the charge it gives back
 }
 
 // refRecord holds record numbers from 1; 0 is none.
 type refRecord struct{ approved, last uint32 }
 
 func newBook() book {
-	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}}
+	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}}
 }
 
 func (b *book) len() int         { return b.n }
@@ -123,6 +124,7 @@ func (b *book) add(call psp.Call, sum [16]byte, v verdict, at int64) int {
 		if call.Kind == psp.KindRefund {
 			if c, ok := parseID(psp.KindCharge, call.Source); ok {
 				b.refunded[uint32(c)] += call.Amount
+				b.refundOf[uint32(i)] = uint32(c)
 			}
 		}
 	}
@@ -172,6 +174,10 @@ type Stats struct {
 	ErrorsBefore   int64 `json:"errors_before"`
 	ErrorsAfter    int64 `json:"errors_after"`
 	RepliesDropped int64 `json:"replies_dropped"`
+	// LateEffects counts the calls that took effect after their reply was given up,
+	// LatePending those that have yet to.
+	LateEffects int64 `json:"late_effects"`
+	LatePending int   `json:"late_pending"`
 }
 
 // Effect is one movement of money.
@@ -192,7 +198,7 @@ func (s *Simulator) Summary() Summary { return s.Stats().Summary }
 // Stats returns the totals of everything durable, and the counters.
 func (s *Simulator) Stats() Stats {
 	s.mu.Lock()
-	st := Stats{Summary: s.totals, Declines: s.declines, KeyReuses: s.keyReuses}
+	st := Stats{Summary: s.totals, Declines: s.declines, KeyReuses: s.keyReuses, LateEffects: s.lateEffects, LatePending: len(s.late)}
 	s.mu.Unlock()
 	st.Calls = s.calls.Load()
 	st.ErrorsBefore = s.errorsBefore.Load()

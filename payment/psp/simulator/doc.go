@@ -25,6 +25,20 @@
 // ever declined, with "status":"declined" and the last decline's error; 404 with
 // class "not_found" when nothing is known (yet).
 //
+// A provider of less ability is had with Config: IgnoreParameters repeats a key's
+// first answer whatever comes with it, IgnoreKeys makes each call a movement of
+// its own, and NoLookup answers look-ups with 501. A simulator with both is a
+// provider with no dedupe at all.
+//
+// # Stripe's spelling
+//
+// Below /stripe the same books are shown as Stripe would: POST
+// /v1/payment_intents (created and confirmed at once), /v1/transfers, /v1/refunds;
+// GET /v1/payment_intents/search by metadata['homeward_reference'], /v1/transfers
+// by transfer_group, /v1/refunds, and each object by its id. Bodies are forms, any
+// key that starts with sk_ opens, and ids are pi_…, tr_… and re_… with the digits
+// of psp_ch_…, psp_tr_… and psp_re_….
+//
 // # Test tokens
 //
 // A charge's source: pm_card_visa approves; pm_card_insufficient_funds declines
@@ -41,6 +55,27 @@
 //	GET /_sim/stats     the same and more, see [Stats]
 //	GET /_sim/effects   one JSON line per movement, see [Effect]
 //	GET, PUT /_sim/faults   see [Faults]
+//	POST /_sim/late/release   lets calls of late_effect take effect now
+//	GET /_sim/statement?format=csv|jsonl&from=&to=&ids=stripe
+//	GET, PUT /_sim/webhooks   see [Webhooks], [WebhookStats]
+//	POST /_sim/webhooks/release?order=in_order|reversed|shuffled
+//	POST /_sim/webhooks/discard   forgets what is held
+//
+// A statement has one line per movement, see [StatementLine]; its CSV form starts
+// with the line id,kind,reference,refunded,amount,currency,created. The bounds are
+// times as in RFC 3339; from is within, to is not.
+//
+// # Webhooks
+//
+// Each movement is told to every target of [Webhooks], in a POST signed as
+// Standard Webhooks has it, until the target answers 2xx:
+//
+//	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
+//
+// where data is the body of a look-up. A target with "stripe" gets Stripe's event
+// and signature instead. At least once: what a process did not see taken before
+// it ended, the next sends again, with the same id. Nobody is told twice what was
+// noted as taken (webhooks.json, each second).
 //
 // # Durability
 //

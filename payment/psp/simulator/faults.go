@@ -18,7 +18,11 @@ import (
 // shorter than the server's write time-out.
 const MaxLatency = 60 * time.Second
 
-// Faults is how the provider misbehaves. The three probabilities are 0 to 1 and
+// MaxLate bounds Faults.LateBy and the delays of webhooks: longer than any
+// provider has been seen to take.
+const MaxLate = 7 * 24 * time.Hour
+
+// Faults is how the provider misbehaves. The probabilities are 0 to 1 and
 // drawn independently for every POST that is well formed, repeats of a key
 // included. The zero value is a provider in good health.
 type Faults struct {
@@ -31,6 +35,13 @@ type Faults struct {
 	ErrorAfter float64
 	// DropReply: the call takes effect, and the connection is cut.
 	DropReply float64
+	// LateEffect: the reply is a 504, or a cut connection where DropReply strikes
+	// too, and the call takes effect only LateBy after it, as one that was stuck on
+	// its way. It is how money moves that nobody waits for any more. Drawn apart
+	// from the others; where ErrorBefore strikes too nothing moves at all. What has
+	// not taken effect when the process ends never does.
+	LateEffect float64
+	LateBy     time.Duration
 	// Seed restarts the sequence of draws, each time faults are set.
 	Seed uint64
 }
@@ -42,57 +53,92 @@ type faultsWire struct {
 	ErrorBefore float64 `json:"error_before"`
 	ErrorAfter  float64 `json:"error_after"`
 	DropReply   float64 `json:"drop_reply"`
+	LateEffect  float64 `json:"late_effect,omitempty"`
+	LateMS      float64 `json:"late_effect_ms,omitempty"`
 	Seed        uint64  `json:"seed"`
 }
 
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 func (f Faults) wire() faultsWire {
-	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return faultsWire{ms(f.Latency), ms(f.Jitter), f.ErrorBefore, f.ErrorAfter, f.DropReply, f.Seed}
+	return faultsWire{
+		LatencyMS: milliseconds(f.Latency), JitterMS: milliseconds(f.Jitter),
+		ErrorBefore: f.ErrorBefore, ErrorAfter: f.ErrorAfter, DropReply: f.DropReply,
+		LateEffect: f.LateEffect, LateMS: milliseconds(f.LateBy), Seed: f.Seed,
+	}
 }
 
 // parseFaults reads the body of a PUT. Members left out are 0.
 func parseFaults(r io.Reader) (Faults, error) {
-	dec := json.NewDecoder(r)
-	dec.DisallowUnknownFields()
 	var w faultsWire
-	if err := dec.Decode(&w); err != nil {
-		return Faults{}, fmt.Errorf("faults: %s", strings.TrimPrefix(err.Error(), "json: "))
+	if err := decodeStrictly(r, &w); err != nil {
+		return Faults{}, fmt.Errorf("faults: %w", err)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Faults{}, errors.New("faults: more than one JSON value")
-	}
-	var f Faults
+	f := Faults{ErrorBefore: w.ErrorBefore, ErrorAfter: w.ErrorAfter, DropReply: w.DropReply, LateEffect: w.LateEffect, Seed: w.Seed}
 	for _, m := range []struct {
 		name string
 		ms   float64
+		max  time.Duration
 		to   *time.Duration
-	}{{"latency_ms", w.LatencyMS, &f.Latency}, {"jitter_ms", w.JitterMS, &f.Jitter}} {
-		// Checked before the conversion, which is undefined out of range.
-		if max := float64(MaxLatency / time.Millisecond); m.ms < 0 || m.ms > max {
-			return Faults{}, fmt.Errorf("faults: %s must be 0 to %.0f", m.name, max)
+	}{
+		{"latency_ms", w.LatencyMS, MaxLatency, &f.Latency}, {"jitter_ms", w.JitterMS, MaxLatency, &f.Jitter},
+		{"late_effect_ms", w.LateMS, MaxLate, &f.LateBy},
+	} {
+		d, err := fromMilliseconds(m.name, m.ms, m.max)
+		if err != nil {
+			return Faults{}, fmt.Errorf("faults: %w", err)
 		}
-		*m.to = time.Duration(m.ms * float64(time.Millisecond))
+		*m.to = d
 	}
-	f.ErrorBefore, f.ErrorAfter, f.DropReply, f.Seed = w.ErrorBefore, w.ErrorAfter, w.DropReply, w.Seed
 	return f, f.validate()
+}
+
+// decodeStrictly reads one JSON value and nothing else.
+func decodeStrictly(r io.Reader, to any) error {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+// fromMilliseconds checks before it converts: the conversion is undefined out of
+// range.
+func fromMilliseconds(name string, ms float64, most time.Duration) (time.Duration, error) {
+	if max := milliseconds(most); !(ms >= 0 && ms <= max) {
+		return 0, fmt.Errorf("%s must be 0 to %.0f", name, max)
+	}
+	return time.Duration(ms * float64(time.Millisecond)), nil
 }
 
 func (f Faults) validate() error {
 	for _, m := range []struct {
 		name string
 		d    time.Duration
-	}{{"latency", f.Latency}, {"jitter", f.Jitter}} {
-		if m.d < 0 || m.d > MaxLatency {
-			return fmt.Errorf("faults: %s must be 0 to %s", m.name, MaxLatency)
+		max  time.Duration
+	}{{"latency", f.Latency, MaxLatency}, {"jitter", f.Jitter, MaxLatency}, {"late_by", f.LateBy, MaxLate}} {
+		if m.d < 0 || m.d > m.max {
+			return fmt.Errorf("faults: %s must be 0 to %s", m.name, m.max)
 		}
 	}
 	for _, m := range []struct {
 		name string
 		p    float64
-	}{{"error_before", f.ErrorBefore}, {"error_after", f.ErrorAfter}, {"drop_reply", f.DropReply}} {
-		if !(m.p >= 0 && m.p <= 1) { // so written that NaN is refused
-			return fmt.Errorf("faults: %s must be a probability, 0 to 1", m.name)
+	}{{"error_before", f.ErrorBefore}, {"error_after", f.ErrorAfter}, {"drop_reply", f.DropReply}, {"late_effect", f.LateEffect}} {
+		if err := probability(m.name, m.p); err != nil {
+			return fmt.Errorf("faults: %w", err)
 		}
+	}
+	return nil
+}
+
+func probability(name string, p float64) error {
+	if !(p >= 0 && p <= 1) { // so written that NaN is refused
+		return fmt.Errorf("%s must be a probability, 0 to 1", name)
 	}
 	return nil
 }
@@ -116,12 +162,17 @@ type faultSource struct {
 	mu  sync.Mutex
 	now Faults
 	rng *rand.Rand
+	// late has draws of its own, so that the others' sequence is what it was before
+	// there was a LateEffect.
+	late *rand.Rand
 }
 
 // fate is what one call will suffer.
 type fate struct {
 	delay                              time.Duration
 	errorBefore, errorAfter, dropReply bool
+	late                               bool
+	lateBy                             time.Duration
 }
 
 func (s *faultSource) set(f Faults) {
@@ -129,6 +180,7 @@ func (s *faultSource) set(f Faults) {
 	defer s.mu.Unlock()
 	s.now = f
 	s.rng = rand.New(rand.NewPCG(f.Seed, 0))
+	s.late = rand.New(rand.NewPCG(f.Seed, 1))
 }
 
 func (s *faultSource) get() Faults {
@@ -148,6 +200,8 @@ func (s *faultSource) draw() fate {
 		errorBefore: before < s.now.ErrorBefore,
 		errorAfter:  after < s.now.ErrorAfter,
 		dropReply:   drop < s.now.DropReply,
+		late:        s.late.Float64() < s.now.LateEffect,
+		lateBy:      s.now.LateBy,
 	}
 }
 

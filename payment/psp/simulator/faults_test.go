@@ -125,7 +125,7 @@ func TestSetFaultsOverHTTP(t *testing.T) {
 	if r := do(s, "PUT", "/_sim/faults", "", set); r.status != 200 || r.body != set+"\n" {
 		t.Errorf("got %+v", r)
 	}
-	want := Faults{250 * time.Microsecond, 3 * time.Millisecond, 0.1, 0.2, 1, math.MaxUint64}
+	want := Faults{Latency: 250 * time.Microsecond, Jitter: 3 * time.Millisecond, ErrorBefore: 0.1, ErrorAfter: 0.2, DropReply: 1, Seed: math.MaxUint64}
 	if got := s.Faults(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

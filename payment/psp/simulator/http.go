@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/payment/psp"
@@ -52,15 +51,23 @@ func (s *Simulator) NewServer(addr string) *http.Server {
 // order to cut the connection.
 func (s *Simulator) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/charges", s.move(psp.KindCharge))
-	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer))
-	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund))
+	plain := dialect{readCall, writeOutcome, refuse}
+	mux.HandleFunc("POST /v1/charges", s.move(psp.KindCharge, plain))
+	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, plain))
+	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, plain))
 	mux.HandleFunc("GET /v1/lookup", s.serveLookup)
 	mux.HandleFunc("GET /_sim/summary", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Summary()) })
 	mux.HandleFunc("GET /_sim/stats", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Stats()) })
 	mux.HandleFunc("GET /_sim/effects", s.serveEffects)
 	mux.HandleFunc("GET /_sim/faults", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Faults().wire()) })
 	mux.HandleFunc("PUT /_sim/faults", s.serveSetFaults)
+	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
+	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
+	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.WebhookStats()) })
+	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetWebhooks)
+	mux.HandleFunc("POST /_sim/webhooks/release", s.serveRelease)
+	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardWebhooks()}) })
+	mux.Handle("/stripe/", http.StripPrefix("/stripe", s.stripeHandler()))
 	return mux
 }
 
@@ -94,12 +101,24 @@ type errorValue struct {
 	Message string `json:"message"`
 }
 
-func (s *Simulator) move(kind psp.Kind) http.HandlerFunc {
+// released answers what ends a wait.
+type released struct {
+	Released int `json:"released"`
+}
+
+// dialect is how an API spells a call, its outcome and a refusal.
+type dialect struct {
+	read    func(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error)
+	outcome func(w http.ResponseWriter, rec record, i int)
+	refuse  func(w http.ResponseWriter, status int, class, code, message string)
+}
+
+func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
-		call, status, err := readCall(w, r, kind)
+		call, status, err := d.read(w, r, kind)
 		if err != nil {
-			refuse(w, status, "invalid", "invalid_request", err.Error())
+			d.refuse(w, status, "invalid", "invalid_request", err.Error())
 			return
 		}
 		ctx := r.Context()
@@ -109,13 +128,22 @@ func (s *Simulator) move(kind psp.Kind) http.HandlerFunc {
 		}
 		if fate.errorBefore {
 			s.errorsBefore.Add(1)
-			refuse(w, http.StatusServiceUnavailable, "server", "unavailable", "The provider is not available.")
+			d.refuse(w, http.StatusServiceUnavailable, "server", "unavailable", "The provider is not available.")
+			return
+		}
+		if fate.late {
+			s.decideLater(call, fate.lateBy)
+			if fate.dropReply {
+				s.dropped.Add(1)
+				panic(http.ErrAbortHandler)
+			}
+			d.refuse(w, http.StatusGatewayTimeout, "server", "timeout", "The provider did not answer in time.")
 			return
 		}
 		s.before(ctx, call)
 		rec, i, err := s.decide(call)
 		if err != nil {
-			s.refuseUndecided(w, call, err)
+			s.refuseUndecided(w, d, call, err)
 			return
 		}
 		s.after(ctx, call)
@@ -125,46 +153,50 @@ func (s *Simulator) move(kind psp.Kind) http.HandlerFunc {
 			panic(http.ErrAbortHandler)
 		case fate.errorAfter:
 			s.errorsAfter.Add(1)
-			refuse(w, http.StatusInternalServerError, "server", "internal", "The provider failed.")
+			d.refuse(w, http.StatusInternalServerError, "server", "internal", "The provider failed.")
 		default:
-			writeOutcome(w, rec, i)
+			d.outcome(w, rec, i)
 		}
 	}
 }
 
-func (s *Simulator) refuseUndecided(w http.ResponseWriter, call psp.Call, err error) {
+func (s *Simulator) refuseUndecided(w http.ResponseWriter, d dialect, call psp.Call, err error) {
 	if errors.Is(err, errKeyReuse) {
 		s.logger.Warn("a provider key came again with other parameters", "key", call.Key, "reference", call.Reference)
-		refuse(w, http.StatusConflict, "key_reuse", "key_reuse", "The key was used with other parameters.")
+		d.refuse(w, http.StatusConflict, "key_reuse", "key_reuse", "The key was used with other parameters.")
 		return
 	}
-	refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
+	d.refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
 }
 
 // readCall reads and checks a request. The status goes with the error.
 func readCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return psp.Call{}, http.StatusRequestEntityTooLarge, fmt.Errorf("body: over %d bytes", tooLarge.Limit)
-		}
-		return psp.Call{}, http.StatusBadRequest, errors.New("body: could not be read")
-	}
 	var m moveBody
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&m); err != nil {
-		return psp.Call{}, http.StatusBadRequest, fmt.Errorf("body: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return psp.Call{}, http.StatusBadRequest, errors.New("body: more than one JSON value")
+	if status, err := readJSON(w, r, &m); err != nil {
+		return psp.Call{}, status, fmt.Errorf("body: %w", err)
 	}
 	call := psp.Call{
 		Kind: kind, Key: r.Header.Get("Idempotency-Key"), Reference: m.Reference,
 		Amount: m.Amount, Currency: m.Currency, Source: m.Source, Description: m.Description,
 	}
 	return call, http.StatusBadRequest, validate(call)
+}
+
+// readJSON reads a body of one JSON value. The status goes with the error.
+func readJSON(w http.ResponseWriter, r *http.Request, to any) (int, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return unreadable(err)
+	}
+	return http.StatusBadRequest, decodeStrictly(bytes.NewReader(body), to)
+}
+
+func unreadable(err error) (int, error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("over %d bytes", tooLarge.Limit)
+	}
+	return http.StatusBadRequest, errors.New("could not be read")
 }
 
 // writeOutcome renders a record. The bytes depend on nothing else, which is what
@@ -197,6 +229,10 @@ func declineOf(rec record) errorValue {
 }
 
 func (s *Simulator) serveLookup(w http.ResponseWriter, r *http.Request) {
+	if s.noLookup {
+		refuse(w, http.StatusNotImplemented, "unsupported", "unsupported", "This provider has no look-up.")
+		return
+	}
 	q := r.URL.Query()
 	kind, reference := psp.Kind(q.Get("kind")), q.Get("reference")
 	if kind != psp.KindCharge && kind != psp.KindTransfer && kind != psp.KindRefund {

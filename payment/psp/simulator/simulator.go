@@ -22,6 +22,15 @@ type Config struct {
 	// IgnoreParameters makes a key with changed parameters repeat its first
 	// answer instead of being refused: a provider with psp.DedupeKey.
 	IgnoreParameters bool
+	// IgnoreKeys makes every call a new movement: a provider with psp.DedupeNone,
+	// whatever its clients send.
+	IgnoreKeys bool
+	// NoLookup makes the provider answer no question about a reference, on either
+	// API.
+	NoLookup bool
+	// Webhooks is where notices go, see [Simulator.SetWebhooks]; nil leaves them as
+	// Dir remembers them.
+	Webhooks *Webhooks
 	// Now is the provider's clock; nil means time.Now.
 	Now func() time.Time
 	// Logger receives warnings; nil discards them.
@@ -41,6 +50,9 @@ type Simulator struct {
 	dropped      atomic.Int64
 
 	ignoreParameters bool
+	ignoreKeys       bool
+	noLookup         bool
+	webhooks         *notifier
 	journal          *journal // nil in memory
 
 	mu        sync.Mutex
@@ -53,6 +65,11 @@ type Simulator struct {
 	syncing   *batch // on its way to disk; nil when idle
 	failed    error  // sticky: the journal cannot be trusted with more
 	closed    bool
+
+	late        map[int64]lateCall // calls still on their way, by number
+	lateLast    int64
+	lateEffects int64
+	lateRunning sync.WaitGroup
 
 	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
 	done      chan struct{} // the committer has ended; nil in memory
@@ -82,6 +99,9 @@ func Open(cfg Config) (*Simulator, error) {
 		now:              cfg.Now,
 		logger:           cfg.Logger,
 		ignoreParameters: cfg.IgnoreParameters,
+		ignoreKeys:       cfg.IgnoreKeys,
+		noLookup:         cfg.NoLookup,
+		late:             map[int64]lateCall{},
 		book:             newBook(),
 		wake:             make(chan struct{}, 1),
 	}
@@ -94,8 +114,9 @@ func Open(cfg Config) (*Simulator, error) {
 	if err := s.SetFaults(Faults{Latency: cfg.Latency, Jitter: cfg.Jitter}); err != nil {
 		return nil, err
 	}
+	s.webhooks = newNotifier(s, cfg.Dir)
 	if cfg.Dir == "" {
-		return s, nil
+		return s, s.resumeWebhooks(cfg.Webhooks)
 	}
 	j, err := openJournal(cfg.Dir, s.logger, s.restore)
 	if err != nil {
@@ -105,6 +126,10 @@ func Open(cfg Config) (*Simulator, error) {
 	s.open = newBatch()
 	s.done = make(chan struct{})
 	go s.commit()
+	if err := s.resumeWebhooks(cfg.Webhooks); err != nil {
+		_ = s.Close() // the first error is the one to act on
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -133,19 +158,26 @@ func (s *Simulator) restore(e entry) error {
 }
 
 // Close makes what is pending durable, stops, and releases Dir. Calls still
-// running are answered 503. It is idempotent: later calls return the first's
+// running are answered 503, and those of Faults.LateEffect that have not taken
+// effect never do. It is idempotent: later calls return the first's
 // result.
 func (s *Simulator) Close() error {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
 		s.closed = true
+		for _, l := range s.late {
+			l.timer.Stop()
+		}
+		clear(s.late)
 		s.mu.Unlock()
+		s.lateRunning.Wait()
+		webhooks := s.webhooks.stop()
 		if s.journal == nil {
 			return
 		}
 		s.kick()
 		<-s.done
-		s.closeErr = s.journal.close()
+		s.closeErr = errors.Join(webhooks, s.journal.close())
 	})
 	return s.closeErr
 }
@@ -161,6 +193,9 @@ func (s *Simulator) kick() {
 // It returns once the outcome is durable. The context ends nothing here: money
 // that moved has moved, whoever still listens.
 func (s *Simulator) decide(call psp.Call) (record, int, error) {
+	if s.ignoreKeys {
+		call.Key = ""
+	}
 	sum := fingerprint(call)
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
@@ -260,6 +295,7 @@ func (s *Simulator) count(end int) {
 			s.totals.Refunds++
 		}
 	}
+	s.webhooks.kick()
 }
 
 // commit makes batches durable, one at a time, each holding whatever arrived

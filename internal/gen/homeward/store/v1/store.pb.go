@@ -711,6 +711,293 @@ func (x *Tenant) GetBurst() int64 {
 	return 0
 }
 
+// Transaction is one row of the books; home and id are in the row's key.
+type Transaction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant" json:"tenant,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind" json:"kind,omitempty"`
+	Debit         string                 `protobuf:"bytes,3,opt,name=debit" json:"debit,omitempty"`
+	Credit        string                 `protobuf:"bytes,4,opt,name=credit" json:"credit,omitempty"`
+	Amount        int64                  `protobuf:"varint,5,opt,name=amount" json:"amount,omitempty"`
+	Currency      string                 `protobuf:"bytes,6,opt,name=currency" json:"currency,omitempty"`
+	Object        string                 `protobuf:"bytes,7,opt,name=object" json:"object,omitempty"`
+	Reverses      string                 `protobuf:"bytes,8,opt,name=reverses" json:"reverses,omitempty"`
+	Provider      string                 `protobuf:"bytes,9,opt,name=provider" json:"provider,omitempty"`
+	ProviderRef   string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
+	At            int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transaction) Reset() {
+	*x = Transaction{}
+	mi := &file_homeward_store_v1_store_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transaction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transaction) ProtoMessage() {}
+
+func (x *Transaction) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_store_v1_store_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
+func (*Transaction) Descriptor() ([]byte, []int) {
+	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Transaction) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Transaction) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Transaction) GetDebit() string {
+	if x != nil {
+		return x.Debit
+	}
+	return ""
+}
+
+func (x *Transaction) GetCredit() string {
+	if x != nil {
+		return x.Credit
+	}
+	return ""
+}
+
+func (x *Transaction) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *Transaction) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *Transaction) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *Transaction) GetReverses() string {
+	if x != nil {
+		return x.Reverses
+	}
+	return ""
+}
+
+func (x *Transaction) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Transaction) GetProviderRef() string {
+	if x != nil {
+		return x.ProviderRef
+	}
+	return ""
+}
+
+func (x *Transaction) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+// Notice is one event of a provider; region and id are in the row's key.
+type Notice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider" json:"provider,omitempty"`
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body" json:"body,omitempty"`
+	ReceivedAt    int64                  `protobuf:"varint,3,opt,name=received_at,json=receivedAt" json:"received_at,omitempty"`
+	ProcessedAt   int64                  `protobuf:"varint,4,opt,name=processed_at,json=processedAt" json:"processed_at,omitempty"`
+	Status        string                 `protobuf:"bytes,5,opt,name=status" json:"status,omitempty"`
+	Detail        string                 `protobuf:"bytes,6,opt,name=detail" json:"detail,omitempty"`
+	TraceParent   string                 `protobuf:"bytes,7,opt,name=trace_parent,json=traceParent" json:"trace_parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Notice) Reset() {
+	*x = Notice{}
+	mi := &file_homeward_store_v1_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Notice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Notice) ProtoMessage() {}
+
+func (x *Notice) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_store_v1_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Notice.ProtoReflect.Descriptor instead.
+func (*Notice) Descriptor() ([]byte, []int) {
+	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Notice) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Notice) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Notice) GetReceivedAt() int64 {
+	if x != nil {
+		return x.ReceivedAt
+	}
+	return 0
+}
+
+func (x *Notice) GetProcessedAt() int64 {
+	if x != nil {
+		return x.ProcessedAt
+	}
+	return 0
+}
+
+func (x *Notice) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Notice) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Notice) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
+}
+
+// Endpoint is where a tenant wants to be told; the tenant is in the row's key.
+type Endpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url" json:"url,omitempty"`
+	Secrets       []string               `protobuf:"bytes,2,rep,name=secrets" json:"secrets,omitempty"`
+	FailingSince  int64                  `protobuf:"varint,3,opt,name=failing_since,json=failingSince" json:"failing_since,omitempty"`
+	DisabledAt    int64                  `protobuf:"varint,4,opt,name=disabled_at,json=disabledAt" json:"disabled_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endpoint) Reset() {
+	*x = Endpoint{}
+	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endpoint) ProtoMessage() {}
+
+func (x *Endpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
+func (*Endpoint) Descriptor() ([]byte, []int) {
+	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Endpoint) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Endpoint) GetSecrets() []string {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
+func (x *Endpoint) GetFailingSince() int64 {
+	if x != nil {
+		return x.FailingSince
+	}
+	return 0
+}
+
+func (x *Endpoint) GetDisabledAt() int64 {
+	if x != nil {
+		return x.DisabledAt
+	}
+	return 0
+}
+
 var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
@@ -789,7 +1076,35 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x12previous_registrar\x18\x03 \x01(\tR\x11previousRegistrar\x12,\n" +
 	"\x12registrar_moved_at\x18\x04 \x01(\x03R\x10registrarMovedAt\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
-	"\x05burst\x18\x06 \x01(\x03R\x05burstBOZFgithub.com/homeward-io/homeward/internal/gen/homeward/store/v1;storev1\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
+	"\x05burst\x18\x06 \x01(\x03R\x05burst\"\x9e\x02\n" +
+	"\vTransaction\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05debit\x18\x03 \x01(\tR\x05debit\x12\x16\n" +
+	"\x06credit\x18\x04 \x01(\tR\x06credit\x12\x16\n" +
+	"\x06amount\x18\x05 \x01(\x03R\x06amount\x12\x1a\n" +
+	"\bcurrency\x18\x06 \x01(\tR\bcurrency\x12\x16\n" +
+	"\x06object\x18\a \x01(\tR\x06object\x12\x1a\n" +
+	"\breverses\x18\b \x01(\tR\breverses\x12\x1a\n" +
+	"\bprovider\x18\t \x01(\tR\bprovider\x12!\n" +
+	"\fprovider_ref\x18\n" +
+	" \x01(\tR\vproviderRef\x12\x0e\n" +
+	"\x02at\x18\v \x01(\x03R\x02at\"\xcf\x01\n" +
+	"\x06Notice\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x1f\n" +
+	"\vreceived_at\x18\x03 \x01(\x03R\n" +
+	"receivedAt\x12!\n" +
+	"\fprocessed_at\x18\x04 \x01(\x03R\vprocessedAt\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\x12!\n" +
+	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\"|\n" +
+	"\bEndpoint\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x18\n" +
+	"\asecrets\x18\x02 \x03(\tR\asecrets\x12#\n" +
+	"\rfailing_since\x18\x03 \x01(\x03R\ffailingSince\x12\x1f\n" +
+	"\vdisabled_at\x18\x04 \x01(\x03R\n" +
+	"disabledAtBOZFgithub.com/homeward-io/homeward/internal/gen/homeward/store/v1;storev1\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
 
 var (
 	file_homeward_store_v1_store_proto_rawDescOnce sync.Once
@@ -803,15 +1118,18 @@ func file_homeward_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_homeward_store_v1_store_proto_rawDescData
 }
 
-var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_homeward_store_v1_store_proto_goTypes = []any{
-	(*Claim)(nil),    // 0: homeward.store.v1.Claim
-	(*Header)(nil),   // 1: homeward.store.v1.Header
-	(*Response)(nil), // 2: homeward.store.v1.Response
-	(*Pin)(nil),      // 3: homeward.store.v1.Pin
-	(*Message)(nil),  // 4: homeward.store.v1.Message
-	(*Audit)(nil),    // 5: homeward.store.v1.Audit
-	(*Tenant)(nil),   // 6: homeward.store.v1.Tenant
+	(*Claim)(nil),       // 0: homeward.store.v1.Claim
+	(*Header)(nil),      // 1: homeward.store.v1.Header
+	(*Response)(nil),    // 2: homeward.store.v1.Response
+	(*Pin)(nil),         // 3: homeward.store.v1.Pin
+	(*Message)(nil),     // 4: homeward.store.v1.Message
+	(*Audit)(nil),       // 5: homeward.store.v1.Audit
+	(*Tenant)(nil),      // 6: homeward.store.v1.Tenant
+	(*Transaction)(nil), // 7: homeward.store.v1.Transaction
+	(*Notice)(nil),      // 8: homeward.store.v1.Notice
+	(*Endpoint)(nil),    // 9: homeward.store.v1.Endpoint
 }
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
@@ -834,7 +1152,7 @@ func file_homeward_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_store_v1_store_proto_rawDesc), len(file_homeward_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

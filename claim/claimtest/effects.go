@@ -1,0 +1,494 @@
+package claimtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
+)
+
+// Posting books a charge of rec.
+func Posting(rec claim.Record, id string) *ledger.Transaction {
+	return &ledger.Transaction{
+		ID: id, Tenant: rec.Key.Tenant, Kind: ledger.Charge,
+		Debit: ledger.Provider("sim"), Credit: ledger.Merchant(rec.Key.Tenant),
+		Amount: 4200, Currency: "usd", Object: rec.Minted.ID, Provider: "sim", ProviderRef: "psp_" + id,
+	}
+}
+
+// Events tell of rec, n of them.
+func Events(rec claim.Record, n int) (events []outbox.Message) {
+	for i := range n {
+		events = append(events, outbox.Message{
+			ID: fmt.Sprintf("evt_%s_%d/%d", rec.Minted.ID, rec.Fence, i), Kind: outbox.KindLog,
+			Payload: fmt.Appendf(nil, `{"type":"told","n":%d}`, i), TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		})
+	}
+	return events
+}
+
+// expiry closes a request at due.
+func expiry(due time.Time) *outbox.Message {
+	return &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: due, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+}
+
+// told gives v everything that a verdict can carry.
+func told(v claim.Verdict, rec claim.Record, due time.Time) claim.Verdict {
+	v.Posting, v.Events, v.Expiry = Posting(rec, rec.Minted.ID), Events(rec, 2), expiry(due)
+	return v
+}
+
+// row reads a row of a queue, "" if there is none.
+func (w *world) row(q outbox.Queue, id string) (outbox.Message, bool) {
+	w.Helper()
+	m, found, err := w.Queue(w.home, q).Message(w.ctx, w.home, id)
+	require.NoError(w, err)
+	return m, found
+}
+
+func (w *world) booked(id string) (ledger.Transaction, bool) {
+	w.Helper()
+	t, found, err := w.Ledger(w.home).Transaction(w.ctx, w.home, id)
+	require.NoError(w, err)
+	return t, found
+}
+
+// written checks that the home's books, events and expiries hold exactly what a
+// settlement of held at a time gave.
+func (w *world) written(held claim.Record, at time.Time, post *ledger.Transaction, events []outbox.Message, expires *outbox.Message) {
+	w.Helper()
+	books, err := w.Ledger(w.home).Transactions(w.ctx, w.home, ledger.Position{}, time.Time{}, 100)
+	require.NoError(w, err)
+	if post == nil {
+		require.Empty(w, books)
+	} else {
+		want := *post
+		want.Region = w.home
+		require.Len(w, books, 1)
+		require.True(w, want.Same(books[0]), "booked is %+v, not %+v", books[0], want)
+		require.True(w, books[0].At.Equal(at), "booked at %v, not %v", books[0].At, at)
+	}
+	w.holds(outbox.Events, len(events))
+	for _, want := range events {
+		got, found := w.row(outbox.Events, want.ID)
+		require.True(w, found)
+		want.Region, want.Tenant, want.Key, want.Operation = w.home, held.Key.Tenant, held.Key.Value, held.Operation
+		want.CreatedAt, want.Due = at, at
+		w.sameRow(want, got)
+	}
+	if expires == nil {
+		w.holds(outbox.Expiries, 0)
+		return
+	}
+	w.holds(outbox.Expiries, 1)
+	got, found := w.row(outbox.Expiries, held.Minted.ID)
+	require.True(w, found)
+	want := *expires
+	want.ID, want.Kind, want.Region, want.CreatedAt = held.Minted.ID, outbox.KindExpiry, w.home, at
+	want.Tenant, want.Key = held.Key.Tenant, held.Key.Value
+	w.sameRow(want, got)
+}
+
+func (w *world) holds(q outbox.Queue, want int) {
+	w.Helper()
+	d, err := w.Queue(w.home, q).Depth(w.ctx, w.home)
+	require.NoError(w, err)
+	require.Equal(w, want, d.Pending+d.Parked, "rows in %s", q)
+}
+
+func (w *world) sameRow(want, got outbox.Message) {
+	w.Helper()
+	for _, m := range []*outbox.Message{&want, &got} {
+		m.CreatedAt, m.Due = m.CreatedAt.UTC().Round(0), m.Due.UTC().Round(0)
+	}
+	require.Equal(w, want, got)
+}
+
+// settledAt is when rec came to be what it is, by its audit.
+func (w *world) settledAt(rec claim.Record) time.Time {
+	w.Helper()
+	line, err := w.at(rec.Home).Timeline(w.ctx, rec.Key, rec.Home, 100)
+	require.NoError(w, err)
+	require.NotEmpty(w, line)
+	return line[len(line)-1].At
+}
+
+var effectTests = []test{
+	{"effects: success is booked and told of in the same step", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		w.written(held, time.Time{}, nil, nil, nil)
+		v := told(approved("paid"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		rec := w.settle(held, v)
+		require.Equal(w, claim.Completed, rec.State)
+		w.written(held, rec.SettledAt, v.Posting, v.Events, nil)
+		require.Equal(w, 0, w.pending(w.home))
+	}},
+	{"effects: a refusal is told of and not booked", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(declinedHard("no"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		rec := w.settle(held, v)
+		w.written(held, rec.SettledAt, nil, v.Events, nil)
+	}},
+	{"effects: a release is told of and may expire", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		due := held.FirstUse.Add(w.Policy.ReplayFor)
+		v := told(declinedSoft("no funds"), held, due)
+		rec := w.settle(held, v)
+		require.Equal(w, claim.FailedRetry, rec.State)
+		w.written(held, w.settledAt(rec), nil, v.Events, v.Expiry)
+	}},
+	{"effects: the expiry that stands is left alone", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		first := told(declinedSoft("no funds"), held, held.FirstUse.Add(w.Policy.ReplayFor))
+		rec := w.settle(held, first)
+		at := w.settledAt(rec)
+		before, found := w.row(outbox.Expiries, held.Minted.ID)
+		require.True(w, found)
+
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		second := told(declinedSoft("no funds"), again, again.HeldSince.Add(2*w.Policy.ReplayFor))
+		w.settle(again, second)
+		after, found := w.row(outbox.Expiries, held.Minted.ID)
+		require.True(w, found)
+		w.sameRow(before, after)
+		require.True(w, after.CreatedAt.Equal(at))
+		w.holds(outbox.Expiries, 1)
+		w.holds(outbox.Events, 4)
+	}},
+	{"effects: the last generation's release is told of and does not expire", func(w *world) {
+		var rec claim.Record
+		for range w.Policy.MaxGenerations {
+			rec = w.begin(w.arrival("k", "100"), claim.Won)
+			v := declinedSoft("no funds")
+			if rec.Generation == w.Policy.MaxGenerations {
+				v = told(v, rec, rec.HeldSince.Add(w.Policy.ReplayFor))
+			}
+			rec = w.settle(rec, v)
+		}
+		require.Equal(w, claim.FailedTerminal, rec.State)
+		w.written(rec, rec.SettledAt, nil, Events(rec, 2), nil)
+	}},
+	{"effects: nothing is written while the outcome stays open", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(held, told(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
+		require.Equal(w, claim.InFlight, rec.State)
+		w.written(held, time.Time{}, nil, nil, nil)
+	}},
+	{"effects: what is given up is told of and not booked", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		held := rec
+		for range w.Policy.MaxUnknowns {
+			rec = w.settle(rec, told(unknown(false), held, held.FirstUse.Add(w.Policy.ReplayFor)))
+		}
+		require.Equal(w, claim.FailedTerminal, rec.State)
+		w.written(held, rec.SettledAt, nil, Events(held, 2), nil)
+	}},
+	{"effects: what must be asked for ever is not given up", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		v := unknown(false)
+		v.KeepAsking = true
+		for range w.Policy.MaxUnknowns + 2 {
+			rec = w.settle(rec, v)
+			require.Equal(w, claim.InFlight, rec.State)
+		}
+		require.Equal(w, w.Policy.MaxUnknowns+2, rec.Unknowns)
+		require.Equal(w, 1, w.pending(w.home))
+	}},
+	{"effects: a provider's words are cut in the books as in the claim", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(approved("paid"), held, time.Time{})
+		v.ProviderRef, v.Posting.ProviderRef = "a\x00b\xff", "a\x00b\xff"
+		rec := w.settle(held, v)
+		post, found := w.booked(held.Minted.ID)
+		require.True(w, found)
+		require.Equal(w, rec.ProviderRef, post.ProviderRef)
+	}},
+	{"effects: a fenced holder books nothing and tells nothing", func(w *world) {
+		old := w.begin(w.arrival("k", "100"), claim.Won)
+		w.lapse(old)
+		rec := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		for _, v := range []claim.Verdict{approved("late"), declinedHard("late"), declinedSoft("late"), unknown(false)} {
+			_, err := w.at(w.home).Settle(w.ctx, old, told(v, old, old.FirstUse.Add(w.Policy.ReplayFor)))
+			require.ErrorIs(w, err, claim.ErrFenced)
+		}
+		w.written(old, time.Time{}, nil, nil, nil)
+		v := told(approved("paid"), rec, time.Time{})
+		done := w.settle(rec, v)
+		_, err := w.at(w.home).Settle(w.ctx, rec, v)
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.written(rec, done.SettledAt, v.Posting, v.Events, nil)
+	}},
+	{"effects: a second booking of one event fails the step and leaves no trace", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(approved("paid"), first, time.Time{})
+		done := w.settle(first, v)
+
+		held := w.begin(w.arrival("k2", "100"), claim.Won)
+		for _, post := range []*ledger.Transaction{v.Posting, Posting(held, first.Minted.ID)} {
+			twice := told(approved("twice"), held, time.Time{})
+			twice.Posting = post
+			_, err := w.at(w.home).Settle(w.ctx, held, twice)
+			require.ErrorIs(w, err, ledger.ErrConflict)
+			require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
+			w.same(held, w.get(held))
+			require.Equal(w, 1, w.pending(w.home))
+			w.written(first, done.SettledAt, v.Posting, v.Events, nil)
+			require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(held))
+		}
+		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is as good as before
+		w.holds(outbox.Events, 4)
+	}},
+	{"effects: what would not balance is refused and leaves no trace", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(approved("paid"), held, time.Time{})
+		v.Posting.Amount = 0
+		_, err := w.at(w.home).Settle(w.ctx, held, v)
+		require.Error(w, err)
+		w.same(held, w.get(held))
+		require.Equal(w, 1, w.pending(w.home))
+		w.written(held, time.Time{}, nil, nil, nil)
+	}},
+	{"effects: an event that waits already fails the step and leaves no trace", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(declinedHard("no"), first, time.Time{})
+		done := w.settle(first, v)
+		held := w.begin(w.arrival("k2", "100"), claim.Won)
+		twice := told(approved("paid"), held, time.Time{})
+		twice.Events[1].ID = v.Events[1].ID
+		_, err := w.at(w.home).Settle(w.ctx, held, twice)
+		require.Error(w, err)
+		w.same(held, w.get(held))
+		require.Equal(w, 1, w.pending(w.home))
+		w.written(first, done.SettledAt, nil, v.Events, nil)
+	}},
+	{"effects: the caller hanging up beforehand leaves no trace", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		ctx, cancel := cancelled(w.ctx)
+		defer cancel()
+		_, err := w.at(w.home).Settle(ctx, held, told(approved("paid"), held, time.Time{}))
+		require.Error(w, err)
+		w.same(held, w.get(held))
+		w.written(held, time.Time{}, nil, nil, nil)
+	}},
+	{"effects: they lie at the home, whoever settles", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := told(approved("paid"), held, time.Time{})
+		rec, err := w.at(w.Regions[1]).Settle(w.ctx, held, v)
+		require.NoError(w, err)
+		w.written(held, rec.SettledAt, v.Posting, v.Events, nil)
+		_, found, err := w.Ledger(w.home).Transaction(w.ctx, w.Regions[1], v.Posting.ID)
+		require.NoError(w, err)
+		require.False(w, found)
+	}},
+	{"effects: the events of a key can be taken in their order", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		first := Events(held, 2)
+		v := declinedSoft("no funds")
+		v.Events = first
+		w.settle(held, v)
+		w.until(w.now().Add(time.Millisecond))
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		v = approved("paid")
+		v.Events = Events(again, 1)
+		w.settle(again, v)
+		for _, want := range append(first, v.Events...) {
+			taken := w.takeOne(outbox.Events)
+			require.Equal(w, want.ID, taken.ID)
+			require.NoError(w, w.Queue(w.home, outbox.Events).Finish(w.ctx, w.home, taken.ID, taken.Fence))
+		}
+	}},
+}
+
+// takeOne takes one row of a queue that is due, by and by if the backend may skip
+// what was only just written.
+func (w *world) takeOne(q outbox.Queue) outbox.Message {
+	w.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		got, err := w.Queue(w.home, q).Take(w.ctx, w.home, 1, time.Hour)
+		require.NoError(w, err)
+		if len(got) > 0 {
+			return got[0]
+		}
+		w.until(w.now().Add(time.Millisecond))
+	}
+	w.Fatalf("no row of %s could be taken", q)
+	return outbox.Message{}
+}
+
+var closingTests = []test{
+	{"closing: a released claim is closed for good, and told of", func(w *world) {
+		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		v := told(declinedHard("too late"), held, time.Time{})
+		v.Reason = "expired"
+		rec := w.settle(held, v)
+		require.Equal(w, claim.FailedTerminal, rec.State)
+		require.Equal(w, "expired", rec.Reason)
+		require.Equal(w, held.Fence, rec.Fence)
+		require.Equal(w, held.Attempts, rec.Attempts, "nobody attempted anything")
+		require.False(w, rec.SettledAt.IsZero())
+		w.same(rec, w.get(rec))
+		w.written(held, rec.SettledAt, nil, v.Events, nil)
+		require.Zero(w, w.pending(w.home))
+		seen := w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Equal(w, answer(402, "too late"), *seen.Response)
+		require.Equal(w, []claim.Event{
+			claim.EventClaimed, claim.EventAttempt, claim.EventReleased, claim.EventClosed, claim.EventSettled,
+		}, w.events(rec))
+	}},
+	{"closing: the expiry that asked for it is left to its worker", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := declinedSoft("no funds")
+		v.Expiry = expiry(held.HeldSince)
+		rec := w.settle(held, v)
+		m := w.takeOne(outbox.Expiries)
+		require.Equal(w, held.Minted.ID, m.ID)
+		w.settle(rec, declinedHard("too late"))
+		require.NoError(w, w.Queue(w.home, outbox.Expiries).Finish(w.ctx, w.home, m.ID, m.Fence))
+		w.holds(outbox.Expiries, 0)
+	}},
+	{"closing: only by a refusal", func(w *world) {
+		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		for _, v := range []claim.Verdict{approved("paid"), declinedSoft("again"), unknown(false)} {
+			_, err := w.at(w.home).Settle(w.ctx, held, told(v, held, held.FirstUse.Add(w.Policy.ReplayFor)))
+			require.ErrorIs(w, err, claim.ErrFenced)
+		}
+		w.same(held, w.get(held))
+		w.written(held, time.Time{}, nil, nil, nil)
+	}},
+	{"closing: not once the request is tried again", func(w *world) {
+		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		late := told(declinedHard("too late"), held, time.Time{})
+		_, err := w.at(w.home).Settle(w.ctx, held, late)
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.same(again, w.get(held))
+		released := w.settle(again, declinedSoft("no funds"))
+		_, err = w.at(w.home).Settle(w.ctx, held, late)
+		require.ErrorIs(w, err, claim.ErrFenced, "another generation has been released since")
+		w.same(released, w.get(held))
+		w.written(held, time.Time{}, nil, nil, nil)
+	}},
+	{"closing: once", func(w *world) {
+		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		v := told(declinedHard("too late"), held, time.Time{})
+		rec := w.settle(held, v)
+		for _, h := range []claim.Record{held, rec} {
+			_, err := w.at(w.home).Settle(w.ctx, h, v)
+			require.ErrorIs(w, err, claim.ErrFenced)
+		}
+		w.same(rec, w.get(rec))
+		w.written(held, rec.SettledAt, nil, v.Events, nil)
+	}},
+	{"closing: not what a holder believes to be in flight still", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(held, declinedSoft("no funds"))
+		_, err := w.at(w.home).Settle(w.ctx, held, declinedHard("late"))
+		require.ErrorIs(w, err, claim.ErrFenced, "an attempt's verdict is no order to close")
+		w.same(rec, w.get(rec))
+	}},
+	{"closing: a tombstone may be closed, a key that is free again may not", func(w *world) {
+		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		gone := w.settle(w.begin(w.arrival("gone", "100"), claim.Won), declinedSoft("no funds"))
+		w.until(held.FirstUse.Add(w.Policy.ReplayFor))
+		w.settle(held, declinedHard("too late"))
+		w.begin(w.arrival("k", "100"), claim.TombStone)
+
+		// Another region may have the key by now: the row must not speak again.
+		w.until(gone.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		_, err := w.at(w.home).Settle(w.ctx, gone, told(declinedHard("too late"), gone, time.Time{}))
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.same(gone, w.get(gone))
+		w.written(gone, time.Time{}, nil, nil, nil)
+		w.begin(w.arrival("gone", "555"), claim.Won)
+	}},
+}
+
+// settledLister is what reconciliation reads claims from.
+type settledLister interface {
+	// Settled lists up to limit claims of home that are not in flight, after a key
+	// and in the order of keys: by tenant, then by value, byte for byte. Responses
+	// are left out.
+	Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error)
+}
+
+// objectFinder is how a provider's reference, which is an object's id, leads back to
+// its claim.
+type objectFinder interface {
+	// ByObject reads the claim of an object with authority, whoever's it is. The
+	// response may be left out.
+	ByObject(ctx context.Context, home, id string) (claim.Record, bool, error)
+}
+
+var settledTests = []test{
+	{"by object: the claim, whoever's it is", func(w *world) {
+		store, ok := w.at(w.home).(objectFinder)
+		require.True(w, ok, "the store finds claims by object")
+		w.PutTenant(w, claim.Tenant{ID: "globex", Registrar: w.home})
+		for _, tenant := range []string{"acme", "globex"} {
+			w.tenant = tenant
+			rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+			got, found, err := store.ByObject(w.ctx, w.home, rec.Minted.ID)
+			require.NoError(w, err)
+			require.True(w, found)
+			got.Response, rec.Response = nil, nil
+			w.same(rec, got)
+			for _, at := range []struct{ home, id string }{{w.home, "ch_none"}, {w.Regions[1], rec.Minted.ID}} {
+				_, found, err = store.ByObject(w.ctx, at.home, at.id)
+				require.NoError(w, err)
+				require.False(w, found)
+			}
+			_, _, found, err = w.at(w.home).Object(w.ctx, "another", w.home, rec.Minted.ID)
+			require.NoError(w, err)
+			require.False(w, found, "a tenant learns of its own objects only")
+		}
+	}},
+	{"settled: claims that are not in flight, in order, page by page", func(w *world) {
+		store, ok := w.at(w.home).(settledLister)
+		require.True(w, ok, "the store lists settled claims")
+		for _, tenant := range []string{"acm", "acme-2"} {
+			w.PutTenant(w, claim.Tenant{ID: tenant, Registrar: w.home})
+		}
+		var want []claim.Record
+		for _, tenant := range []string{"acm", "acme", "acme-2"} { // in order
+			w.tenant = tenant
+			for i, key := range []string{"B", "a", "a-1", "a1", "b"} {
+				held := w.begin(w.arrival(key, "100"), claim.Won)
+				v := []claim.Verdict{approved("paid"), declinedHard("no"), declinedSoft("no"), unknown(false), approved("paid")}[i]
+				if rec := w.settle(held, v); rec.State != claim.InFlight {
+					rec.Response = nil
+					want = append(want, rec)
+				}
+			}
+		}
+		w.begin(w.arrival("c", "100"), claim.Won)
+		far := w.arrival("far", "100")
+		far.Home = w.Regions[1]
+		w.settle(w.begin(far, claim.Won), approved("paid"))
+
+		var got []claim.Record
+		after := claim.Key{}
+		for {
+			page, err := store.Settled(w.ctx, w.home, after, 5)
+			require.NoError(w, err)
+			require.LessOrEqual(w, len(page), 5)
+			if len(page) == 0 {
+				break
+			}
+			got = append(got, page...)
+			after = page[len(page)-1].Key
+		}
+		require.Len(w, got, len(want))
+		for i := range want {
+			require.Nil(w, got[i].Response)
+			w.same(want[i], got[i])
+		}
+		none, err := store.Settled(w.ctx, w.home, claim.Key{}, 0)
+		require.NoError(w, err)
+		require.Empty(w, none)
+	}},
+}

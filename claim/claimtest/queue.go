@@ -1,0 +1,114 @@
+package claimtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/outboxtest"
+)
+
+// Queue makes of h what outboxtest wants of one of the queues that claims write to:
+// the provider calls, the events or the expiries.
+func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
+	tenants := [2]string{"acme", "globex"}
+	for _, id := range tenants {
+		h.PutTenant(t, claim.Tenant{ID: id, Registrar: h.Regions[0]})
+	}
+	k := &queued{Harness: h, held: map[Place]claim.Record{}}
+	o := outboxtest.Harness{
+		Regions: h.Regions, Queue: q, Lease: h.Policy.Lease, Tenants: tenants,
+		Store: func(region string) outbox.Store { return h.Queue(region, q) },
+		Pass:  k.pass, Exact: h.Advance != nil,
+	}
+	switch q {
+	case outbox.ProviderCalls:
+		o.Store, o.Delay = h.Outbox, h.Policy.Lease
+		o.Insert = func(t testing.TB, region, key string) string {
+			return k.begin(t, region, tenants[0], key).Minted.ID
+		}
+		o.Settle = func(t testing.TB, region, key string) {
+			k.settle(t, k.held[k.place(region, tenants[0], key)], claim.Verdict{Outcome: claim.OutcomeDone})
+		}
+	case outbox.Events:
+		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
+			rec := k.begin(t, region, tenant, key)
+			v := claim.Verdict{Outcome: claim.OutcomeReleased} // the key can be used again
+			for i, kind := range kinds {
+				ids = append(ids, fmt.Sprintf("evt_%s_%d/%03d", rec.Minted.ID, rec.Fence, i))
+				v.Events = append(v.Events, outbox.Message{ID: ids[i], Kind: kind, Payload: []byte("{}")})
+			}
+			k.settle(t, rec, v)
+			return ids
+		}
+		o.Insert = func(t testing.TB, region, key string) string {
+			return o.Append(t, region, tenants[0], key, outbox.KindLog)[0]
+		}
+	case outbox.Expiries:
+		o.Delay = h.Policy.Lease
+		o.Insert = func(t testing.TB, region, key string) string {
+			rec := k.begin(t, region, tenants[0], key)
+			k.settle(t, rec, claim.Verdict{
+				Outcome: claim.OutcomeReleased,
+				Expiry:  &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: k.now(t).Add(o.Delay)},
+			})
+			return rec.Minted.ID
+		}
+	default:
+		t.Fatalf("claims write nothing to %s", q)
+	}
+	return o
+}
+
+// queued remembers the claims that messages follow from.
+type queued struct {
+	Harness
+	held map[Place]claim.Record
+}
+
+func (k *queued) place(region, tenant, key string) Place {
+	return Place{Home: region, Key: claim.Key{Tenant: tenant, Value: key}}
+}
+
+func (k *queued) begin(t testing.TB, region, tenant, key string) claim.Record {
+	t.Helper()
+	at := k.place(region, tenant, key)
+	a := NewArrival(at.Key, region, "100", "node", "ch_"+tenant+"_"+key)
+	got, err := k.Store(region).Begin(context.Background(), a)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision)
+	k.held[at] = got.Record
+	return got.Record
+}
+
+func (k *queued) settle(t testing.TB, rec claim.Record, v claim.Verdict) {
+	t.Helper()
+	_, err := k.Store(rec.Home).Settle(context.Background(), rec, v)
+	require.NoError(t, err)
+}
+
+func (k *queued) now(t testing.TB) time.Time {
+	t.Helper()
+	_, now, _, err := k.Store(k.Regions[0]).Get(context.Background(), claim.Key{Tenant: "acme", Value: "clock"}, k.Regions[0])
+	require.NoError(t, err)
+	return now
+}
+
+// pass lets the store's clock go on: it moves it, or watches it.
+func (k *queued) pass(t testing.TB, d time.Duration) {
+	t.Helper()
+	if k.Advance != nil {
+		k.Advance(d)
+		return
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := k.now(t).Add(d); k.now(t).Before(end); {
+		<-tick.C
+	}
+}

@@ -1,0 +1,129 @@
+package cockroach
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/outbox/relay"
+)
+
+var (
+	_ relay.Endpoints = (*DB)(nil)
+	_ relay.Endpoints = (*View)(nil)
+)
+
+// seenEndpoint is a row and the clock that it is to be judged by.
+type seenEndpoint struct {
+	now time.Time
+	relay.Endpoint
+}
+
+func scanEndpoint(row pgx.CollectableRow) (s seenEndpoint, err error) {
+	var failing, disabled zeronull.Timestamptz
+	err = row.Scan(&s.now, &s.Tenant, &s.URL, &s.Secrets, &failing, &disabled)
+	if at := time.Time(failing); !at.IsZero() {
+		s.FailingSince = at.UTC()
+	}
+	if at := time.Time(disabled); !at.IsZero() {
+		s.DisabledAt = at.UTC()
+	}
+	return s, err
+}
+
+func (db *DB) endpoint(ctx context.Context, tenant string) (s seenEndpoint, found bool, err error) {
+	s, found, _, err = one(ctx, db, "endpoint", repeatable, []any{tenant}, scanEndpoint)
+	if err != nil || !found {
+		return seenEndpoint{}, false, claimError("endpoint", err)
+	}
+	return s, true, nil
+}
+
+// Endpoint implements [relay.Endpoints].
+func (db *DB) Endpoint(ctx context.Context, tenant string) (relay.Endpoint, bool, error) {
+	s, found, err := db.endpoint(ctx, tenant)
+	return s.Endpoint, found, err
+}
+
+// PutEndpoint implements [relay.Endpoints].
+func (db *DB) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
+	if e.Tenant == "" || e.URL == "" || len(e.Secrets) < 1 || len(e.Secrets) > relay.MaxSecrets {
+		return fmt.Errorf("webhook endpoint of tenant %q: it needs a tenant, a URL and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
+	}
+	_, _, err := affected(ctx, db, "endpoint_put", repeatable, []any{e.Tenant, e.URL, e.Secrets})
+	return claimError("endpoint_put", err)
+}
+
+// RemoveEndpoint implements [relay.Endpoints].
+func (db *DB) RemoveEndpoint(ctx context.Context, tenant string) (bool, error) {
+	n, lost, err := affected(ctx, db, "endpoint_remove", repeatable, []any{tenant})
+	// After a lost reply there was one, or the statement was sent for nothing.
+	return n > 0 || lost, claimError("endpoint_remove", err)
+}
+
+// NoteDelivery implements [relay.Endpoints].
+func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (relay.Endpoint, error) {
+	e, err := db.endpointAt(ctx, tenant, url)
+	if err != nil || !e.changes(ok, disableAfter) {
+		return e.Endpoint, err
+	}
+	changed, found, _, err := one(ctx, db, "endpoint_note", repeatable,
+		[]any{tenant, url, ok, disableAfter.Truncate(time.Microsecond)}, scanEndpoint)
+	switch {
+	case err != nil:
+		return relay.Endpoint{}, claimError("endpoint_note", err)
+	case found:
+		return changed.Endpoint, nil
+	}
+	// Another node has noted the same meanwhile, or our own first try has.
+	e, err = db.endpointAt(ctx, tenant, url)
+	return e.Endpoint, err
+}
+
+// endpointAt is the tenant's endpoint if it is at url.
+func (db *DB) endpointAt(ctx context.Context, tenant, url string) (seenEndpoint, error) {
+	e, found, err := db.endpoint(ctx, tenant)
+	if err == nil && (!found || e.URL != url) {
+		err = relay.ErrNoEndpoint
+	}
+	if err != nil {
+		return seenEndpoint{}, err
+	}
+	return e, nil
+}
+
+// changes reports whether a delivery changes the row, as endpoint_note judges it:
+// the row is near in every region, and writing it is not.
+func (e *seenEndpoint) changes(ok bool, disableAfter time.Duration) bool {
+	switch {
+	case ok:
+		return !e.FailingSince.IsZero()
+	case e.FailingSince.IsZero():
+		return true
+	default:
+		return e.DisabledAt.IsZero() && !e.now.Before(e.FailingSince.Add(disableAfter))
+	}
+}
+
+// Endpoint implements [relay.Endpoints].
+func (v *View) Endpoint(ctx context.Context, tenant string) (relay.Endpoint, bool, error) {
+	return v.db.Endpoint(ctx, tenant)
+}
+
+// PutEndpoint implements [relay.Endpoints].
+func (v *View) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
+	return v.db.PutEndpoint(ctx, e)
+}
+
+// RemoveEndpoint implements [relay.Endpoints].
+func (v *View) RemoveEndpoint(ctx context.Context, tenant string) (bool, error) {
+	return v.db.RemoveEndpoint(ctx, tenant)
+}
+
+// NoteDelivery implements [relay.Endpoints].
+func (v *View) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (relay.Endpoint, error) {
+	return v.db.NoteDelivery(ctx, tenant, url, ok, disableAfter)
+}

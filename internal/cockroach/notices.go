@@ -1,0 +1,106 @@
+package cockroach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+var _ webhook.Store = (*View)(nil)
+
+// Keep implements [webhook.Store]. A notice whose own insertion lost its reply
+// counts as one that was there.
+func (v *View) Keep(ctx context.Context, region string, notices []webhook.Notice) (fresh int, err error) {
+	ctx, err = v.reach(ctx, region)
+	if err != nil || len(notices) == 0 {
+		return 0, err
+	}
+	// In one order, so that two batches with the same events do not wait for each
+	// other; and each event once.
+	notices = slices.Clone(notices)
+	slices.SortStableFunc(notices, func(a, b webhook.Notice) int { return cmp.Compare(a.ID, b.ID) })
+	notices = slices.CompactFunc(notices, func(a, b webhook.Notice) bool { return a.ID == b.ID })
+	var ids, providers, traces []string
+	var bodies [][]byte
+	for i := range notices {
+		n := &notices[i]
+		ids, providers = append(ids, n.ID), append(providers, n.Provider)
+		bodies, traces = append(bodies, notNil(n.Body)), append(traces, n.TraceParent)
+	}
+	n, _, _, err := one(ctx, v.db, "notices_keep", repeatable, []any{
+		region, ids, providers, bodies, traces, string(webhook.Unprocessed), string(outbox.KindNotice),
+	}, pgx.RowTo[int64])
+	if isDataError(err) {
+		return 0, fmt.Errorf("%w: %w", webhook.ErrRefused, &lineError{err})
+	}
+	return int(n), claimError("notices_keep", err)
+}
+
+// isDataError: the database refused a statement for what is in its arguments, other
+// than a region that it does not have: data exceptions, constraints, limits.
+func isDataError(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || judge(err) != refused || pg.Code == codeInvalidText {
+		return false
+	}
+	return slices.Contains([]string{"22", "23", "54"}, pg.Code[:2])
+}
+
+// Close implements [webhook.Store].
+func (v *View) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+	within, err := v.reach(ctx, region)
+	if err != nil {
+		return err
+	}
+	_, closed, lost, err := one(within, v.db, "notices_close", repeatable,
+		[]any{region, id, int64(fence), string(status), detail, webhook.KeepFor}, pgx.RowTo[string])
+	switch {
+	case err != nil:
+		return claimError("notices_close", err)
+	case closed:
+		return nil
+	case lost:
+		// Perhaps our own first try closed it: one that is closed in our words is
+		// closed, whoever did it.
+		n, found, err := v.Notice(ctx, region, id)
+		if err != nil {
+			return err
+		}
+		if found && n.Status == status && n.Detail == detail && !n.ProcessedAt.IsZero() {
+			return nil
+		}
+	}
+	return outbox.ErrFenced
+}
+
+// Notice implements [webhook.Store].
+func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, bool, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return webhook.Notice{}, false, err
+	}
+	n, found, _, err := one(ctx, v.db, "notice", repeatable, []any{region, id}, func(row pgx.CollectableRow) (webhook.Notice, error) {
+		n := webhook.Notice{ID: id, Region: region}
+		var processed zeronull.Timestamptz
+		err := row.Scan(&n.Provider, &n.Body, &n.ReceivedAt, &processed, &n.Status, &n.Detail, &n.TraceParent)
+		n.ReceivedAt = n.ReceivedAt.UTC()
+		if at := time.Time(processed); !at.IsZero() {
+			n.ProcessedAt = at.UTC()
+		}
+		return n, err
+	})
+	if err != nil || !found {
+		return webhook.Notice{}, false, claimError("notice", err)
+	}
+	return n, true, nil
+}

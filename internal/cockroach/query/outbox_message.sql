@@ -1,0 +1,5 @@
+-- name: {{ .Queue }}_message
+-- One row with authority, whoever holds it.
+SELECT o.due, {{ .Message }}
+FROM {{ .Queue }} AS o
+WHERE o.home_region = $1::crdb_internal_region AND o.id = $2::text

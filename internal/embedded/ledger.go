@@ -1,0 +1,294 @@
+package embedded
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/ledger"
+)
+
+// lockBooks takes the locks of a transaction's id and arrival, until unlock: whether
+// they are free is looked up and used under them.
+func (db *DB) lockBooks(code claim.RegionCode, t *ledger.Transaction) (unlock func()) {
+	indexes := []int{db.books.index(code, claim.Key{Value: t.ID})}
+	if t.Arrival() {
+		indexes = append(indexes, db.books.index(code, claim.Key{Tenant: t.Provider, Value: t.ProviderRef}))
+	}
+	return db.books.lockAll(indexes)
+}
+
+// arrived returns the id of the transaction that has booked t's arrival, "" if there
+// is none. The caller holds its lock.
+func (db *DB) arrived(code claim.RegionCode, t *ledger.Transaction) (id string, err error) {
+	if !t.Arrival() {
+		return "", nil
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendScoped(s.key[:0], tableArrival, code, t.Provider, t.ProviderRef)
+	_, err = db.probe(s.key, func(value []byte) error {
+		id = string(value)
+		return nil
+	})
+	return id, err
+}
+
+// readTransaction reads one row, nil if there is none.
+func (db *DB) readTransaction(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendMessage(s.key[:0], tableLedger, code, id)
+	_, err = db.probe(s.key, func(value []byte) error {
+		t, err = decodeTransaction(region, id, value)
+		return err
+	})
+	return t, err
+}
+
+// putTransaction writes a new row with its indexes. The caller holds the lock of
+// its id and has found it free.
+func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledger.Transaction) error {
+	if err := checkName("transaction", t.ID); err != nil {
+		return err
+	}
+	s.key = appendMessage(s.key[:0], tableLedger, code, t.ID)
+	if err := s.set(b, s.key, transactionToProto(t)); err != nil {
+		return err
+	}
+	s.key = appendTimed(s.key[:0], tableBooks, code, micros(t.At), t.ID)
+	if err := b.Set(s.key, nil, nil); err != nil {
+		return err
+	}
+	if t.Arrival() {
+		if err := checkName("provider", t.Provider); err != nil {
+			return err
+		}
+		s.key = appendScoped(s.key[:0], tableArrival, code, t.Provider, t.ProviderRef)
+		if err := b.Set(s.key, []byte(t.ID), nil); err != nil {
+			return err
+		}
+	}
+	if t.Reverses == "" {
+		return nil
+	}
+	if err := checkName("reversed transaction", t.Reverses); err != nil {
+		return err
+	}
+	s.key = appendScoped(s.key[:0], tableReversal, code, t.Reverses, t.ID)
+	return b.Set(s.key, nil, nil)
+}
+
+// Post implements [ledger.Store].
+func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
+	if err := t.Validate(); err != nil {
+		return false, err
+	}
+	code, err := v.reach(ctx, t.Region)
+	if err != nil {
+		return false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return false, err
+	}
+	defer v.db.leave()
+	defer v.db.lockBooks(code, &t)()
+	there, err := v.db.readTransaction(t.Region, code, t.ID)
+	switch {
+	case err != nil:
+		return false, err
+	case there != nil && there.Same(t):
+		return false, nil
+	case there != nil:
+		return false, fmt.Errorf("%w: %s of %d %s, booked at %v", ledger.ErrConflict, t.ID, there.Amount, there.Currency, there.At)
+	}
+	if as, err := v.db.arrived(code, &t); err != nil || as != "" {
+		if err == nil {
+			err = fmt.Errorf("%w: %s is booked as %s", ledger.ErrConflict, t.ProviderRef, as)
+		}
+		return false, err
+	}
+	t.At = v.db.clock.now()
+	b := v.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	if err := putTransaction(b, s, code, &t); err != nil {
+		return false, err
+	}
+	err = v.db.commit(b, pebble.Sync)
+	return err == nil, err
+}
+
+// Transaction implements [ledger.Store].
+func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	defer v.db.leave()
+	lock := v.db.books.of(code, claim.Key{Value: id})
+	lock.RLock()
+	defer lock.RUnlock()
+	t, err := v.db.readTransaction(region, code, id)
+	if err != nil || t == nil {
+		return ledger.Transaction{}, false, err
+	}
+	return *t, true, nil
+}
+
+// indexed reads the transaction that an index row names.
+func (db *DB) indexed(region string, code claim.RegionCode, id string) (*ledger.Transaction, error) {
+	t, err := db.readTransaction(region, code, id)
+	if err == nil && t == nil {
+		err = damaged("index row", id, errors.New("its transaction is missing"))
+	}
+	return t, err
+}
+
+// Transactions implements [ledger.Store].
+func (v *View) Transactions(ctx context.Context, region string, after ledger.Position, before time.Time, limit int) ([]ledger.Transaction, error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	if limit <= 0 {
+		return nil, nil
+	}
+	prefix := appendRegion(nil, tableBooks, code)
+	from, to := prefix, prefixEnd(prefix)
+	if after != (ledger.Position{}) {
+		from = append(appendTimed(nil, tableBooks, code, micros(after.At), after.ID), 0) // the next possible key
+	}
+	if !before.IsZero() {
+		to = appendTimed(nil, tableBooks, code, micros(before), "")
+	}
+	if bytes.Compare(from, to) >= 0 {
+		return nil, nil
+	}
+	var ts []ledger.Transaction
+	err = v.db.scan(from, to, func(k, _ []byte) (bool, error) {
+		_, id, ok := readTimed(k)
+		if !ok {
+			return false, damaged("index row", string(k), errors.New("it is cut short"))
+		}
+		t, err := v.db.indexed(region, code, id)
+		if err != nil {
+			return false, err
+		}
+		ts = append(ts, *t)
+		return len(ts) < limit, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ts, v.db.afterScan()
+}
+
+// Reversals implements [ledger.Store]. It asks all regions.
+func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
+	var names []string
+	for _, r := range v.db.order {
+		names = append(names, r.Name)
+	}
+	if err := v.reachAll(ctx, names); err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	var ts []ledger.Transaction
+	for _, r := range v.db.order {
+		prefix := appendScoped(nil, tableReversal, r.Code, id, "")
+		err := v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+			t, err := v.db.indexed(r.Name, r.Code, string(k[len(prefix):]))
+			if err == nil {
+				ts = append(ts, *t)
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ts, v.db.afterScan()
+}
+
+// balancesHeld bounds what Balances keeps of a page while it scans, in pages: the
+// more, the seldomer it has to sort.
+const balancesHeld = 4
+
+// Balances implements [ledger.Store]. It scans the region's books for each page.
+func (v *View) Balances(ctx context.Context, region string, after ledger.AccountKey, limit int) ([]ledger.Balance, error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	if limit <= 0 {
+		return nil, nil
+	}
+	sums := map[ledger.AccountKey]*ledger.Balance{}
+	at := func(a ledger.Account, currency string) *ledger.Balance {
+		k := ledger.AccountKey{Account: a, Currency: currency}
+		b := sums[k]
+		if b == nil {
+			b = &ledger.Balance{Account: a, Currency: currency}
+			if byAccount(k, after) > 0 {
+				sums[k] = b
+			}
+		}
+		return b
+	}
+	prefix := appendRegion(nil, tableLedger, code)
+	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		t, err := decodeTransaction(region, string(k[len(prefix):]), value)
+		if err != nil {
+			return false, err
+		}
+		d, c := at(t.Debit, t.Currency), at(t.Credit, t.Currency)
+		d.Debits += t.Amount
+		c.Credits += t.Amount
+		d.Transactions++
+		c.Transactions++
+		if len(sums) > balancesHeld*limit {
+			// Those behind the page now are behind it at the end, too.
+			for _, k := range slices.SortedFunc(maps.Keys(sums), byAccount)[limit:] {
+				delete(sums, k)
+			}
+		}
+		return true, ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys := slices.SortedFunc(maps.Keys(sums), byAccount)
+	bs := make([]ledger.Balance, 0, min(limit, len(keys)))
+	for _, k := range keys[:min(limit, len(keys))] {
+		bs = append(bs, *sums[k])
+	}
+	return bs, v.db.afterScan()
+}
+
+func byAccount(a, b ledger.AccountKey) int {
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Currency, b.Currency))
+}

@@ -1,0 +1,63 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+const (
+	// noticeTime is how long a provider waits for its 200: less than any in use
+	// gives up after (Stripe and Standard Webhooks allow some 15 s or more). One
+	// that is told to come again does.
+	noticeTime = 10 * time.Second
+	// retryNotice: the queue of a node that is full is worked off in about a second.
+	retryNotice = time.Second
+)
+
+// notice takes in a provider's webhook: the raw body, as it came, for its signature
+// stands on that. Nothing but keeping it is done before the answer.
+func (s *server) notice(res *response, r *http.Request) error {
+	if s.Notices == nil {
+		return errNoProvider
+	}
+	var body []byte
+	err := s.withBody(res, r, webhook.MaxNotice, func(raw []byte) error {
+		body = bytes.Clone(raw)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), noticeTime)
+	defer cancel()
+	switch err := s.Notices.Receive(ctx, r.PathValue("provider"), r.Header, body); {
+	case err == nil:
+		res.Header()["Content-Length"] = []string{"0"}
+		res.WriteHeader(http.StatusOK)
+		return nil
+	case errors.Is(err, webhook.ErrUnknownProvider):
+		return errNoProvider
+	case errors.Is(err, webhook.ErrForged), errors.Is(err, webhook.ErrStale), errors.Is(err, webhook.ErrMalformed):
+		// Not 401: no credentials that the sender could change would help, and clients
+		// must be shown a scheme with one.
+		return refuse(problem.InvalidRequest, sentence(err.Error()))
+	case errors.Is(err, webhook.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable):
+		p := problem.New(problem.StoreUnavailable, "The notice could not be kept. Send it again.")
+		p.RetryAfter = retryNotice
+		return &refusal{Problem: p}
+	default:
+		return err
+	}
+}
+
+// errNoProvider is the one answer where no notices are taken, from this provider or
+// at all.
+var errNoProvider = refuse(problem.NotFound, "No provider of this name sends notices here.")

@@ -1,0 +1,125 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+// A refund goes where its charge is, and says the same request to the rooms below
+// wherever it arrives.
+func TestRefundPrefersItsChargesHome(t *testing.T) {
+	f := newFake()
+	id, err := claim.NewObjectID("ch", 3, nil)
+	require.NoError(t, err)
+	body := `{"amount":500,"charge":"` + id + `"}`
+	require.Equal(t, 201, serve(newAPI(t, f), request("POST", "/v1/refunds", body)).Code)
+	require.Equal(t, 201, serve(newAPI(t, f), charge()).Code)
+	got := f.requests[0]
+	require.EqualValues(t, 3, got.PreferHome)
+	require.Equal(t, "refund", got.Operation)
+	require.Equal(t, "/v1/refunds", got.Input.Path)
+	require.Equal(t, body, string(got.Input.Canonical))
+	require.Zero(t, f.requests[1].PreferHome)
+}
+
+// notices notes what it is handed, and answers as told.
+type notices struct {
+	err      error
+	provider string
+	header   http.Header
+	body     string
+	limited  bool
+}
+
+func (n *notices) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
+	n.provider, n.header, n.body = provider, header, string(body)
+	_, n.limited = ctx.Deadline()
+	return n.err
+}
+
+func notice(method, path, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Stripe-Signature", "t=1,v1=ab")
+	return r
+}
+
+func TestNotices(t *testing.T) {
+	largest := strings.Repeat(" ", webhook.MaxNotice)
+	for _, c := range []struct {
+		name    string
+		request *http.Request
+		err     error
+		none    bool // no notices are taken at all
+		status  int
+		code    string
+		retry   string // Retry-After
+		reaches bool
+	}{
+		{name: "kept", request: notice("POST", "/v1/webhooks/stripe", "not JSON \xff"), status: 200, reaches: true},
+		{name: "the largest", request: notice("POST", "/v1/webhooks/stripe", largest), status: 200, reaches: true},
+		{name: "empty", request: notice("POST", "/v1/webhooks/stripe", ""), status: 200, reaches: true},
+		{name: "too large", request: notice("POST", "/v1/webhooks/stripe", largest+" "), status: 413, code: "body_too_large"},
+		{name: "too large, in chunks", request: chunked(notice("POST", "/v1/webhooks/stripe", largest+" ")), status: 413, code: "body_too_large"},
+		{name: "no such provider", request: notice("POST", "/v1/webhooks/nobody", "{}"), err: webhook.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
+		{name: "none are taken", request: notice("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
+		{name: "forged", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrForged), status: 400, code: "invalid_request", reaches: true},
+		{name: "stale", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrStale, status: 400, code: "invalid_request", reaches: true},
+		{name: "malformed", request: notice("POST", "/v1/webhooks/stripe", "{"), err: webhook.ErrMalformed, status: 400, code: "invalid_request", reaches: true},
+		{name: "busy", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrBusy, status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "no store", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("x: %w", claim.ErrUnavailable), status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "slow", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: context.DeadlineExceeded, status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "surprise", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: errors.New("hidden"), status: 500, code: "internal", reaches: true},
+		{name: "method", request: notice("GET", "/v1/webhooks/stripe", ""), status: 405, code: "method_not_allowed"},
+		{name: "no provider", request: notice("POST", "/v1/webhooks/", "{}"), status: 401, code: "unauthorized"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, n := newFake(), &notices{err: c.err}
+			sent := c.request.ContentLength
+			w := serve(newAPI(t, f, func(conf *Config) {
+				if !c.none {
+					conf.Notices = n
+				}
+				conf.Limits = DefaultLimits()
+				conf.Limits.TenantRate, conf.Limits.TenantBurst = 1e-9, 1
+			}), c.request)
+			require.Equal(t, c.status, w.Code)
+			require.Equal(t, c.reaches, n.provider != "")
+			require.Empty(t, f.requests, "a notice is no claim")
+			require.Equal(t, c.retry, w.Header().Get("Retry-After"))
+			require.NotContains(t, w.Body.String(), "hidden")
+			if c.code != "" {
+				require.Equal(t, c.code, problemIn(t, w).Error)
+				return
+			}
+			require.Zero(t, w.Body.Len())
+			require.Equal(t, "stripe", n.provider)
+			require.Equal(t, "t=1,v1=ab", n.header.Get("Stripe-Signature"))
+			require.EqualValues(t, sent, len(n.body))
+			require.True(t, n.limited)
+		})
+	}
+}
+
+// The limit of a tenant's requests is none for providers, who have no tenant.
+func TestNoticesHaveNoRate(t *testing.T) {
+	h := newAPI(t, newFake(), func(c *Config) {
+		c.Notices = &notices{}
+		c.Limits = DefaultLimits()
+		c.Limits.TenantRate, c.Limits.TenantBurst = 1e-9, 1
+	})
+	for range 3 {
+		require.Equal(t, 200, serve(h, notice("POST", "/v1/webhooks/stripe", "{}")).Code)
+	}
+	require.Equal(t, 201, serve(h, charge()).Code)
+	require.Equal(t, 429, serve(h, charge()).Code)
+}

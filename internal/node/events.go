@@ -1,0 +1,112 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/outbox/relay/nats"
+)
+
+// EventsSettings say who is told of what happened; the same at every node of a
+// deployment, for each settlement leaves one row for each sink. Without any, none is
+// written.
+type EventsSettings struct {
+	// Log writes a line for each event.
+	Log bool `koanf:"log"`
+	// Webhooks tells tenants, at the endpoints that homeward endpoint sets.
+	Webhooks WebhookSettings `koanf:"webhooks"`
+	// NATS publishes to JetStream.
+	NATS NATSSettings `koanf:"nats"`
+}
+
+// WebhookSettings are those of relay.WebhooksConfig.
+type WebhookSettings struct {
+	On           bool          `koanf:"on"`
+	Timeout      time.Duration `koanf:"timeout"`
+	DisableAfter time.Duration `koanf:"disable_after"`
+	// AllowPrivate and AllowHTTP are for development.
+	AllowPrivate bool `koanf:"allow_private"`
+	AllowHTTP    bool `koanf:"allow_http"`
+}
+
+// NATSSettings are those of nats.Config. User and password belong into the
+// credentials file.
+type NATSSettings struct {
+	// URL is "" for none.
+	URL         string        `koanf:"url"`
+	Credentials string        `koanf:"credentials"`
+	CA          string        `koanf:"ca"`
+	Cert        string        `koanf:"cert"`
+	Key         string        `koanf:"key"`
+	Stream      string        `koanf:"stream"`
+	Prefix      string        `koanf:"prefix"`
+	Create      bool          `koanf:"create"`
+	Replicas    int           `koanf:"replicas"`
+	Duplicates  time.Duration `koanf:"duplicates"`
+	MaxAge      time.Duration `koanf:"max_age"`
+}
+
+// DefaultEvents tells nobody.
+func DefaultEvents() EventsSettings {
+	return EventsSettings{
+		Webhooks: WebhookSettings{Timeout: relay.DefaultTimeout, DisableAfter: relay.DisableAfter},
+		NATS: NATSSettings{
+			Stream: nats.DefaultStream, Prefix: nats.DefaultPrefix, Create: true, Replicas: 1,
+			Duplicates: nats.DefaultDuplicates, MaxAge: nats.DefaultMaxAge,
+		},
+	}
+}
+
+// Sinks are the open sinks of a process.
+type Sinks struct {
+	kinds    map[outbox.Kind]relay.Sink
+	webhooks *relay.Webhooks
+	nats     *nats.Sink
+}
+
+// open opens every sink that is set. ctx bounds the opening only.
+func (s EventsSettings) open(ctx context.Context, endpoints relay.Endpoints, log *slog.Logger) (_ *Sinks, err error) {
+	all := &Sinks{kinds: map[outbox.Kind]relay.Sink{}}
+	defer func() {
+		if err != nil {
+			all.Close()
+		}
+	}()
+	if s.Log {
+		all.kinds[outbox.KindLog] = relay.Log{Logger: log}
+	}
+	if w := s.Webhooks; w.On {
+		if all.webhooks, err = relay.NewWebhooks(relay.WebhooksConfig{
+			Endpoints: endpoints, Timeout: w.Timeout, DisableAfter: w.DisableAfter,
+			AllowPrivate: w.AllowPrivate, AllowHTTP: w.AllowHTTP, Logger: log,
+		}); err != nil {
+			return nil, fmt.Errorf("settings: events.webhooks: %w", err)
+		}
+		all.kinds[outbox.KindWebhook] = all.webhooks
+	}
+	if n := s.NATS; n.URL != "" {
+		if all.nats, err = nats.Open(ctx, nats.Config{
+			URL: n.URL, Credentials: n.Credentials, CAFile: n.CA, CertFile: n.Cert, KeyFile: n.Key,
+			Stream: n.Stream, Prefix: n.Prefix, Create: n.Create, Replicas: n.Replicas,
+			Duplicates: n.Duplicates, MaxAge: n.MaxAge, Logger: log,
+		}); err != nil {
+			return nil, fmt.Errorf("settings: events.nats: %w", err)
+		}
+		all.kinds[outbox.KindNATS] = all.nats
+	}
+	return all, nil
+}
+
+// Close closes them; call it once no worker uses them.
+func (s *Sinks) Close() {
+	if s.webhooks != nil {
+		s.webhooks.Close()
+	}
+	if s.nats != nil {
+		s.nats.Close()
+	}
+}

@@ -1,0 +1,75 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// means is what acting on claims takes, in a node or beside one: the database, the
+// objects and the provider.
+type means struct {
+	*place
+	bucket   *Blobs // nil: every body is in its row
+	provider gateway
+	sinks    *Sinks
+}
+
+// openMeans opens what the settings name. The caller closes it.
+func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *means, err error) {
+	m := &means{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if m.place, err = openDatabase(ctx, settings, secrets, log); err != nil {
+		return nil, err
+	}
+	if settings.Objects != "" {
+		if m.bucket, err = OpenBlobs(ctx, settings.Objects); err != nil {
+			return nil, err
+		}
+	}
+	if m.provider, err = settings.Provider.open(secrets); err != nil {
+		return nil, err
+	}
+	if m.sinks, err = settings.Events.open(ctx, m.view, log); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// config is the part of a node's that does not depend on where it listens.
+func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Config {
+	blobs := claim.Blobs(inRows{})
+	if m.bucket != nil {
+		blobs = m.bucket
+	}
+	return Config{
+		Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
+		Provider: m.provider, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
+		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(), Logger: log,
+	}
+}
+
+// close closes the database last.
+func (m *means) close() error {
+	var errs []error
+	if m.sinks != nil {
+		m.sinks.Close()
+	}
+	if m.provider != nil {
+		errs = append(errs, m.provider.Close())
+	}
+	if m.bucket != nil {
+		errs = append(errs, m.bucket.Close())
+	}
+	if m.place != nil {
+		errs = append(errs, m.db.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,84 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+// Healer gives ghosts back from outside of every node, on the database of a
+// deployment and at its provider. It is in no gossip and forwards nothing: like a
+// deputy it acts on rows of every home through the store, whose leases and fences
+// let any number of them and of nodes do so at once. Safe for concurrent use.
+type Healer struct {
+	service     *claim.Service
+	compensator webhook.Compensator
+	means       *means
+}
+
+// OpenHealer starts one with the settings and secrets of a deployment's nodes. ctx
+// bounds the start only; the caller stops it.
+func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *Healer, err error) {
+	if secrets.DatabaseURL == "" {
+		return nil, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward", DatabaseURL)
+	}
+	name, err := settings.name("heal-" + uuid.NewString()[:8]) // leases of an earlier start are nobody's
+	if err != nil {
+		return nil, err
+	}
+	m, err := openMeans(ctx, settings, secrets, log)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHealer(m.config(settings, name, log), log)
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	h.means = m
+	return h, nil
+}
+
+func newHealer(c Config, log *slog.Logger) (*Healer, error) {
+	service, err := claim.NewService(claim.Config{
+		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code,
+		Operations: payment.Operations(), Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := &Healer{service: service}
+	h.compensator = webhook.Compensator{Books: c.Store, Code: c.code, Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+		code, ok := claim.ReadStamp(req.Key.Value)
+		home, known := c.home(code)
+		if !ok || !known {
+			return claim.Reply{}, fmt.Errorf("%w: the key of the compensation names no region of the topology", claim.ErrHomeUnreachable)
+		}
+		return service.Do(ctx, home, &req)
+	}}
+	service.Start()
+	return h, nil
+}
+
+// Compensate gives g back as [webhook.Compensator.Compensate] does.
+func (h *Healer) Compensate(ctx context.Context, g webhook.Ghost) (webhook.Progress, string, error) {
+	return h.compensator.Compensate(ctx, g)
+}
+
+// Stop waits, within ctx, for what is in hand, and closes the database last. What it
+// leaves unfinished is recovered by the nodes.
+func (h *Healer) Stop(ctx context.Context) error {
+	err := h.service.Drain(ctx)
+	h.service.Stop()
+	if h.means != nil {
+		err = errors.Join(err, h.means.close())
+	}
+	return err
+}

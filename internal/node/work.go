@@ -1,0 +1,112 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp/breaker"
+	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/router"
+)
+
+// How notices are retried: a payer may be waiting for money, so soon at first, and
+// for as long as it takes. After a day a person is told, see package webhook.
+const (
+	noticeBackoffMin = time.Second
+	noticeBackoffMax = time.Hour
+	// noticesAtOnce leaves most of a node to charges.
+	noticesAtOnce = 8
+)
+
+// code is the code of a home, home the region of a code.
+func (c *Config) code(home string) (claim.RegionCode, bool) {
+	r, ok := c.Topology.ByName(home)
+	return r.Code, ok
+}
+
+func (c *Config) home(code claim.RegionCode) (string, bool) {
+	r, ok := c.Topology.ByCode(code)
+	return r.Name, ok
+}
+
+// executor makes the attempts of this node.
+func (c *Config) executor(log *slog.Logger) *payment.Executor {
+	return payment.NewExecutor(breaker.New(c.Provider, log), payment.Options{
+		Logger: log, Books: c.Store, Home: c.home, Sinks: slices.Sorted(maps.Keys(c.Sinks)),
+	})
+}
+
+// assembleWork makes what goes on beside requests: a worker for each queue, and one
+// more for its rows in lost regions, apart, so that rows which are hard to reach
+// delay none that are near.
+func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
+	c := &n.c
+	n.compensator = &webhook.Compensator{Books: c.Store, Do: routes.Do, Code: c.code}
+	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
+		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
+		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	if n.receiver, err = webhook.NewReceiver(webhook.ReceiverConfig{
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Logger: log,
+	}); err != nil {
+		return err
+	}
+	here := func() []string { return []string{c.Region} }
+	for _, regions := range []func() []string{here, n.outages.All} {
+		for _, make := range []func() (*outbox.Worker, error){
+			func() (*outbox.Worker, error) {
+				return n.newWorker(outbox.WorkerConfig{
+					Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+				}, regions, log)
+			},
+			func() (*outbox.Worker, error) {
+				return n.newWorker(outbox.WorkerConfig{
+					Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
+				}, regions, log)
+			},
+			func() (*outbox.Worker, error) {
+				return n.newWorker(outbox.WorkerConfig{
+					Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
+					Batch: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
+				}, regions, log)
+			},
+			func() (*outbox.Worker, error) {
+				return relay.NewWorker(relay.Config{
+					Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Logger: log,
+				})
+			},
+		} {
+			w, err := make()
+			if err != nil {
+				return fmt.Errorf("node %s: %w", c.Name, err)
+			}
+			n.workers = append(n.workers, w)
+		}
+	}
+	return nil
+}
+
+// Compensator gives ghosts back as this node does those of notices, for whoever has
+// found one in another way.
+func (n *Node) Compensator() *webhook.Compensator { return n.compensator }
+
+// newWorker completes a worker's configuration by the deployment's.
+func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {
+	c := &n.c.Outbox
+	w.Regions, w.Poll, w.Lease, w.Logger = regions, c.Poll, c.Lease, log
+	if w.Batch == 0 {
+		w.Batch = c.Batch
+	}
+	return outbox.NewWorker(w)
+}

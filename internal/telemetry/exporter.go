@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// newExporter makes the exporter that the standard variables name; the rest of
+// OTEL_EXPORTER_OTLP_* is read by the exporters themselves. It is what autoexport
+// does, without that package's exporters of metrics and logs, which a program that
+// has neither would carry along.
+func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
+	switch name := or(env("OTEL_TRACES_EXPORTER"), "otlp"); name {
+	case "otlp":
+	case "console":
+		return stdouttrace.New()
+	default:
+		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER is %q; use otlp, console or none", name)
+	}
+	switch protocol := or(env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), or(env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf")); protocol {
+	case "http/protobuf":
+		return otlptracehttp.New(ctx)
+	case "grpc":
+		return otlptracegrpc.New(ctx)
+	default:
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q; use http/protobuf or grpc", protocol)
+	}
+}
+
+func or(text, otherwise string) string {
+	if text = strings.TrimSpace(text); text != "" {
+		return text
+	}
+	return otherwise
+}

@@ -1,0 +1,67 @@
+package relay
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+const secretPrefix = "whsec_"
+
+// Standard Webhooks asks for 24 to 64 bytes.
+const minSecret, maxSecret, newSecret = 24, 64, 32
+
+// NewSecret mints a secret of Standard Webhooks.
+func NewSecret() string {
+	random := make([]byte, newSecret)
+	_, _ = rand.Read(random) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(random)
+}
+
+// secretKey is what a secret signs with. The error never holds the secret.
+func secretKey(secret string) ([]byte, error) {
+	text, ok := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
+		return nil, fmt.Errorf("a webhook secret is %s and the base64 of %d to %d bytes", secretPrefix, minSecret, maxSecret)
+	}
+	return key, nil
+}
+
+// maxURL is what intermediaries on the way are known to take.
+const maxURL = 2048
+
+// CheckURL refuses what no event could be sent to. Where its host leads is looked at
+// with each delivery, since that can change.
+func CheckURL(text string, allowHTTP bool) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || len(text) > maxURL:
+		return fmt.Errorf("the endpoint is no URL of at most %d bytes; write https://host/path", maxURL)
+	case u.Scheme == "http" && !allowHTTP:
+		return errors.New("the endpoint is http, where anybody on the way can read the events; write https://")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("the endpoint has scheme %q; write https://", u.Scheme)
+	case u.User != nil:
+		return errors.New("the endpoint has a user or password in it; leave it out, deliveries are signed instead")
+	case u.Fragment != "":
+		return errors.New("the endpoint has a fragment (#…), which is never sent; leave it out")
+	}
+	return nil
+}
+
+// Check refuses an endpoint that could not be used. The error never holds a secret.
+func (e Endpoint) Check(allowHTTP bool) error {
+	if n := len(e.Secrets); n < 1 || n > MaxSecrets {
+		return fmt.Errorf("an endpoint has 1 to %d secrets, this one %d", MaxSecrets, n)
+	}
+	for _, s := range e.Secrets {
+		if _, err := secretKey(s); err != nil {
+			return err
+		}
+	}
+	return CheckURL(e.URL, allowHTTP)
+}

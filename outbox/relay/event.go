@@ -1,0 +1,48 @@
+package relay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Event is one event on its way to one sink.
+type Event struct {
+	// ID is the same for all sinks and all repetitions.
+	ID string
+	// Type is what happened, "charge.succeeded".
+	Type string
+	// Object is the id of what it happened to.
+	Object string
+	Tenant string
+	// Payload is the JSON that consumers get, the same bytes each time.
+	Payload []byte
+}
+
+// errNotAnEvent: nobody could read it, however often it is sent.
+var errNotAnEvent = errors.New("this row holds no event; park or finish it by hand")
+
+// readEvent takes the event out of its row.
+func readEvent(m outbox.Message) (Event, error) {
+	var envelope struct {
+		ID   string `json:"id"`
+		Type string `json:"type"`
+		Data struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(m.Payload, &envelope); err != nil {
+		return Event{}, fmt.Errorf("%w (its payload is not JSON: %v)", errNotAnEvent, err)
+	}
+	id, _, _ := strings.Cut(m.ID, "/")
+	switch {
+	case envelope.ID != id:
+		return Event{}, fmt.Errorf("%w (row %q carries event %q)", errNotAnEvent, m.ID, envelope.ID)
+	case envelope.Type == "" || envelope.Data.ID == "":
+		return Event{}, fmt.Errorf("%w (its payload lacks type or data.id)", errNotAnEvent)
+	}
+	return Event{ID: id, Type: envelope.Type, Object: envelope.Data.ID, Tenant: m.Tenant, Payload: m.Payload}, nil
+}

@@ -1,0 +1,170 @@
+// Package pace decides when a destination may be tried, so that one which is slow or
+// down keeps neither the slots of the worker nor the store busy.
+//
+// Who may not try now gets an appointment instead: appointments of one destination
+// are spread out, so that a backlog of any length comes back bit by bit and not all
+// at once. Everything here is one process's guess and may be wrong; it saves time
+// and decides nothing.
+package pace
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// tolerated is how many failures in a row are taken for bad luck, or for one
+	// event that is refused, and not for a destination that is down.
+	tolerated = 3
+	// maxPause bounds the pause between two tries of a destination that is down, and
+	// so how long it may be up again before it is noticed.
+	maxPause = time.Minute
+	// maxWait bounds an appointment, and so what the longest backlog waits once the
+	// destination is up again. A backlog of 100,000 rows then costs the store some
+	// 300 postponements per second, not thousands.
+	maxWait = 5 * time.Minute
+	// minWait is the shortest appointment, twice the worker's pause between looks.
+	minWait = time.Second
+	// step is the least between two appointments.
+	step = 5 * time.Millisecond
+)
+
+// Gate is the way to one destination. It is safe for concurrent use.
+type Gate struct {
+	limit int
+
+	mu       sync.Mutex
+	inHand   int
+	failures int           // in a row
+	until    time.Time     // no try before
+	last     time.Time     // the latest appointment
+	takes    time.Duration // how long a try takes, lately
+	used     time.Time
+}
+
+// NewGate lets limit tries in at once.
+func NewGate(limit int) *Gate { return &Gate{limit: limit, used: time.Now()} }
+
+// Enter admits a try, which must end with Leave, or says how long to wait before
+// asking again. After a few failures in a row one try at a time is admitted, with
+// growing pauses, until one succeeds.
+func (g *Gate) Enter() (wait time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.used = now
+	limit := g.limit
+	if g.failures >= tolerated {
+		limit = 1
+	}
+	if now.Before(g.until) || g.inHand >= limit {
+		return g.appointment(now, g.until), false
+	}
+	g.inHand++
+	return 0, true
+}
+
+// Leave ends a try that was admitted and took so long; ok says whether the
+// destination did what it should.
+func (g *Gate) Leave(took time.Duration, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.used = now
+	g.inHand--
+	g.takes = (3*g.takes + took) / 4
+	if ok {
+		g.failures, g.until = 0, time.Time{}
+		return
+	}
+	g.failures++
+	if over := g.failures - tolerated; over >= 0 {
+		pause := maxPause
+		if over < 6 { // 2^6 s is more than maxPause
+			pause = time.Second << over
+		}
+		g.until = now.Add(pause/2 + rand.N(pause/2+1))
+	}
+}
+
+// Cancel ends a try that was admitted and not made.
+func (g *Gate) Cancel() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inHand--
+}
+
+// Postpone is for who finds without a try that the destination is down: it says how
+// long to wait.
+func (g *Gate) Postpone() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.used = now
+	return g.appointment(now, time.Time{})
+}
+
+// appointment is the next free one that is not before earliest. The caller holds the
+// lock.
+func (g *Gate) appointment(now, earliest time.Time) time.Duration {
+	at := now.Add(max(minWait, g.takes))
+	if earliest.After(at) {
+		at = earliest
+	}
+	if next := g.last.Add(max(step, g.takes/time.Duration(g.limit))); next.After(at) {
+		at = next
+	}
+	if at.Sub(now) > maxWait {
+		return maxWait/2 + rand.N(maxWait/2) // the book is full
+	}
+	g.last = at
+	return at.Sub(now)
+}
+
+// Gates are the gates of many destinations, each made when it is first asked for.
+// They are safe for concurrent use.
+type Gates struct {
+	limit int
+	mu    sync.Mutex
+	all   map[string]*Gate
+	full  int // how many there are when the next look for forgotten ones is due
+}
+
+// NewGates makes gates that each let limit tries in at once.
+func NewGates(limit int) *Gates {
+	return &Gates{limit: limit, all: map[string]*Gate{}, full: manyGates}
+}
+
+const (
+	// manyGates is when those that nobody used lately are dropped: some 200 bytes each.
+	manyGates = 4096
+	// lately is longer than any pause or appointment.
+	lately = time.Hour
+)
+
+// To is the gate of a destination.
+func (g *Gates) To(destination string) *Gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if one, ok := g.all[destination]; ok {
+		return one
+	}
+	if len(g.all) >= g.full {
+		for d, one := range g.all {
+			if one.forgotten() {
+				delete(g.all, d)
+			}
+		}
+		g.full = max(manyGates, 2*len(g.all)) // so that looking costs little for each
+	}
+	one := NewGate(g.limit)
+	g.all[destination] = one
+	return one
+}
+
+func (g *Gate) forgotten() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inHand == 0 && time.Since(g.used) > lately
+}

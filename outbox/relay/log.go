@@ -1,0 +1,16 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Log is the sink that writes one line for each event, and nothing of its payload
+// but which object it is about.
+type Log struct{ Logger *slog.Logger }
+
+// Deliver implements [Sink].
+func (l Log) Deliver(ctx context.Context, e Event) Outcome {
+	l.Logger.InfoContext(ctx, "event", "id", e.ID, "type", e.Type, "object", e.Object, "tenant", e.Tenant)
+	return Delivered()
+}

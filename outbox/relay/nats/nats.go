@@ -1,0 +1,371 @@
+// Package nats is the sink of events that publishes them to a stream of NATS
+// JetStream.
+//
+// An event's subject is prefix.tenant.type, "homeward.events.acme.charge.succeeded",
+// so that a consumer can filter by tenant and by type; see [Subject]. Its payload is
+// the event's JSON, and its Nats-Msg-Id the event's id. Within the stream's duplicate
+// window the server keeps one message of each id: an event whose acknowledgement
+// was lost is published again under the same id, acknowledged as a duplicate, and
+// not stored twice. One that is repeated after the window is, so consumers must look
+// at the id all the same.
+//
+// A server that is down, or cannot be reached, costs no event a try: the events wait,
+// and charges never do.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
+)
+
+// Defaults of [Config].
+const (
+	DefaultStream = "HOMEWARD_EVENTS"
+	DefaultPrefix = "homeward.events"
+	// DefaultDuplicates is how long a stream that is made here remembers ids: longer
+	// than the lease of a row whose worker died, and than its first nine retries
+	// together. The server holds some 100 bytes for each event of that time.
+	DefaultDuplicates = 10 * time.Minute
+	// DefaultMaxAge is how long a stream that is made here keeps events: a consumer
+	// that was down over a long weekend misses nothing.
+	DefaultMaxAge = 7 * 24 * time.Hour
+	// DefaultTimeout is how long an acknowledgement is waited for. It takes
+	// milliseconds, and seconds while a stream of several replicas elects a leader.
+	DefaultTimeout = 5 * time.Second
+)
+
+const (
+	// inHand bounds the publishes that one node waits for at once: a quarter of the
+	// worker's slots, and 16,000 events per second at a millisecond each.
+	inHand = 16
+	// pings find a connection that was cut silently within half a minute.
+	pingEvery, pingsOut = 10 * time.Second, 2
+	// connectTime bounds one try to connect, TLS and all.
+	connectTime = 3 * time.Second
+)
+
+// Config is how to reach a stream. URL is required; zero values take the defaults.
+type Config struct {
+	// URL is one server or several, separated by commas: nats://host:4222, or tls://
+	// to insist on TLS. It may carry user:password@ or token@.
+	URL string
+	// Credentials is the path of a .creds file, "" for none.
+	Credentials string
+	// CAFile is whom to trust instead of the system's authorities; CertFile and
+	// KeyFile are who we are. "" for none.
+	CAFile, CertFile, KeyFile string
+	// Stream is the stream's name.
+	Stream string
+	// Prefix is what subjects begin with.
+	Prefix string
+	// Create: the stream is made if there is none. One that is there is never changed.
+	// Without it a missing stream is an error.
+	Create bool
+	// Duplicates, MaxAge and Replicas are of a stream that is made. Default of
+	// Replicas: 1.
+	Duplicates, MaxAge time.Duration
+	Replicas           int
+	// Timeout bounds the wait for one acknowledgement.
+	Timeout time.Duration
+	Logger  *slog.Logger
+}
+
+func (c *Config) complete() error {
+	text := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	span := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	text(&c.Stream, DefaultStream)
+	text(&c.Prefix, DefaultPrefix)
+	span(&c.Duplicates, DefaultDuplicates)
+	span(&c.MaxAge, DefaultMaxAge)
+	span(&c.Timeout, DefaultTimeout)
+	if c.Replicas == 0 {
+		c.Replicas = 1
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case c.URL == "":
+		return errors.New("nats: no URL given; write nats://host:4222")
+	case strings.ContainsAny(c.Stream, ". *>/\\\t\r\n"):
+		return fmt.Errorf("nats: %q cannot be the name of a stream; leave out dots, slashes, white space, * and >", c.Stream)
+	case !isSubject(c.Prefix):
+		return fmt.Errorf("nats: %q cannot be what subjects begin with; write words of letters, digits, '-' and '_' with dots between them", c.Prefix)
+	case c.Duplicates < 0 || c.MaxAge < c.Duplicates:
+		return fmt.Errorf("nats: the duplicate window %v must be above 0 and at most the maximum age %v", c.Duplicates, c.MaxAge)
+	case c.Timeout < 0 || c.Timeout > 30*time.Second:
+		return fmt.Errorf("nats: the time-out must be above 0 and at most half the worker's lease, 30s, is %v", c.Timeout)
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("nats: a certificate and its key come together; name both files or none")
+	case c.Replicas < 0 || c.Replicas > 5:
+		return fmt.Errorf("nats: a stream has 1 to 5 replicas, not %d", c.Replicas)
+	}
+	return nil
+}
+
+// Sink publishes events. It is safe for concurrent use.
+type Sink struct {
+	c    Config
+	conn *natsgo.Conn
+	js   jetstream.JetStream
+	gate *pace.Gate
+	// checked: the stream is there and takes our subjects.
+	checked  atomic.Bool
+	checking singleflight.Group
+}
+
+// Open connects and checks the stream, or makes it. A server that cannot be reached
+// is no error: a node must take charges without one. The sink then goes on trying,
+// and checks the stream when it has a connection. The error is one line that says
+// what to do: settings that cannot work, credentials that are refused, a stream that
+// is not there or not ours. ctx bounds the opening only. The caller closes the sink.
+func Open(ctx context.Context, c Config) (*Sink, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	s := &Sink{c: c, gate: pace.NewGate(inHand)}
+	// The first try alone says why it failed.
+	conn, err := natsgo.Connect(c.URL, s.options()...)
+	if unreachable(err) {
+		c.Logger.Warn("NATS cannot be reached; events wait until it can", "error", err)
+		conn, err = natsgo.Connect(c.URL, append(s.options(), natsgo.RetryOnFailedConnect(true))...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; check the URL, the credentials and the certificates", err)
+	}
+	s.conn = conn
+	if s.js, err = jetstream.New(conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if !conn.IsConnected() {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if err := s.check(ctx); err != nil {
+		if unreachable(err) || errors.Is(err, jetstream.ErrNoStreamResponse) {
+			c.Logger.Warn("NATS JetStream does not answer; events wait until it does", "error", err)
+			return s, nil
+		}
+		conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// unreachable: later may be better.
+func unreachable(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, natsgo.ErrNoServers), errors.Is(err, natsgo.ErrTimeout), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, natsgo.ErrDisconnected), errors.Is(err, natsgo.ErrConnectionClosed),
+		errors.Is(err, natsgo.ErrConnectionReconnecting), errors.Is(err, natsgo.ErrReconnectBufExceeded), errors.Is(err, natsgo.ErrStaleConnection):
+		return true
+	}
+	var network interface{ Temporary() bool } // net.Error: refused, reset, no route, no such host for now
+	return errors.As(err, &network)
+}
+
+func (s *Sink) options() []natsgo.Option {
+	c := &s.c
+	options := []natsgo.Option{
+		natsgo.Name("homeward"), natsgo.Timeout(connectTime), natsgo.PingInterval(pingEvery), natsgo.MaxPingsOutstanding(pingsOut),
+		natsgo.MaxReconnects(-1),
+		// Credentials that are refused today may be mended tomorrow, without a restart.
+		natsgo.IgnoreAuthErrorAbort(),
+		// Nothing waits in memory for a connection: the row is what waits.
+		natsgo.ReconnectBufSize(-1),
+		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
+			if err != nil {
+				c.Logger.Warn("NATS connection lost; events wait until it is back", "error", err)
+			}
+		}),
+		natsgo.ReconnectHandler(func(*natsgo.Conn) { c.Logger.Info("NATS connected") }),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { c.Logger.Warn("NATS", "error", err) }),
+	}
+	if c.Credentials != "" {
+		options = append(options, natsgo.UserCredentials(c.Credentials))
+	}
+	if c.CAFile != "" {
+		options = append(options, natsgo.RootCAs(c.CAFile))
+	}
+	if c.CertFile != "" {
+		options = append(options, natsgo.ClientCert(c.CertFile, c.KeyFile))
+	}
+	return options
+}
+
+// Close closes the connection. The worker should be drained before.
+func (s *Sink) Close() { s.conn.Close() }
+
+// check makes sure, once, that the stream is there and that our subjects lead to it.
+func (s *Sink) check(ctx context.Context) error {
+	if s.checked.Load() {
+		return nil
+	}
+	_, err, _ := s.checking.Do("", func() (any, error) {
+		if s.checked.Load() {
+			return nil, nil
+		}
+		err := s.checkStream(ctx)
+		s.checked.Store(err == nil)
+		return nil, err
+	})
+	return err
+}
+
+func (s *Sink) checkStream(ctx context.Context) error {
+	c := &s.c
+	stream, err := s.js.Stream(ctx, c.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if !c.Create {
+			return fmt.Errorf("nats: there is no stream %s; make it with subjects %s.>, or let it be made here", c.Stream, c.Prefix)
+		}
+		stream, err = s.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: c.Stream, Description: "What happened to charges, transfers and refunds.",
+			Subjects: []string{c.Prefix + ".>"}, Storage: jetstream.FileStorage, Replicas: c.Replicas,
+			MaxAge: c.MaxAge, Duplicates: c.Duplicates,
+		})
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster, with other settings
+			stream, err = s.js.Stream(ctx, c.Stream)
+		}
+	}
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("%w; enable JetStream, or use another account", err)
+	}
+	if err != nil {
+		return fmt.Errorf("nats: stream %s: %w", c.Stream, err)
+	}
+	if held := stream.CachedInfo().Config.Duplicates; held < c.Duplicates {
+		c.Logger.Warn("the stream's duplicate window is short: an event that is repeated later is stored twice", "stream", c.Stream, "window", held, "advised", c.Duplicates)
+	}
+	name, err := s.js.StreamNameBySubject(ctx, Subject(c.Prefix, "tenant", "object.happened"))
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && name != c.Stream:
+		return fmt.Errorf("nats: subjects %s.> do not lead to stream %s but to %q; add them to its subjects", c.Prefix, c.Stream, name)
+	case err != nil:
+		return fmt.Errorf("nats: stream %s: %w", c.Stream, err)
+	}
+	return nil
+}
+
+// Deliver implements [relay.Sink].
+func (s *Sink) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
+	if !s.conn.IsConnected() {
+		return relay.Later(s.gate.Postpone())
+	}
+	wait, ok := s.gate.Enter()
+	if !ok {
+		return relay.Later(wait)
+	}
+	began := time.Now()
+	err := s.publish(ctx, e)
+	poison := isPoison(err)
+	s.gate.Leave(time.Since(began), err == nil || poison)
+	switch {
+	case err == nil:
+		return relay.Delivered()
+	case poison:
+		return relay.Park(fmt.Sprintf("NATS takes no event of this size, %d bytes; raise max_payload of the server or max_msg_size of the stream, then retry it", len(e.Payload)))
+	case errors.Is(err, context.DeadlineExceeded):
+		return relay.Failed(fmt.Sprintf("no acknowledgement from NATS within %v: whether it has the event is unknown", s.c.Timeout))
+	case neverSent(err):
+		return relay.Later(s.gate.Postpone())
+	}
+	return relay.Failed(strings.Join(strings.Fields(err.Error()), " "))
+}
+
+func (s *Sink) publish(ctx context.Context, e relay.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, s.c.Timeout)
+	defer cancel()
+	if err := s.check(ctx); err != nil {
+		return err
+	}
+	_, err := s.js.Publish(ctx, Subject(s.c.Prefix, e.Tenant, e.Type), e.Payload,
+		jetstream.WithMsgID(e.ID), jetstream.WithExpectStream(s.c.Stream),
+		jetstream.WithRetryAttempts(0)) // the worker's back-off knows better, and keeps no slot
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		s.checked.Store(false) // it may be gone
+	}
+	return err
+}
+
+// neverSent: the connection went before anything was on it.
+func neverSent(err error) bool {
+	return errors.Is(err, natsgo.ErrReconnectBufExceeded) || errors.Is(err, natsgo.ErrConnectionClosed) || errors.Is(err, natsgo.ErrConnectionReconnecting)
+}
+
+// isPoison: the event itself is what is refused.
+func isPoison(err error) bool {
+	return errors.Is(err, natsgo.ErrMaxPayload) || errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum)
+}
+
+// Subject is where an event is published: prefix.tenant.type. The tenant is one
+// token, whatever stands in it, and each part of the type between dots another; a
+// byte that is not a letter, digit, '-' or '_' is written %XX.
+func Subject(prefix, tenant, eventType string) string {
+	var b strings.Builder
+	b.WriteString(prefix)
+	b.WriteByte('.')
+	token(&b, tenant)
+	for part := range strings.SplitSeq(eventType, ".") {
+		b.WriteByte('.')
+		token(&b, part)
+	}
+	return b.String()
+}
+
+// token writes s so that no two strings become the same token; "" becomes "%".
+func token(b *strings.Builder, s string) {
+	if s == "" {
+		b.WriteByte('%')
+	}
+	for i := range len(s) {
+		if c := s[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(b, "%%%02X", c)
+		}
+	}
+}
+
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// isSubject: words of plain characters with dots between them.
+func isSubject(s string) bool {
+	for word := range strings.SplitSeq(s, ".") {
+		if word == "" {
+			return false
+		}
+		for i := range len(word) {
+			if !plain(word[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,44 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Endpoint is where a tenant wants to be told.
+type Endpoint struct {
+	Tenant string
+	URL    string
+	// Secrets sign what is sent, each "whsec_…" of Standard Webhooks: with all of
+	// them, so that a tenant can change secrets without a gap. At least one, at
+	// most [MaxSecrets].
+	Secrets []string
+	// FailingSince is when the deliveries began to fail that have not succeeded
+	// since; zero while they succeed.
+	FailingSince time.Time
+	// DisabledAt is when it was given up on; zero while it is used.
+	DisabledAt time.Time
+}
+
+// MaxSecrets is two: the one in use and the one being changed to.
+const MaxSecrets = 2
+
+// ErrNoEndpoint: the tenant has none.
+var ErrNoEndpoint = errors.New("relay: the tenant has no webhook endpoint")
+
+// Endpoints keeps at most one endpoint for each tenant, the same in all regions.
+// Implementations are safe for concurrent use.
+type Endpoints interface {
+	Endpoint(ctx context.Context, tenant string) (e Endpoint, found bool, err error)
+	// PutEndpoint sets the endpoint of a tenant, enabled and not failing.
+	PutEndpoint(ctx context.Context, e Endpoint) error
+	// RemoveEndpoint reports whether there was one.
+	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)
+	// NoteDelivery records whether a delivery to url succeeded, and returns the
+	// endpoint as it stands; ErrNoEndpoint if there is none at url any more. The
+	// first failure sets FailingSince, a success clears it; one that has been
+	// failing for disableAfter, by the store's clock, is disabled. It writes only
+	// where something changes.
+	NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (Endpoint, error)
+}

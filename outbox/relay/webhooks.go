@@ -1,0 +1,291 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"code.dny.dev/ssrf"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
+)
+
+// Defaults of [WebhooksConfig].
+const (
+	// DefaultTimeout is the lower end of what Standard Webhooks advises, 15 to 30 s: a
+	// consumer has little to do before it answers, and a slow one holds its slot.
+	DefaultTimeout = 15 * time.Second
+	// DefaultPerEndpoint lets 16 endpoints be slow at once before others wait.
+	DefaultPerEndpoint = 4
+	// DisableAfter is longer than a long weekend with the day before and the day after
+	// it: somebody was there to see that events do not arrive.
+	DisableAfter = 5 * 24 * time.Hour
+)
+
+const (
+	// webhookSlots leaves a quarter of the worker's slots to the other sinks, however
+	// slow all endpoints together are.
+	webhookSlots = batch * 3 / 4
+	// maxDiscard is how much of an answer's body is read, so that the connection can
+	// be used again. Longer ones cost a new connection.
+	maxDiscard = 16 << 10
+	// maxAnswerHead bounds an answer's head.
+	maxAnswerHead = 16 << 10
+	// idleFor keeps connections through a burst and not through the night.
+	idleFor = 30 * time.Second
+	// storePause is how long a row waits when the store does not say where to send it.
+	storePause = 5 * time.Second
+)
+
+// WebhooksConfig assembles a [Webhooks]. Endpoints is required; zero values take the
+// defaults.
+type WebhooksConfig struct {
+	Endpoints Endpoints
+	// Timeout bounds one delivery, from the look-up of the host's name to the end of
+	// the answer. It must be under the worker's lease of a minute.
+	Timeout time.Duration
+	// PerEndpoint is how many deliveries to one endpoint are in hand on this node.
+	PerEndpoint int
+	// DisableAfter is how long an endpoint may fail without a success in between.
+	DisableAfter time.Duration
+	// AllowPrivate lets events go to addresses that are not public: loopback, private,
+	// link-local and such. A merchant could then make this node call services in its
+	// own network. For development.
+	AllowPrivate bool
+	// AllowHTTP lets events go unencrypted. For development.
+	AllowHTTP bool
+	// RootCAs are trusted instead of the system's.
+	RootCAs *x509.CertPool
+	Logger  *slog.Logger
+}
+
+// Webhooks is the sink that POSTs events to the merchant's endpoint, signed as
+// Standard Webhooks says (https://www.standardwebhooks.com): webhook-id is the event
+// id, webhook-timestamp the time of the try, webhook-signature has one signature for
+// each of the endpoint's secrets.
+//
+// An answer 2xx is success, 410 disables the endpoint at once, anything else is a
+// failure; redirects are not followed. An endpoint that has failed for DisableAfter
+// is disabled. The events of a disabled endpoint are parked; those of a tenant that
+// has none are done. It goes out directly, through no proxy, since only that lets it
+// see which address it talks to.
+type Webhooks struct {
+	c      WebhooksConfig
+	client *http.Client
+	gates  *pace.Gates
+	slots  chan struct{}
+	busy   *pace.Gate // appointments of those for whom there was no slot
+}
+
+// NewWebhooks applies defaults. The caller closes it once its worker is drained.
+func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
+	if c.Endpoints == nil {
+		return nil, errors.New("relay: webhooks need Endpoints")
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.PerEndpoint == 0 {
+		c.PerEndpoint = DefaultPerEndpoint
+	}
+	if c.DisableAfter == 0 {
+		c.DisableAfter = DisableAfter
+	}
+	const lease = time.Minute // the worker's default
+	if c.Timeout < 0 || c.Timeout > lease/2 {
+		return nil, fmt.Errorf("relay: the time-out of a webhook must be above 0 and at most %v, is %v", lease/2, c.Timeout)
+	}
+	if c.PerEndpoint < 0 || c.PerEndpoint > webhookSlots {
+		return nil, fmt.Errorf("relay: deliveries to one endpoint at once must be from 1 to %d, are %d", webhookSlots, c.PerEndpoint)
+	}
+	if c.DisableAfter < 0 {
+		return nil, fmt.Errorf("relay: the time after which an endpoint is disabled must be above 0, is %v", c.DisableAfter)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	dialer := &net.Dialer{Timeout: c.Timeout}
+	if !c.AllowPrivate {
+		// Looked at when the address is dialled: a look at the name before would be
+		// undone by a name that changes its address in between.
+		dialer.Control = ssrf.New(ssrf.WithAnyPort()).Safe
+	}
+	return &Webhooks{
+		c: c, gates: pace.NewGates(c.PerEndpoint), slots: make(chan struct{}, webhookSlots), busy: pace.NewGate(webhookSlots),
+		client: &http.Client{
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+				TLSClientConfig:        &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
+				MaxResponseHeaderBytes: maxAnswerHead,
+				MaxIdleConns:           batch, MaxIdleConnsPerHost: c.PerEndpoint, IdleConnTimeout: idleFor,
+			},
+		},
+	}, nil
+}
+
+// Close closes the connections that are kept.
+func (w *Webhooks) Close() { w.client.CloseIdleConnections() }
+
+// Deliver implements [Sink].
+func (w *Webhooks) Deliver(ctx context.Context, e Event) Outcome {
+	to, found, err := w.c.Endpoints.Endpoint(ctx, e.Tenant)
+	switch {
+	case err != nil:
+		w.c.Logger.Warn("webhook waits: its endpoint cannot be read", "id", e.ID, "tenant", e.Tenant, "error", err)
+		return Later(storePause + rand.N(storePause))
+	case !found:
+		return Delivered() // nobody wants to be told
+	case !to.DisabledAt.IsZero():
+		return Park(disabled(to))
+	}
+	gate := w.gates.To(to.Tenant + " " + to.URL)
+	if wait, ok := gate.Enter(); !ok {
+		return Later(wait)
+	}
+	select {
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
+	default:
+		gate.Cancel()
+		return Later(w.busy.Postpone())
+	}
+	began := time.Now()
+	status, err := w.post(ctx, to, e)
+	ok := err == nil && status >= 200 && status < 300
+	gate.Leave(time.Since(began), ok)
+	if ok {
+		return w.delivered(ctx, to, e)
+	}
+	return w.failed(ctx, to, e, status, w.why(status, err))
+}
+
+func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) Outcome {
+	// Nothing to note while it was not failing. Should it have begun to fail in this
+	// very moment, then by a row that is sent again.
+	if !to.FailingSince.IsZero() {
+		if _, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, true, w.c.DisableAfter); err != nil && !errors.Is(err, ErrNoEndpoint) {
+			w.c.Logger.Warn("webhook delivered, and its endpoint still counts as failing: that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
+		}
+	}
+	return Delivered()
+}
+
+func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int, reason string) Outcome {
+	now, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, w.c.DisableAfter)
+	if status == http.StatusGone && err == nil && now.DisabledAt.IsZero() {
+		// At once. The first failure only says since when; the second is judged by it.
+		now, err = w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, 0)
+	}
+	switch {
+	case errors.Is(err, ErrNoEndpoint):
+		return Failed(reason + "; the endpoint has been changed or removed since")
+	case err != nil:
+		w.c.Logger.Warn("webhook failed, and that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
+		return Failed(reason)
+	case now.DisabledAt.IsZero():
+		return Failed(reason)
+	}
+	w.c.Logger.Error("webhook endpoint disabled; its events are parked until it is set again", "tenant", e.Tenant, "failing_since", now.FailingSince, "reason", reason)
+	return Park(reason + "; " + disabled(now))
+}
+
+// disabled says how an endpoint and its events are brought back.
+func disabled(e Endpoint) string {
+	return fmt.Sprintf("the endpoint of %s was disabled at %s; enable it with homeward endpoint set %s URL, then send what was parked with homeward outbox retry --all --queue events --tenant %s",
+		e.Tenant, e.DisabledAt.UTC().Format(time.RFC3339), e.Tenant, e.Tenant)
+}
+
+// post sends e once. The status is that of the answer; 0 if there was none.
+func (w *Webhooks) post(ctx context.Context, to Endpoint, e Event) (status int, err error) {
+	if err := to.Check(w.c.AllowHTTP); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.c.Timeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(e.Payload))
+	if err != nil {
+		return 0, errors.New("the endpoint's URL cannot be used; set it again")
+	}
+	signatures, at, err := sign(to.Secrets, e, time.Now())
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Homeward-Webhooks/1")
+	r.Header.Set(standardwebhooks.HeaderWebhookID, e.ID)
+	r.Header.Set(standardwebhooks.HeaderWebhookTimestamp, at)
+	r.Header.Set(standardwebhooks.HeaderWebhookSignature, signatures)
+	answer, err := w.client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	// What it says beside the status concerns nobody.
+	_, _ = io.CopyN(io.Discard, answer.Body, maxDiscard)
+	_ = answer.Body.Close()
+	return answer.StatusCode, nil
+}
+
+// sign signs e with each secret.
+func sign(secrets []string, e Event, now time.Time) (signatures, timestamp string, err error) {
+	all := make([]string, 0, len(secrets))
+	for _, s := range secrets {
+		key, err := secretKey(s)
+		if err != nil {
+			return "", "", err
+		}
+		signer, err := standardwebhooks.NewWebhookRaw(key)
+		if err != nil {
+			return "", "", err
+		}
+		signature, err := signer.Sign(e.ID, now, e.Payload)
+		if err != nil {
+			return "", "", err
+		}
+		all = append(all, signature)
+	}
+	return strings.Join(all, " "), strconv.FormatInt(now.Unix(), 10), nil
+}
+
+// why is one line for people, without the URL: what stands in its query may be a
+// secret of the merchant's.
+func (w *Webhooks) why(status int, err error) string {
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	switch {
+	case err == nil && status >= 300 && status < 400:
+		return fmt.Sprintf("the endpoint answered %d, and redirects are not followed; set the URL that it leads to", status)
+	case err == nil:
+		return strings.TrimSpace(fmt.Sprintf("the endpoint answered %d %s", status, http.StatusText(status)))
+	case errors.Is(err, ssrf.ErrProhibitedIP):
+		return "the endpoint's host has an address that is not public, which is refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("the endpoint did not answer within %v", w.c.Timeout)
+	}
+	return oneLine(err.Error())
+}
+
+// maxReason bounds what is stored of an error.
+const maxReason = 300
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,226 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// codeExpired is the decline code of an operation past its expires_at.
+const codeExpired = "expired"
+
+// Messages of log lines that somebody must be woken for. Alerts match them.
+const (
+	pageLimbo   = "page: LIMBO, the provider refuses to give back money that moved for nothing; decide by hand"
+	pageUnknown = "page: a compensation has been unknown for a day; the payer still waits"
+)
+
+// A compensation is asked for until it is known, between compensateMin and
+// compensateMax apart: a payer waits for it, and a provider that is down for hours
+// need not hear of it every minute. After pageAfter a person is told each time.
+const (
+	compensateMin = time.Second
+	compensateMax = time.Hour
+	pageAfter     = 24 * time.Hour
+)
+
+// verdict says what a provider's answer means for the claim.
+func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
+	switch {
+	case r.Outcome == psp.Approved:
+		return t.succeeded(r.ProviderRef)
+	case r.Outcome == psp.Declined && r.Decline != nil:
+		return t.declined(ctx, r)
+	}
+	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)
+	if v, held := t.notSent(ctx, r); held {
+		return v
+	}
+	return t.unknown(ctx, reasonNoAnswer)
+}
+
+func (t *attempt) succeeded(ref string) claim.Verdict {
+	v := claim.Verdict{
+		Outcome: claim.OutcomeDone, ProviderRef: ref,
+		Response: Rendered(t.Record.Minted, &t.intent, t.name, ref), Posting: t.posting(ref),
+	}
+	v.Events = t.events(statusSucceeded, v.Response.Body)
+	return v
+}
+
+// posting books the money that moved. See the table of package ledger.
+func (t *attempt) posting(ref string) *ledger.Transaction {
+	in, id, tenant := &t.intent, t.Record.Minted.ID, t.Record.Key.Tenant
+	p := &ledger.Transaction{
+		ID: id, Tenant: tenant, Kind: ledger.Charge, Debit: ledger.Provider(t.name), Credit: ledger.Merchant(tenant),
+		Amount: in.Amount, Currency: in.Currency, Object: id, Provider: t.name, ProviderRef: ref,
+	}
+	switch t.op {
+	case Transfer:
+		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
+	case Refund:
+		p.Kind, p.Debit, p.Credit = ledger.Refund, p.Credit, p.Debit
+		p.Reverses = in.Charge
+	case Compensation:
+		// Named for the movement that it gives back, which can be given back once.
+		p.ID, p.Reverses = ledger.GhostRefundID(t.name, in.Source), ledger.GhostID(t.name, in.Source)
+		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), ledger.Provider(t.name)
+	}
+	return p
+}
+
+func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
+	what := "payment"
+	if t.op.GivesBack() {
+		what = string(Refund)
+	}
+	outcome := claim.OutcomeReleased
+	var p problem.Problem
+	switch r.Decline.Class {
+	case psp.Hard:
+		outcome = claim.OutcomeRefused
+		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for good."))
+	case psp.Soft:
+		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for now."))
+		if !t.Last { // the last one allowed is remembered, and the key with it
+			p.Retry = problem.SameKey
+		}
+	case psp.Invalid:
+		if t.Recovery && !t.cleared {
+			// Said before the provider looked the key up, this speaks of the repeat
+			// and not of the attempt that may have moved money: a release would let
+			// the next generation charge again.
+			return t.unknown(ctx, reasonRepeat)
+		}
+		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
+	default:
+		// A class that this build does not know may mean anything.
+		t.log.ErrorContext(ctx, "provider declined in an unknown class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
+		return t.unknown(ctx, reasonNoAnswer)
+	}
+	p.DeclineCode = r.Decline.Code
+	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
+		outcome = claim.OutcomeRefused
+		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
+			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
+	}
+	v := t.refused(outcome, p)
+	v.ProviderRef = r.ProviderRef
+	return v
+}
+
+// expired: not paid in time, and nothing has moved.
+func (t *attempt) expired() claim.Verdict {
+	return t.late("The " + string(t.op) + " was not payable any more: its expires_at had passed before any money moved.")
+}
+
+// unconfirmed: not known to be paid in time, and nobody who could say. A success
+// that surfaces later is a ghost.
+func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
+	t.log.WarnContext(ctx, "charge expired with its outcome unknown; a success that surfaces later must be refunded",
+		"object", t.Record.Minted.ID, "provider", t.name)
+	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
+}
+
+func (t *attempt) late(detail string) claim.Verdict {
+	p := problem.New(problem.CardDeclined, detail)
+	p.DeclineCode = codeExpired
+	return t.refused(claim.OutcomeRefused, p)
+}
+
+// refused is a definitive no, p its answer.
+func (t *attempt) refused(outcome claim.Outcome, p problem.Problem) claim.Verdict {
+	v := claim.Verdict{Outcome: outcome, Reason: p.DeclineCode, Response: refusal(p)}
+	switch {
+	case p.DeclineCode == codeExpired && outcome == claim.OutcomeRefused:
+		v.Events = t.failure(statusExpired, codeExpired)
+	case outcome == claim.OutcomeRefused || t.Last:
+		v.Events = t.failure(statusFailed, p.DeclineCode)
+	default:
+		v.Events = t.failure(statusDeclined, p.DeclineCode)
+	}
+	t.schedule(&v)
+	return v
+}
+
+// schedule closes a claim that v releases when its request stops being payable.
+func (t *attempt) schedule(v *claim.Verdict) {
+	if v.Outcome == claim.OutcomeReleased && !t.intent.ExpiresAt.IsZero() {
+		v.Expiry = &outbox.Message{Operation: string(t.op), Payload: t.Payload, Due: t.intent.ExpiresAt}
+	}
+}
+
+// notSent is the verdict where r says for certain that nothing left.
+func (t *attempt) notSent(ctx context.Context, r psp.Result) (claim.Verdict, bool) {
+	var held *psp.NotSentError
+	if r.Outcome != psp.Unknown || !errors.As(r.Err, &held) {
+		return claim.Verdict{}, false
+	}
+	return t.unsent(ctx, reasonNotSent, held.RetryIn), true
+}
+
+// unsent is the verdict of an attempt that sent nothing: it uses nothing up of the
+// attempts after which asking ends. What earlier ones sent is as unknown as before.
+func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Duration) claim.Verdict {
+	if !t.Recovery && !t.Last && t.caps.Dedupe == psp.DedupeNone && !t.caps.Lookup {
+		// The claim would count as one that may have charged, which nothing could ever
+		// clear at a provider like this. But nothing has been sent at all.
+		p := problem.New(problem.StoreUnavailable, "The charge could not be read, and nothing was sent to the provider. Send the same request again later.")
+		if reason == reasonNotSent {
+			p = problem.New(problem.OutcomeUnknown, "The provider could not be reached, and nothing was sent to it. Send the same request again later.")
+			p.Title, p.RetryAfter = "The provider cannot be reached", retryIn
+		}
+		v := claim.Verdict{Outcome: claim.OutcomeReleased, Reason: reason, Response: refusal(p)}
+		t.schedule(&v)
+		return v
+	}
+	v := t.unknown(ctx, reason)
+	v.Unsent, v.RetryIn, v.Events = true, max(v.RetryIn, retryIn), nil
+	return v
+}
+
+// unknown carries the answer that is remembered should this be the last
+// attempt; until then the caller is told to come back.
+func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
+	resp, ok := t.gaveUp[t.op]
+	if !ok {
+		resp = givenUp(t.op)
+	}
+	v := claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
+	if t.op != Compensation {
+		v.Events = t.failure(statusFailed, claim.ReasonOutcomeUnknown)
+		return v
+	}
+	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)
+	if waited := t.Now.Sub(t.Record.FirstUse); waited >= pageAfter {
+		t.log.ErrorContext(ctx, pageUnknown, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
+			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "waited", waited, "reason", reason)
+	}
+	return v
+}
+
+// compensateBackoff is the pause after the unknown outcome that n came before.
+func compensateBackoff(n uint32) time.Duration {
+	const doublings = 12 // 1 s doubled as often is over an hour
+	return min(compensateMin<<min(n, doublings), compensateMax)
+}
+
+func givenUp(op Operation) claim.Response {
+	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this "+Object(op)+
+		", and asking has been given up. Ask support to check with the provider before you try again with a new key.")
+	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
+	return refusal(p)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,64 @@
+package psp
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Notice is what a provider says unasked, in a webhook.
+type Notice struct {
+	// ID is the provider's id of the event, the same each time it is sent.
+	ID string
+	// Movement reports whether the event tells what became of a movement that we
+	// asked for. Where it is false nothing below but At need be set, and nothing
+	// follows from the notice.
+	Movement bool
+	Kind     Kind
+	// Reference is our own id of the object, [Call.Reference].
+	Reference string
+	// ProviderRef is the provider's own id of the movement. Set when Approved.
+	ProviderRef string
+	// Outcome is Unknown while the provider has not decided.
+	Outcome Outcome
+	// Decline is set when Outcome is Declined, nil otherwise.
+	Decline *Decline
+	// Amount is in minor units of Currency, an ISO 4217 code in lower case.
+	Amount   int64
+	Currency string
+	// At is when the event happened by the provider's clock, in UTC.
+	At time.Time
+}
+
+// What a [Notifier] refuses a webhook for. Errors wrap one of them and are one
+// line that may be shown to the sender: none repeats the body.
+var (
+	// ErrForged: no signature of ours stands on it.
+	ErrForged = errors.New("the webhook's signature does not match: check the signing secret on both sides")
+	// ErrStale: it was signed too long ago, or too far ahead; perhaps it is replayed.
+	ErrStale = errors.New("the webhook was signed outside the tolerance window: check both clocks")
+	// ErrMalformed: it cannot be read.
+	ErrMalformed = errors.New("the webhook is malformed")
+)
+
+// NoticeTolerance is how old the signature of a webhook may be, and, where the
+// scheme has a say in it, how far ahead: the five minutes that Standard Webhooks
+// and Stripe use by default. Providers sign each delivery anew, so a late or
+// repeated one is within it.
+const NoticeTolerance = 5 * time.Minute
+
+// MaxNotice bounds a webhook's body in bytes: the largest event that a provider
+// is known to send (Stripe) has some tens of kilobytes.
+const MaxNotice = 256 << 10
+
+// Notifier is a [Provider] that sends webhooks. Both methods are pure, and safe
+// for concurrent use.
+type Notifier interface {
+	// Verify says whether a webhook that came at now is the provider's, and the id
+	// of its event. Errors wrap [ErrForged], [ErrStale] or [ErrMalformed].
+	Verify(header http.Header, body []byte, now time.Time) (eventID string, err error)
+	// Read says what a verified body tells. An event of a kind that is none of our
+	// business is a Notice without Movement and no error. Errors wrap
+	// [ErrMalformed].
+	Read(body []byte) (Notice, error)
+}

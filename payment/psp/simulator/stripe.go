@@ -1,0 +1,402 @@
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// The Stripe-shaped API, as far as an adapter needs it. It shows the same books,
+// with ids in Stripe's spelling.
+
+// StripeAPIVersion is what events say they are written in.
+const StripeAPIVersion = "2026-03-25.dahlia"
+
+// referenceMember is where our reference stands in an object's metadata.
+const referenceMember = "homeward_reference"
+
+func stripePrefix(k psp.Kind) string {
+	switch k {
+	case psp.KindTransfer:
+		return "tr_"
+	case psp.KindRefund:
+		return "re_"
+	default:
+		return "pi_"
+	}
+}
+
+// stripeID and fromStripeID turn record i into Stripe's spelling, and the id of
+// that spelling into the provider's own.
+func stripeID(k psp.Kind, i int) string {
+	return stripePrefix(k) + strings.TrimPrefix(formatID(k, i), idPrefix(k))
+}
+
+func fromStripeID(k psp.Kind, id string) (string, bool) {
+	digits, ok := strings.CutPrefix(id, stripePrefix(k))
+	return idPrefix(k) + digits, ok
+}
+
+// stripeObject is a PaymentIntent, a Transfer or a Refund.
+type stripeObject struct {
+	ID       string            `json:"id"`
+	Object   string            `json:"object"`
+	Amount   int64             `json:"amount"`
+	Currency string            `json:"currency"`
+	Created  int64             `json:"created"`
+	Livemode bool              `json:"livemode"`
+	Metadata map[string]string `json:"metadata"`
+
+	Status           string       `json:"status,omitempty"`             // not of a Transfer
+	AmountReceived   *int64       `json:"amount_received,omitempty"`    // of a PaymentIntent
+	LastPaymentError *stripeError `json:"last_payment_error,omitempty"` // of a declined one
+	PaymentIntent    string       `json:"payment_intent,omitempty"`     // of a Refund
+	TransferGroup    string       `json:"transfer_group,omitempty"`     // of a Transfer
+	Reversed         *bool        `json:"reversed,omitempty"`           // of a Transfer
+}
+
+type stripeError struct {
+	Type          string        `json:"type"`
+	Code          string        `json:"code,omitempty"`
+	DeclineCode   string        `json:"decline_code,omitempty"`
+	Message       string        `json:"message"`
+	Param         string        `json:"param,omitempty"`
+	PaymentIntent *stripeObject `json:"payment_intent,omitempty"`
+}
+
+type stripeErrorBody struct {
+	Error stripeError `json:"error"`
+}
+
+// stripeList is a list or a page of a search.
+type stripeList struct {
+	Object  string         `json:"object"`
+	URL     string         `json:"url"`
+	HasMore bool           `json:"has_more"`
+	Data    []stripeObject `json:"data"`
+}
+
+// describeStripe renders a record; charge is what a refund gives back.
+func describeStripe(rec record, i, charge int, refund bool) stripeObject {
+	o := stripeObject{
+		ID: stripeID(rec.kind(), i), Amount: rec.amount, Currency: string(rec.currency[:]),
+		Created: time.Unix(0, rec.at).Unix(), Metadata: map[string]string{referenceMember: rec.reference()},
+	}
+	switch rec.kind() {
+	case psp.KindTransfer:
+		o.Object, o.TransferGroup, o.Reversed = "transfer", rec.reference(), new(bool)
+	case psp.KindRefund:
+		o.Object, o.Status = "refund", "succeeded"
+		if refund {
+			o.PaymentIntent = stripeID(psp.KindCharge, charge)
+		}
+	default:
+		o.Object, o.Status, o.AmountReceived = "payment_intent", "succeeded", &rec.amount
+		if rec.verdict != approved {
+			e := stripeDecline(rec.verdict)
+			o.Status, o.AmountReceived, o.LastPaymentError = "requires_payment_method", new(int64), &e
+		}
+	}
+	return o
+}
+
+// stripeDecline spells a decline as an error of a card, or of a request.
+func stripeDecline(v verdict) stripeError {
+	d := verdicts[v]
+	e := stripeError{Type: "invalid_request_error", Message: d.Message}
+	switch v {
+	case invalidPaymentMethod:
+		e.Code, e.Param = "resource_missing", "payment_method"
+	case invalidDestination:
+		e.Code, e.Param = "resource_missing", "destination"
+	case chargeNotFound:
+		e.Code, e.Param = "resource_missing", "payment_intent"
+	case accountClosed:
+		e.Code = "account_closed"
+	case refundExceedsCharge:
+		e.Param = "amount"
+	case currencyMismatch:
+		e.Param = "currency"
+	default:
+		e.Type, e.Code, e.DeclineCode = "card_error", "card_declined", d.Code
+	}
+	return e
+}
+
+// made reports whether a record left an object behind: a request that was
+// refused outright did not.
+func (r *record) made() bool {
+	return r.verdict == approved || (r.kind() == psp.KindCharge && stripeDecline(r.verdict).Type == "card_error")
+}
+
+// stripeEvent is a notice as Stripe would send it.
+func stripeEvent(rec record, i, charge int, refund bool) any {
+	o := describeStripe(rec, i, charge, refund)
+	kind := map[string]string{
+		"payment_intent succeeded": "payment_intent.succeeded", "payment_intent requires_payment_method": "payment_intent.payment_failed",
+		"refund succeeded": "refund.created", "transfer ": "transfer.created",
+	}[o.Object+" "+o.Status]
+	type data struct {
+		Object stripeObject `json:"object"`
+	}
+	return struct {
+		ID         string `json:"id"`
+		Object     string `json:"object"`
+		APIVersion string `json:"api_version"`
+		Created    int64  `json:"created"`
+		Livemode   bool   `json:"livemode"`
+		Type       string `json:"type"`
+		Data       data   `json:"data"`
+	}{eventID(i), "event", StripeAPIVersion, o.Created, false, kind, data{o}}
+}
+
+// stripeHandler serves /v1/… in Stripe's spelling.
+func (s *Simulator) stripeHandler() http.Handler {
+	mux := http.NewServeMux()
+	d := dialect{s.readStripeCall, s.writeStripeOutcome, refuseStripe}
+	mux.HandleFunc("POST /v1/payment_intents", s.move(psp.KindCharge, d))
+	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, d))
+	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, d))
+	mux.HandleFunc("GET /v1/payment_intents/search", s.ask(s.searchPaymentIntents))
+	mux.HandleFunc("GET /v1/transfers", s.ask(s.listTransfers))
+	mux.HandleFunc("GET /v1/refunds", s.ask(s.listRefunds))
+	mux.HandleFunc("GET /v1/payment_intents/{id}", s.ask(s.retrieve(psp.KindCharge)))
+	mux.HandleFunc("GET /v1/transfers/{id}", s.ask(s.retrieve(psp.KindTransfer)))
+	mux.HandleFunc("GET /v1/refunds/{id}", s.ask(s.retrieve(psp.KindRefund)))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuseStripe(w, http.StatusNotFound, "invalid", "url_invalid", fmt.Sprintf("Unrecognized request URL (%s: %s).", r.Method, r.URL.Path))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer sk_") {
+			refuseStripe(w, http.StatusUnauthorized, "invalid", "", "You did not provide an API key, or not one that starts with sk_.")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// stripeParameters are those of each POST; any other is refused, as by Stripe.
+var stripeParameters = map[psp.Kind][]string{
+	psp.KindCharge: {"amount", "currency", "payment_method", "confirm", "off_session", "description",
+		"automatic_payment_methods[enabled]", "automatic_payment_methods[allow_redirects]", "metadata[" + referenceMember + "]"},
+	psp.KindTransfer: {"amount", "currency", "destination", "description", "transfer_group", "metadata[" + referenceMember + "]"},
+	psp.KindRefund:   {"amount", "payment_intent", "metadata[" + referenceMember + "]"},
+}
+
+func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		status, err := unreadable(err)
+		return psp.Call{}, status, fmt.Errorf("body: %w", err)
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return psp.Call{}, http.StatusBadRequest, errors.New("body: not a form")
+	}
+	for name := range form {
+		if !slices.Contains(stripeParameters[kind], name) {
+			return psp.Call{}, http.StatusBadRequest, fmt.Errorf("Received unknown parameter: %q", name)
+		}
+	}
+	call := psp.Call{
+		Kind: kind, Key: r.Header.Get("Idempotency-Key"), Reference: form.Get("metadata[" + referenceMember + "]"),
+		Currency: form.Get("currency"), Description: form.Get("description"),
+	}
+	if call.Amount, err = strconv.ParseInt(form.Get("amount"), 10, 64); err != nil {
+		return psp.Call{}, http.StatusBadRequest, errors.New("amount: must be a whole number of minor units")
+	}
+	switch kind {
+	case psp.KindCharge:
+		if form.Get("confirm") != "true" || form.Get("off_session") != "true" || form.Get("automatic_payment_methods[allow_redirects]") != "never" {
+			return psp.Call{}, http.StatusBadRequest, errors.New("confirm and off_session must be true and redirects never allowed: this provider confirms at once or not at all")
+		}
+		call.Source = form.Get("payment_method")
+	case psp.KindTransfer:
+		call.Source = form.Get("destination")
+	case psp.KindRefund:
+		var charge record
+		call.Source, _ = fromStripeID(psp.KindCharge, form.Get("payment_intent"))
+		call.Currency = "usd" // of a charge that does not exist
+		if i, ok := parseID(psp.KindCharge, call.Source); ok {
+			if charge, _, ok = s.record(i); ok {
+				call.Currency = string(charge.currency[:])
+			}
+		}
+	}
+	return call, http.StatusBadRequest, validate(call)
+}
+
+// record copies durable record i and, of a refund, the number of its charge.
+func (s *Simulator) record(i int) (rec record, charge int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i < 0 || i >= s.durable {
+		return record{}, 0, false
+	}
+	return *s.book.at(i), int(s.book.refundOf[uint32(i)]), true
+}
+
+func (s *Simulator) writeStripeOutcome(w http.ResponseWriter, rec record, i int) {
+	o := s.stripeObject(rec, i)
+	if rec.verdict == approved {
+		write(w, http.StatusOK, o)
+		return
+	}
+	e, status := stripeDecline(rec.verdict), http.StatusBadRequest
+	switch {
+	case e.Type == "card_error":
+		status, e.PaymentIntent = http.StatusPaymentRequired, &o
+	case e.Code == "resource_missing":
+		status = http.StatusNotFound
+	}
+	write(w, status, stripeErrorBody{e})
+}
+
+func (s *Simulator) stripeObject(rec record, i int) stripeObject {
+	_, charge, ok := s.record(i)
+	return describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.verdict == approved)
+}
+
+func refuseStripe(w http.ResponseWriter, status int, class, code, message string) {
+	e := stripeError{Type: "api_error", Code: code, Message: message}
+	switch class {
+	case "invalid":
+		e.Type = "invalid_request_error"
+	case "key_reuse":
+		status, e.Type, e.Code = http.StatusBadRequest, "idempotency_error", ""
+	}
+	write(w, status, stripeErrorBody{e})
+}
+
+// ask answers a question after the latency, unless there is no look-up.
+func (s *Simulator) ask(answer func(r *http.Request) (any, *stripeError)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.noLookup {
+			refuseStripe(w, http.StatusNotImplemented, "server", "unsupported", "This provider answers no questions.")
+			return
+		}
+		if (fate{delay: s.Faults().Latency}).pause(r.Context()) != nil {
+			return
+		}
+		v, e := answer(r)
+		switch {
+		case e == nil:
+			write(w, http.StatusOK, v)
+		case e.Code == "resource_missing":
+			write(w, http.StatusNotFound, stripeErrorBody{*e})
+		default:
+			write(w, http.StatusBadRequest, stripeErrorBody{*e})
+		}
+	}
+}
+
+func badStripeQuery(format string, args ...any) *stripeError {
+	return &stripeError{Type: "invalid_request_error", Message: fmt.Sprintf(format, args...)}
+}
+
+// byMetadata is the one query that is understood.
+var byMetadata = regexp.MustCompile(`^metadata\['` + referenceMember + `'\]:'((?:[^'\\]|\\.)*)'$`)
+
+func (s *Simulator) searchPaymentIntents(r *http.Request) (any, *stripeError) {
+	m := byMetadata.FindStringSubmatch(r.URL.Query().Get("query"))
+	if m == nil {
+		return nil, badStripeQuery("query: only metadata['%s']:'…' is understood", referenceMember)
+	}
+	return s.known("search_result", "/v1/payment_intents/search", psp.KindCharge, unescape(m[1])), nil
+}
+
+func unescape(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}
+
+func (s *Simulator) listTransfers(r *http.Request) (any, *stripeError) {
+	group := r.URL.Query().Get("transfer_group")
+	if group == "" {
+		return nil, badStripeQuery("transfer_group: this provider lists the transfers of a group only")
+	}
+	return s.known("list", "/v1/transfers", psp.KindTransfer, group), nil
+}
+
+// known lists the approval under a reference, and the last decline.
+func (s *Simulator) known(object, at string, kind psp.Kind, reference string) stripeList {
+	list := stripeList{Object: object, URL: at, Data: []stripeObject{}}
+	s.mu.Lock()
+	ref := s.book.byRef[string(letterOf(kind))+reference]
+	s.mu.Unlock()
+	for _, n := range slices.Compact([]uint32{ref.last, ref.approved}) { // newest first
+		if rec, _, ok := s.record(int(n) - 1); ok && rec.made() {
+			list.Data = append(list.Data, s.stripeObject(rec, int(n)-1))
+		}
+	}
+	return list
+}
+
+// listRefunds lists the newest first, a page at a time.
+func (s *Simulator) listRefunds(r *http.Request) (any, *stripeError) {
+	q := r.URL.Query()
+	limit := 10
+	if v := q.Get("limit"); v != "" {
+		var err error
+		if limit, err = strconv.Atoi(v); err != nil || limit < 1 || limit > 100 {
+			return nil, badStripeQuery("limit: must be 1 to 100")
+		}
+	}
+	s.mu.Lock()
+	i := s.durable - 1
+	s.mu.Unlock()
+	if v := q.Get("starting_after"); v != "" {
+		id, _ := fromStripeID(psp.KindRefund, v)
+		after, ok := parseID(psp.KindRefund, id)
+		if !ok {
+			return nil, badStripeQuery("starting_after: no such refund")
+		}
+		i = min(i, after-1)
+	}
+	list := stripeList{Object: "list", URL: "/v1/refunds", Data: []stripeObject{}}
+	for ; i >= 0; i-- {
+		rec, _, ok := s.record(i)
+		if !ok || rec.kind() != psp.KindRefund || rec.verdict != approved {
+			continue
+		}
+		o := s.stripeObject(rec, i)
+		if of := q.Get("payment_intent"); of != "" && of != o.PaymentIntent {
+			continue
+		}
+		if len(list.Data) == limit {
+			list.HasMore = true
+			break
+		}
+		list.Data = append(list.Data, o)
+	}
+	return list, nil
+}
+
+func (s *Simulator) retrieve(kind psp.Kind) func(r *http.Request) (any, *stripeError) {
+	return func(r *http.Request) (any, *stripeError) {
+		id, _ := fromStripeID(kind, r.PathValue("id"))
+		if i, ok := parseID(kind, id); ok {
+			if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.made() {
+				return s.stripeObject(rec, i), nil
+			}
+		}
+		e := badStripeQuery("No such object.")
+		e.Code = "resource_missing"
+		return nil, e
+	}
+}

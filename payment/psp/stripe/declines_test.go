@@ -1,0 +1,49 @@
+package stripe
+
+import (
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	sdk "github.com/stripe/stripe-go/v85"
+)
+
+// A new version of the SDK that knows a new code makes somebody sort it.
+func TestEveryDeclineCodeIsSorted(t *testing.T) {
+	pkg, err := build.Import("github.com/stripe/stripe-go/v85", ".", build.FindOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(pkg.Dir, "error.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if of, ok := spec.Type.(*ast.Ident); !ok || of.Name != "DeclineCode" {
+			return true
+		}
+		for _, v := range spec.Values {
+			code, err := strconv.Unquote(v.(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes++
+			if _, sorted := declineClasses[sdk.DeclineCode(code)]; !sorted {
+				t.Errorf("the decline code %q is neither hard nor soft", code)
+			}
+		}
+		return true
+	})
+	if codes == 0 || codes != len(declineClasses) {
+		t.Errorf("the SDK has %d codes, the table %d", codes, len(declineClasses))
+	}
+}

@@ -1,0 +1,134 @@
+package stripe
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	sdk "github.com/stripe/stripe-go/v85"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// movement is what the three kinds of object have in common.
+type movement struct {
+	id, reference string
+	amount        int64
+	currency      string
+	status        psp.Outcome
+	decline       *psp.Decline // set when declined
+	said          string       // Stripe's own word for the status
+}
+
+// undecided reports whether the object may yet become either.
+func (m movement) undecided() bool { return m.status == psp.Unknown }
+
+func (m movement) result() psp.Result {
+	switch {
+	case m.status == psp.Declined:
+		return psp.Result{Outcome: psp.Declined, Decline: m.decline}
+	case m.id == "":
+		return psp.Result{Err: errors.New("stripe: an object without id")}
+	case m.status == psp.Approved:
+		return psp.Result{Outcome: psp.Approved, ProviderRef: m.id}
+	default:
+		return psp.Result{Err: fmt.Errorf("stripe: %s has the status %q", m.id, m.said)}
+	}
+}
+
+func ofPaymentIntent(pi *sdk.PaymentIntent) movement {
+	if pi == nil {
+		return movement{}
+	}
+	m := movement{
+		id: pi.ID, reference: pi.Metadata[referenceMember], amount: pi.Amount, currency: string(pi.Currency), said: string(pi.Status),
+	}
+	switch pi.Status {
+	case sdk.PaymentIntentStatusSucceeded:
+		m.status = psp.Approved
+	case sdk.PaymentIntentStatusRequiresPaymentMethod:
+		// Where confirmed, this is how one ends whose payment failed. Without an error
+		// it was not confirmed, and says nothing.
+		if pi.LastPaymentError != nil {
+			m.status, m.decline = psp.Declined, declineOf(pi.LastPaymentError)
+		}
+	case sdk.PaymentIntentStatusRequiresAction:
+		m.status, m.decline = psp.Declined, declineBy(string(sdk.DeclineCodeAuthenticationRequired), "")
+	case sdk.PaymentIntentStatusCanceled:
+		m.status, m.decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: "canceled", Message: "The payment was canceled at the provider."}
+	}
+	return m
+}
+
+// ofTransfer: a Transfer that exists has moved money. One that was reversed did.
+func ofTransfer(tr *sdk.Transfer) movement {
+	if tr == nil {
+		return movement{}
+	}
+	m := movement{id: tr.ID, reference: tr.Metadata[referenceMember], amount: tr.Amount, currency: string(tr.Currency), said: "created"}
+	if tr.ID != "" {
+		m.status = psp.Approved
+	}
+	return m
+}
+
+func ofRefund(re *sdk.Refund) movement {
+	if re == nil {
+		return movement{}
+	}
+	m := movement{id: re.ID, reference: re.Metadata[referenceMember], amount: re.Amount, currency: string(re.Currency), said: string(re.Status)}
+	switch re.Status {
+	case sdk.RefundStatusSucceeded:
+		m.status = psp.Approved
+	case sdk.RefundStatusFailed, sdk.RefundStatusCanceled:
+		// The money is back with us. Another refund may take another way.
+		m.status = psp.Declined
+		m.decline = &psp.Decline{Class: psp.Soft, Code: "refund_" + string(re.Status), Message: "The refund could not be paid out."}
+		if re.FailureReason != "" {
+			m.decline.Code = string(re.FailureReason)
+		}
+	}
+	return m
+}
+
+// refused reads an error of the SDK.
+func refused(err error) psp.Result {
+	var e *sdk.Error
+	if !errors.As(err, &e) {
+		return psp.Result{Err: oneLine(err)}
+	}
+	switch {
+	case e.HTTPStatusCode == http.StatusPaymentRequired && e.Type == sdk.ErrorTypeCard:
+		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
+	case (e.HTTPStatusCode == http.StatusBadRequest || e.HTTPStatusCode == http.StatusNotFound) && e.Type == sdk.ErrorTypeInvalidRequest:
+		// Only in Stripe's own words: gateways answer with these codes too.
+		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
+	}
+	return psp.Result{Err: oneLine(err)}
+}
+
+// keptFailure reports whether err is a 5xx that Stripe kept from the key's first
+// request, and will repeat for as long as it keeps the key.
+func keptFailure(err error) bool {
+	var e *sdk.Error
+	return errors.As(err, &e) && e.HTTPStatusCode >= http.StatusInternalServerError &&
+		e.LastResponse != nil && e.LastResponse.Header.Get("Idempotent-Replayed") == "true"
+}
+
+// maxError bounds what is kept of an error, in bytes.
+const maxError = 500
+
+// oneLine says what matters of an error of the SDK, whose own text is the whole
+// reply: that may name the payer, and go on for pages.
+func oneLine(err error) error {
+	var e *sdk.Error
+	if errors.As(err, &e) {
+		return fmt.Errorf("stripe: status %d, type %q, code %q, request %q", e.HTTPStatusCode, e.Type, e.Code, e.RequestID)
+	}
+	s := strings.Join(strings.Fields(err.Error()), " ")
+	if len(s) > maxError {
+		s = s[:maxError] + "…"
+	}
+	return fmt.Errorf("stripe: %s", s)
+}

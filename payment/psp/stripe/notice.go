@@ -1,0 +1,130 @@
+package stripe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/stripe/stripe-go/v85/webhook"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// maxID bounds ids in bytes: Stripe reserves 255 characters for its own.
+const maxID = 255
+
+// Verify implements [psp.Notifier], by the SDK. Stripe judges a signature by its
+// age alone: one from a clock that is ahead is not stale.
+func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (eventID string, err error) {
+	if p.secret == "" {
+		return "", fmt.Errorf("stripe: %s has no webhook secret: %w", p.name, psp.ErrForged)
+	}
+	if len(body) > psp.MaxNotice {
+		return "", malformed("over %d bytes", psp.MaxNotice)
+	}
+	signature := header.Get("Stripe-Signature")
+	if err := webhook.ValidatePayloadIgnoringTolerance(body, signature, p.secret); err != nil {
+		return "", fmt.Errorf("stripe: %w", psp.ErrForged)
+	}
+	// The SDK takes the time from a clock of its own, and now is ours: what lies
+	// between them is added on both sides of its comparison.
+	err = webhook.ValidatePayloadWithTolerance(body, signature, p.secret, p.tolerance+time.Since(now))
+	switch {
+	case errors.Is(err, webhook.ErrTooOld):
+		return "", fmt.Errorf("stripe: %w", psp.ErrStale)
+	case err != nil:
+		return "", fmt.Errorf("stripe: %w", psp.ErrForged)
+	}
+	var head struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(body, &head) != nil || !readable(head.ID) {
+		return "", malformed("id must be 1 to %d visible ASCII characters", maxID)
+	}
+	return head.ID, nil
+}
+
+// Read implements [psp.Notifier]. A movement without our reference in its metadata
+// was not asked for by us, and its event is none of our business.
+func (p *Provider) Read(body []byte) (psp.Notice, error) {
+	if len(body) > psp.MaxNotice {
+		return psp.Notice{}, malformed("over %d bytes", psp.MaxNotice)
+	}
+	var event struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		Type    string `json:"type"`
+		Data    struct {
+			Object json.RawMessage `json:"object"`
+		} `json:"data"`
+	}
+	switch {
+	case json.Unmarshal(body, &event) != nil:
+		return psp.Notice{}, malformed("not the expected JSON")
+	case event.Object != "event":
+		return psp.Notice{}, malformed("not an event: create the endpoint for snapshot events, not for thin ones")
+	case !readable(event.ID):
+		return psp.Notice{}, malformed("id must be 1 to %d visible ASCII characters", maxID)
+	}
+	nothing := psp.Notice{ID: event.ID, At: time.Unix(event.Created, 0).UTC()}
+	n := nothing
+	var m movement
+	var err error
+	switch event.Type {
+	case "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.canceled", "payment_intent.processing":
+		n.Kind = psp.KindCharge
+		m, err = read(event.Data.Object, ofPaymentIntent)
+	case "transfer.created":
+		n.Kind = psp.KindTransfer
+		m, err = read(event.Data.Object, ofTransfer)
+	// A refund's first event may be the only one, or tell that it is pending.
+	case "refund.created", "refund.updated", "refund.failed":
+		n.Kind = psp.KindRefund
+		m, err = read(event.Data.Object, ofRefund)
+	default:
+		return nothing, nil
+	}
+	if err != nil {
+		return psp.Notice{}, malformed("its object is not that of %s", event.Type)
+	}
+	if m.reference == "" {
+		return nothing, nil
+	}
+	if !readable(m.id) || !readable(m.reference) || m.amount <= 0 || len(m.currency) != len("usd") || !readable(m.currency) {
+		return psp.Notice{}, malformed("its object lacks an id, a reference, an amount above 0 or a currency")
+	}
+	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, m.amount, m.currency
+	n.Outcome, n.Decline = m.status, m.decline
+	if n.Outcome == psp.Approved {
+		n.ProviderRef = m.id
+	}
+	return n, nil
+}
+
+func read[T any](raw json.RawMessage, of func(*T) movement) (movement, error) {
+	var object T
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return movement{}, err
+	}
+	return of(&object), nil
+}
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("stripe: %w: %s", psp.ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// readable reports whether s is 1 to maxID visible ASCII characters.
+func readable(s string) bool {
+	if s == "" || len(s) > maxID {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

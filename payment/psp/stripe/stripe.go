@@ -1,0 +1,515 @@
+// Package stripe is the adapter for Stripe, on its official SDK.
+//
+//	Charge     a PaymentIntent, created and confirmed in one request, off session
+//	Transfer   a Transfer from our balance to a connected account
+//	Refund     a Refund of a PaymentIntent
+//
+// Our reference is in each object's metadata as homeward_reference, and is the
+// transfer_group of a transfer. The provider key is Stripe's idempotency key.
+//
+// How replies are read:
+//
+//	succeeded, our own parameters                     Approved
+//	402 card_error; a PaymentIntent that needs the    Declined, by its code, see
+//	payer, another card, or was canceled              declines.go
+//	400 or 404 invalid_request_error                  Declined, Invalid, or by its code
+//	everything else                                   Unknown
+//
+// Everything else is: 409 (the key's first request is still under way), 429, an
+// idempotency_error (the key met other parameters), 401 and 403, 5xx, an object
+// that is still processing, any other shape, a reply too large or malformed, a
+// network error, a time-out.
+//
+// # Idempotency keys
+//
+// Stripe keeps the reply to a key for at least 24 hours, 500s included, once the
+// endpoint has begun to execute; payment.Executor trusts a key for less. A kept
+// 5xx would be repeated for as long, whatever became of the money. So where the
+// reply to a repeat is a kept 5xx (header Idempotent-Replayed), and where an
+// object was still undecided when the kept reply was made, the adapter asks for
+// the object as it is now. These are reads; it never sends a call twice.
+//
+// # Look-up
+//
+// PaymentIntents are searched for by metadata. The search is eventually
+// consistent: under a minute in normal operation, and up to an hour behind during
+// outages, says Stripe. That hour is the settle window. Transfers are listed by
+// transfer group, which is consistent. Refunds can neither be searched nor listed
+// by metadata: the newest [refundsSought] are read, and one that is not among
+// them, where there are more, is FoundUnknown. Search does not serve accounts in
+// India.
+//
+// # No retries
+//
+// The SDK would retry conflicts, 5xx and lost connections by itself, twice. That
+// is switched off, as is net/http's own retry of requests with an Idempotency-Key
+// on a dead connection: whether a second call is safe is the claim's to decide,
+// and each one has to be in the audit.
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/stripe/stripe-go/v85"
+	"github.com/stripe/stripe-go/v85/form"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/span"
+)
+
+const (
+	// DefaultName is what the provider is called in records.
+	DefaultName = "stripe"
+	// DefaultBaseURL is Stripe.
+	DefaultBaseURL = "https://api.stripe.com"
+	// DefaultTimeout is the SDK's own. Stripe's time-outs form a funnel of which it
+	// is the widest part (stripe-ruby issue 46): whatever is slower inside has been
+	// given up there before, so a shorter one would turn healthy charges into
+	// unknown ones.
+	DefaultTimeout = 80 * time.Second
+	// SettleWindow is how far behind Stripe says its search may be during outages
+	// (docs.stripe.com/search, "Data freshness"; the SDK's Search).
+	SettleWindow = time.Hour
+	// refundsSought bounds a look-up of a refund: ten of the largest pages.
+	refundsSought = 1000
+	pageLen       = 100
+	// maxReply bounds a reply in bytes: a page of 100 objects has some 500 kB.
+	maxReply = 4 << 20
+	// referenceMember is where our reference stands in metadata.
+	referenceMember = "homeward_reference"
+)
+
+// Transport settings, for the reasons given in package httpjson.
+const (
+	maxIdlePerHost = 512
+	idleTimeout    = 30 * time.Second
+	dialTimeout    = 5 * time.Second
+	keepAlive      = 15 * time.Second
+	tlsTimeout     = 5 * time.Second
+	maxRespHead    = 64 << 10 // bytes
+)
+
+// Config is what [New] needs.
+type Config struct {
+	// Name identifies the provider in records and metrics; "" means [DefaultName].
+	Name string
+	// Key is the secret or restricted API key. It decides the account, and whether
+	// money is real.
+	Key string
+	// WebhookSecret is the endpoint's signing secret (whsec_…); "" refuses all
+	// webhooks.
+	WebhookSecret string
+	// Tolerance is how old the signature of a webhook may be; 0 means
+	// psp.NoticeTolerance, which is Stripe's own default.
+	Tolerance time.Duration
+	// BaseURL is an absolute http or https URL without query; "" means
+	// [DefaultBaseURL].
+	BaseURL string
+	// Timeout bounds one call; 0 means [DefaultTimeout].
+	Timeout time.Duration
+	// Transport sends the requests; nil means one tuned for a single busy host.
+	// It must not retry.
+	Transport http.RoundTripper
+}
+
+// Provider implements [psp.Provider] and [psp.Notifier]. It is safe for
+// concurrent use. It speaks the API version that the SDK is pinned to, whatever
+// the account's default; the webhook endpoint has to be created with the same
+// (see [APIVersion]).
+type Provider struct {
+	name      string
+	caps      psp.Capabilities
+	backend   sdk.Backend
+	key       string
+	secret    string
+	tolerance time.Duration
+	own       *http.Transport // nil when the transport came from outside
+}
+
+// APIVersion is the version of Stripe's API that the adapter speaks and reads.
+const APIVersion = sdk.APIVersion
+
+var (
+	_ psp.Provider = (*Provider)(nil)
+	_ psp.Notifier = (*Provider)(nil)
+)
+
+// New returns an adapter. It makes no call.
+func New(cfg Config) (*Provider, error) {
+	if cfg.Name == "" {
+		cfg.Name = DefaultName
+	}
+	if strings.Trim(cfg.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		return nil, fmt.Errorf("stripe: name %q: use lower case letters, digits, '-' and '_'", cfg.Name)
+	}
+	// Not shown in the error: it may be a real key with a space before it.
+	if !strings.HasPrefix(cfg.Key, "sk_") && !strings.HasPrefix(cfg.Key, "rk_") {
+		return nil, errors.New("stripe: the API key must start with sk_ or rk_: copy it again from the dashboard")
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = DefaultBaseURL
+	}
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("stripe: base URL: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
+		return nil, fmt.Errorf("stripe: base URL %q: must be an absolute http or https URL without query", cfg.BaseURL)
+	}
+	if cfg.Timeout < 0 || cfg.Tolerance < 0 {
+		return nil, fmt.Errorf("stripe: time-out %s and webhook tolerance %s: must not be negative", cfg.Timeout, cfg.Tolerance)
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Tolerance == 0 {
+		cfg.Tolerance = psp.NoticeTolerance
+	}
+	p := &Provider{
+		name: cfg.Name, secret: cfg.WebhookSecret, tolerance: cfg.Tolerance,
+		caps: psp.Capabilities{
+			Dedupe: psp.DedupeKeyAndParameters, Lookup: true,
+			Timeout: cfg.Timeout, SettleWindow: SettleWindow,
+		},
+	}
+	if cfg.Transport == nil {
+		p.own = newTransport()
+		cfg.Transport = p.own
+	}
+	backends := sdk.NewBackendsWithConfig(&sdk.BackendConfig{
+		URL:               sdk.String(base.Scheme + "://" + base.Host),
+		MaxNetworkRetries: sdk.Int64(0), // see "No retries"
+		EnableTelemetry:   sdk.Bool(false),
+		LeveledLogger:     &sdk.LeveledLogger{Level: sdk.LevelNull}, // results say it all
+		HTTPClient: &http.Client{
+			Transport:     once{cfg.Transport, strings.TrimSuffix(base.Path, "/")},
+			Timeout:       cfg.Timeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	})
+	// Not sdk.NewClient: it knows every resource that Stripe has, and with it the
+	// program would be four megabytes larger for the three that are used here.
+	p.backend, p.key = backends.API, cfg.Key
+	return p, nil
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           maxIdlePerHost,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		TLSHandshakeTimeout:    tlsTimeout,
+		MaxResponseHeaderBytes: maxRespHead,
+	}
+}
+
+// once sends each request once, below a path that the SDK, which knows Stripe's
+// own paths only, must not see. It traces the call, and bounds the reply, which
+// the SDK would read without end.
+type once struct {
+	next   http.RoundTripper
+	prefix string
+}
+
+func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, sp := span.Client(req.Context(), req.Method)
+	defer sp.End()
+	out := req.Clone(ctx)
+	out.GetBody = nil // without it net/http cannot send the body a second time
+	out.URL.Path = o.prefix + out.URL.Path
+	if sp.IsRecording() {
+		sp.SetAttributes(span.Method.String(out.Method), span.Address.String(out.URL.Host), span.URLPath.String(out.URL.Path))
+	}
+	res, err := o.next.RoundTrip(out)
+	if err != nil {
+		span.Fail(sp, err)
+		return nil, err
+	}
+	sp.SetAttributes(span.Status.Int(res.StatusCode))
+	if res.StatusCode >= http.StatusInternalServerError {
+		span.Fail(sp, fmt.Errorf("stripe: status %d", res.StatusCode))
+	}
+	res.Body = &bounded{res.Body, maxReply}
+	return res, nil
+}
+
+// bounded fails, rather than ends, past its bound: half an object must not look
+// like a whole one.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *bounded) Read(to []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("reply over %d bytes", maxReply)
+	}
+	n, err := b.ReadCloser.Read(to[:min(len(to), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// Close closes idle connections of a transport the adapter made itself. Calls
+// still running are not disturbed, and later ones still work.
+func (p *Provider) Close() error {
+	if p.own != nil {
+		p.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// Name implements [psp.Provider].
+func (p *Provider) Name() string { return p.name }
+
+// Capabilities implements [psp.Provider].
+func (p *Provider) Capabilities() psp.Capabilities { return p.caps }
+
+// Where Stripe keeps what is used here.
+const (
+	pathPaymentIntents = "/v1/payment_intents"
+	pathTransfers      = "/v1/transfers"
+	pathRefunds        = "/v1/refunds"
+)
+
+// errNoKey is a programming error above. Without a key the SDK would make one up,
+// and nothing would dedupe the call.
+var errNoKey = errors.New("stripe: the call has no provider key, without which Stripe cannot dedupe it")
+
+// Charge implements [psp.Provider].
+func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, psp.KindCharge, call, func(ctx context.Context) (movement, error) {
+		var pi sdk.PaymentIntent
+		err := p.backend.Call(http.MethodPost, pathPaymentIntents, p.key, &sdk.PaymentIntentCreateParams{
+			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
+			Amount:        &call.Amount,
+			Currency:      &call.Currency,
+			PaymentMethod: &call.Source,
+			Description:   text(call.Description),
+			Metadata:      map[string]string{referenceMember: call.Reference},
+			Confirm:       sdk.Bool(true),
+			// Nobody is there to authenticate, or to be sent elsewhere: what would need
+			// either is a decline.
+			OffSession: sdk.Bool(true),
+			AutomaticPaymentMethods: &sdk.PaymentIntentCreateAutomaticPaymentMethodsParams{
+				Enabled: sdk.Bool(true), AllowRedirects: sdk.String("never"),
+			},
+		}, &pi)
+		return ofPaymentIntent(&pi), err
+	})
+}
+
+// Transfer implements [psp.Provider].
+func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, psp.KindTransfer, call, func(ctx context.Context) (movement, error) {
+		var tr sdk.Transfer
+		err := p.backend.Call(http.MethodPost, pathTransfers, p.key, &sdk.TransferCreateParams{
+			Params:      sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
+			Amount:      &call.Amount,
+			Currency:    &call.Currency,
+			Destination: &call.Source,
+			Description: text(call.Description),
+			Metadata:    map[string]string{referenceMember: call.Reference},
+			// Transfers can be listed by it, see "Look-up".
+			TransferGroup: &call.Reference,
+		}, &tr)
+		return ofTransfer(&tr), err
+	})
+}
+
+// Refund implements [psp.Provider].
+func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
+	return p.move(ctx, psp.KindRefund, call, func(ctx context.Context) (movement, error) {
+		var re sdk.Refund
+		err := p.backend.Call(http.MethodPost, pathRefunds, p.key, &sdk.RefundCreateParams{
+			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
+			PaymentIntent: &call.Source,
+			Amount:        &call.Amount,
+			Metadata:      map[string]string{referenceMember: call.Reference},
+		}, &re)
+		return ofRefund(&re), err
+	})
+}
+
+// text is nil for "", which Stripe would take for an order to unset.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// move makes one call, and reads on where its reply is old, see "Idempotency keys".
+func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send func(context.Context) (movement, error)) psp.Result {
+	if call.Key == "" {
+		return psp.Result{Err: errNoKey}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	m, err := send(ctx)
+	if err != nil {
+		r := refused(err)
+		if r.Outcome == psp.Unknown && keptFailure(err) {
+			if found, known := p.Lookup(ctx, kind, call.Reference); found == psp.FoundYes {
+				return known
+			}
+		}
+		return r
+	}
+	if m.undecided() && m.id != "" {
+		if now, err := p.retrieve(ctx, kind, m.id); err == nil {
+			m = now
+		}
+	}
+	if m.reference != call.Reference || m.amount != call.Amount || m.currency != call.Currency {
+		// What Stripe says it moved has to be what was asked for.
+		return psp.Result{Err: fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
+			m.amount, m.currency, m.reference, call.Amount, call.Currency, call.Reference)}
+	}
+	return m.result()
+}
+
+func (p *Provider) retrieve(ctx context.Context, kind psp.Kind, id string) (movement, error) {
+	switch kind {
+	case psp.KindTransfer:
+		var tr sdk.Transfer
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathTransfers+"/%s", id), p.key, &sdk.TransferRetrieveParams{Params: sdk.Params{Context: ctx}}, &tr)
+		return ofTransfer(&tr), err
+	case psp.KindRefund:
+		var re sdk.Refund
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathRefunds+"/%s", id), p.key, &sdk.RefundRetrieveParams{Params: sdk.Params{Context: ctx}}, &re)
+		return ofRefund(&re), err
+	default:
+		var pi sdk.PaymentIntent
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathPaymentIntents+"/%s", id), p.key, &sdk.PaymentIntentRetrieveParams{Params: sdk.Params{Context: ctx}}, &pi)
+		return ofPaymentIntent(&pi), err
+	}
+}
+
+// errTooMany ends a look-up that has gone far enough.
+var errTooMany = fmt.Errorf("stripe: not among the newest %d refunds: look for it in the dashboard", refundsSought)
+
+// Lookup implements [psp.Provider].
+func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	var best *movement
+	// better keeps an approval, else one that may become it, else the newest.
+	better := func(m movement) (approved bool) {
+		if m.reference != reference {
+			return false
+		}
+		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {
+			best = &m
+		}
+		return m.status == psp.Approved
+	}
+	var err error
+	switch kind {
+	case psp.KindTransfer:
+		err = p.eachTransfer(ctx, reference, better)
+	case psp.KindRefund:
+		err = p.eachRefund(ctx, better)
+	default:
+		err = p.eachPaymentIntent(ctx, reference, better)
+	}
+	switch {
+	case best != nil && best.status == psp.Approved:
+		return psp.FoundYes, best.result()
+	case err != nil:
+		return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
+	case best == nil:
+		return psp.FoundNo, psp.Result{}
+	}
+	r := best.result()
+	if r.Outcome == psp.Unknown {
+		return psp.FoundUnknown, r
+	}
+	return psp.FoundYes, r
+}
+
+// list reads one page of what query, a struct of the SDK, asks for.
+func (p *Provider) list(ctx context.Context, path string, query any, page sdk.LastResponseSetter) error {
+	var body form.Values
+	form.AppendTo(&body, query)
+	return p.backend.CallRaw(http.MethodGet, path, p.key, []byte(body.Encode()), &sdk.Params{Context: ctx}, page)
+}
+
+// eachTransfer hands the transfers of a reference to take until it has had enough.
+func (p *Provider) eachTransfer(ctx context.Context, reference string, take func(movement) (enough bool)) error {
+	query := &sdk.TransferListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}, TransferGroup: &reference}
+	for {
+		var page sdk.TransferList
+		if err := p.list(ctx, pathTransfers, query, &page); err != nil {
+			return err
+		}
+		for _, tr := range page.Data {
+			if take(ofTransfer(tr)) {
+				return nil
+			}
+			query.StartingAfter = &tr.ID
+		}
+		if !page.HasMore || len(page.Data) == 0 {
+			return nil
+		}
+	}
+}
+
+// eachPaymentIntent is eachTransfer for charges.
+func (p *Provider) eachPaymentIntent(ctx context.Context, reference string, take func(movement) (enough bool)) error {
+	query := &sdk.PaymentIntentSearchParams{SearchParams: sdk.SearchParams{Query: byReference(reference), Limit: sdk.Int64(pageLen)}}
+	for {
+		var page sdk.PaymentIntentSearchResult
+		if err := p.list(ctx, pathPaymentIntents+"/search", query, &page); err != nil {
+			return err
+		}
+		for _, pi := range page.Data {
+			if take(ofPaymentIntent(pi)) {
+				return nil
+			}
+		}
+		if !page.HasMore || page.NextPage == nil {
+			return nil
+		}
+		query.Page = page.NextPage
+	}
+}
+
+// eachRefund hands the newest refunds to take until it has had enough.
+func (p *Provider) eachRefund(ctx context.Context, take func(movement) (enough bool)) error {
+	query := &sdk.RefundListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}}
+	for seen := 0; ; {
+		var page sdk.RefundList
+		if err := p.list(ctx, pathRefunds, query, &page); err != nil {
+			return err
+		}
+		for _, re := range page.Data {
+			if take(ofRefund(re)) {
+				return nil
+			}
+			if seen++; seen >= refundsSought {
+				return errTooMany
+			}
+			query.StartingAfter = &re.ID
+		}
+		if !page.HasMore || len(page.Data) == 0 {
+			return nil
+		}
+	}
+}
+
+// byReference is a query in Stripe's search language, in which a quote or a
+// backslash inside a string is escaped by a backslash.
+func byReference(reference string) string {
+	return "metadata['" + referenceMember + "']:'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(reference) + "'"
+}

@@ -1,0 +1,480 @@
+package stripe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/stripe/stripe-go/v85"
+	"github.com/stripe/stripe-go/v85/webhook"
+	"go.uber.org/goleak"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/psptest"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	apiKey = "sk_test_123"
+	secret = "whsec_of_this_endpoint"
+)
+
+func TestConformance(t *testing.T) {
+	psptest.Exercise(t, harness)
+}
+
+// harness puts the adapter before the simulator's Stripe-shaped API.
+func harness(t *testing.T) psptest.Harness {
+	t.Helper()
+	sim, err := simulator.Open(simulator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(sim.Handler())
+	t.Cleanup(func() { srv.Close(); _ = sim.Close() })
+	setFaults := func(f simulator.Faults) {
+		if err := sim.SetFaults(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probability := map[bool]float64{true: 1}
+	return psptest.Harness{
+		Provider: adapter(t, srv.URL+"/stripe/", secret),
+		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds",
+		DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of", Destination: "acct_supplier",
+		Effects: func(kind psp.Kind, reference string) int {
+			n := 0
+			for _, e := range sim.Effects() {
+				if e.Kind == kind && e.Reference == reference {
+					n++
+				}
+			}
+			return n
+		},
+		DropReplies: func(on bool) { setFaults(simulator.Faults{DropReply: probability[on]}) },
+		FailBefore:  func(on bool) { setFaults(simulator.Faults{ErrorBefore: probability[on]}) },
+		Hold: func() (<-chan struct{}, func()) {
+			arrived, gate := make(chan struct{}, 64), make(chan struct{})
+			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
+				arrived <- struct{}{}
+				<-gate
+			}})
+			return arrived, sync.OnceFunc(func() { close(gate) })
+		},
+		Late: func() func() {
+			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
+			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
+		},
+		Notices: func() <-chan psptest.Delivery {
+			handler, in := psptest.Receiver()
+			receiver := httptest.NewServer(handler)
+			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
+			if err := sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: receiver.URL, Secret: secret, Stripe: true}}}); err != nil {
+				t.Fatal(err)
+			}
+			return in
+		},
+		Stranger: adapter(t, "http://127.0.0.1:1", "whsec_another"),
+	}
+}
+
+func adapter(t testing.TB, url, secret string) *stripe.Provider {
+	t.Helper()
+	p, err := stripe.New(stripe.Config{Key: apiKey, WebhookSecret: secret, BaseURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+var call = psp.Call{Key: "k", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "pm_card_visa", Description: "d"}
+
+// answers serves one reply after the other and fails the test when asked for more.
+func answers(t *testing.T, replies ...func(w http.ResponseWriter, r *http.Request)) (url string, asked func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var seen []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen = append(seen, r.Method+" "+r.URL.Path)
+		n := len(seen)
+		mu.Unlock()
+		if n > len(replies) {
+			t.Errorf("one request too many: %s %s", r.Method, r.URL)
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		replies[n-1](w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, func() []string { mu.Lock(); defer mu.Unlock(); return seen }
+}
+
+func says(status int, body string, header ...string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func intent(status, more string) string {
+	return fmt.Sprintf(`{"id":"pi_1","object":"payment_intent","amount":1250,"currency":"usd","status":%q,"metadata":{"homeward_reference":"ch_1"}%s}`, status, more)
+}
+
+func stripeError(kind, code, decline string) string {
+	return fmt.Sprintf(`{"error":{"type":%q,"code":%q,"decline_code":%q,"message":"Some words.","payment_intent":%s}}`, kind, code, decline, intent("requires_payment_method", ""))
+}
+
+func TestReplies(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   psp.Outcome
+		class  psp.Class
+		code   string
+	}{
+		"succeeded":                 {200, intent("succeeded", ""), psp.Approved, 0, ""},
+		"more members":              {200, intent("succeeded", `,"unheard_of":{"a":[1]}`), psp.Approved, 0, ""},
+		"another amount":            {200, strings.Replace(intent("succeeded", ""), "1250", "1251", 1), psp.Unknown, 0, ""},
+		"other money":               {200, strings.Replace(intent("succeeded", ""), "usd", "eur", 1), psp.Unknown, 0, ""},
+		"another object":            {200, strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown, 0, ""},
+		"no id":                     {200, strings.Replace(intent("succeeded", ""), "pi_1", "", 1), psp.Unknown, 0, ""},
+		"failed":                    {200, intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"}`), psp.Declined, psp.Hard, "lost_card"},
+		"failed at Stripe":          {200, intent("requires_payment_method", `,"last_payment_error":{"type":"api_error","message":"m"}`), psp.Declined, psp.Soft, "api_error"},
+		"not confirmed":             {200, intent("requires_payment_method", ""), psp.Unknown, 0, ""},
+		"wants the payer":           {200, intent("requires_action", ""), psp.Declined, psp.Soft, "authentication_required"},
+		"canceled":                  {200, intent("canceled", ""), psp.Declined, psp.Soft, "canceled"},
+		"cut short":                 {200, intent("succeeded", "")[:40], psp.Unknown, 0, ""},
+		"empty":                     {200, "", psp.Unknown, 0, ""},
+		"oversized":                 {200, intent("succeeded", `,"pad":"`+strings.Repeat("x", 5<<20)+`"`), psp.Unknown, 0, ""},
+		"redirect":                  {307, "", psp.Unknown, 0, ""},
+		"insufficient funds":        {402, stripeError("card_error", "card_declined", "insufficient_funds"), psp.Declined, psp.Soft, "insufficient_funds"},
+		"stolen":                    {402, stripeError("card_error", "card_declined", "stolen_card"), psp.Declined, psp.Hard, "stolen_card"},
+		"expired, code only":        {402, stripeError("card_error", "expired_card", ""), psp.Declined, psp.Hard, "expired_card"},
+		"authentication":            {402, stripeError("card_error", "authentication_required", "authentication_required"), psp.Declined, psp.Soft, "authentication_required"},
+		"a code of tomorrow":        {402, stripeError("card_error", "card_declined", "moon_phase"), psp.Declined, psp.Soft, "moon_phase"},
+		"a decline without code":    {402, stripeError("card_error", "", ""), psp.Declined, psp.Soft, "generic_decline"},
+		"402 of another type":       {402, stripeError("api_error", "", ""), psp.Unknown, 0, ""},
+		"402 by a proxy":            {402, "<html>", psp.Unknown, 0, ""},
+		"no such method":            {404, stripeError("invalid_request_error", "resource_missing", ""), psp.Declined, psp.Invalid, "resource_missing"},
+		"bad parameter":             {400, stripeError("invalid_request_error", "", ""), psp.Declined, psp.Invalid, "invalid_request_error"},
+		"our balance":               {400, stripeError("invalid_request_error", "balance_insufficient", ""), psp.Declined, psp.Soft, "balance_insufficient"},
+		"closed destination":        {400, stripeError("invalid_request_error", "account_closed", ""), psp.Declined, psp.Hard, "account_closed"},
+		"key met other parameters":  {400, stripeError("idempotency_error", "", ""), psp.Unknown, 0, ""},
+		"key under way":             {409, stripeError("idempotency_error", "idempotency_key_in_use", ""), psp.Unknown, 0, ""},
+		"409 as an invalid request": {409, stripeError("invalid_request_error", "idempotency_key_in_use", ""), psp.Unknown, 0, ""},
+		"lock time-out":             {429, stripeError("invalid_request_error", "lock_timeout", ""), psp.Unknown, 0, ""},
+		"too many":                  {429, stripeError("invalid_request_error", "rate_limit", ""), psp.Unknown, 0, ""},
+		"wrong API key":             {401, stripeError("invalid_request_error", "", ""), psp.Unknown, 0, ""},
+		"forbidden":                 {403, stripeError("invalid_request_error", "", ""), psp.Unknown, 0, ""},
+		"404 by a proxy":            {404, "404 page not found", psp.Unknown, 0, ""},
+		"server error":              {500, stripeError("api_error", "", ""), psp.Unknown, 0, ""},
+		"server error, as a card's": {500, stripeError("card_error", "card_declined", "stolen_card"), psp.Unknown, 0, ""},
+		"server error, approval":    {500, intent("succeeded", ""), psp.Unknown, 0, ""},
+		"unavailable":               {503, "", psp.Unknown, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := answers(t, says(c.status, c.body, "Location", "/elsewhere"), says(c.status, c.body))
+			r := adapter(t, url, "").Charge(t.Context(), call)
+			if r.Outcome != c.want || (r.Outcome == psp.Approved && r.ProviderRef != "pi_1") {
+				t.Fatalf("got %+v, want %s", r, c.want)
+			}
+			if c.want == psp.Declined && (r.Decline.Class != c.class || r.Decline.Code != c.code || r.Decline.Message == "") {
+				t.Errorf("got %+v, want %s %s", *r.Decline, c.class, c.code)
+			}
+			if c.want == psp.Unknown && (r.Err == nil || strings.ContainsRune(r.Err.Error(), '\n') || len(r.Err.Error()) > 600) {
+				t.Errorf("want one line of reason, got %v", r.Err)
+			}
+			if n := len(asked()); name != "not confirmed" && n != 1 { // that one is read again
+				t.Errorf("%d requests, want 1: %v", n, asked())
+			}
+		})
+	}
+}
+
+// What Stripe asks to keep from customers is in the code for the merchant, and not
+// in the message.
+func TestFraudIsNotExplained(t *testing.T) {
+	url, _ := answers(t, says(402, strings.Replace(stripeError("card_error", "card_declined", "fraudulent"), "Some words.", "Looks like fraud.", 1)))
+	r := adapter(t, url, "").Charge(t.Context(), call)
+	if r.Decline == nil || r.Decline.Class != psp.Hard || strings.Contains(r.Decline.Message, "fraud") {
+		t.Errorf("got %+v", r.Decline)
+	}
+}
+
+// A kept 5xx would be repeated for a day: what became of the money is looked up.
+func TestKeptFailureIsLookedUp(t *testing.T) {
+	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
+	for name, c := range map[string]struct {
+		found string
+		want  psp.Outcome
+	}{
+		"found":      {intent("succeeded", ""), psp.Approved},
+		"not found":  {"", psp.Unknown},
+		"undecided":  {intent("processing", ""), psp.Unknown},
+		"of another": {strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`))
+			if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != c.want {
+				t.Errorf("got %+v, want %s", r, c.want)
+			}
+			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/search" {
+				t.Errorf("asked %s", got)
+			}
+		})
+	}
+}
+
+// A reply that Stripe kept while the object was undecided says so for ever.
+func TestUndecidedIsReadAgain(t *testing.T) {
+	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Unknown, "canceled": psp.Declined} {
+		url, asked := answers(t, says(200, intent("processing", "")), says(200, intent(now, "")))
+		if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != want {
+			t.Errorf("%s: got %+v, want %s", now, r, want)
+		}
+		if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/pi_1" {
+			t.Errorf("asked %s", got)
+		}
+	}
+	refund := `{"id":"re_1","object":"refund","amount":1250,"currency":"usd","status":%q,"metadata":{"homeward_reference":"ch_1"}}`
+	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "pending": psp.Unknown, "failed": psp.Declined} {
+		url, _ := answers(t, says(200, fmt.Sprintf(refund, "pending")), says(200, fmt.Sprintf(refund, now)))
+		if r := adapter(t, url, "").Refund(t.Context(), call); r.Outcome != want {
+			t.Errorf("refund %s: got %+v, want %s", now, r, want)
+		}
+	}
+}
+
+func TestLookupReplies(t *testing.T) {
+	search := func(objects ...string) string {
+		return `{"object":"search_result","url":"/v1/payment_intents/search","has_more":false,"data":[` + strings.Join(objects, ",") + `]}`
+	}
+	declined := intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"insufficient_funds"}`)
+	for name, c := range map[string]struct {
+		status  int
+		body    string
+		want    psp.Found
+		outcome psp.Outcome
+	}{
+		"approved":                    {200, search(intent("succeeded", "")), psp.FoundYes, psp.Approved},
+		"declined":                    {200, search(declined), psp.FoundYes, psp.Declined},
+		"approved before a decline":   {200, search(declined, intent("succeeded", "")), psp.FoundYes, psp.Approved},
+		"approved after a decline":    {200, search(intent("succeeded", ""), declined), psp.FoundYes, psp.Approved},
+		"nothing":                     {200, search(), psp.FoundNo, psp.Unknown},
+		"another's":                   {200, search(strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1)), psp.FoundNo, psp.Unknown},
+		"processing":                  {200, search(intent("processing", "")), psp.FoundUnknown, psp.Unknown},
+		"search not available":        {400, stripeError("invalid_request_error", "", ""), psp.FoundUnknown, psp.Unknown},
+		"a proxy's no":                {404, "404 page not found", psp.FoundUnknown, psp.Unknown},
+		"unavailable":                 {503, "", psp.FoundUnknown, psp.Unknown},
+		"half a reply":                {200, search(intent("succeeded", ""))[:50], psp.FoundUnknown, psp.Unknown},
+		"undecided, then a decline":   {200, search(intent("processing", ""), declined), psp.FoundUnknown, psp.Unknown},
+		"a decline, then one pending": {200, search(declined, intent("processing", "")), psp.FoundUnknown, psp.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, _ := answers(t, says(c.status, c.body))
+			found, r := adapter(t, url, "").Lookup(t.Context(), psp.KindCharge, "ch_1")
+			if found != c.want || r.Outcome != c.outcome {
+				t.Fatalf("found %d, %+v; want %d, %s", found, r, c.want, c.outcome)
+			}
+			if found == psp.FoundUnknown && r.Err == nil {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
+// The look-up of a refund reads so many and no more, and then does not claim that
+// there is none.
+func TestRefundOutOfReach(t *testing.T) {
+	pages := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pages++
+		var refunds []string
+		for i := range 100 {
+			refunds = append(refunds, fmt.Sprintf(`{"id":"re_%d_%d","object":"refund","amount":1,"currency":"usd","status":"succeeded","metadata":{}}`, pages, i))
+		}
+		_, _ = fmt.Fprintf(w, `{"object":"list","url":"/v1/refunds","has_more":true,"data":[%s]}`, strings.Join(refunds, ","))
+	}))
+	defer srv.Close()
+	found, r := adapter(t, srv.URL, "").Lookup(t.Context(), psp.KindRefund, "re_mine")
+	if found != psp.FoundUnknown || r.Err == nil || pages != 10 {
+		t.Errorf("after %d pages: found %d, %+v", pages, found, r)
+	}
+}
+
+// References are quoted in the search language.
+func TestSearchQuotes(t *testing.T) {
+	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.URL.Query().Get("query"), `metadata['homeward_reference']:'a\'b\\c'`; got != want {
+			t.Errorf("asked %s, want %s", got, want)
+		}
+		_, _ = w.Write([]byte(`{"object":"search_result","data":[]}`))
+	})
+	if found, r := adapter(t, url, "").Lookup(t.Context(), psp.KindCharge, `a'b\c`); found != psp.FoundNo {
+		t.Errorf("found %d, %+v", found, r)
+	}
+}
+
+func TestVersionAndKeyArePinned(t *testing.T) {
+	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
+		if v := r.Header.Get("Stripe-Version"); v != stripe.APIVersion {
+			t.Errorf("version %s, want %s", v, stripe.APIVersion)
+		}
+		if k := r.Header.Get("Idempotency-Key"); k != call.Key {
+			t.Errorf("key %q, want %q", k, call.Key)
+		}
+		says(200, intent("succeeded", ""))(w, r)
+	})
+	if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != psp.Approved {
+		t.Errorf("got %+v", r)
+	}
+	if stripe.APIVersion != simulator.StripeAPIVersion {
+		t.Errorf("the adapter speaks version %s, the simulator %s", stripe.APIVersion, simulator.StripeAPIVersion)
+	}
+	keyless := call
+	keyless.Key = ""
+	url, asked := answers(t)
+	if r := adapter(t, url, "").Charge(t.Context(), keyless); r.Outcome != psp.Unknown || r.Err == nil || len(asked()) != 0 {
+		t.Errorf("without a key: got %+v, asked %v", r, asked())
+	}
+}
+
+func TestTimeoutIsUnknown(t *testing.T) {
+	gate := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gate }))
+	defer srv.Close()
+	defer close(gate)
+	p, err := stripe.New(stripe.Config{Key: apiKey, BaseURL: srv.URL, Timeout: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if r := p.Charge(t.Context(), call); r.Outcome != psp.Unknown || r.Err == nil {
+		t.Errorf("got %+v, want unknown", r)
+	}
+}
+
+const event = `{"id":"evt_1","object":"event","api_version":"` + sdk.APIVersion + `","created":1772366400,"type":%q,"data":{"object":%s}}`
+
+func TestRead(t *testing.T) {
+	n := adapter(t, "http://127.0.0.1:1", secret)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	refund := `{"id":"re_1","object":"refund","amount":7,"currency":"usd","status":%q,"metadata":{"homeward_reference":"re_a"}}`
+	for name, c := range map[string]struct {
+		kind, object string
+		want         psp.Notice
+		code         string
+	}{
+		"succeeded": {"payment_intent.succeeded", intent("succeeded", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}, ""},
+		"failed": {"payment_intent.payment_failed", intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"expired_card"}`),
+			psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Outcome: psp.Declined, Amount: 1250, Currency: "usd"}, "expired_card"},
+		"processing":     {"payment_intent.processing", intent("processing", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Amount: 1250, Currency: "usd"}, ""},
+		"refund":         {"refund.created", fmt.Sprintf(refund, "succeeded"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Approved, Amount: 7, Currency: "usd"}, ""},
+		"pending refund": {"refund.created", fmt.Sprintf(refund, "pending"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Amount: 7, Currency: "usd"}, ""},
+		"failed refund":  {"refund.failed", fmt.Sprintf(refund, "failed"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},
+		"not ours":       {"payment_intent.succeeded", `{"id":"pi_2","object":"payment_intent","amount":5,"currency":"usd","status":"succeeded","metadata":{}}`, psp.Notice{}, ""},
+		"another type":   {"customer.created", `{"anything":[1,2]}`, psp.Notice{}, ""},
+	} {
+		got, err := n.Read(fmt.Appendf(nil, event, c.kind, c.object))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if (got.Decline == nil) != (c.code == "") || (got.Decline != nil && got.Decline.Code != c.code) {
+			t.Errorf("%s: decline %+v, want %q", name, got.Decline, c.code)
+		}
+		got.Decline = nil
+		c.want.ID, c.want.At = "evt_1", at
+		if got != c.want {
+			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
+		}
+	}
+	for name, body := range map[string]string{
+		"thin event":   `{"id":"evt_1","object":"v2.core.event","type":"payment_intent.succeeded"}`,
+		"no object":    strings.Replace(fmt.Sprintf(event, "payment_intent.succeeded", "null"), `{"object":null}`, `{}`, 1),
+		"other object": fmt.Sprintf(event, "payment_intent.succeeded", `[1]`),
+		"no amount":    fmt.Sprintf(event, "payment_intent.succeeded", strings.Replace(intent("succeeded", ""), "1250", "0", 1)),
+		"no id":        strings.Replace(fmt.Sprintf(event, "payment_intent.succeeded", intent("succeeded", "")), "evt_1", "", 1),
+		"cut short":    fmt.Sprintf(event, "payment_intent.succeeded", intent("succeeded", ""))[:99],
+		"oversized":    fmt.Sprintf(event, "x", `"`+strings.Repeat("x", psp.MaxNotice)+`"`),
+	} {
+		if got, err := n.Read([]byte(body)); !errors.Is(err, psp.ErrMalformed) || got != (psp.Notice{}) {
+			t.Errorf("%s: got %+v, %v; want %v", name, got, err, psp.ErrMalformed)
+		}
+	}
+}
+
+func TestVerifyKeepsToTheTolerance(t *testing.T) {
+	n := adapter(t, "http://127.0.0.1:1", secret)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // far from the clock of the SDK
+	body := fmt.Appendf(nil, event, "payment_intent.succeeded", intent("succeeded", ""))
+	for age, want := range map[time.Duration]error{0: nil, psp.NoticeTolerance - time.Second: nil, psp.NoticeTolerance + time.Second: psp.ErrStale} {
+		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: body, Secret: secret, Timestamp: now.Add(-age)})
+		header := http.Header{"Stripe-Signature": {signed.Header}}
+		if _, err := n.Verify(header, body, now); !errors.Is(err, want) {
+			t.Errorf("signed %s ago: got %v, want %v", age, err, want)
+		}
+		if _, err := adapter(t, "http://127.0.0.1:1", "").Verify(header, body, now); !errors.Is(err, psp.ErrForged) {
+			t.Errorf("without a secret: got %v, want %v", err, psp.ErrForged)
+		}
+	}
+}
+
+func FuzzNotices(f *testing.F) {
+	psptest.FuzzNotifier(f, adapter(f, "http://127.0.0.1:1", secret), "Stripe-Signature",
+		fmt.Sprintf(event, "payment_intent.succeeded", intent("succeeded", "")), fmt.Sprintf(event, "refund.failed", `{}`),
+		fmt.Sprintf(event, "transfer.created", `"tr_1"`), `{}`, `[]`, ``)
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, cfg := range map[string]stripe.Config{
+		"no key":          {},
+		"a public key":    {Key: "pk_live_1"},
+		"upper case name": {Key: apiKey, Name: "Stripe"},
+		"relative URL":    {Key: apiKey, BaseURL: "/v1"},
+		"query":           {Key: apiKey, BaseURL: "http://host?a=b"},
+		"time-out":        {Key: apiKey, Timeout: -1},
+		"tolerance":       {Key: apiKey, Tolerance: -1},
+	} {
+		if _, err := stripe.New(cfg); err == nil || strings.Contains(err.Error(), "pk_live_1") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// net/http may send a request with an Idempotency-Key again where it can have the
+// body again, and the SDK any that fails: neither happens.
+func TestNeverSendsTwice(t *testing.T) {
+	sent := 0
+	p, err := stripe.New(stripe.Config{Key: apiKey, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		sent++
+		if r.GetBody != nil || r.Header.Get("Idempotency-Key") != call.Key {
+			t.Errorf("the request can be sent again, or has no key: %v", r.Header)
+		}
+		return nil, errors.New("connection reset by peer")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Charge(t.Context(), call); r.Outcome != psp.Unknown || r.Err == nil || sent != 1 {
+		t.Errorf("sent %d times: %+v", sent, r)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,330 @@
+package recon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// object is everything about one reference.
+type object struct {
+	lines    []line
+	bookings []booking
+	claim    *settled
+}
+
+// own is the booking of the object itself, as against those of ghosts, or nil.
+func (o *object) own() *booking {
+	for i := range o.bookings {
+		if o.bookings[i].Kind != ledger.Ghost {
+			return &o.bookings[i]
+		}
+	}
+	return nil
+}
+
+func (r *run) compare(ctx context.Context) error {
+	for i := range r.lines.Len() {
+		objects := map[string]*object{}
+		of := func(key string) *object {
+			o := objects[key]
+			if o == nil {
+				o = &object{}
+				objects[key] = o
+			}
+			return o
+		}
+		if err := errors.Join(
+			r.lines.Each(i, func(l line) { o := of(l.key()); o.lines = append(o.lines, l) }),
+			r.bookings.Each(i, func(b booking) { o := of(b.Object); o.bookings = append(o.bookings, b) }),
+			r.claims.Each(i, func(s settled) { of(s.Object).claim = &s }),
+		); err != nil {
+			return fmt.Errorf("recon: %w", err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(objects)) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := r.judge(ctx, objects[key]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) found(ctx context.Context, m Mismatch) error {
+	r.report.Mismatches[m.Class]++
+	return r.c.Found(ctx, m)
+}
+
+// judge compares what is stated, booked and claimed of one reference.
+func (r *run) judge(ctx context.Context, o *object) error {
+	booked := make(map[string]*booking, len(o.bookings)) // by the provider's reference
+	var again []*booking
+	for i := range o.bookings {
+		switch b := &o.bookings[i]; {
+		case b.Elsewhere:
+		case booked[b.Ref] != nil:
+			again = append(again, b)
+		default:
+			booked[b.Ref] = b
+		}
+	}
+	stated := make(map[string]bool, len(o.lines))
+	for _, l := range o.lines {
+		if stated[l.ID] {
+			if err := r.found(ctx, Mismatch{
+				Class: RepeatedLine, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
+				Detail: "the statement has this movement more than once",
+			}); err != nil {
+				return err
+			}
+			continue
+		}
+		stated[l.ID] = true
+		if err := r.stated(ctx, o, l, booked[l.ID]); err != nil {
+			return err
+		}
+	}
+	for i := range o.bookings {
+		b := &o.bookings[i]
+		if b.Elsewhere || slices.Contains(again, b) {
+			continue
+		}
+		if err := r.booked(ctx, o, b, stated[b.Ref]); err != nil {
+			return err
+		}
+	}
+	for _, b := range again {
+		m := b.mismatch(NotOnStatement)
+		m.Detail = "one movement is booked a second time"
+		if err := r.found(ctx, m); err != nil {
+			return err
+		}
+	}
+	return r.claimed(ctx, o)
+}
+
+// mismatch is one that the statement has no part in.
+func (b *booking) mismatch(c Class) Mismatch {
+	return Mismatch{
+		Class: c, Reference: b.Object, Home: b.Home, Tenant: b.Tenant, ProviderRef: b.Ref, Kind: kindOf(b.Kind),
+		Booked: b.Amount, BookedCurrency: b.Currency,
+	}
+}
+
+// stated judges a line, b its booking among those of the period or nil.
+func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
+	if b == nil {
+		at := time.Unix(0, l.At)
+		if !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To) {
+			r.report.Outside++
+			return nil
+		}
+		var err error
+		if b, err = r.unbooked(ctx, o, l); b == nil || err != nil {
+			return err
+		}
+	}
+	m := b.mismatch("")
+	m.Kind, m.Stated, m.StatedCurrency = l.Kind, l.Amount, l.Currency
+	switch {
+	case l.Currency != b.Currency:
+		m.Class, m.Detail = CurrencyDiffers, "stated in one currency and booked in another"
+	case l.Kind != kindOf(b.Kind):
+		m.Class, m.Detail = AmountDiffers, fmt.Sprintf("stated as a %s and booked as a %s", l.Kind, kindOf(b.Kind))
+	case l.Amount != b.Amount:
+		m.Class, m.Detail = AmountDiffers, fmt.Sprintf("stated and booked amounts differ by %d", l.Amount-b.Amount)
+	default:
+		r.report.Agree++
+		return nil
+	}
+	return r.found(ctx, m)
+}
+
+// unbooked judges a movement that is not among the bookings of the period. Where it
+// turns out to be booked outside of the period, or while we looked, that is returned.
+func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error) {
+	m := Mismatch{
+		Class: ChargedButUnknown, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
+		Detail: "nothing of ours knows this movement",
+	}
+	if l.Reference == "" {
+		m.Detail = "the movement carries no reference of ours"
+		return nil, r.found(ctx, m)
+	}
+	if _, code, ok := claim.ReadObjectID(l.Reference); ok {
+		m.Home, _ = r.c.Home(code)
+	}
+	if m.Home == "" {
+		m.Detail = "the reference is no id of ours"
+		return nil, r.found(ctx, m)
+	}
+	// With authority, and the claim first: whoever completes it books it in the same
+	// step, so that what is booked afterwards is all that it could speak of.
+	rec, known, err := r.c.Claims.ByObject(ctx, m.Home, l.Reference)
+	if err != nil {
+		return nil, fmt.Errorf("recon: the claims of %s cannot be read: %w", m.Home, err)
+	}
+	own, booked, err := r.transaction(ctx, m.Home, l.Reference)
+	if err != nil {
+		return nil, err
+	}
+	if booked && own.Provider == r.c.Provider && own.ProviderRef == l.ID {
+		b := r.booking(&own)
+		return &b, nil
+	}
+	ghost, isGhost, err := r.transaction(ctx, m.Home, ledger.GhostID(r.c.Provider, l.ID))
+	if err != nil {
+		return nil, err
+	}
+	if isGhost && ghost.Object == l.Reference {
+		b := r.booking(&ghost)
+		return &b, nil
+	}
+	switch {
+	case booked:
+		m.Class, m.Tenant, m.second = Duplicate, own.Tenant, true
+		m.Detail = "a second movement beside " + own.ProviderRef
+	case known && rec.State == claim.InFlight:
+		r.report.Undecided++ // its outcome is being asked for
+		return nil, nil
+	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID && payment.Operation(rec.Operation) == payment.Compensation:
+		r.report.Undecided++ // booked in the same step, under the name of what it gives back
+		return nil, nil
+	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID:
+		// Money that the merchant knows of, and is owed: never one to give back.
+		if o.claim != nil && o.claim.State == claim.Completed {
+			return nil, nil // named once, with the claim
+		}
+		m.Class, m.Tenant, m.Detail = ClaimWithoutBooking, rec.Key.Tenant, withoutBooking
+		return nil, r.found(ctx, m)
+	case known && rec.State == claim.Completed:
+		m.Class, m.Tenant, m.second = Duplicate, rec.Key.Tenant, true
+		m.Detail = "a second movement beside " + rec.ProviderRef
+	case known:
+		m.Tenant = rec.Key.Tenant
+		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
+	}
+	m.Refundable = m.Tenant != "" && l.Kind == psp.KindCharge
+	return nil, r.found(ctx, m)
+}
+
+const withoutBooking = "the claim is COMPLETED and its money is not booked"
+
+// transaction reads one of the books with authority.
+func (r *run) transaction(ctx context.Context, home, id string) (ledger.Transaction, bool, error) {
+	t, found, err := r.c.Books.Transaction(ctx, home, id)
+	if err != nil {
+		return t, false, fmt.Errorf("recon: the books of %s cannot be read: %w", home, err)
+	}
+	return t, found, nil
+}
+
+// booked judges one transaction.
+func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) error {
+	if b.Kind == ledger.Ghost {
+		_, back, err := r.transaction(ctx, b.Home, ledger.GhostRefundID(r.c.Provider, b.Ref))
+		if err != nil {
+			return err
+		}
+		if !back {
+			m := b.mismatch(RefundMissing)
+			m.Refundable, m.Detail = true, "the payer has not got this money back yet"
+			if m.second, err = r.paid(ctx, o, b); err != nil {
+				return err
+			}
+			if err := r.found(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if stated {
+		return nil
+	}
+	at := time.Unix(0, b.At)
+	// It may have been stated before the period, or have come after it.
+	if !r.c.From.IsZero() && at.Before(r.c.From.Add(r.c.Slack)) || !at.Before(r.end()) {
+		r.report.Undecided++
+		return nil
+	}
+	m := b.mismatch(NotOnStatement)
+	m.Detail = "booked, and the provider does not state it"
+	if b.Kind == ledger.Refund || b.Kind == ledger.GhostRefund {
+		m.Class, m.Detail = RefundMissing, "booked as refunded, and the provider does not state the refund"
+	}
+	return r.found(ctx, m)
+}
+
+// end is since when what is booked may be stated after the period.
+func (r *run) end() time.Time {
+	if r.c.To.IsZero() {
+		return r.upTo
+	}
+	return r.upTo.Add(-skew)
+}
+
+// paid reports whether the object of a ghost has been paid by another movement.
+func (r *run) paid(ctx context.Context, o *object, b *booking) (bool, error) {
+	if o.own() != nil {
+		return true, nil
+	}
+	_, found, err := r.transaction(ctx, b.Home, b.Object)
+	return found, err
+}
+
+// claimed compares the claim with the books.
+func (r *run) claimed(ctx context.Context, o *object) error {
+	s := o.claim
+	if s == nil {
+		return nil // claims are forgotten after two days, the books never
+	}
+	own := o.own()
+	m := Mismatch{Reference: s.Object, Home: s.Home, Tenant: s.Tenant, ProviderRef: s.Ref}
+	switch {
+	case s.State == claim.Completed && own == nil:
+		// Its books are read from the period alone.
+		at := time.Unix(0, s.At)
+		if !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To) {
+			return nil
+		}
+		m.Class, m.Detail = ClaimWithoutBooking, withoutBooking
+	case s.State == claim.Completed && own.Ref != s.Ref:
+		m.Class, m.Kind, m.Booked, m.BookedCurrency = ClaimWithoutBooking, kindOf(own.Kind), own.Amount, own.Currency
+		m.Detail = "the claim is COMPLETED by another movement than is booked, which is " + own.Ref
+	case s.State != claim.Completed && own != nil && s.Reason != claim.ReasonOutcomeUnknown:
+		// It may have been released when it was read, and paid since.
+		rec, found, err := r.c.Claims.ByObject(ctx, s.Home, s.Object)
+		if err != nil {
+			return fmt.Errorf("recon: the claims of %s cannot be read: %w", s.Home, err)
+		}
+		if !found || rec.State == claim.Completed || rec.State == claim.InFlight {
+			return nil
+		}
+		m.Class, m.Kind, m.ProviderRef, m.Booked, m.BookedCurrency = BookingWithoutClaim, kindOf(own.Kind), own.Ref, own.Amount, own.Currency
+		m.Detail = fmt.Sprintf("the claim is %v (%s), and money is booked", rec.State, rec.Reason)
+	default:
+		return nil
+	}
+	return r.found(ctx, m)
+}
+
+func kindOf(k ledger.Kind) psp.Kind {
+	switch k {
+	case ledger.Transfer:
+		return psp.KindTransfer
+	case ledger.Refund, ledger.GhostRefund:
+		return psp.KindRefund
+	default:
+		return psp.KindCharge
+	}
+}

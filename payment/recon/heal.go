@@ -1,0 +1,19 @@
+package recon
+
+import "github.com/homeward-io/homeward/payment/webhook"
+
+// Ghost is a refundable mismatch as a compensation takes it: the same ghost as a
+// notice of the movement makes, so that both together refund it once.
+func (m *Mismatch) Ghost(provider string) webhook.Ghost {
+	g := webhook.Ghost{
+		Tenant: m.Tenant, Object: m.Reference, Home: m.Home, Provider: provider, ProviderRef: m.ProviderRef,
+		Amount: m.Stated, Currency: m.StatedCurrency, Reason: "late_success",
+	}
+	if m.second {
+		g.Reason = "second_movement"
+	}
+	if m.Class == RefundMissing {
+		g.Amount, g.Currency = m.Booked, m.BookedCurrency
+	}
+	return g
+}

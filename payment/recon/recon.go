@@ -1,0 +1,332 @@
+// Package recon compares what a provider states with the books and the claims, and
+// names each way in which they disagree.
+//
+// The three are joined by our id of the movement, which the provider was given with
+// the call. Each is read once, in order, and spread by a hash of that id over
+// temporary files; then one file of each is compared at a time. So memory is bounded
+// by a part of the statement ([Config.Parts]), whatever its size. Nothing is changed:
+// what is to be refunded is handed to [Config.Found] by whoever wants to.
+//
+// Money moves while we look. The claims are read before the books, so that every
+// claim that was read as COMPLETED is booked in what is read after it; and what looks
+// like a mismatch that a later step may have explained is read again, with authority,
+// before it is called one.
+//
+// A period of time has soft edges: a movement is stated at one moment and booked at
+// a later one, after hours where its outcome was unknown. What is on one side only,
+// within [Config.Slack] of an edge, is counted as undecided and not as a mismatch.
+package recon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/internal/spill"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Class names a disagreement. Part of the output; values never change.
+type Class string
+
+// The classes.
+const (
+	// ChargedButUnknown: stated, and neither booked nor known as a ghost.
+	ChargedButUnknown Class = "charged_but_unknown_to_us"
+	// NotOnStatement: booked, and not stated; or booked once more than stated.
+	NotOnStatement Class = "not_on_statement"
+	// AmountDiffers, also where one side says that money came and the other that it
+	// went.
+	AmountDiffers Class = "amount_differs"
+	// CurrencyDiffers comes without AmountDiffers: amounts of two currencies do not
+	// compare.
+	CurrencyDiffers Class = "currency_differs"
+	// Duplicate: stated beside another movement for the same object, and not booked.
+	Duplicate Class = "duplicate"
+	// RefundMissing: a ghost that has not been given back, or a refund that is booked
+	// and not stated.
+	RefundMissing Class = "refund_missing"
+	// ClaimWithoutBooking: the claim says that money moved, the books do not.
+	ClaimWithoutBooking Class = "claim_without_booking"
+	// BookingWithoutClaim: the claim says that no money moved, the books say it did.
+	BookingWithoutClaim Class = "booking_without_claim"
+	// RepeatedLine: the statement has the same movement twice.
+	RepeatedLine Class = "repeated_line"
+)
+
+// Classes are all of them, in the order of reports.
+func Classes() []Class {
+	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, RepeatedLine}
+}
+
+// Mismatch is one disagreement.
+type Mismatch struct {
+	Class Class `json:"class"`
+	// Reference is our id of the movement, "" where the provider states none.
+	Reference string `json:"reference"`
+	// Home is the region that the reference names, "" for none that we know.
+	Home string `json:"home,omitempty"`
+	// Tenant is whose it is, "" where nothing of ours says so.
+	Tenant string `json:"tenant,omitempty"`
+	// ProviderRef is the provider's id of the movement.
+	ProviderRef string   `json:"provider_ref,omitempty"`
+	Kind        psp.Kind `json:"kind,omitempty"`
+	// Stated and Booked are minor units, 0 where one side has nothing.
+	Stated         int64  `json:"stated,omitempty"`
+	StatedCurrency string `json:"stated_currency,omitempty"`
+	Booked         int64  `json:"booked,omitempty"`
+	BookedCurrency string `json:"booked_currency,omitempty"`
+	// Detail is one line for people.
+	Detail string `json:"detail"`
+	// Refundable: this is money of a payer for which nobody is owed anything, of a
+	// tenant that is known.
+	Refundable bool `json:"refundable"`
+	// second: the object has been paid by another movement.
+	second bool
+}
+
+// Report counts what was compared.
+type Report struct {
+	// Lines, Bookings and Claims are how many of each were read.
+	Lines    int `json:"lines"`
+	Bookings int `json:"bookings"`
+	Claims   int `json:"claims"`
+	// Agree counts movements that are stated and booked alike.
+	Agree int `json:"agree"`
+	// Outside counts lines of another period that none of the bookings read is for.
+	Outside int `json:"outside"`
+	// Undecided counts what is too near an edge of the period, or still in flight.
+	Undecided  int           `json:"undecided"`
+	Mismatches map[Class]int `json:"mismatches"`
+}
+
+// Total is the number of mismatches of all classes.
+func (r *Report) Total() (n int) {
+	for _, c := range r.Mismatches {
+		n += c
+	}
+	return n
+}
+
+// Claims reads the claims of a home.
+type Claims interface {
+	// Settled lists up to limit claims of home that are not in flight, after a key,
+	// in order, without their responses.
+	Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error)
+	// ByObject reads the claim of an object, whoever's it is.
+	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
+}
+
+// Config says what to compare a statement with. Books, Claims, Provider, Regions,
+// Home and Found are required.
+type Config struct {
+	Books  ledger.Store
+	Claims Claims
+	// Provider is the name under which the provider is booked.
+	Provider string
+	// Regions are the homes whose books and claims are read.
+	Regions []string
+	// Home names the region of a code.
+	Home func(claim.RegionCode) (string, bool)
+	// From and To are the period that the statement is of, To excluded. Zero: from the
+	// beginning, or up to now, which is when Run is called. With neither, everything
+	// that is booked has to be stated.
+	From, To time.Time
+	// Slack is how much later than stated a movement may be booked; 0 means
+	// [DefaultSlack].
+	Slack time.Duration
+	// Parts is how many parts are compared one after the other; 0 means 64: a million
+	// lines are then 16,000 at a time.
+	Parts int
+	// Dir is for the temporary files; "" means the system's.
+	Dir string
+	// Found is told of every mismatch, in an order that is the same each time, from
+	// one goroutine. Its error ends the comparison.
+	Found func(context.Context, Mismatch) error
+	// Now is when Run was called; nil means time.Now.
+	Now func() time.Time
+}
+
+// DefaultSlack is four hours: as long as an unknown outcome is asked for by
+// claim.DefaultPolicy.
+const DefaultSlack = 4 * time.Hour
+
+// skew is how far the provider's clock may be ahead of the store's: then a movement
+// is booked before it is stated. A minute is a broken clock already.
+const skew = time.Minute
+
+const (
+	defaultParts = 64
+	// page is how many rows are read at a time.
+	page = 1000
+)
+
+// line, booking and settled are what is kept of a row in a temporary file.
+type line struct {
+	ID        string
+	Kind      psp.Kind
+	Reference string
+	Amount    int64
+	Currency  string
+	At        int64 // ns since the Unix epoch
+}
+
+type booking struct {
+	Object, Ref, Tenant, Home string
+	Kind                      ledger.Kind
+	Amount                    int64
+	Currency                  string
+	At                        int64 // ns since the Unix epoch
+	// Elsewhere: at another provider, whose statement this is not.
+	Elsewhere bool
+}
+
+func settledOf(rec *claim.Record) settled {
+	return settled{rec.Minted.ID, rec.ProviderRef, rec.Key.Tenant, rec.Home, rec.Reason, rec.State, rec.SettledAt.UnixNano()}
+}
+
+func (r *run) booking(t *ledger.Transaction) booking {
+	return booking{t.Object, t.ProviderRef, t.Tenant, t.Region, t.Kind, t.Amount, t.Currency, t.At.UnixNano(), t.Provider != r.c.Provider}
+}
+
+type settled struct {
+	Object, Ref, Tenant, Home, Reason string
+	State                             claim.State
+	At                                int64 // ns since the Unix epoch
+}
+
+// Run compares a statement. It reads all of it before it looks at anything else, so
+// that one which cannot be read leaves nothing half-done.
+func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Report, err error) {
+	if c.Books == nil || c.Claims == nil || c.Provider == "" || len(c.Regions) == 0 || c.Home == nil || c.Found == nil {
+		return nil, errors.New("recon: Books, Claims, Provider, Regions, Home and Found are required")
+	}
+	if c.Slack == 0 {
+		c.Slack = DefaultSlack
+	}
+	if c.Parts <= 0 {
+		c.Parts = defaultParts
+	}
+	dir, err := os.MkdirTemp(c.Dir, "homeward-reconcile-")
+	if err != nil {
+		return nil, fmt.Errorf("recon: make a directory for temporary files: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &run{c: c, upTo: c.To, report: Report{Mismatches: map[Class]int{}}}
+	if c.To.IsZero() {
+		r.upTo = time.Now()
+		if c.Now != nil {
+			r.upTo = c.Now()
+		}
+	}
+	if r.lines, err = spill.New[line](dir, "lines", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.lines.Close()
+	if r.bookings, err = spill.New[booking](dir, "bookings", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.bookings.Close()
+	if r.claims, err = spill.New[settled](dir, "claims", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.claims.Close()
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return r.readStatement(ctx, statement, f) }, r.readClaims, r.readBooks, r.compare,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return &r.report, nil
+}
+
+type run struct {
+	c        Config
+	upTo     time.Time // To, or now
+	report   Report
+	lines    *spill.Parts[line]
+	bookings *spill.Parts[booking]
+	claims   *spill.Parts[settled]
+}
+
+// key is what rows are joined by. A movement without our reference joins with
+// nothing: it stands alone under its own id.
+func (l *line) key() string {
+	if l.Reference == "" {
+		return "\x00" + l.ID
+	}
+	return l.Reference
+}
+
+func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) (err error) {
+	r.report.Lines, err = Read(statement, f, func(l Line) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano()}
+		return r.lines.Put(row.key(), row)
+	})
+	return err
+}
+
+func (r *run) readBooks(ctx context.Context) error {
+	from, to := r.c.From, r.c.To
+	if !from.IsZero() {
+		from = from.Add(-r.c.Slack)
+	}
+	if !to.IsZero() {
+		to = to.Add(r.c.Slack)
+	}
+	for _, home := range r.c.Regions {
+		for at := (ledger.Position{At: from}); ; {
+			rows, err := r.c.Books.Transactions(ctx, home, at, to, page)
+			if err != nil {
+				return fmt.Errorf("recon: the books of %s cannot be read: %w", home, err)
+			}
+			for i := range rows {
+				at = rows[i].Position()
+				b := r.booking(&rows[i])
+				if !b.Elsewhere {
+					r.report.Bookings++
+				}
+				if err := r.bookings.Put(b.Object, b); err != nil {
+					return fmt.Errorf("recon: %w", err)
+				}
+			}
+			if len(rows) < page {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) readClaims(ctx context.Context) error {
+	for _, home := range r.c.Regions {
+		for at := (claim.Key{}); ; {
+			rows, err := r.c.Claims.Settled(ctx, home, at, page)
+			if err != nil {
+				return fmt.Errorf("recon: the claims of %s cannot be read: %w", home, err)
+			}
+			for i := range rows {
+				rec := &rows[i]
+				at = rec.Key
+				r.report.Claims++
+				row := settledOf(rec)
+				if err := r.claims.Put(row.Object, row); err != nil {
+					return fmt.Errorf("recon: %w", err)
+				}
+			}
+			if len(rows) < page {
+				break
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment/ledger"
+)
+
+// Books is the part of ledger.Store that says what a charge was. It reads with
+// authority: what it does not find has not been booked.
+type Books interface {
+	Transaction(ctx context.Context, region, id string) (t ledger.Transaction, found bool, err error)
+}
+
+// readTime bounds the reading of one transaction: a round trip round the planet is
+// a third of a second.
+const readTime = 5 * time.Second
+
+// Codes of refunds that are refused before any call.
+const (
+	codeNoCharge  = "no_such_charge"
+	codeTooMuch   = "amount_too_large"
+	codeElsewhere = "provider_not_available"
+)
+
+// read completes the refund's intent by its charge's transaction, which never
+// changes, so that every attempt sends the same call. refused is true when there is
+// nothing to call for, and v says why.
+func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
+	in := &t.intent
+	charge, found, err := t.charge(ctx)
+	switch {
+	case err != nil:
+		t.log.WarnContext(ctx, "the charge of a refund cannot be read; nothing was sent to the provider",
+			"object", t.Record.Minted.ID, "charge", in.Charge, "error", err)
+		return t.unsent(ctx, reasonNoFacts, 0), true
+	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
+		// One answer for a charge of nobody and for another tenant's.
+		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it."), true
+	case charge.Provider != t.name && t.Recovery:
+		// Unlike the books, what this node is set to use may have changed since an
+		// earlier attempt, which may have called.
+		return t.unsent(ctx, reasonElsewhere, 0), true
+	case charge.Provider != t.name:
+		return t.wrong(codeElsewhere, "charge", "This charge was made at the provider "+charge.Provider+", which is not in use any more; refund it there."), true
+	case in.Amount > charge.Amount:
+		in.Currency = charge.Currency
+		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge was of %d; a refund cannot be more. Lower the amount, or leave it out to refund the whole charge.", charge.Amount)), true
+	}
+	if in.Amount == 0 {
+		in.Amount = charge.Amount
+	}
+	in.Currency, in.Source = charge.Currency, charge.ProviderRef
+	return v, false
+}
+
+func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) {
+	if t.o.Books == nil || t.o.Home == nil {
+		return ledger.Transaction{}, false, errors.New("payment: this node has no books; give the executor Options.Books and Options.Home")
+	}
+	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
+	home, ok := t.o.Home(code)
+	if !ok {
+		// A region that this node has not heard of yet, perhaps: no proof of anything.
+		return ledger.Transaction{}, false, fmt.Errorf("payment: region code %d is not in this node's topology", code)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	return t.o.Books.Transaction(ctx, home, t.intent.Charge)
+}
+
+// wrong refuses a refund without a call and lets go of its key. Where the books alone
+// say so that is safe after any attempt: they never change it, so none has called.
+func (t *attempt) wrong(code, member, detail string) claim.Verdict {
+	p := problem.New(problem.InvalidRequest, detail)
+	p.Member, p.DeclineCode = member, code
+	return t.refused(claim.OutcomeReleased, p)
+}

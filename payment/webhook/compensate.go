@@ -1,0 +1,183 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
+)
+
+// Ghost is money that moved at a provider for an object that was refused, expired
+// or given up on, or a second time for one that was paid.
+type Ghost struct {
+	Tenant string
+	// Object is the charge's id, Home the region that it names.
+	Object, Home string
+	// Provider and ProviderRef name the movement.
+	Provider, ProviderRef string
+	// Amount is in minor units of Currency.
+	Amount   int64
+	Currency string
+	// Reason is why nobody wants it, for logs: "late_success" or "second_movement".
+	Reason string
+}
+
+// Progress is how far a compensation has come.
+type Progress uint8
+
+// The steps of progress.
+const (
+	// Pending: the refund is not certain yet. Try again.
+	Pending Progress = iota
+	// Compensated: the money is on its way back, and booked.
+	Compensated
+	// Limbo: the provider refuses the refund for good. A person must decide; the
+	// suspense account shows the debt.
+	Limbo
+)
+
+func (p Progress) String() string {
+	return [...]string{"pending", "compensated", "LIMBO"}[p]
+}
+
+// Compensator gives ghosts back, each once. It holds no state and is safe for
+// concurrent use, in any number of regions at once.
+//
+// # Crash points
+//
+//	book the ghost | begin the claim | call the provider | settle | whatever follows
+//
+// A compensation is a claim of its own, whose key follows from the provider and its
+// reference alone. So whoever comes after a crash does all of it again, and:
+//
+//	before the booking      nothing has happened
+//	after it                Post finds the same transaction; suspense shows a debt
+//	after Begin             the refund's intent is stored; the next try finds the
+//	                        claim, and so does the outbox worker when its lease ends
+//	during the call, or     the provider is asked, or called under the same provider
+//	before Settle           key, as for every claim
+//	after Settle            the refund is booked: the next try reads that first, for
+//	                        claims are forgotten after two days and the books never
+type Compensator struct {
+	// Books keep the ledger of every home.
+	Books ledger.Store
+	// Do runs a request at its key's home; router.Router.Do does.
+	Do func(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
+	// Code is the region code of a home.
+	Code func(home string) (claim.RegionCode, bool)
+}
+
+// compensationPath stands for a path in the fingerprint: no request can have it.
+const compensationPath = "compensations"
+
+// Compensate refunds g, or finds that it has been refunded. detail is one line for
+// people. An error means that nothing is known about this try; try again.
+func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
+	if _, found, err := c.Books.Transaction(ctx, g.Home, ledger.GhostRefundID(g.Provider, g.ProviderRef)); err != nil || found {
+		if err != nil {
+			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+		}
+		return Compensated, "refunded", nil
+	}
+	req, err := c.request(&g)
+	if err != nil {
+		return Pending, "", err
+	}
+	_, err = c.Books.Post(ctx, ledger.Transaction{
+		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
+		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
+		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
+	})
+	if errors.Is(err, ledger.ErrConflict) {
+		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
+		case err != nil:
+			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+		case ghost:
+			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
+		default:
+			return Pending, "the movement has been booked as a charge meanwhile", nil
+		}
+	}
+	if err != nil {
+		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
+	}
+	reply, err := c.Do(ctx, req, g.Home)
+	var unknown *claim.UnknownError
+	var busy *claim.InUseError
+	var expired *claim.ExpiredError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &busy):
+		return Pending, "the provider has not answered the refund yet", nil
+	case errors.Is(err, claim.ErrMismatch):
+		return Limbo, "the key of the compensation belongs to another request", nil
+	case errors.As(err, &expired):
+		// Settled a day ago and not booked as refunded: it was refused.
+		return Limbo, "the provider refused the refund", nil
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: the refund could not be run: %w", err)
+	case reply.State == claim.Completed:
+		return Compensated, "refunded", nil
+	case reply.State == claim.FailedTerminal:
+		return Limbo, "the provider refused the refund: " + reason(&reply.Response), nil
+	default:
+		return Pending, "the provider refused the refund for now: " + reason(&reply.Response), nil
+	}
+}
+
+// request is the claim's: the same bytes for the same ghost, wherever it is seen.
+func (c *Compensator) request(g *Ghost) (claim.Request, error) {
+	code, ok := c.Code(g.Home)
+	if !ok {
+		return claim.Request{}, fmt.Errorf("webhook: there is no region %q", g.Home)
+	}
+	// As long as a stamp's random part may ever be; the name of the key is final.
+	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND", len(g.Provider), g.Provider, g.ProviderRef))
+	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
+	if err != nil {
+		return claim.Request{}, err
+	}
+	body, err := json.Marshal(map[string]any{
+		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
+		// Not g.Reason, which may be another one at the next look.
+		"reason": "ghost_payment",
+	})
+	if err != nil {
+		return claim.Request{}, err
+	}
+	if body, err = claim.Canonical(body, claim.CanonicalOptions{}); err != nil {
+		return claim.Request{}, fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
+	}
+	return claim.Request{
+		Key: claim.Key{Tenant: g.Tenant, Value: key}, Operation: string(payment.Compensation), Stamped: true,
+		Input: claim.FingerprintInput{
+			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
+		},
+	}, nil
+}
+
+// reason is what a refusal says of itself.
+func reason(r *claim.Response) string {
+	var p struct {
+		Detail string `json:"detail"`
+		Code   string `json:"code"`
+	}
+	if json.Unmarshal(r.Body, &p) != nil || p.Detail+p.Code == "" {
+		return fmt.Sprintf("status %d", r.Status)
+	}
+	if p.Code == "" {
+		return p.Detail
+	}
+	return p.Code + ": " + p.Detail
+}
+
+// pageAfter is how long a payer may wait for money back before a person is told: a
+// chargeback can follow.
+const pageAfter = 24 * time.Hour

@@ -1,0 +1,359 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+const (
+	home   = "us-east1"
+	tenant = "acme"
+)
+
+var errDied = errors.New("the process died here")
+
+// world is everything that a processor touches, in memory, with a point before and
+// after each of its steps at which the process can die.
+type world struct {
+	*testing.T
+	claims map[string]claim.Record // by object
+	calls  map[string]outbox.Message
+	books  map[string]ledger.Transaction
+	closed map[string]Status // notices
+	// refunds counts how often the provider was asked for each, and moved money for.
+	asked, moved map[string]int
+	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown".
+	refuse string
+	learnt string
+	lease  bool // the claim's lease still runs
+
+	steps, dieAt int
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{
+		T: t, claims: map[string]claim.Record{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
+		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
+	}
+}
+
+// point dies at the chosen one.
+func (w *world) point() error {
+	if w.steps++; w.steps == w.dieAt {
+		return errDied
+	}
+	return nil
+}
+
+func (w *world) ByObject(_ context.Context, _, id string) (claim.Record, bool, error) {
+	rec, ok := w.claims[id]
+	return rec, ok, w.point()
+}
+
+// bookkeeper is the world's ledger.
+type bookkeeper struct {
+	ledger.Store
+	*world
+}
+
+func (b bookkeeper) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
+	t, ok := b.books[id]
+	return t, ok, b.point()
+}
+
+func (b bookkeeper) Post(_ context.Context, t ledger.Transaction) (bool, error) {
+	if err := b.point(); err != nil {
+		return false, err
+	}
+	require.NoError(b, t.Validate())
+	old, there := b.books[t.ID]
+	for id, other := range b.books {
+		if id != t.ID && t.Arrival() && other.Arrival() && other.ProviderRef == t.ProviderRef {
+			return false, ledger.ErrConflict
+		}
+	}
+	if there && !old.Same(t) {
+		return false, ledger.ErrConflict
+	}
+	b.books[t.ID] = t
+	return !there, b.point()
+}
+
+// queue is the world's provider calls; shelves its notices.
+type queue struct {
+	outbox.Store
+	*world
+}
+
+func (q queue) Message(_ context.Context, _, id string) (outbox.Message, bool, error) {
+	m, ok := q.calls[id]
+	return m, ok, q.point()
+}
+
+type shelves struct {
+	Store
+	*world
+}
+
+func (s shelves) Close(_ context.Context, _, id string, _ uint64, status Status, _ string) error {
+	if err := s.point(); err != nil {
+		return err
+	}
+	s.closed[id] = status
+	return s.point()
+}
+
+// do is a compensation's claim and its provider, which dedupes.
+func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply, error) {
+	if err := w.point(); err != nil {
+		return claim.Reply{}, err
+	}
+	require.True(w, req.Stamped)
+	code, ok := claim.ReadStamp(req.Key.Value)
+	require.True(w, ok && code == 1, "the key names the charge's home")
+	in, err := payment.Parse(payment.Operation(req.Operation), req.Input.Canonical)
+	require.NoError(w, err)
+	require.Equal(w, payment.Compensation, in.Operation)
+	var body struct {
+		ProviderRef string `json:"provider_ref"`
+		Amount      int64
+		Currency    string
+	}
+	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
+	w.asked[body.ProviderRef]++
+	switch w.refuse {
+	case "soft":
+		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 402, Body: []byte(`{"code":"insufficient_balance"}`)}}, nil
+	case "hard":
+		return claim.Reply{State: claim.FailedTerminal, Response: claim.Response{Status: 402, Body: []byte(`{"code":"charge_disputed","detail":"No."}`)}}, nil
+	case "unknown":
+		return claim.Reply{}, &claim.UnknownError{}
+	}
+	w.moved[req.Key.Value] = 1
+	id := ledger.GhostRefundID("sim", body.ProviderRef)
+	w.books[id] = ledger.Transaction{
+		ID: id, Region: home, Tenant: req.Key.Tenant, Kind: ledger.GhostRefund, Debit: ledger.Suspense(tenant), Credit: ledger.Provider("sim"),
+		Amount: body.Amount, Currency: body.Currency, Object: "re_1", Reverses: ledger.GhostID("sim", body.ProviderRef), Provider: "sim", ProviderRef: "r",
+	}
+	return claim.Reply{State: claim.Completed, Response: claim.Response{Status: http.StatusCreated}}, w.point()
+}
+
+// reader reads a notice that is psp.Notice as JSON.
+type reader struct{}
+
+func (reader) Verify(http.Header, []byte, time.Time) (string, error) { return "", psp.ErrForged }
+func (reader) Read(body []byte) (n psp.Notice, err error) {
+	err = json.Unmarshal(body, &n)
+	return n, err
+}
+
+func (w *world) processor() *Processor {
+	p, err := NewProcessor(ProcessorConfig{
+		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w},
+		Learn: func(_ context.Context, m outbox.Message, told string) outbox.Verdict {
+			if w.lease {
+				return outbox.Later(leaseLeft)
+			}
+			w.learnt = told
+			rec := w.claims[m.ID]
+			rec.State, rec.ProviderRef = claim.Completed, told
+			w.claims[m.ID] = rec
+			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", ProviderRef: told}
+			return outbox.Gone()
+		},
+		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 },
+		Compensator: &Compensator{
+			Books: bookkeeper{world: w}, Do: w.do,
+			Code: func(h string) (claim.RegionCode, bool) { return 1, h == home },
+		},
+	})
+	require.NoError(w, err)
+	return p
+}
+
+func objectID(t testing.TB, prefix string, n int) string {
+	id, err := claim.NewObjectID(prefix, 1, bytes.NewReader(fmt.Appendf(nil, "%032d", n)))
+	require.NoError(t, err)
+	return id
+}
+
+func charged(reference, ref string) psp.Notice {
+	return psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: reference, ProviderRef: ref, Outcome: psp.Approved, Amount: 100, Currency: "usd"}
+}
+
+func (w *world) tell(n psp.Notice) outbox.Verdict {
+	body, err := json.Marshal(n)
+	require.NoError(w, err)
+	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now()})
+}
+
+func (w *world) have(id string, state claim.State, ref string) {
+	w.claims[id] = claim.Record{Key: claim.Key{Tenant: tenant, Value: "k"}, Home: home, Operation: "charge", State: state, ProviderRef: ref, Minted: claim.Minted{ID: id}}
+	if state == claim.Completed {
+		w.books[id] = ledger.Transaction{ID: id, Tenant: tenant, Amount: 100, Currency: "usd", ProviderRef: ref}
+	}
+}
+
+// leaseLeft is how long a lease runs that runs.
+const leaseLeft = 300 * time.Millisecond
+
+const payload = `{"amount":100,"currency":"usd","payment_method":"pm_card_visa"}`
+
+// What each notice comes to. A ghost is refunded once and booked; everything else
+// moves nothing.
+func TestWhatANoticeComesTo(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	const status, ghost, parked, again = "closed", "ghost", "parked", "again"
+	for name, c := range map[string]struct {
+		have   func(w *world)
+		notice psp.Notice
+		want   string
+		status Status
+	}{
+		"a charge that is known":        {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p1"), status, ProcessedOK},
+		"a second movement":             {func(w *world) { w.have(id, claim.Completed, "p1") }, charged(id, "p2"), ghost, ProcessedCompensated},
+		"late, after a refusal":         {func(w *world) { w.have(id, claim.FailedTerminal, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
+		"late, after a soft decline":    {func(w *world) { w.have(id, claim.FailedRetry, "") }, charged(id, "p1"), ghost, ProcessedCompensated},
+		"known after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) }, charged(id, "p1"), status, ProcessedOK},
+		"second after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) },
+			charged(id, "p2"), ghost, ProcessedCompensated},
+		"of a charge that nobody knows": {func(*world) {}, charged(id, "p1"), parked, ""},
+		"of an id that is not ours":     {func(*world) {}, charged("order-7", "p1"), parked, ""},
+		"of another amount than booked": {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p1"); n.Amount++; return n }(), parked, ""},
+		"of nothing that concerns us":   {func(*world) {}, psp.Notice{ID: "e"}, status, Ignored},
+		"of a decline":                  {func(*world) {}, psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: id, Outcome: psp.Declined}, status, Ignored},
+		"while the lease runs":          {func(w *world) { w.have(id, claim.InFlight, ""); w.lease = true }, charged(id, "p1"), again, ""},
+		"a refund made late":            {func(w *world) { w.have(id, claim.FailedTerminal, "") }, func() psp.Notice { n := charged(id, "p1"); n.Kind = psp.KindRefund; return n }(), parked, ""},
+		"a transfer made twice":         {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p2"); n.Kind = psp.KindTransfer; return n }(), parked, ""},
+		"a transfer made late":          {func(w *world) { w.have(id, claim.FailedTerminal, "") }, func() psp.Notice { n := charged(id, "p1"); n.Kind = psp.KindTransfer; return n }(), status, ProcessedOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
+			c.have(w)
+			verdict := w.tell(c.notice)
+			require.Equal(t, c.status, w.closed["sim:e"])
+			switch c.want {
+			case ghost:
+				require.Len(t, w.moved, 1)
+				for _, id := range []string{ledger.GhostID("sim", c.notice.ProviderRef), ledger.GhostRefundID("sim", c.notice.ProviderRef)} {
+					require.Contains(t, w.books, id)
+				}
+			case again:
+				// Not later: the claim's own recovery takes the lease anew when it lapses.
+				require.Equal(t, outbox.Later(leaseLeft), verdict)
+				require.Empty(t, w.moved)
+			case parked:
+				require.Contains(t, fmt.Sprint(verdict), "Parked", "%v", verdict)
+				fallthrough
+			default:
+				require.Empty(t, w.moved)
+				require.NotContains(t, w.books, ledger.GhostID("sim", c.notice.ProviderRef))
+			}
+			// Told again, with another event id, nothing more happens.
+			before := len(w.books)
+			again := c.notice
+			again.ID = "f"
+			w.tell(again)
+			require.Len(t, w.books, before)
+			require.LessOrEqual(t, len(w.moved), 1)
+		})
+	}
+}
+
+func TestANoticeSettlesAClaimInFlight(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.InFlight, "")
+	w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
+	other := charged(id, "p9")
+	other.Amount++
+	w.tell(other)
+	require.Empty(t, w.learnt, "another amount than was asked for settles nothing")
+	require.Empty(t, w.closed)
+	w.tell(charged(id, "p1"))
+	require.Equal(t, "p1", w.learnt)
+	require.Equal(t, ProcessedOK, w.closed["sim:e"])
+	require.Empty(t, w.moved)
+}
+
+// The process dies before and after each step of a compensation, and the notice is
+// worked off again when its lease has run out.
+func TestCompensationSurvivesADeathAtEachStep(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, state := range []claim.State{claim.FailedTerminal, claim.FailedRetry, claim.Completed} {
+		points := 0
+		for die := 1; ; die++ {
+			w := newWorld(t)
+			w.have(id, state, map[bool]string{true: "p0"}[state == claim.Completed])
+			w.dieAt = die
+			w.tell(charged(id, "p1"))
+			died := w.steps >= die
+			w.tell(charged(id, "p1"))
+			require.Equal(t, ProcessedCompensated, w.closed["sim:e"], "death at point %d", die)
+			require.Len(t, w.moved, 1, "death at point %d", die)
+			ghost, back := w.books[ledger.GhostID("sim", "p1")], w.books[ledger.GhostRefundID("sim", "p1")]
+			require.Equal(t, ghost.Amount, back.Amount)
+			require.Equal(t, ghost.Credit, back.Debit)
+			if !died {
+				break
+			}
+			points++
+		}
+		require.Greater(t, points, 6, "a run has that many points at which it can die")
+	}
+}
+
+// The claim settles on the movement between the look at it and the booking of the
+// ghost: the books refuse the ghost, and the next look finds a charge.
+func TestAMovementIsAChargeOrAGhost(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.FailedRetry, "")
+	w.books["elsewhere"] = ledger.Transaction{ID: "elsewhere", Kind: ledger.Charge, ProviderRef: "p1"}
+	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: the movement has been booked as a charge")
+	require.Empty(t, w.moved)
+	delete(w.books, "elsewhere")
+	w.have(id, claim.Completed, "p1")
+	w.tell(charged(id, "p1"))
+	require.Equal(t, ProcessedOK, w.closed["sim:e"])
+	require.Empty(t, w.moved)
+}
+
+func TestCompensationThatCannotFinish(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for refuse, c := range map[string]struct{ verdict, detail string }{
+		"soft":    {"Failed", "insufficient_balance"},
+		"unknown": {"Failed", "has not answered"},
+		"hard":    {"Parked", "LIMBO: the provider refused the refund: charge_disputed"},
+	} {
+		t.Run(refuse, func(t *testing.T) {
+			w := newWorld(t)
+			w.have(id, claim.FailedTerminal, "")
+			w.refuse = refuse
+			verdict := fmt.Sprint(w.tell(charged(id, "p1")))
+			require.Contains(t, verdict, c.verdict)
+			require.Contains(t, verdict, c.detail)
+			require.Empty(t, w.closed)
+			require.Contains(t, w.books, ledger.GhostID("sim", "p1"), "suspense shows the debt")
+			w.refuse = ""
+			w.tell(charged(id, "p1"))
+			require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+			require.Len(t, w.moved, 1)
+		})
+	}
+}

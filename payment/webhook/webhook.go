@@ -1,0 +1,59 @@
+// Package webhook takes in what providers say unasked, and acts on it.
+package webhook
+
+import (
+	"context"
+	"time"
+)
+
+// Status is what became of a notice. Stored; values never change.
+type Status string
+
+// The statuses.
+const (
+	Unprocessed Status = "UNPROCESSED"
+	// ProcessedOK: what it says was known, or has been recorded.
+	ProcessedOK Status = "PROCESSED_OK"
+	// ProcessedCompensated: the money it tells of has been given back.
+	ProcessedCompensated Status = "PROCESSED_COMPENSATED"
+	// Ignored: it tells of nothing that concerns a claim.
+	Ignored Status = "IGNORED"
+)
+
+// Notice is one event of a provider, as it came.
+type Notice struct {
+	// ID is [NoticeID]: unique within Region for as long as the row is kept.
+	ID       string
+	Region   string
+	Provider string
+	// Body is the raw body.
+	Body []byte
+	// ReceivedAt and ProcessedAt are the store's clock; ProcessedAt is zero while
+	// Status is Unprocessed.
+	ReceivedAt, ProcessedAt time.Time
+	Status                  Status
+	// Detail is one line about Status, for people.
+	Detail string
+	// TraceParent is the W3C context in which it came, or "".
+	TraceParent string
+}
+
+// NoticeID is how a provider's event is named here.
+func NoticeID(provider, eventID string) string { return provider + ":" + eventID }
+
+// KeepFor is how long a notice is kept after it came: longer than any provider
+// repeats one (Stripe: three days).
+const KeepFor = 35 * 24 * time.Hour
+
+// Store keeps notices. Each Unprocessed one has a row in outbox.Notices whose ID
+// is the notice's, Operation its provider and Payload its body, due at once.
+type Store interface {
+	// Keep makes notices of region durable with their rows, in one step. Those
+	// whose ID is there already are left as they are; fresh counts the others.
+	Keep(ctx context.Context, region string, notices []Notice) (fresh int, err error)
+	// Close sets status and detail of a notice and removes its row, in one step.
+	// outbox.ErrFenced unless fence is the row's.
+	Close(ctx context.Context, region, id string, fence uint64, status Status, detail string) error
+	// Notice reads one.
+	Notice(ctx context.Context, region, id string) (n Notice, found bool, err error)
+}
