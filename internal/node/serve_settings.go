@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -477,8 +478,10 @@ func onLoopback(addr string) bool {
 // secretNames are the variables of secrets, with what people take for the
 // settings that they are not.
 var secretNames = map[string][]string{
-	DatabaseURL: {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
-	GossipKey:   {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
+	DatabaseURL:      {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
+	GossipKey:        {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
+	ProviderKey:      {"provider_key", "provider.key", "provider.api_key", "provider.secret"},
+	ProviderWebhooks: {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
 }
 
 // isSecret reports whether a variable, as NAME=value, is a secret's.
@@ -491,7 +494,7 @@ func isSecret(variable string) bool {
 // misplacedSecrets takes secrets out of k and says where they belong.
 func misplacedSecrets(k *koanf.Koanf) error {
 	var errs []error
-	for _, name := range []string{DatabaseURL, GossipKey} {
+	for _, name := range slices.Sorted(maps.Keys(secretNames)) {
 		for _, path := range secretNames[name] {
 			if k.Exists(path) {
 				errs = append(errs, fmt.Errorf("settings: %s is a secret and must not stand among the settings; set the variable %s, or %s to the name of a file that holds it", path, name, name+fileSuffix))
