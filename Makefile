@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill test test-postgres test-cockroach check fuzz storm e2e bench bench-store generate clean
+.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,11 @@ cluster: ## Run three regions of two nodes, each a process, on CockroachDB or Po
 
 drill: ## Take something away from a running cluster under load, and judge (ARGS="region-loss --cluster DIR --region us-east1").
 	@$(RUN) drill $(ARGS); }
+
+# On both stores, unless HOMEWARD_TEST_STORE names one.
+stories: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
+stories: ## Tell the incidents of payment systems end to end, on both stores; prints the books of each, all equal.
+	$(GO) test ./e2e -run '^TestStories$$' -count 1 -v -timeout 10m
 
 # Tests that need a database find one by themselves, see internal/localdb, and are
 # skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
@@ -72,6 +77,9 @@ bench: ## Homeward against its floor, alternating; prints rates, latencies and r
 
 bench-store: ## The SQL store against its own statements sent alone, and on a million claims; CockroachDB or PostgreSQL, whichever is here (ARGS="-quick").
 	$(GO) run ./e2e/bench -store $(ARGS)
+
+bench-webhooks: ## Charges beside a flood of 2,000 webhooks a second, and without, on the embedded store and on a database that is found here (ARGS="-quick").
+	$(GO) run ./e2e/bench -webhooks $(ARGS)
 
 generate: ## Generate the Connect and protobuf code from internal/proto.
 	$(GO) generate ./internal/proto

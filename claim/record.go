@@ -145,14 +145,19 @@ func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
 	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
 }
 
-// providerKey derives what the provider dedupes on. The object's id, minted at
+// providerKey derives what the named provider dedupes on. The object's id, minted at
 // first use, is part of it because a key is free again after 48 h while a
 // provider may remember longer: without it the new request would be answered
-// with the old charge.
-func providerKey(k Key, object string, generation uint32) string {
+// with the old charge. The provider's name is part of it so that the row tells which
+// one was called; where none is named, as in claims of older builds, it tells nothing.
+func providerKey(k Key, object string, generation uint32, provider string) string {
 	h := sha256.New()
 	var n [8]byte
-	for _, s := range []string{"homeward/provider-key/v2", k.Tenant, k.Value, object} {
+	parts := []string{"homeward/provider-key/v2", k.Tenant, k.Value, object}
+	if provider != "" {
+		parts = []string{"homeward/provider-key/v3", k.Tenant, k.Value, object, provider}
+	}
+	for _, s := range parts {
 		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
 		h.Write(n[:])
 		h.Write([]byte(s))
@@ -160,6 +165,13 @@ func providerKey(k Key, object string, generation uint32) string {
 	binary.BigEndian.PutUint32(n[:4], generation)
 	h.Write(n[:4])
 	return "hw_" + hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// elsewhere reports whether r's present generation was begun for another provider
+// than the named one.
+func (r *Record) elsewhere(provider string) bool {
+	return provider != "" && r.ProviderKey != providerKey(r.Key, r.Minted.ID, r.Generation, provider) &&
+		r.ProviderKey != providerKey(r.Key, r.Minted.ID, r.Generation, "")
 }
 
 // Event names an audit entry.

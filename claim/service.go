@@ -63,6 +63,10 @@ type Config struct {
 	Node string
 	// Region is where the node runs.
 	Region string
+	// Provider names whom Executor calls. A claim that was begun for another one stays
+	// as it is until a node that calls that one recovers it: what it may have done, only
+	// it knows. "": there has only ever been one.
+	Provider string
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
@@ -178,7 +182,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	}
 	return Arrival{
 		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print,
-		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region,
+		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
 		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
 		// can read out: it needs no uniqueness of its own.
@@ -252,7 +256,12 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
 	verdict := Verdict{Reason: "lease_ran_out"}
 	tryCtx, try := span.Start(callCtx, span.Attempt)
-	if callCtx.Err() == nil {
+	switch {
+	case rec.elsewhere(s.c.Provider):
+		s.c.Logger.Error("page: a claim was begun for another provider; it stays open until a node has that provider again",
+			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider)
+		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
+	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
 		verdict = s.c.Executor.Attempt(tryCtx, a)
 	}
@@ -271,6 +280,9 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}
 	return &settled, verdict, nil
 }
+
+// otherProviderPause is long, as only a change of settings ends the wait.
+const otherProviderPause = time.Minute
 
 // settle records the verdict, its body elsewhere if that is too large for a row.
 func (s *Service) settle(ctx context.Context, rec *Record, verdict Verdict) (settled Record, err error) {

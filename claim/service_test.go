@@ -160,8 +160,14 @@ func (b bucket) Get(_ context.Context, ref string) ([]byte, error) {
 
 func serve(t *testing.T, s Store, blobs Blobs, p Policy, node string, e provider) *Service {
 	t.Helper()
+	return serveAt(t, "", s, blobs, p, node, e)
+}
+
+// serveAt is serve where the provider has a name.
+func serveAt(t *testing.T, psp string, s Store, blobs Blobs, p Policy, node string, e provider) *Service {
+	t.Helper()
 	service, err := NewService(Config{
-		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1",
+		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1", Provider: psp,
 		Code:       func(home string) (RegionCode, bool) { return 1, home == "us-east1" || home == "europe-west1" },
 		Operations: Operations{"charge": "ch"},
 	})
@@ -412,6 +418,45 @@ func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
 		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		require.True(t, reply.Replayed)
+	})
+}
+
+// What one provider may have done, another one cannot know: it is neither asked nor
+// called, however long the first one is not there.
+func TestAClaimStaysWithItsProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var first, second int
+		a := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			if first++; first == 1 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		b := serveAt(t, "b", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+			second++
+			return charged(a)
+		})
+		_, err := a.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		rec := store.row(order("k", 100).Key)
+		for range 2 * int(store.policy.MaxUnknowns) {
+			message := store.messages[rec.Minted.ID]
+			time.Sleep(time.Until(message.Due))
+			require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message))
+			require.Equal(t, outbox.Later(max(time.Until(store.messages[rec.Minted.ID].Due), store.policy.WaitPoll)), b.Learn(t.Context(), store.messages[rec.Minted.ID], "p1"))
+		}
+		require.Equal(t, InFlight, store.row(rec.Key).State, "nothing is used up meanwhile")
+		time.Sleep(time.Until(store.messages[rec.Minted.ID].Due))
+		require.Equal(t, outbox.Gone(), a.Recover(t.Context(), store.messages[rec.Minted.ID]))
+		require.Equal(t, Completed, store.row(rec.Key).State)
+		require.Equal(t, []int{2, 0}, []int{first, second})
+
+		// A new request is the new provider's from the start.
+		_, err = b.Do(t.Context(), "us-east1", order("k2", 100))
+		require.NoError(t, err)
+		require.Equal(t, 1, second)
 	})
 }
 

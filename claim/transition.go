@@ -45,6 +45,8 @@ type Arrival struct {
 	Holder string
 	// Region is where Holder runs, for the audit.
 	Region string
+	// Provider names whom Holder would call, "" where that never changes.
+	Provider string
 	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
 	// the pin that names it; zero when the caller knows of none, which allows
 	// everything but creating a claim.
@@ -137,7 +139,7 @@ func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects
 		Key: a.Key, Home: a.Home, Operation: a.Operation, Fingerprint: a.Print,
 		State: InFlight, Fence: fence, Holder: a.Holder,
 		LeaseUntil: now.Add(p.Lease), HeldSince: now, FirstUse: now,
-		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, mint.ID, 1), Attempts: 1,
+		Minted: mint, Generation: 1, ProviderKey: providerKey(a.Key, mint.ID, 1, a.Provider), Attempts: 1,
 	}
 	return next, Effects{
 		Enqueue: providerCall(next, a, now),
@@ -150,7 +152,7 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.State = InFlight
 	next.Fence++
 	next.Generation++
-	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation)
+	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation, a.Provider)
 	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}

@@ -20,6 +20,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // childEnv holds the childConfig of a test binary that is to be a cluster.
@@ -40,6 +41,10 @@ type childConfig struct {
 	Arrivals int32
 	// NoWorker: outbox rows are never taken, so that recovery is left to retries.
 	NoWorker bool
+	// Notices: the provider's webhooks are taken in, see noticing.
+	Notices bool
+	// Sink is where both tenants are told of events, "" for nowhere.
+	Sink string
 }
 
 // point is a step of a request's way through the store.
@@ -55,6 +60,31 @@ const (
 	taken       point = "after the worker's take"
 	takenOver   point = "after the worker's TakeOver"
 	retaken     point = "after a retry's Begin took over"
+
+	noticeArrived point = "before the notice is kept"
+	noticeKept    point = "after the notice is kept"
+	noticeTaken   point = "after the notice is taken"
+	ghostFound    point = "before the ghost is booked"
+	ghostBooked   point = "after the ghost is booked"
+	refundWanted  point = "before the compensation's Begin"
+	refundIntent  point = "after the compensation's Begin"
+	refundResumed point = "after the compensation is taken over"
+	refundCall    point = "before the refund's call"
+	refundCalled  point = "after the refund's call"
+	refundKnown   point = "before the compensation's Settle"
+	refundBooked  point = "after the compensation's Settle"
+	noticeDone    point = "before the notice is closed"
+	noticeClosed  point = "after the notice is closed"
+
+	expiryTaken    point = "after the expiry is taken"
+	expiryDecided  point = "before the closing Settle"
+	expirySettled  point = "after the closing Settle"
+	expiryFinish   point = "before the expiry's Finish"
+	expiryFinished point = "after the expiry's Finish"
+
+	eventTaken    point = "after the event is taken"
+	eventTold     point = "before the event's Finish"
+	eventFinished point = "after the event's Finish"
 )
 
 // killer ends its process, once it is ready: a worker may find something to do
@@ -96,23 +126,44 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 	if a.Stamped {
 		s.at(beforeWrite)
 	}
+	if compensates(a.Operation) {
+		s.at(refundWanted)
+	}
 	got, err := s.Store.Begin(ctx, a)
+	if err == nil && got.Decision == claim.Won && compensates(a.Operation) {
+		s.at(refundIntent)
+	}
 	if err == nil && got.Decision == claim.Won {
 		s.at(begun)
 	}
 	if err == nil && got.Decision == claim.WonUnknown {
 		s.at(retaken)
+		if compensates(a.Operation) {
+			s.at(refundResumed)
+		}
 	}
 	return got, err
 }
 
 func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
-	if v.Outcome == claim.OutcomeDone {
+	expires := v.Outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
+	switch {
+	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
+		s.at(refundKnown)
+	case v.Outcome == claim.OutcomeDone:
 		s.at(answered)
+	case expires:
+		s.at(expiryDecided)
 	}
 	rec, err := s.Store.Settle(ctx, held, v)
-	if err == nil && v.Outcome == claim.OutcomeDone {
+	switch {
+	case err != nil:
+	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
+		s.at(refundBooked)
+	case v.Outcome == claim.OutcomeDone:
 		s.at(settled)
+	case expires:
+		s.at(expirySettled)
 	}
 	return rec, err
 }
@@ -121,6 +172,9 @@ func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, holder
 	rec, err := s.Store.TakeOver(ctx, key, home, holder, region)
 	if err == nil {
 		s.at(takenOver)
+		if compensates(rec.Operation) {
+			s.at(refundResumed)
+		}
 	}
 	return rec, err
 }
@@ -144,7 +198,11 @@ func childMain(config string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	provider, err := newProvider(c.PSP)
+	open := newProvider
+	if c.Notices {
+		open = noticing
+	}
+	provider, err := open(c.PSP)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
@@ -165,10 +223,21 @@ func childMain(config string) int {
 	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cc.WrapStore = func(_ string, s node.Store) node.Store { return &pointedStore{s, k.at, c.NoWorker} }
+	cc.Provider = &pointedProvider{provider, k.at}
+	if c.Notices {
+		cc.Notifiers = map[string]psp.Notifier{provider.Name(): provider}
+	}
+	if c.Sink != "" {
+		cc.Events = toldByWebhook()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cluster, err := node.StartCluster(ctx, cc)
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := tellAt(ctx, cluster, c.backend, c.Sink); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -97,8 +97,11 @@ type judge struct {
 	url string
 }
 
-func newJudge(t testing.TB) *judge {
-	sim, err := simulator.Open(simulator.Config{})
+func newJudge(t testing.TB) *judge { return newJudgeOf(t, simulator.Config{}) }
+
+// newJudgeOf is a judge of other abilities.
+func newJudgeOf(t testing.TB, c simulator.Config) *judge {
+	sim, err := simulator.Open(c)
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -359,6 +362,7 @@ type world struct {
 	judge   *judge
 	network *wan.Network
 	policy  claim.Policy
+	log     *testLog
 	taken   bool // a node was taken away, so that not all can drain
 }
 
@@ -397,7 +401,7 @@ func startWorldOn(t testing.TB, rows backend, j *judge, change func(*node.Cluste
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	cluster, err := node.StartCluster(ctx, c)
 	require.NoError(t, err)
-	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy}
+	w := &world{t: t, ctx: ctx, cluster: cluster, judge: j, network: c.Network, policy: c.Policy, log: log}
 	t.Cleanup(func() {
 		if err := cluster.Stop(ctx); !w.taken {
 			require.NoError(t, err)

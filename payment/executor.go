@@ -39,8 +39,8 @@ const (
 	reasonPanic      = "adapter_fault"      // our own code failed in mid-call
 	reasonNotSent    = "not_sent"           // nothing left for the provider
 	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
-	reasonNoFacts    = "charge_unreadable"  // the books of a refund's charge cannot be read now
-	reasonElsewhere  = "provider_changed"   // the charge was made at a provider that this node does not use
+	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
+	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not use
 )
 
 // Options is what an [Executor] may be given. The zero value serves everything but
@@ -117,8 +117,13 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdic
 	if a.Closing {
 		return t.expired()
 	}
-	if t.op == Refund {
+	switch t.op {
+	case Refund:
 		if v, refused := t.read(ctx); refused {
+			return v
+		}
+	case Compensation:
+		if v, elsewhere := t.elsewhere(ctx); elsewhere {
 			return v
 		}
 	}

@@ -21,6 +21,10 @@ type Books interface {
 // a third of a second.
 const readTime = 5 * time.Second
 
+// elsewhereWait is how often it is looked whether the provider is in use again: it
+// takes a restart.
+const elsewhereWait = time.Minute
+
 // Codes of refunds that are refused before any call.
 const (
 	codeNoCharge  = "no_such_charge"
@@ -59,7 +63,33 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	return v, false
 }
 
+// elsewhere reports whether a compensation must wait, because what it gives back is
+// not known to have moved at this node's provider: another one might have the same
+// reference for another payer's money. The ghost has been booked before the claim was
+// begun, under the name of its provider.
+func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, waits bool) {
+	if t.o.Books == nil {
+		return v, false
+	}
+	reason, retryIn := reasonElsewhere, elsewhereWait
+	_, found, err := t.booked(ctx, ledger.GhostID(t.name, t.intent.Source))
+	switch {
+	case found && err == nil:
+		return v, false
+	case err != nil:
+		reason, retryIn = reasonNoFacts, 0
+	}
+	t.log.WarnContext(ctx, "what a compensation gives back is not booked at this provider, or the books cannot be read; nothing was sent",
+		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "provider_ref", t.intent.Source, "error", err)
+	return t.unsent(ctx, reason, retryIn), true
+}
+
 func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) {
+	return t.booked(ctx, t.intent.Charge)
+}
+
+// booked reads a transaction in the home of the charge that t gives back.
+func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bool, error) {
 	if t.o.Books == nil || t.o.Home == nil {
 		return ledger.Transaction{}, false, errors.New("payment: this node has no books; give the executor Options.Books and Options.Home")
 	}
@@ -71,7 +101,7 @@ func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	return t.o.Books.Transaction(ctx, home, t.intent.Charge)
+	return t.o.Books.Transaction(ctx, home, id)
 }
 
 // wrong refuses a refund without a call and lets go of its key. Where the books alone

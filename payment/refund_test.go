@@ -223,6 +223,36 @@ func TestCompensation(t *testing.T) {
 	require.Contains(t, string(v.Events[0].Payload), `"type":"refund.succeeded"`)
 }
 
+// A ghost of another provider's waits until that one is in use again: this one may
+// have its reference for another payer's money.
+func TestCompensationStaysWithItsProvider(t *testing.T) {
+	ghost := ledger.GhostID("old", "px_ghost")
+	for name, c := range map[string]struct {
+		b      *books
+		reason string
+	}{
+		"another provider":  {&books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}}, reasonElsewhere},
+		"books unreachable": {&books{err: claim.ErrUnavailable}, reasonNoFacts},
+	} {
+		for _, recovery := range []bool{false, true} {
+			p := &fake{caps: both, result: approved}
+			a := compensationOf()
+			a.Recovery = recovery
+			v := executorOf(p, c.b, nil).Attempt(t.Context(), a)
+			require.Empty(t, p.calls, name)
+			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
+			require.Equal(t, c.reason, v.Reason)
+			require.True(t, v.Unsent && v.KeepAsking, name)
+			require.Equal(t, c.reason == reasonElsewhere, v.RetryIn == elsewhereWait, name)
+		}
+	}
+	ghost = ledger.GhostID("fake", "px_ghost")
+	p := &fake{caps: both, result: approved}
+	v := executorOf(p, &books{all: map[string]ledger.Transaction{"europe/" + ghost: {ID: ghost}}}, nil).Attempt(t.Context(), compensationOf())
+	require.Len(t, p.calls, 1)
+	require.Equal(t, claim.OutcomeDone, v.Outcome)
+}
+
 // A compensation that is unknown is asked for until it is known, ever more seldom;
 // after a day each time calls for a person.
 func TestCompensationIsNeverGivenUp(t *testing.T) {

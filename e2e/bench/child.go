@@ -94,8 +94,9 @@ func (c *child) stop() error {
 	return nil
 }
 
-// serveChild is the child's side: greet, and serve until stdin ends or ctx does.
-func serveChild(ctx context.Context, serving []string, in io.Reader, out io.Writer) error {
+// serveChild is the child's side: greet, and serve until stdin ends or ctx does. more
+// adds to what Control answers.
+func serveChild(ctx context.Context, serving []string, in io.Reader, out io.Writer, more ...func(*http.ServeMux)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -110,6 +111,9 @@ func serveChild(ctx context.Context, serving []string, in io.Reader, out io.Writ
 		_ = json.NewEncoder(w).Encode(u) // a reader that is gone has given up
 	})
 	mux.HandleFunc("GET /profile", pprof.Profile)
+	for _, add := range more {
+		add(mux)
+	}
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: startTime}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }() // ends with Close below

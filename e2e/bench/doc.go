@@ -4,6 +4,7 @@
 //	go run ./e2e/bench -quick     a smoke test of under a minute
 //	go run ./e2e/bench -only iii/  the cases whose names start so
 //	go run ./e2e/bench -store     the cases of the SQL store, and no others
+//	go run ./e2e/bench -webhooks  the cases of a flood of webhooks, and no others
 //
 // The simulator, the system under test and the load generator are processes of
 // their own: this binary again, with another first argument. Both sides of a
@@ -50,4 +51,17 @@
 // is of both sides together. After each run the rows are counted: every call must
 // have left a claim, a response, three lines of audit and no outbox row. Figures
 // of CockroachDB are not for publishing.
+//
+// # The cases of webhooks
+//
+//	webhooks/embedded  Charges at a fixed rate to one node, with and without 2,000
+//	webhooks/sql       signed webhooks a second beside them.
+//
+// Webhooks go through the node's API, each on its due time whatever became of those
+// before it, and each tells, in an event of its own with 2 KiB, of one of some charges
+// that the node made just before: so all of them are acted on in full. The node, the
+// provider, both generators and the database share the machine. A webhook that is
+// answered 503 is counted; any other wrong reply fails the program, and so does one
+// that was answered 200 and is not in the store at the end. What is not acted on yet
+// when a run ends is waited for: the time is printed.
 package main

@@ -13,6 +13,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // regionNames are the regions of the three-region cluster; one region is the
@@ -34,6 +35,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	regions := f.Int("regions", 1, "how many regions")
 	distance := f.Duration("wan", 0, "round trip between any two regions")
 	lag := f.Duration("lag", 0, "replica lag; 0 means the store's default")
+	db := f.String("db", "", "connection string of a database to use instead of a store; one region only")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -43,9 +45,13 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	}
 	c := node.ClusterConfig{
 		Dir: *dir, Provider: p, Policy: claim.DefaultPolicy(), Limits: limits(), ReplicaLag: *lag,
-		Tenants: []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
-		Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Fatal:   func(error) { os.Exit(1) }, // the log has said why
+		Tenants:   []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
+		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Notifiers: map[string]psp.Notifier{p.Name(): p},
+		Fatal:     func(error) { os.Exit(1) }, // the log has said why
+	}
+	if *db != "" {
+		c.Databases = map[string]string{regionNames[0]: *db}
 	}
 	distances := map[wan.Pair]time.Duration{}
 	for i, name := range regionNames[:*regions] {
@@ -67,7 +73,10 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	for _, n := range cluster.Nodes {
 		serving = append(serving, n.APIAddr())
 	}
-	err = serveChild(ctx, serving, in, out)
+	store, err := cluster.DB.Region(regionNames[0])
+	if err == nil {
+		err = serveChild(ctx, serving, in, out, shelf{store}.serve)
+	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	return errors.Join(err, cluster.Stop(stopping), p.Close())

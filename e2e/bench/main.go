@@ -33,6 +33,7 @@ var roles = map[string]func(ctx context.Context, args []string, in io.Reader, ou
 	"role:homeward":  homewardRole,
 	"role:fill":      fillRole,
 	"role:load":      loadRole,
+	"role:flood":     floodRole,
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
@@ -45,7 +46,10 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if o.store {
+	switch {
+	case o.webhooks:
+		return orchestrateWebhooks(ctx, o, out)
+	case o.store:
 		return orchestrateStore(ctx, o, out)
 	}
 	return orchestrate(ctx, o, out)
@@ -71,6 +75,9 @@ type options struct {
 	strict  bool
 	store   bool          // the SQL store's cases instead
 	slice   time.Duration // of a run, before it is the other side's turn; with store only
+	// webhooks: charges beside a flood of notices instead, of so many a second.
+	webhooks bool
+	notices  float64
 }
 
 // storeSlice: a shared machine's mood lasts for seconds, and should meet both
@@ -85,13 +92,15 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
 	f.BoolVar(&o.store, "store", false, "measure the SQL store, on a private CockroachDB or PostgreSQL that is found here")
+	f.BoolVar(&o.webhooks, "webhooks", false, "measure charges beside a flood of webhooks, on the embedded store and on a private database that is found here")
+	f.Float64Var(&o.notices, "notices", 2000, "webhooks per second; with -webhooks only")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice, those on filled stores five times as long")
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii and of store/stored, few")
 	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii and of store/stored, many")
 	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256; with -store 1,16,64)", o.setConns)
-	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/, or store/raw, store/stored")
-	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none (default with -store: homeward-bench-store.txt beside it)")
+	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/, or store/raw, store/stored, or webhooks/embedded, webhooks/sql")
+	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none (default with -store and -webhooks: homeward-bench-store.txt and homeward-bench-webhooks.txt beside it)")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
 	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
@@ -100,6 +109,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
+	}
+	if o.notices <= 0 || o.store && o.webhooks {
+		return o, errors.New("-notices must be above 0, and -store and -webhooks be given apart")
 	}
 	if o.runs < 1 || *seconds <= 0 || o.small < 1 || o.large <= o.small {
 		return o, errors.New("-runs, -seconds and -small must be above 0, and -large above -small")
@@ -114,6 +126,9 @@ func parseOptions(args []string) (options, error) {
 	f.Visit(func(given *flag.Flag) { outNamed = outNamed || given.Name == "out" })
 	if o.store && !outNamed {
 		o.out = filepath.Join(os.TempDir(), "homeward-bench-store.txt")
+	}
+	if o.webhooks && !outNamed {
+		o.out = filepath.Join(os.TempDir(), "homeward-bench-webhooks.txt")
 	}
 	o.window = time.Duration(*seconds * float64(time.Second))
 	o.warm, o.paced, o.rounds, o.keys = time.Second, 2*o.window, 5*o.window, 1000

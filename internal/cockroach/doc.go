@@ -1,7 +1,7 @@
 // Package cockroach keeps every contract in a SQL database: CockroachDB in
 // production, PostgreSQL 15 or newer for one region and for tests. Both run the
 // statements of query/; only the table definitions of migration/ and the clause
-// that reads from a replica differ.
+// that reads from a replica differ, and a hint for plans that PostgreSQL keeps.
 //
 // # Who decides
 //

@@ -54,13 +54,13 @@ type Pool struct {
 	MaxWaiting int `koanf:"max_waiting"`
 	// StatementTimeout is when the database gives one statement up. A statement
 	// takes milliseconds at home; one that is stuck on a lost range would hang for
-	// a minute. Statements on rows of other regions have three times as long, for
+	// a minute. Statements on rows of other regions have four times as long, for
 	// the way. Default 1.2 s.
 	StatementTimeout time.Duration `koanf:"statement_timeout"`
 	// CallTimeout bounds a whole call: waiting for a connection, the statement
 	// and its repetitions. With the database gone it is how long a request waits
 	// for its 503, which is promised within 2 s. What it is above StatementTimeout
-	// is the patience for a connection. Calls on rows of other regions have three
+	// is the patience for a connection. Calls on rows of other regions have four
 	// times as long. Default 1.8 s.
 	CallTimeout time.Duration `koanf:"call_timeout"`
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
@@ -102,11 +102,14 @@ func (p Pool) Validate() error {
 func (p Pool) patience() time.Duration { return p.CallTimeout - p.StatementTimeout }
 
 // awayTimes is how many times as long what touches rows of other regions may take.
-// A statement that writes makes up to five round trips there, one for each table,
-// one after the other, and its commit waits for another region. Where the link to
-// the rows is cut, CockroachDB takes the detour by a third region: 150 + 220 ms for
-// each trip between the farthest regions in use, 2.1 s for a statement.
-const awayTimes = 3
+// Settle makes up to nine round trips there, one after the other: CockroachDB reads
+// what each of five or six tables has under the keys to be written, claims and outbox
+// twice, then sends the writes of all with the commit, which waits for another region
+// (or, before v26, writes as it goes, which is as many). Between the farthest regions in
+// use, 220 ms apart, that is 2.2 s with the commit. Where the link to the rows is cut
+// the database takes the detour by a third region, 150 + 220 ms for each trip: 3.6 s.
+// Four times 1.2 s leaves a quarter of that for the work itself.
+const awayTimes = 4
 
 // away is p for calls that touch rows of other regions.
 func (p Pool) away() Pool {

@@ -63,7 +63,8 @@ const queueFiles = "outbox_"
 //
 // Takes are fresh on PostgreSQL: a plan that is kept there was made for the table as it
 // then was, empty as a rule, and stays until somebody analyses the table. A queue can
-// grow by 100,000 rows before anybody does.
+// grow by 100,000 rows before anybody does. For the same reason the other statements
+// name there what they touch in a queue (PlansAreKept), though it follows from the claim.
 func loadQueries(d dialect) (map[string]*query, error) {
 	t, err := template.ParseFS(queryFiles, "query/*.sql")
 	if err != nil {
@@ -84,10 +85,10 @@ func loadQueries(d dialect) (map[string]*query, error) {
 			data := struct {
 				Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
 				Queue                                                           string
-				InOrder                                                         bool
+				InOrder, PlansAreKept                                           bool
 			}{
 				columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
-				q.table, q.inOrder,
+				q.table, q.inOrder, !d.cockroach,
 			}
 			var sql strings.Builder
 			if err := t.ExecuteTemplate(&sql, path.Base(f), data); err != nil {

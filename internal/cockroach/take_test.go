@@ -47,7 +47,8 @@ func (d database) fill(t *testing.T, table string, n int) {
 // TestTakingReadsWhatItTakes fills queues behind the back of statements that have run
 // while they were empty, and leaves the database without statistics, as a flood that
 // comes faster than they are made: a take must not read the queue, whose length has no
-// bound, but about what it takes.
+// bound, but about what it takes. (CockroachDB, which makes them by itself, has them of
+// the queue in which the order of keys counts.)
 func TestTakingReadsWhatItTakes(t *testing.T) {
 	const rows = 50_000
 	d := newDatabase(t)
@@ -78,6 +79,12 @@ func TestTakingReadsWhatItTakes(t *testing.T) {
 				// with its key's others, and found again to be written.
 				most := 10*limit + 50
 				if d.server.Kind() == localdb.CockroachDB {
+					if q == outbox.Events {
+						// It goes by its statistics there, and reads ahead for what it
+						// looks up.
+						d.exec(t, "ANALYZE "+table)
+						most = 40*limit + 2000
+					}
 					require.LessOrEqual(t, d.decoded(t, listener.All()[table+"_take"], limit), most)
 					continue
 				}
@@ -103,7 +110,7 @@ func TestAChargeReadsItsOwnRows(t *testing.T) {
 			if d.server.Kind() == localdb.CockroachDB {
 				t.Skip("it reads PostgreSQL's counters; on CockroachDB every plan is made for its run")
 			}
-			tables := []string{"claims", "responses", "outbox", "audit"}
+			tables := []string{"claims", "outbox", "audit"}
 			for _, table := range tables {
 				d.ignore(t, table)
 			}
@@ -189,7 +196,7 @@ func (d database) decoded(t *testing.T, take cockroach.Heard, limit int) int {
 	conn, err := pgx.Connect(t.Context(), d.url)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	rows, err := conn.Query(t.Context(), "EXPLAIN ANALYZE "+take.SQL, regions[0], int64(limit), time.Hour)
+	rows, err := conn.Query(t.Context(), "EXPLAIN ANALYZE "+take.SQL, pgx.QueryExecModeSimpleProtocol, regions[0], int64(limit), "1h")
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)

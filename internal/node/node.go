@@ -149,7 +149,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	}
 	n.service, err = claim.NewService(claim.Config{
 		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Provider: c.Provider.Name(), Code: c.code,
 		Operations: payment.Operations(), Logger: log,
 	})
 	if err != nil {

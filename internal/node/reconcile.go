@@ -48,7 +48,7 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 	service, err := claim.NewService(claim.Config{
 		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Code: c.code,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Provider: c.Provider.Name(), Code: c.code,
 		Operations: payment.Operations(), Logger: log,
 	})
 	if err != nil {

@@ -19,6 +19,8 @@ type object struct {
 	lines    []line
 	bookings []booking
 	claim    *settled
+	// stated are the provider's references of lines.
+	stated map[string]bool
 }
 
 // own is the booking of the object itself, as against those of ghosts, or nil.
@@ -79,9 +81,13 @@ func (r *run) judge(ctx context.Context, o *object) error {
 			booked[b.Ref] = b
 		}
 	}
-	stated := make(map[string]bool, len(o.lines))
+	o.stated = make(map[string]bool, len(o.lines))
 	for _, l := range o.lines {
-		if stated[l.ID] {
+		o.stated[l.ID] = true
+	}
+	seen := make(map[string]bool, len(o.lines))
+	for _, l := range o.lines {
+		if seen[l.ID] {
 			if err := r.found(ctx, Mismatch{
 				Class: RepeatedLine, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
 				Detail: "the statement has this movement more than once",
@@ -90,7 +96,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 			}
 			continue
 		}
-		stated[l.ID] = true
+		seen[l.ID] = true
 		if err := r.stated(ctx, o, l, booked[l.ID]); err != nil {
 			return err
 		}
@@ -100,7 +106,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 		if b.Elsewhere || slices.Contains(again, b) {
 			continue
 		}
-		if err := r.booked(ctx, o, b, stated[b.Ref]); err != nil {
+		if err := r.booked(ctx, o, b, o.stated[b.Ref]); err != nil {
 			return err
 		}
 	}
@@ -162,7 +168,8 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Detail = "the movement carries no reference of ours"
 		return nil, r.found(ctx, m)
 	}
-	if _, code, ok := claim.ReadObjectID(l.Reference); ok {
+	prefix, code, ok := claim.ReadObjectID(l.Reference)
+	if ok {
 		m.Home, _ = r.c.Home(code)
 	}
 	if m.Home == "" {
@@ -191,10 +198,16 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		b := r.booking(&ghost)
 		return &b, nil
 	}
+	proved := true
 	switch {
+	case booked && own.Provider != r.c.Provider:
+		// The provider's name in the settings may have changed since, or another was in
+		// use: which of them is the charge that the merchant is owed, nothing here says.
+		m.Class, m.Tenant, m.second, proved = Duplicate, own.Tenant, true, false
+		m.Detail = fmt.Sprintf("booked at the provider %s, as %s: decide by hand which of them is to be given back, if they are two", own.Provider, own.ProviderRef)
 	case booked:
 		m.Class, m.Tenant, m.second = Duplicate, own.Tenant, true
-		m.Detail = "a second movement beside " + own.ProviderRef
+		m.Detail, proved = o.beside(own.ProviderRef)
 	case known && rec.State == claim.InFlight:
 		r.report.Undecided++ // its outcome is being asked for
 		return nil, nil
@@ -210,13 +223,23 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		return nil, r.found(ctx, m)
 	case known && rec.State == claim.Completed:
 		m.Class, m.Tenant, m.second = Duplicate, rec.Key.Tenant, true
-		m.Detail = "a second movement beside " + rec.ProviderRef
+		m.Detail, proved = o.beside(rec.ProviderRef)
 	case known:
 		m.Tenant = rec.Key.Tenant
 		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
 	}
-	m.Refundable = m.Tenant != "" && l.Kind == psp.KindCharge
+	m.Refundable = proved && m.Tenant != "" && l.Kind == psp.KindCharge && prefix == payment.Prefix(payment.Charge)
 	return nil, r.found(ctx, m)
+}
+
+// beside says of a movement that it is one more than ref, which was paid, and whether
+// that is proved: the statement has both. If it has not, its ids may be others than
+// the provider's answers had, and the two one.
+func (o *object) beside(ref string) (detail string, proved bool) {
+	if o.stated[ref] {
+		return "a second movement beside " + ref, true
+	}
+	return "known as " + ref + ", which this statement does not have: a second movement, or the same under another id; decide by hand", false
 }
 
 const withoutBooking = "the claim is COMPLETED and its money is not booked"

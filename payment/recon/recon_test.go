@@ -221,10 +221,32 @@ func TestEachClass(t *testing.T) {
 			w.paid(1)
 			w.lines, w.books[0].Provider = nil, "other"
 		}, nil, false},
-		"a charge at both providers": {func(w *world) {
+		"a charge at both providers, or at one whose name has changed": {func(w *world) {
 			w.paid(1)
 			w.books[0].Provider = "other"
+		}, []Class{Duplicate}, false},
+		"a charge at both providers, under two references": {func(w *world) {
+			reference, _ := w.paid(1)
+			w.lines, w.books[0].Provider = nil, "other"
+			w.state("again", reference, 100)
+		}, []Class{Duplicate}, false},
+		"a second movement, the first not stated": {func(w *world) {
+			reference, _ := w.paid(1)
+			w.lines = nil
+			w.state("again", reference, 100)
+			w.books[0].At = noon.Add(-time.Minute)
+			w.c.From = noon
+		}, []Class{Duplicate}, false},
+		"a second movement that stands first": {func(w *world) {
+			w.state("again", objectID(w.t, 1), 100)
+			w.paid(1)
 		}, []Class{Duplicate}, true},
+		"a charge under the id of a refund": {func(w *world) {
+			refund, err := claim.NewObjectID("re", 1, strings.NewReader("0000000007"))
+			require.NoError(w.t, err)
+			w.state("p", refund, 5)
+			w.claim(refund, "", claim.FailedTerminal, "charge_disputed")
+		}, []Class{ChargedButUnknown}, false},
 		"a claim of another movement": {func(w *world) {
 			w.paid(1)
 			w.claims[0].ProviderRef = "p9"

@@ -91,6 +91,10 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 	if err != nil {
 		return Pending, "", err
 	}
+	if _, err := payment.Parse(payment.Compensation, req.Input.Canonical); err != nil {
+		// Begun, it would be asked for without end, and never be sent.
+		return Limbo, "no refund can be asked for: " + err.Error(), nil
+	}
 	_, err = c.Books.Post(ctx, ledger.Transaction{
 		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
 		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,

@@ -97,9 +97,12 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
 		return outbox.Parked("unknown charge: the notice names no movement of ours")
 	}
-	_, code, ok := claim.ReadObjectID(n.Reference)
-	if !ok {
+	prefix, code, ok := claim.ReadObjectID(n.Reference)
+	switch {
+	case !ok:
 		return outbox.Parked("unknown charge: " + n.Reference + " is no id of ours")
+	case prefix != payment.Prefix(payment.Operation(n.Kind)):
+		return outbox.Parked(fmt.Sprintf("the provider tells of a %s under %s, which names none", n.Kind, n.Reference))
 	}
 	home, ok := p.c.Home(code)
 	if !ok {
@@ -110,6 +113,14 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 		return p.later(m, "claim", err)
 	}
 	if found && rec.State == claim.InFlight {
+		switch ghost, given, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(m.Operation, n.ProviderRef)); {
+		case err != nil:
+			return p.later(m, "books", err)
+		case given && ghost.Object == n.Reference:
+			// A movement of a generation before, which is being given back: it cannot settle
+			// this one, and whatever becomes of this one need not be waited for.
+			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
+		}
 		var pause time.Duration
 		if rec, found, pause, err = p.learn(ctx, &rec, &n); err != nil {
 			return p.later(m, "claim", err)
@@ -143,16 +154,20 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		return outbox.Parked("unknown charge: nothing is known of " + n.Reference)
 	}
 	if n.Kind != psp.KindCharge {
-		return p.late(ctx, m, n, home, tenant, known)
+		return p.late(ctx, m, n, home, tenant, known, found && !rec.State.Final())
 	}
+	return p.compensate(ctx, m, p.ghost(m, n, home, tenant, known))
+}
+
+func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, second bool) Ghost {
 	g := Ghost{
 		Tenant: tenant, Object: n.Reference, Home: home, Provider: m.Operation, ProviderRef: n.ProviderRef,
 		Amount: n.Amount, Currency: n.Currency, Reason: "late_success",
 	}
-	if known {
+	if second {
 		g.Reason = "second_movement"
 	}
-	return p.compensate(ctx, m, g)
+	return g
 }
 
 // learn settles the claim by what the notice says, if its lease lets it. pause is
@@ -166,9 +181,10 @@ func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice)
 		return claim.Record{}, false, 0, err
 	}
 	if found {
-		// A notice that tells of other money than was asked for settles nothing.
+		// A notice that tells of other money than was asked for settles nothing. A refund
+		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
-		if err == nil && (in.Amount == 0 || in.Amount == n.Amount && in.Currency == n.Currency) {
+		if err == nil && (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency) {
 			if d, later := p.c.Learn(ctx, call, n.ProviderRef).Delay(); later {
 				pause = min(pause, d)
 			}
@@ -200,10 +216,12 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 
 // late acts on a refund or transfer that was made though its claim says that it was
 // not, or twice. Nobody can take it back. A transfer is booked: the books follow the
-// money. A refund is left to a person, as the notice does not say of which charge.
-func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second bool) outbox.Verdict {
+// money. A refund is left to a person, as the notice does not say of which charge. So
+// is a transfer that its merchant may try again: what is booked under its id by then
+// would keep that one from being settled.
+func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Verdict {
 	log := p.c.Logger.With("notice", m.ID, "kind", n.Kind, "object", n.Reference, "tenant", tenant, "home", home, "provider_ref", n.ProviderRef)
-	if second || n.Kind != psp.KindTransfer {
+	if second || released || n.Kind != psp.KindTransfer {
 		why := "though the merchant was told that it was not"
 		if second {
 			why = "a second time"

@@ -216,7 +216,12 @@ const payload = `{"amount":100,"currency":"usd","payment_method":"pm_card_visa"}
 // What each notice comes to. A ghost is refunded once and booked; everything else
 // moves nothing.
 func TestWhatANoticeComesTo(t *testing.T) {
-	id := objectID(t, "ch", 1)
+	id, transfer, refund := objectID(t, "ch", 1), objectID(t, "tr", 1), objectID(t, "re", 1)
+	of := func(kind psp.Kind, reference, ref string) psp.Notice {
+		n := charged(reference, ref)
+		n.Kind = kind
+		return n
+	}
 	const status, ghost, parked, again = "closed", "ghost", "parked", "again"
 	for name, c := range map[string]struct {
 		have   func(w *world)
@@ -237,9 +242,17 @@ func TestWhatANoticeComesTo(t *testing.T) {
 		"of nothing that concerns us":   {func(*world) {}, psp.Notice{ID: "e"}, status, Ignored},
 		"of a decline":                  {func(*world) {}, psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: id, Outcome: psp.Declined}, status, Ignored},
 		"while the lease runs":          {func(w *world) { w.have(id, claim.InFlight, ""); w.lease = true }, charged(id, "p1"), again, ""},
-		"a refund made late":            {func(w *world) { w.have(id, claim.FailedTerminal, "") }, func() psp.Notice { n := charged(id, "p1"); n.Kind = psp.KindRefund; return n }(), parked, ""},
-		"a transfer made twice":         {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p2"); n.Kind = psp.KindTransfer; return n }(), parked, ""},
-		"a transfer made late":          {func(w *world) { w.have(id, claim.FailedTerminal, "") }, func() psp.Notice { n := charged(id, "p1"); n.Kind = psp.KindTransfer; return n }(), status, ProcessedOK},
+		"a refund made late":            {func(w *world) { w.have(refund, claim.FailedTerminal, "") }, of(psp.KindRefund, refund, "p1"), parked, ""},
+		"a transfer made twice":         {func(w *world) { w.have(transfer, claim.Completed, "p1") }, of(psp.KindTransfer, transfer, "p2"), parked, ""},
+		"a transfer made late":          {func(w *world) { w.have(transfer, claim.FailedTerminal, "") }, of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
+		"a transfer that may be tried again": {func(w *world) { w.have(transfer, claim.FailedRetry, "") },
+			of(psp.KindTransfer, transfer, "p1"), parked, ""},
+		"a refund under a charge's id": {func(w *world) { w.have(id, claim.FailedTerminal, "") }, of(psp.KindRefund, id, "p1"), parked, ""},
+		"a charge under a refund's id": {func(w *world) { w.have(refund, claim.FailedTerminal, "") }, charged(refund, "p1"), parked, ""},
+		"more than a request can say": {func(w *world) { w.have(id, claim.FailedTerminal, "") },
+			func() psp.Notice { n := charged(id, "p1"); n.Amount = payment.MaxAmount + 1; return n }(), parked, ""},
+		"a currency that nobody knows": {func(w *world) { w.have(id, claim.FailedTerminal, "") },
+			func() psp.Notice { n := charged(id, "p1"); n.Currency = "USD"; return n }(), parked, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -289,6 +302,45 @@ func TestANoticeSettlesAClaimInFlight(t *testing.T) {
 	require.Equal(t, "p1", w.learnt)
 	require.Equal(t, ProcessedOK, w.closed["sim:e"])
 	require.Empty(t, w.moved)
+}
+
+// The payload of a partial refund names no currency, that of a full one no amount
+// either: both are learnt of all the same, and nothing else is.
+func TestANoticeSettlesARefundInFlight(t *testing.T) {
+	id, of := objectID(t, "re", 1), objectID(t, "ch", 1)
+	for payload, settles := range map[string]bool{
+		`{"amount":100,"charge":"` + of + `"}`: true, `{"charge":"` + of + `"}`: true, `{"amount":99,"charge":"` + of + `"}`: false,
+	} {
+		w := newWorld(t)
+		w.have(id, claim.InFlight, "")
+		rec := w.claims[id]
+		rec.Operation = string(payment.Refund)
+		w.claims[id] = rec
+		w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
+		n := charged(id, "r1")
+		n.Kind = psp.KindRefund
+		w.tell(n)
+		require.Equal(t, settles, w.learnt == "r1", payload)
+		require.Equal(t, settles, w.closed["sim:e"] == ProcessedOK, payload)
+	}
+}
+
+// The movement of a generation before is being given back, and told of once more
+// while the next one is in flight: that one's lease is left alone.
+func TestAGhostSettlesNoLaterGeneration(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.FailedRetry, "")
+	w.refuse = "unknown"
+	w.tell(charged(id, "p1"))
+	w.have(id, claim.InFlight, "")
+	w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payload)}
+	w.refuse = ""
+	w.tell(charged(id, "p1"))
+	require.Empty(t, w.learnt)
+	require.Equal(t, claim.InFlight, w.claims[id].State)
+	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+	require.Len(t, w.moved, 1)
 }
 
 // The process dies before and after each step of a compensation, and the notice is

@@ -8,11 +8,11 @@ WITH deferred AS (
         lease_until = now() + $10::interval, step = $11::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND object_id = $4::text AND fence = $5::int8 AND unknowns = $6::int4 AND state = 1
-    RETURNING tenant_id, idem_key, lease_until
+    RETURNING tenant_id, idem_key, object_id, lease_until
 ), put_off AS (
     UPDATE outbox SET due = deferred.lease_until
     FROM deferred
-    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = $4::text
+    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = deferred.object_id{{ if .PlansAreKept }} AND outbox.id = $4::text{{ end }}
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (

@@ -4,8 +4,9 @@
 -- A row waits until those of its key and kind that came before it are finished or
 -- parked. Who holds one of them need not be known for that: it is there until it is
 -- finished. One that is finished at this moment lets its next be taken a look later.
--- The offset changes nothing but that PostgreSQL looks each row up by its key, and
--- does not join, which it would do by guesses where it has no statistics.
+-- The comparison is spelt out, as CockroachDB looks no row up by its key for one of
+-- tuples. The offset changes nothing but that PostgreSQL looks each row up, and does not
+-- join, which it would do by guesses where it has no statistics.
 {{- end }}
 WITH ready AS (
     SELECT id, due FROM {{ .Queue }} AS o
@@ -14,7 +15,8 @@ WITH ready AS (
       AND NOT EXISTS (
           SELECT 1 FROM {{ .Queue }} AS e
           WHERE e.home_region = $1::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
-            AND e.kind = o.kind AND NOT e.parked AND (e.created_at, e.id) < (o.created_at, o.id)
+            AND e.kind = o.kind AND NOT e.parked
+            AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
           OFFSET 0)
     {{- end }}
     ORDER BY home_region, due, id

@@ -23,7 +23,7 @@ WITH settled AS (
     RETURNING responses.home_region
 ), finished AS (
     DELETE FROM outbox
-    WHERE home_region = $1::crdb_internal_region AND id = $4::text AND EXISTS (SELECT 1 FROM settled)
+    WHERE home_region = $1::crdb_internal_region AND id IN (SELECT object_id FROM settled){{ if .PlansAreKept }} AND id = $4::text{{ end }}
     RETURNING outbox.home_region
 ), booked AS (
     INSERT INTO ledger (

@@ -5,12 +5,12 @@ WITH taken AS (
         fence = $5::int8, holder = $6::text, lease_until = $7::timestamptz, held_since = $8::timestamptz,
         attempts = $9::int4, step = $10::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
-      AND step = $4::uuid
-    RETURNING tenant_id, idem_key, fence, generation, lease_until
+      AND step = $4::uuid AND object_id = $16::text
+    RETURNING tenant_id, idem_key, object_id, fence, generation, lease_until
 ), put_off AS (
     UPDATE outbox SET due = taken.lease_until
     FROM taken
-    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = $16::text
+    WHERE outbox.home_region = $1::crdb_internal_region AND outbox.id = taken.object_id{{ if .PlansAreKept }} AND outbox.id = $16::text{{ end }}
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (

@@ -13,12 +13,12 @@ import (
 
 // movement is what the three kinds of object have in common.
 type movement struct {
-	id, reference string
-	amount        int64
-	currency      string
-	status        psp.Outcome
-	decline       *psp.Decline // set when declined
-	said          string       // Stripe's own word for the status
+	id, reference, key string
+	amount             int64
+	currency           string
+	status             psp.Outcome
+	decline            *psp.Decline // set when declined
+	said               string       // Stripe's own word for the status
 }
 
 // undecided reports whether the object may yet become either.
@@ -42,7 +42,7 @@ func ofPaymentIntent(pi *sdk.PaymentIntent) movement {
 		return movement{}
 	}
 	m := movement{
-		id: pi.ID, reference: pi.Metadata[referenceMember], amount: pi.Amount, currency: string(pi.Currency), said: string(pi.Status),
+		id: pi.ID, reference: pi.Metadata[referenceMember], key: pi.Metadata[keyMember], amount: pi.Amount, currency: string(pi.Currency), said: string(pi.Status),
 	}
 	switch pi.Status {
 	case sdk.PaymentIntentStatusSucceeded:
@@ -66,7 +66,7 @@ func ofTransfer(tr *sdk.Transfer) movement {
 	if tr == nil {
 		return movement{}
 	}
-	m := movement{id: tr.ID, reference: tr.Metadata[referenceMember], amount: tr.Amount, currency: string(tr.Currency), said: "created"}
+	m := movement{id: tr.ID, reference: tr.Metadata[referenceMember], key: tr.Metadata[keyMember], amount: tr.Amount, currency: string(tr.Currency), said: "created"}
 	if tr.ID != "" {
 		m.status = psp.Approved
 	}
@@ -77,7 +77,7 @@ func ofRefund(re *sdk.Refund) movement {
 	if re == nil {
 		return movement{}
 	}
-	m := movement{id: re.ID, reference: re.Metadata[referenceMember], amount: re.Amount, currency: string(re.Currency), said: string(re.Status)}
+	m := movement{id: re.ID, reference: re.Metadata[referenceMember], key: re.Metadata[keyMember], amount: re.Amount, currency: string(re.Currency), said: string(re.Status)}
 	switch re.Status {
 	case sdk.RefundStatusSucceeded:
 		m.status = psp.Approved

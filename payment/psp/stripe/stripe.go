@@ -5,7 +5,8 @@
 //	Refund     a Refund of a PaymentIntent
 //
 // Our reference is in each object's metadata as homeward_reference, and is the
-// transfer_group of a transfer. The provider key is Stripe's idempotency key.
+// transfer_group of a transfer. The provider key is Stripe's idempotency key, and in
+// the metadata as homeward_key.
 //
 // How replies are read:
 //
@@ -27,7 +28,7 @@
 // 5xx would be repeated for as long, whatever became of the money. So where the
 // reply to a repeat is a kept 5xx (header Idempotent-Replayed), and where an
 // object was still undecided when the kept reply was made, the adapter asks for
-// the object as it is now. These are reads; it never sends a call twice.
+// the object of that key as it is now. These are reads; it never sends a call twice.
 //
 // # Look-up
 //
@@ -85,6 +86,9 @@ const (
 	maxReply = 4 << 20
 	// referenceMember is where our reference stands in metadata.
 	referenceMember = "homeward_reference"
+	// keyMember has the provider key: of several attempts under one reference, which
+	// one made the object.
+	keyMember = "homeward_key"
 )
 
 // Transport settings, for the reasons given in package httpjson.
@@ -296,7 +300,7 @@ func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 			Currency:      &call.Currency,
 			PaymentMethod: &call.Source,
 			Description:   text(call.Description),
-			Metadata:      map[string]string{referenceMember: call.Reference},
+			Metadata:      metadata(call),
 			Confirm:       sdk.Bool(true),
 			// Nobody is there to authenticate, or to be sent elsewhere: what would need
 			// either is a decline.
@@ -319,7 +323,7 @@ func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
 			Currency:    &call.Currency,
 			Destination: &call.Source,
 			Description: text(call.Description),
-			Metadata:    map[string]string{referenceMember: call.Reference},
+			Metadata:    metadata(call),
 			// Transfers can be listed by it, see "Look-up".
 			TransferGroup: &call.Reference,
 		}, &tr)
@@ -335,10 +339,14 @@ func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
 			PaymentIntent: &call.Source,
 			Amount:        &call.Amount,
-			Metadata:      map[string]string{referenceMember: call.Reference},
+			Metadata:      metadata(call),
 		}, &re)
 		return ofRefund(&re), err
 	})
+}
+
+func metadata(call psp.Call) map[string]string {
+	return map[string]string{referenceMember: call.Reference, keyMember: call.Key}
 }
 
 // text is nil for "", which Stripe would take for an order to unset.
@@ -360,7 +368,9 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send 
 	if err != nil {
 		r := refused(err)
 		if r.Outcome == psp.Unknown && keptFailure(err) {
-			if found, known := p.Lookup(ctx, kind, call.Reference); found == psp.FoundYes {
+			// Of this call alone: a decline of another under the same reference would say
+			// that no money has moved, and let it move again.
+			if found, known := p.find(ctx, kind, call.Reference, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
 				return known
 			}
 		}
@@ -401,12 +411,17 @@ var errTooMany = fmt.Errorf("stripe: not among the newest %d refunds: look for i
 
 // Lookup implements [psp.Provider].
 func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
+	return p.find(ctx, kind, reference, func(movement) bool { return true })
+}
+
+// find is Lookup among the objects that count.
+func (p *Provider) find(ctx context.Context, kind psp.Kind, reference string, counts func(movement) bool) (psp.Found, psp.Result) {
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()
 	var best *movement
 	// better keeps an approval, else one that may become it, else the newest.
 	better := func(m movement) (approved bool) {
-		if m.reference != reference {
+		if m.reference != reference || !counts(m) {
 			return false
 		}
 		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {

@@ -131,7 +131,7 @@ func says(status int, body string, header ...string) func(http.ResponseWriter, *
 }
 
 func intent(status, more string) string {
-	return fmt.Sprintf(`{"id":"pi_1","object":"payment_intent","amount":1250,"currency":"usd","status":%q,"metadata":{"homeward_reference":"ch_1"}%s}`, status, more)
+	return fmt.Sprintf(`{"id":"pi_1","object":"payment_intent","amount":1250,"currency":"usd","status":%q,"metadata":{"homeward_reference":"ch_1","homeward_key":"k"}%s}`, status, more)
 }
 
 func stripeError(kind, code, decline string) string {
@@ -218,14 +218,18 @@ func TestFraudIsNotExplained(t *testing.T) {
 // A kept 5xx would be repeated for a day: what became of the money is looked up.
 func TestKeptFailureIsLookedUp(t *testing.T) {
 	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
+	declined := intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined"}`)
 	for name, c := range map[string]struct {
 		found string
 		want  psp.Outcome
 	}{
 		"found":      {intent("succeeded", ""), psp.Approved},
+		"declined":   {declined, psp.Declined},
 		"not found":  {"", psp.Unknown},
 		"undecided":  {intent("processing", ""), psp.Unknown},
 		"of another": {strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
+		// This one's own object may not be listed yet, and may have moved money.
+		"of an attempt before": {strings.Replace(declined, `"k"`, `"another"`, 1), psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, asked := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`))

@@ -1,0 +1,651 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+const (
+	// noticeSecret signs what the provider tells us, eventSecret what we tell
+	// merchants.
+	noticeSecret = "whsec_bm90aWNlcyBvZiB0aGUgc2ltdWxhdG9y"
+	eventSecret  = "whsec_ZXZlbnRzIGZvciB0aGUgbWVyY2hhbnRz"
+)
+
+// noticing is newProvider with webhooks, and without patience: a call that is not
+// answered at once counts as lost soon.
+func noticing(url string) (*httpjson.Provider, error) {
+	return httpjson.New(httpjson.Config{
+		Name: "simulator", BaseURL: url, Webhooks: httpjson.Webhooks{Secret: noticeSecret},
+		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, SettleWindow: 50 * time.Millisecond},
+	})
+}
+
+func compensates(operation string) bool { return operation == string(payment.Compensation) }
+
+// The pointed store's steps of notices, expiries, events and books.
+
+func (s *pointedStore) Keep(ctx context.Context, region string, notices []webhook.Notice) (int, error) {
+	s.at(noticeArrived)
+	fresh, err := s.Store.Keep(ctx, region, notices)
+	if err == nil {
+		s.at(noticeKept)
+	}
+	return fresh, err
+}
+
+func (s *pointedStore) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+	s.at(noticeDone)
+	err := s.Store.Close(ctx, region, id, fence, status, detail)
+	if err == nil {
+		s.at(noticeClosed)
+	}
+	return err
+}
+
+func (s *pointedStore) Post(ctx context.Context, t ledger.Transaction) (bool, error) {
+	s.at(ghostFound)
+	posted, err := s.Store.Post(ctx, t)
+	if err == nil {
+		s.at(ghostBooked)
+	}
+	return posted, err
+}
+
+func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
+	p := &pointedQueue{Store: s.Store.Queue(q), at: s.at}
+	switch q {
+	case outbox.Notices:
+		p.taken = noticeTaken
+	case outbox.Expiries:
+		p.taken, p.finish, p.finished = expiryTaken, expiryFinish, expiryFinished
+	case outbox.Events:
+		p.taken, p.finish, p.finished = eventTaken, eventTold, eventFinished
+	}
+	return p
+}
+
+// pointedQueue tells at when a row is taken and when it is finished.
+type pointedQueue struct {
+	outbox.Store
+	at                      func(point)
+	taken, finish, finished point
+}
+
+// Take has the lease of the other workers of a test: the events' own is a minute.
+func (q *pointedQueue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	rows, err := q.Store.Take(ctx, region, limit, min(lease, quickOutbox.Lease))
+	if err == nil && len(rows) > 0 {
+		q.at(q.taken)
+	}
+	return rows, err
+}
+
+func (q *pointedQueue) Finish(ctx context.Context, region, id string, fence uint64) error {
+	q.at(q.finish)
+	err := q.Store.Finish(ctx, region, id, fence)
+	if err == nil {
+		q.at(q.finished)
+	}
+	return err
+}
+
+// pointedProvider tells at when a refund is called.
+type pointedProvider struct {
+	psp.Provider
+	at func(point)
+}
+
+func (p *pointedProvider) Refund(ctx context.Context, c psp.Call) psp.Result {
+	p.at(refundCall)
+	r := p.Provider.Refund(ctx, c)
+	p.at(refundCalled)
+	return r
+}
+
+// noticed is a crash run whose provider tells of movements. It reaches the cluster
+// of the moment under one address, as through a load balancer.
+type noticed struct {
+	*crashRun
+	mu    sync.Mutex
+	ids   []string // of the events that were passed on, each once, in order
+	world *world   // that came after the last death
+}
+
+func newNoticed(t *testing.T) *noticed {
+	n := &noticed{crashRun: newCrashRun(t, nil)}
+	front := httptest.NewServer(http.HandlerFunc(n.pass))
+	t.Cleanup(front.Close)
+	n.tell(front.URL, true)
+	return n
+}
+
+// tell has the provider tell what moves from now on, at once or once released.
+func (n *noticed) tell(url string, hold bool) {
+	require.NoError(n.t, n.judge.SetWebhooks(simulator.Webhooks{
+		Targets: []simulator.WebhookTarget{{URL: url, Secret: noticeSecret}}, RetryAfter: 20 * time.Millisecond, Hold: hold,
+	}))
+}
+
+func (n *noticed) pass(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	n.mu.Lock()
+	if id := r.Header.Get("webhook-id"); !slices.Contains(n.ids, id) {
+		n.ids = append(n.ids, id)
+	}
+	n.mu.Unlock()
+	on, err := http.NewRequestWithContext(r.Context(), http.MethodPost, n.base(us)+"/v1/webhooks/simulator", bytes.NewReader(body))
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	on.Header, on.GetBody = r.Header.Clone(), nil
+	res, err := n.http.Do(on)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer res.Body.Close()
+	w.WriteHeader(res.StatusCode)
+}
+
+// passed are the ids of the provider's events so far.
+func (n *noticed) passed() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.ids)
+}
+
+// revive starts the cluster after the last death, in this process.
+func (n *noticed) revive(sink string, wrap func(node.Store) node.Store) {
+	n.t.Helper()
+	provider, err := noticing(n.judge.url)
+	require.NoError(n.t, err)
+	n.t.Cleanup(func() { _ = provider.Close() })
+	n.world = startWorldOn(n.t, n.rows, n.judge, func(c *node.ClusterConfig) {
+		c.Dir, c.Provider, c.Notifiers = n.dir, provider, map[string]psp.Notifier{provider.Name(): provider}
+		c.WrapStore = func(_ string, s node.Store) node.Store {
+			s = &pointedStore{s, func(point) {}, false}
+			if wrap != nil {
+				s = wrap(s)
+			}
+			return s
+		}
+		if sink != "" {
+			c.Events = toldByWebhook()
+		}
+	})
+	require.NoError(n.t, tellAt(n.ctx, n.world.cluster, n.rows, sink))
+	n.move(clusterBases(n.world.cluster))
+}
+
+// store is a region's view of the rows of the revived cluster.
+func (n *noticed) store(region string) node.Store {
+	s, err := n.world.cluster.DB.Region(region)
+	require.NoError(n.t, err)
+	return s
+}
+
+// expireLate makes a charge that expires with its calls still on their way, and
+// returns its id.
+func (n *noticed) expireLate(entry, key string, amount int) {
+	n.t.Helper()
+	require.NoError(n.t, n.judge.SetFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour}))
+	expires := time.Now().Add(1500 * time.Millisecond).Format(time.RFC3339Nano)
+	q := request{acme, "/v1/charges", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":"pm_card_visa","expires_at":%q}`, amount, expires), ""}
+	r := n.send(n.ctx, entry, q)
+	require.NoError(n.t, r.err)
+	require.Equal(n.t, http.StatusServiceUnavailable, r.status, "%s", r.body)
+	r = n.settle(n.ctx, entry, q, nil)
+	require.Equal(n.t, "expired", r.problem.Code, "%s", r.body)
+	require.NoError(n.t, n.judge.SetFaults(simulator.Faults{}))
+	require.Empty(n.t, n.judge.Effects())
+	require.Positive(n.t, n.judge.ReleaseLate(), "calls were on their way")
+}
+
+// moveAgain makes the provider move the money of a charge a second time.
+func (n *noticed) moveAgain(reference string, amount int) {
+	n.t.Helper()
+	body := fmt.Sprintf(`{"reference":%q,"amount":%d,"currency":"usd","source":"pm_card_visa"}`, reference, amount)
+	req, err := http.NewRequestWithContext(n.ctx, http.MethodPost, n.judge.url+"/v1/charges", strings.NewReader(body))
+	require.NoError(n.t, err)
+	req.Header.Set("Idempotency-Key", "nobodys-key")
+	req.Header.Set("Content-Type", "application/json")
+	r := n.do(req)
+	require.NoError(n.t, r.err)
+	require.Equal(n.t, http.StatusOK, r.status, "%s", r.body)
+}
+
+// agree proves the books of all regions, that nobody waits for money, and that the
+// provider holds for us what they say.
+func (n *noticed) agree() {
+	n.t.Helper()
+	s := n.store(us)
+	report, err := ledger.Verify(n.ctx, s, regions)
+	require.NoError(n.t, err)
+	require.True(n.t, report.OK(), "%+v", report)
+	var sum, held int64
+	for _, region := range regions {
+		all, err := s.Balances(n.ctx, region, ledger.AccountKey{}, 1000)
+		require.NoError(n.t, err)
+		for _, b := range all {
+			sum += b.Debits - b.Credits
+			if b.Account == ledger.Provider("simulator") {
+				held += b.Debits - b.Credits
+			}
+			if strings.HasPrefix(string(b.Account), "suspense:") {
+				require.Equal(n.t, b.Debits, b.Credits, "%s of %s", b.Account, region)
+			}
+		}
+	}
+	require.Zero(n.t, sum)
+	var moved int64
+	for _, e := range n.judge.Effects() {
+		if e.Kind == psp.KindCharge {
+			moved += e.Amount
+		} else {
+			moved -= e.Amount
+		}
+	}
+	require.Equal(n.t, moved, held, "what the provider moved, and what is booked")
+}
+
+// empty waits until no row of a queue is left.
+func (n *noticed) empty(q outbox.Queue) {
+	n.t.Helper()
+	until(n.t, "no row is left of "+string(q), func() bool {
+		for _, region := range regions {
+			d, err := n.store(region).Queue(q).Depth(n.ctx, region)
+			require.NoError(n.t, err)
+			if d.Pending+d.Parked > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestCompensationCrashPoints kills the process before and after each step that gives
+// money back, which arrived for a charge that had expired and for one that had been
+// paid. Whoever comes next refunds each once, and the books agree.
+func TestCompensationCrashPoints(t *testing.T) {
+	for _, tc := range []struct {
+		first  point
+		second point // of another death, "" for none
+	}{
+		{first: noticeArrived},
+		{first: noticeKept},
+		{first: noticeKept, second: noticeTaken},
+		{first: noticeTaken},
+		{first: ghostFound},
+		{first: ghostBooked},
+		{first: ghostBooked, second: ghostBooked},
+		{first: refundWanted},
+		{first: refundIntent},
+		{first: refundIntent, second: refundResumed},
+		{first: refundCall},
+		{first: refundCalled},
+		{first: refundCalled, second: refundCalled},
+		{first: refundKnown},
+		{first: refundKnown, second: refundBooked},
+		{first: refundBooked},
+		{first: refundBooked, second: noticeDone},
+		{first: noticeDone},
+		{first: noticeClosed},
+	} {
+		name := string(tc.first)
+		if tc.second != "" {
+			name += ", then " + string(tc.second)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const late, paid = 700, 42
+			n := newNoticed(t)
+			// Until something is told nothing is compensated: the charges reach none of
+			// these points but a takeover.
+			dying := n.start(childConfig{Die: tc.first, Arrivals: 1, Notices: true})
+			n.expireLate(us, stamped(t, eu), late)
+			q := charge("order-1", paid)
+			first := n.settle(n.ctx, us, q, nil)
+			require.Equal(t, http.StatusCreated, first.status, "%v", first)
+			until(t, "both movements are held back", func() bool { return n.judge.WebhookStats().Held == 2 })
+			// What was paid first is known and not told of; the late one is.
+			n.moveAgain(first.id(t), paid)
+			until(t, "three movements are held back", func() bool { return n.judge.WebhookStats().Held == 3 })
+			_, err := n.judge.ReleaseWebhooks(simulator.ReleaseInOrder)
+			require.NoError(t, err)
+			dying.died()
+			if tc.second != "" {
+				n.start(childConfig{Die: tc.second, Arrivals: 1, Notices: true}).died()
+			}
+			n.revive("", nil)
+			n.compensated(first.id(t), late, paid)
+			n.agree()
+			require.Equal(t, first.remembered(), n.settle(n.ctx, asia, q, nil).remembered(), "what was paid stays paid")
+		})
+	}
+}
+
+// compensated waits until all notices are closed, and asserts that of the three
+// movements two were given back, each once.
+func (n *noticed) compensated(paidID string, amounts ...int64) {
+	n.t.Helper()
+	statuses := func() map[webhook.Status]int {
+		all := map[webhook.Status]int{}
+		for _, id := range n.passed() {
+			got, found, err := n.store(us).Notice(n.ctx, us, webhook.NoticeID("simulator", id))
+			require.NoError(n.t, err)
+			if found {
+				all[got.Status]++
+			}
+		}
+		return all
+	}
+	until(n.t, "two movements are compensated", func() bool { return statuses()[webhook.ProcessedCompensated] == 2 })
+	n.empty(outbox.ProviderCalls)
+	// The refunds are told of too, and known.
+	until(n.t, "the provider wants to tell of both refunds", func() bool { return n.judge.WebhookStats().Held == 2 })
+	_, err := n.judge.ReleaseWebhooks(simulator.ReleaseShuffled)
+	require.NoError(n.t, err)
+	want := map[webhook.Status]int{webhook.ProcessedCompensated: 2, webhook.ProcessedOK: 3}
+	until(n.t, "every notice is closed", func() bool { return maps.Equal(want, statuses()) })
+	n.empty(outbox.Notices)
+	stats := n.judge.Stats()
+	require.EqualValues(n.t, 5, stats.Effects, "three charges and two refunds")
+	require.EqualValues(n.t, 2, stats.Refunds)
+	require.Zero(n.t, stats.KeyReuses)
+	require.Equal(n.t, 2, n.judge.moved(paidID), "as the provider was made to")
+	var back []int64
+	for _, e := range n.judge.Effects() {
+		if e.Kind == psp.KindRefund {
+			back = append(back, e.Amount)
+		}
+	}
+	require.ElementsMatch(n.t, amounts, back)
+}
+
+// toldByWebhook has merchants told of events at plain HTTP on this machine.
+func toldByWebhook() node.EventsSettings {
+	e := node.DefaultEvents()
+	e.Webhooks.On, e.Webhooks.AllowHTTP, e.Webhooks.AllowPrivate = true, true, true
+	return e
+}
+
+// tellAt has both tenants told at url, unless it is "".
+func tellAt(ctx context.Context, cluster *node.Cluster, b backend, url string) error {
+	if url == "" {
+		return nil
+	}
+	for _, tenant := range []string{"acme", "globex"} {
+		e := relay.Endpoint{Tenant: tenant + b.Tenants, URL: url, Secrets: []string{eventSecret}}
+		if err := cluster.DB.Endpoints().PutEndpoint(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told is one event as a merchant's server got it.
+type told struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	Data struct {
+		ID   string `json:"id"`
+		Code string `json:"code"`
+	} `json:"data"`
+	body string
+}
+
+// shop is a merchant's server.
+type shop struct {
+	url     string
+	mu      sync.Mutex
+	closed  bool
+	refused int
+	all     []told // each delivery that was taken, repeats included
+	wrong   []string
+}
+
+func newShop(t *testing.T) *shop {
+	verify, err := standardwebhooks.NewWebhook(eventSecret)
+	require.NoError(t, err)
+	s := &shop{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			s.refused++
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		e := told{body: string(body)}
+		if err := json.Unmarshal(body, &e); err != nil || verify.Verify(body, r.Header) != nil || r.Header.Get("webhook-id") != e.ID {
+			s.wrong = append(s.wrong, string(body))
+		}
+		s.all = append(s.all, e)
+	}))
+	s.url = server.URL
+	t.Cleanup(func() {
+		server.Close()
+		require.Empty(t, s.wrong, "forged, unreadable, or with another id than its header's")
+	})
+	return s
+}
+
+func (s *shop) shut(closed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = closed
+}
+
+// about are the events of an object, each once, in the order in which they came
+// first. A repeat must have the same bytes.
+func (s *shop) about(t testing.TB, object string) (events []told) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.all {
+		if e.Data.ID != object {
+			continue
+		}
+		i := slices.IndexFunc(events, func(o told) bool { return o.ID == e.ID })
+		if i < 0 {
+			events = append(events, e)
+			continue
+		}
+		require.Equal(t, events[i].body, e.body, "the same event")
+	}
+	return events
+}
+
+func (s *shop) refusals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
+}
+
+// objects are those that any event was about.
+func (s *shop) objects() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]bool{}
+	for _, e := range s.all {
+		all[e.Data.ID] = true
+	}
+	return all
+}
+
+// TestExpiryCrashPoints kills the process around the step that closes a charge which
+// was declined for now and then not paid in time.
+func TestExpiryCrashPoints(t *testing.T) {
+	for _, die := range []point{expiryTaken, expiryDecided, expirySettled, expiryFinish, expiryFinished} {
+		t.Run(string(die), func(t *testing.T) {
+			t.Parallel()
+			n, s := newNoticed(t), newShop(t)
+			dying := n.start(childConfig{Die: die, Arrivals: 1, Notices: true, Sink: s.url})
+			expires := time.Now().Add(1500 * time.Millisecond).Format(time.RFC3339Nano)
+			q := request{acme, "/v1/charges", stamped(t, eu), fmt.Sprintf(`{"amount":5,"currency":"usd","payment_method":"pm_card_insufficient_funds","expires_at":%q}`, expires), ""}
+			r := n.send(n.ctx, us, q)
+			require.NoError(t, r.err)
+			require.Equal(t, "same_key", r.problem.Retry, "%s", r.body)
+			dying.died()
+			n.revive(s.url, nil)
+			until(t, "the claim is closed", func() bool {
+				status, err := n.inspect(n.ctx, us, acme, q.key)
+				require.NoError(t, err)
+				return status.State == "FAILED_TERMINAL"
+			})
+			n.empty(outbox.Expiries)
+			n.empty(outbox.Events)
+			again := n.send(n.ctx, asia, q)
+			require.NoError(t, again.err)
+			require.Equal(t, http.StatusPaymentRequired, again.status, "%s", again.body)
+			require.Equal(t, "expired", again.problem.Code)
+			var types []string
+			objects := s.objects()
+			require.Len(t, objects, 1)
+			for object := range objects {
+				for _, e := range s.about(t, object) {
+					types = append(types, e.Type)
+				}
+			}
+			require.Equal(t, []string{"charge.declined", "charge.expired"}, types)
+			n.judge.once(t, 0)
+			n.agree()
+		})
+	}
+}
+
+// TestEventsCrashPoints kills the process between a settlement and the delivery of
+// its event, and around the delivery. Each settled claim is told of, by one event
+// however often that is sent.
+func TestEventsCrashPoints(t *testing.T) {
+	for _, die := range []point{settled, eventTaken, eventTold, eventFinished} {
+		t.Run(string(die), func(t *testing.T) {
+			t.Parallel()
+			n, s := newNoticed(t), newShop(t)
+			n.ways = ways(t, "")
+			c := childConfig{Die: die, Arrivals: 1, Notices: true, Sink: s.url}
+			if die == settled {
+				c.Arrivals = int32(len(n.ways))
+			} else {
+				// The first event's death meets the other requests anywhere.
+				for i := range n.ways {
+					n.ways[i].home = ""
+				}
+			}
+			dying := n.start(c)
+			replies := n.sendAll(n.ctx)
+			dying.died()
+			for range n.ways {
+				receive(t, "the end of a request", replies)
+			}
+			n.revive(s.url, nil)
+			n.recover()
+			n.empty(outbox.Events)
+			for _, w := range n.ways {
+				status, err := n.inspect(n.ctx, us, w.q.tenant, w.q.key)
+				require.NoError(t, err)
+				events := s.about(t, status.Object)
+				require.Len(t, events, 1, "%s: %v", w.name, events)
+				kind, _, _ := strings.Cut(w.name, ",")
+				require.Equal(t, kind+".succeeded", events[0].Type)
+				require.True(t, strings.HasPrefix(events[0].ID, "evt_"+status.Object+"_"), events[0].ID)
+			}
+			require.Len(t, s.objects(), len(n.ways))
+			n.agree()
+		})
+	}
+}
+
+// TestNothingIsToldOfWhatIsNotSettled: claims that were begun, and whose provider has
+// moved the money, are told of once they are settled and not before.
+func TestNothingIsToldOfWhatIsNotSettled(t *testing.T) {
+	t.Parallel()
+	n, s := newNoticed(t), newShop(t)
+	n.ways = ways(t, "")
+	dying := n.start(childConfig{Die: answered, Arrivals: int32(len(n.ways)), Notices: true, Sink: s.url})
+	replies := n.sendAll(n.ctx)
+	dying.died()
+	n.unanswered(replies)
+	n.judge.once(t, len(n.ways))
+
+	// The events' worker runs, that of provider calls finds nothing.
+	asleep := n.start(childConfig{Notices: true, Sink: s.url, NoWorker: true})
+	other := n.settle(n.ctx, us, charge("another-order", 3), nil)
+	require.Equal(t, http.StatusCreated, other.status, "%v", other)
+	until(t, "the other charge is told of", func() bool { return len(s.about(t, other.id(t))) > 0 })
+	require.Equal(t, map[string]bool{other.id(t): true}, s.objects())
+	asleep.kill()
+
+	n.revive(s.url, nil)
+	n.ways = append(n.ways, way{"charge, another", charge("another-order", 3), us, us, [2]string{us, asia}})
+	n.recover()
+	n.empty(outbox.Events)
+	require.Len(t, s.objects(), len(n.ways))
+	n.agree()
+}
+
+// TestEventsOfAKeyKeepTheirOrder: a merchant's server that is down refuses the first
+// event of a key; the second waits behind it, also when the process dies.
+func TestEventsOfAKeyKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	n, s := newNoticed(t), newShop(t)
+	s.shut(true)
+	dying := n.start(childConfig{Die: settled, Arrivals: 1, Notices: true, Sink: s.url})
+	q := charge(stamped(t, asia), 9)
+	q.body = strings.ReplaceAll(q.body, "pm_card_visa", "pm_card_insufficient_funds_once")
+	r := n.send(n.ctx, us, q)
+	require.NoError(t, r.err)
+	require.Equal(t, "same_key", r.problem.Retry, "%s", r.body)
+	until(t, "the decline's event has been refused", func() bool { return s.refusals() > 0 })
+	require.Error(t, n.send(n.ctx, us, q).err, "the process dies with the charge settled")
+	dying.died()
+	n.revive(s.url, nil)
+	paid := n.settle(n.ctx, eu, q, nil)
+	require.Equal(t, http.StatusCreated, paid.status, "%v", paid)
+	before := s.refusals()
+	until(t, "the merchant has been tried again", func() bool { return s.refusals() > before })
+	s.shut(false)
+	n.empty(outbox.Events)
+	var types []string
+	for _, e := range s.about(t, paid.id(t)) {
+		types = append(types, e.Type)
+	}
+	require.Equal(t, []string{"charge.declined", "charge.succeeded"}, types)
+	n.judge.once(t, 1)
+	n.agree()
+}
