@@ -258,7 +258,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	switch {
 	case rec.elsewhere(s.c.Provider):
-		s.c.Logger.Error("page: a claim was begun for another provider; it stays open until a node has that provider again",
+		s.c.Logger.Error(pageElsewhere,
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider)
 		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
 	case callCtx.Err() == nil:
@@ -280,6 +280,9 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}
 	return &settled, verdict, nil
 }
+
+// pageElsewhere is what operators watch for.
+const pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
 
 // otherProviderPause is long, as only a change of settings ends the wait.
 const otherProviderPause = time.Minute

@@ -89,11 +89,13 @@
 //
 // # Order of events
 //
-// A row of events can be taken once no older one of its key for the same sink is left,
-// except parked ones, so that a sink which is down holds no other back. That is looked up without locks: an older row stays until it is finished,
-// whoever holds it, and a younger one that is held has nothing older but what a
-// person unparked. Older is by the clock of the gateway that wrote; on CockroachDB
-// two that are nearer to each other than max-offset may change places.
+// A row of events can be taken once no older one of its key for the same sink is
+// left, except parked ones, so that a sink which is down holds no other back. That
+// is looked up without locks: an older row stays until it is finished, whoever holds
+// it, and a younger one that is held has nothing older but what a person unparked.
+// Rows behind one that is put off are due, and looked at by each take. Older is by
+// the clock of the gateway that wrote; on CockroachDB two that are nearer to each
+// other than max-offset may change places.
 //
 // # Time
 //

@@ -173,9 +173,15 @@ const (
 	Operator  = "HOMEWARD_OPERATOR_"
 )
 
-// notASetting reports whether a variable, as NAME=value, is a secret's or a tool's.
+// tested begins the variables that choose what the project's tests run on; see
+// CONTRIBUTING.md.
+const tested = "HOMEWARD_TEST_"
+
+// notASetting reports whether a variable, as NAME=value, is a secret's, a tool's or a
+// test's.
 func notASetting(variable string) bool {
-	return isSecret(variable) || strings.HasPrefix(variable, AskedNode+"=") || strings.HasPrefix(variable, Operator)
+	return isSecret(variable) || strings.HasPrefix(variable, AskedNode+"=") ||
+		strings.HasPrefix(variable, Operator) || strings.HasPrefix(variable, tested)
 }
 
 // foreignSettings takes out of k what belongs to another command, and says so.

@@ -23,10 +23,11 @@
 //
 // # Order
 //
-// Of the rows of one tenant and key only the oldest is taken, so the events of one
-// key are told in the order in which they happened. Keys are not ordered among each
-// other. A row that waits for its next try holds back its key and no other; a parked
-// row holds back nothing, and is told late when a person retries it.
+// Of the rows of one tenant, key and sink only the oldest is taken, so each sink
+// hears of one key in the order in which things happened. Keys are not ordered among
+// each other. A row that waits for its next try holds back its key at its sink and
+// nothing else; a parked row holds back nothing, and is told late when a person
+// retries it.
 //
 // # What fails
 //

@@ -21,8 +21,11 @@ import (
 // StripeAPIVersion is what events say they are written in.
 const StripeAPIVersion = "2026-03-25.dahlia"
 
-// referenceMember is where our reference stands in an object's metadata.
-const referenceMember = "homeward_reference"
+// Where the caller's reference and provider key stand in an object's metadata.
+const (
+	referenceMember = "homeward_reference"
+	keyMember       = "homeward_key"
+)
 
 func stripePrefix(k psp.Kind) string {
 	switch k {
@@ -90,6 +93,9 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 	o := stripeObject{
 		ID: stripeID(rec.kind(), i), Amount: rec.amount, Currency: string(rec.currency[:]),
 		Created: time.Unix(0, rec.at).Unix(), Metadata: map[string]string{referenceMember: rec.reference()},
+	}
+	if key := rec.key(); key != "" {
+		o.Metadata[keyMember] = key
 	}
 	switch rec.kind() {
 	case psp.KindTransfer:
@@ -187,9 +193,9 @@ func (s *Simulator) stripeHandler() http.Handler {
 // stripeParameters are those of each POST; any other is refused, as by Stripe.
 var stripeParameters = map[psp.Kind][]string{
 	psp.KindCharge: {"amount", "currency", "payment_method", "confirm", "off_session", "description",
-		"automatic_payment_methods[enabled]", "automatic_payment_methods[allow_redirects]", "metadata[" + referenceMember + "]"},
-	psp.KindTransfer: {"amount", "currency", "destination", "description", "transfer_group", "metadata[" + referenceMember + "]"},
-	psp.KindRefund:   {"amount", "payment_intent", "metadata[" + referenceMember + "]"},
+		"automatic_payment_methods[enabled]", "automatic_payment_methods[allow_redirects]", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
+	psp.KindTransfer: {"amount", "currency", "destination", "description", "transfer_group", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
+	psp.KindRefund:   {"amount", "payment_intent", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
 }
 
 func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
@@ -206,6 +212,9 @@ func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind 
 		if !slices.Contains(stripeParameters[kind], name) {
 			return psp.Call{}, http.StatusBadRequest, fmt.Errorf("Received unknown parameter: %q", name)
 		}
+	}
+	if key := form.Get("metadata[" + keyMember + "]"); key != "" && key != r.Header.Get("Idempotency-Key") {
+		return psp.Call{}, http.StatusBadRequest, fmt.Errorf("metadata[%s]: must be the Idempotency-Key, as nothing else is kept", keyMember)
 	}
 	call := psp.Call{
 		Kind: kind, Key: r.Header.Get("Idempotency-Key"), Reference: form.Get("metadata[" + referenceMember + "]"),
