@@ -32,7 +32,7 @@ stories: ## Tell the incidents of payment systems end to end, on both stores; pr
 test: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
 test: ## Run every test with the race detector; those on a database where PostgreSQL is found.
 	CGO_ENABLED=1 $(GO) vet -race ./...
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 
 # What touches the SQL store. Go does not run again what it has just run in the
@@ -43,7 +43,7 @@ test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
 test-postgres: export HOMEWARD_TEST_KIND := postgresql
 test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(SQL_TESTS)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(SQL_TESTS)
 
 # One package at a time: each starts a cluster of three nodes.
 test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb

@@ -14,7 +14,9 @@
 //     say "nothing under this reference" in [askBeforeCall] attempts a settle
 //     window apart, and once more, before another call.
 //   - Neither. There is no second call: the outcome stays unknown until the
-//     claim gives up and a person, or reconciliation, decides.
+//     claim gives up and a person, or reconciliation, decides. A refund is not
+//     given up on while its provider can tell: its charge is known from the
+//     request alone, and could not be booked later.
 //
 // A decline found by asking proves only that no money has moved under the
 // reference so far; after a soft decline it may belong to the generation

@@ -195,6 +195,10 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 	v := claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
 	if t.op != Compensation {
 		v.Events = t.failure(statusFailed, claim.ReasonOutcomeUnknown)
+		// A refund that was given up on and made all the same could not be taken back,
+		// nor booked: its charge is forgotten with its request. So as long as the provider
+		// can tell, it is asked.
+		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes())
 		return v
 	}
 	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)

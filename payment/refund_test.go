@@ -618,3 +618,27 @@ func TestAGhostIsNobodysAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A refund that was given up on and made all the same could not be booked: while the
+// provider can tell what became of it, it is asked.
+func TestARefundIsAskedForWhileAnybodyCanTell(t *testing.T) {
+	for name, c := range map[string]struct {
+		caps psp.Capabilities
+		age  time.Duration
+		keep bool
+	}{
+		"it can be asked":             {caps: psp.Capabilities{Lookup: true, Timeout: time.Second}, keep: true},
+		"it dedupes":                  {caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, keep: true},
+		"it may have forgotten":       {caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, age: dedupeTrust},
+		"it can do neither":           {caps: psp.Capabilities{Timeout: time.Second}},
+		"it forgot, but can be asked": {caps: both, age: dedupeTrust, keep: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := refundOf(`{"charge":"` + paid + `"}`)
+			a.Recovery, a.Record.FirstUse = true, a.Now.Add(-c.age)
+			v := executorOf(&fake{caps: c.caps}, someBooks(), nil).Attempt(t.Context(), a)
+			require.Equal(t, claim.OutcomeUnknown, v.Outcome)
+			require.Equal(t, c.keep, v.KeepAsking, v.Reason)
+		})
+	}
+}

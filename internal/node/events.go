@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/outbox"
@@ -59,6 +62,25 @@ func DefaultEvents() EventsSettings {
 			Duplicates: nats.DefaultDuplicates, MaxAge: nats.DefaultMaxAge,
 		},
 	}
+}
+
+// validate refuses what must not stand in a file that is kept and shown. The rest is
+// judged by each sink as it is opened.
+func (s EventsSettings) validate() error {
+	for server := range strings.SplitSeq(s.NATS.URL, ",") {
+		server = strings.TrimSpace(server)
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server // as the client reads it
+		}
+		u, err := url.Parse(server)
+		switch {
+		case err != nil: // its text holds the URL, which may hold a password
+			return errors.New("settings: events.nats.url is no URL; write nats://host:4222")
+		case u.User != nil:
+			return errors.New("settings: events.nats.url holds a user, password or token, which the settings must not; put it into the file that events.nats.credentials names")
+		}
+	}
+	return nil
 }
 
 // Sinks are the open sinks of a process.

@@ -174,6 +174,7 @@ func (s ServeSettings) Validate() error {
 		s.Outbox.validate(),
 		s.Provider.validate(),
 		s.callTimes(),
+		s.Events.validate(),
 		mustPass("deputy_after", s.DeputyAfter),
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),

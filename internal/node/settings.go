@@ -279,7 +279,7 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	return errors.Join(err, s.Claim.Validate(), rateMistake(s.TenantRate, s.TenantBurst), mustPass("sweep_every", s.SweepEvery))
+	return errors.Join(err, s.Claim.Validate(), rateMistake(s.TenantRate, s.TenantBurst), mustPass("sweep_every", s.SweepEvery), s.Events.validate())
 }
 
 func rateMistake(perSecond float64, burst int) error {

@@ -108,6 +108,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	if !ok {
 		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
 	}
+	// Most notices tell of what has been booked: one look, and the books never change.
+	switch booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference); {
+	case err != nil:
+		return p.later(m, "books", err)
+	case isBooked && booked.ProviderRef == n.ProviderRef:
+		return p.judge(ctx, m, &n, home, claim.Record{}, false, booked, true)
+	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
 	if err != nil {
 		return p.later(m, "claim", err)

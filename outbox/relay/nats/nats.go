@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -151,6 +152,9 @@ func Open(ctx context.Context, c Config) (*Sink, error) {
 		conn, err = natsgo.Connect(c.URL, append(s.options(), natsgo.RetryOnFailedConnect(true))...)
 	}
 	if err != nil {
+		if unread := (*url.Error)(nil); errors.As(err, &unread) {
+			err = errors.New("nats: the URL cannot be read; write nats://host:4222") // its text has the password
+		}
 		return nil, fmt.Errorf("%w; check the URL, the credentials and the certificates", err)
 	}
 	s.conn = conn

@@ -373,6 +373,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		"no URL":            {nats.Config{}, "nats://host:4222"},
+		"not a URL":         {nats.Config{URL: "nats://me:hunter2@b b:4222"}, "the URL cannot be read"},
 		"no stream":         {nats.Config{URL: srv.ClientURL()}, "there is no stream HOMEWARD_EVENTS"},
 		"other subjects":    {nats.Config{URL: srv.ClientURL(), Stream: "OTHER"}, "do not lead to stream OTHER"},
 		"name":              {nats.Config{URL: srv.ClientURL(), Stream: "A.B"}, "cannot be the name"},
@@ -391,6 +392,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			}
 			require.ErrorContains(t, err, tc.says)
 			require.NotContains(t, err.Error(), "\n")
+			require.NotContains(t, err.Error(), "hunter2")
 		})
 	}
 	open(t, nats.Config{URL: strings.Replace(locked.ClientURL(), "//", "//homeward:right@", 1), Create: true})
