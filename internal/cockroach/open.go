@@ -279,7 +279,8 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 // home none.
 func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
 	set := func(d time.Duration) error {
-		_, err := conn.Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
+		// Below pgx, whose tracer would show it as a statement of ours.
+		_, err := conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds())).ReadAll()
 		return err
 	}
 	if err := set(db.limits.away().StatementTimeout); err != nil {

@@ -113,6 +113,29 @@ type ProviderSettings struct {
 	// SettleWindow is how long after a call a look-up may still miss it; 0 is
 	// Timeout, but must be said where Dedupe is none.
 	SettleWindow time.Duration `koanf:"settle_window"`
+	// Paths are below BaseURL.
+	Paths PathSettings `koanf:"paths"`
+	// KeyHeader carries the provider key.
+	KeyHeader string `koanf:"key_header"`
+	// Webhooks says how what the provider sends is signed.
+	Webhooks SignatureSettings `koanf:"webhooks"`
+}
+
+// PathSettings are where an httpjson provider takes calls and questions.
+type PathSettings struct {
+	Charges   string `koanf:"charges"`
+	Transfers string `koanf:"transfers"`
+	Refunds   string `koanf:"refunds"`
+	Lookup    string `koanf:"lookup"`
+}
+
+// SignatureSettings are the headers of an httpjson provider's webhooks, and how old a
+// signature may be.
+type SignatureSettings struct {
+	IDHeader        string        `koanf:"id_header"`
+	TimestampHeader string        `koanf:"timestamp_header"`
+	SignatureHeader string        `koanf:"signature_header"`
+	Tolerance       time.Duration `koanf:"tolerance"`
 }
 
 // DefaultServeSettings is a node on a developer's machine, beside a simulator.
@@ -129,7 +152,12 @@ func DefaultServeSettings() ServeSettings {
 		Database: cockroach.DefaultPool(),
 		Provider: ProviderSettings{
 			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true,
-			Timeout: httpjson.DefaultTimeout,
+			Timeout:   httpjson.DefaultTimeout,
+			Paths:     PathSettings{Charges: "/v1/charges", Transfers: "/v1/transfers", Refunds: "/v1/refunds", Lookup: "/v1/lookup"},
+			KeyHeader: "Idempotency-Key",
+			Webhooks: SignatureSettings{
+				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
+			},
 		},
 		Claim:         policy,
 		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
@@ -272,7 +300,7 @@ const (
 )
 
 func (p ProviderSettings) validate() error {
-	errs := []error{mustPass("provider.timeout", p.Timeout)}
+	errs := []error{mustPass("provider.timeout", p.Timeout), mustPass("provider.webhooks.tolerance", p.Webhooks.Tolerance)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf("settings: provider."+format, args...))
@@ -307,11 +335,17 @@ type gateway interface {
 func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
 	if p.Kind == kindStripe {
 		return stripe.New(stripe.Config{
-			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey, WebhookSecret: secrets.ProviderWebhooks,
+			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey,
+			WebhookSecret: secrets.ProviderWebhooks, Tolerance: p.Webhooks.Tolerance,
 		})
 	}
 	c := httpjson.Config{
-		Name: p.Name, BaseURL: p.BaseURL, Webhooks: httpjson.Webhooks{Secret: secrets.ProviderWebhooks},
+		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
+		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup},
+		Webhooks: httpjson.Webhooks{
+			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
+			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
+		},
 		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
 	}
 	if secrets.ProviderKey != "" {

@@ -3,6 +3,8 @@ package node
 import (
 	"encoding/base64"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,4 +231,33 @@ func TestANodesNameIsTheHostsAndNew(t *testing.T) {
 	name, err = s.name("1234")
 	require.NoError(t, err)
 	require.Equal(t, "till-1234", name)
+}
+
+// A provider is met by what the settings say of it.
+func TestProviderBySettings(t *testing.T) {
+	var got *http.Request
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "node.yaml")
+	require.NoError(t, os.WriteFile(path, []byte("provider:\n  base_url: "+server.URL+"/api\n  key_header: X-Key\n  paths:\n    charges: /pay\n  webhooks:\n    id_header: x-id\n"), 0o600))
+	s, secrets, err := LoadServeSettings(path, []string{ProviderKey + "=sk_1", ProviderWebhooks + "=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
+	require.NoError(t, err)
+	provider, err := s.Provider.open(secrets)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, provider.Close()) }()
+	provider.Charge(t.Context(), psp.Call{Key: "k", Reference: "ch_1", Amount: 1, Currency: "usd", Source: "pm_1"})
+	require.Equal(t, "/api/pay", got.URL.Path)
+	require.Equal(t, "k", got.Header.Get("X-Key"))
+	require.Equal(t, "Bearer sk_1", got.Header.Get("Authorization"))
+	_, err = provider.Verify(http.Header{"X-Id": {"e"}}, []byte("{}"), time.Now())
+	require.Error(t, err, "not signed")
+
+	s.Provider.Kind, s.Provider.BaseURL = kindStripe, ""
+	require.ErrorContains(t, Secrets{DatabaseURL: "postgres://x"}.Missing(s), ProviderKey)
+	stripe, err := s.Provider.open(secrets)
+	require.NoError(t, err)
+	require.NoError(t, stripe.Close())
 }
