@@ -245,7 +245,7 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().ParameterStatus("crdb_version") == "" {
 		// What PostgreSQL acknowledges must be on disk, whatever the database's
 		// default says: a charge that it forgets would be made again.
-		_, err := conn.Exec(ctx, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
+		err := plainly(ctx, conn, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		// reached, and not all be read and sorted: without statistics the planner
 		// believes that next to no rows of a queue are due. What has to be done in
 		// these ways all the same counts as immense, and is not to be compiled for that.
-		_, err = conn.Exec(ctx, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('jit', 'off', false)")
+		err = plainly(ctx, conn, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('jit', 'off', false)")
 		if err != nil {
 			return err
 		}
@@ -263,14 +263,21 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		// that is kept reads all claims of a tenant before long. Sessions that find them
 		// so plan each statement anew, which costs half a millisecond, for their five
 		// minutes; by then there are statistics.
-		_, err = conn.Exec(ctx, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
+		err = plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
 			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
 		return err
 	}
 	// CockroachDB is to plan each statement for the region that it names: a generic
 	// plan is made for any region, and may visit all of them. Not as the database's
 	// default, which does not hold for every user.
-	_, err := conn.Exec(ctx, "SET plan_cache_mode = 'force_custom_plan'")
+	err := plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'")
+	return err
+}
+
+// plainly runs SQL that is about the session and not about rows, below pgx, whose
+// tracer would show it as a statement of ours.
+func plainly(ctx context.Context, conn *pgx.Conn, sql string) error {
+	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
 	return err
 }
 
@@ -279,9 +286,7 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 // home none.
 func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
 	set := func(d time.Duration) error {
-		// Below pgx, whose tracer would show it as a statement of ours.
-		_, err := conn.Conn().PgConn().Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds())).ReadAll()
-		return err
+		return plainly(ctx, conn.Conn(), fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
 	}
 	if err := set(db.limits.away().StatementTimeout); err != nil {
 		_ = conn.Conn().Close(ctx) // who knows which it has
