@@ -76,7 +76,7 @@ func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 		if err := all.PutEndpoint(ctx, next); err != nil {
 			return err
 		}
-		fmt.Fprintf(io.out, "events of %s go to %s\n", c.Tenant, c.URL)
+		fmt.Fprintf(io.out, "events of %s go to %s, from nodes that have events.webhooks on\n", c.Tenant, c.URL)
 		if !found {
 			printSecret(io, next.Secrets[0])
 			return nil

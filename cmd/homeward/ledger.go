@@ -278,7 +278,7 @@ type ledgerEntriesCommand struct {
 
 // Help is what homeward ledger entries --help adds.
 func (ledgerEntriesCommand) Help() string {
-	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows what gave its money back, too. " + storeHelp
+	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + storeHelp
 }
 
 // entryRow and entryList are the JSON of homeward ledger entries.
@@ -411,6 +411,9 @@ func (l *entryList) print(io streams, of string) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(l.Entries) == 0 {
+		fmt.Fprintf(io.err, "nothing is booked for %s in what was read; an account is as in merchant:acme\n", visible(of))
 	}
 	if l.More != "" {
 		fmt.Fprintf(io.err, "there are more: homeward ledger entries %s --after %s\n", of, l.More)

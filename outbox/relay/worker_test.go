@@ -206,8 +206,11 @@ func TestAnEventThatIsAlwaysRefused(t *testing.T) {
 		for i := 0; !q.Row("evt_poison/x").Parked; i++ {
 			id := fmt.Sprint("evt_", i)
 			q.Put(row(id, id, outbox.KindWebhook, i))
-			time.Sleep(5 * time.Minute)
-			require.Empty(t, q.Row(id+"/x").ID, "events of other keys are told")
+			put := time.Now()
+			for time.Sleep(5 * time.Minute); q.Row(id+"/x").ID != ""; time.Sleep(time.Minute) {
+				// The one that is refused makes others wait for a probe now and then.
+				require.Less(t, time.Since(put), time.Hour, "events of other keys are told")
+			}
 			require.Less(t, time.Since(began), 10*24*time.Hour)
 		}
 		require.Greater(t, time.Since(began), relay.DisableAfter)
