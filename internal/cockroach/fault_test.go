@@ -1179,7 +1179,7 @@ func (c *cell) injure(o *operation, statement string, i injury, promised verdict
 	}
 }
 
-// became checks that the operation was done exactly once, or not at all.
+// became checks that the operation was done one time, or not at all.
 func (c *cell) became(o *operation, was, is *stored, done bool) {
 	c.Helper()
 	want := *was
