@@ -263,15 +263,13 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		// that is kept reads all claims of a tenant before long. Sessions that find them
 		// so plan each statement anew, which costs half a millisecond, for their five
 		// minutes; by then there are statistics.
-		err = plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
+		return plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
 			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
-		return err
 	}
 	// CockroachDB is to plan each statement for the region that it names: a generic
 	// plan is made for any region, and may visit all of them. Not as the database's
 	// default, which does not hold for every user.
-	err := plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'")
-	return err
+	return plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'")
 }
 
 // plainly runs SQL that is about the session and not about rows, below pgx, whose

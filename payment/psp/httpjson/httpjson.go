@@ -52,7 +52,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -62,6 +61,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/internal/wire"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -72,17 +72,7 @@ const (
 	maxReply = 64 << 10
 )
 
-// Transport settings of the default client.
 const (
-	// maxIdlePerHost keeps a connection for every call of a busy node: with
-	// net/http's default of 2 each burst would open and close hundreds.
-	maxIdlePerHost = 512
-	// idleTimeout is below the 60 s after which common servers and load
-	// balancers close, so that we close first and never write to a dead one.
-	idleTimeout  = 30 * time.Second
-	dialTimeout  = 5 * time.Second
-	keepAlive    = 15 * time.Second
-	tlsTimeout   = 5 * time.Second
 	maxRespHead  = 16 << 10 // bytes
 	expectedRead = 1 << 10  // bytes: first size of a reply buffer
 )
@@ -191,7 +181,7 @@ func New(cfg Config) (*Provider, error) {
 	if cfg.Client != nil {
 		client = *cfg.Client
 	} else {
-		p.own = newTransport()
+		p.own = wire.NewTransport(maxRespHead)
 		client.Transport = p.own
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -204,19 +194,6 @@ func orElse(s, other string) string {
 		return other
 	}
 	return s
-}
-
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           maxIdlePerHost,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    tlsTimeout,
-		MaxResponseHeaderBytes: maxRespHead,
-	}
 }
 
 // Close closes idle connections of a transport the adapter made itself. Calls

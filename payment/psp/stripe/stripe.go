@@ -53,7 +53,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -63,6 +62,7 @@ import (
 	"github.com/stripe/stripe-go/v85/form"
 
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/internal/wire"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -83,22 +83,13 @@ const (
 	refundsSought = 1000
 	pageLen       = 100
 	// maxReply bounds a reply in bytes: a page of 100 objects has some 500 kB.
-	maxReply = 4 << 20
+	maxReply    = 4 << 20
+	maxRespHead = 64 << 10 // bytes
 	// referenceMember is where our reference stands in metadata.
 	referenceMember = "homeward_reference"
 	// keyMember has the provider key: of several attempts under one reference, which
 	// one made the object.
 	keyMember = "homeward_key"
-)
-
-// Transport settings, for the reasons given in package httpjson.
-const (
-	maxIdlePerHost = 512
-	idleTimeout    = 30 * time.Second
-	dialTimeout    = 5 * time.Second
-	keepAlive      = 15 * time.Second
-	tlsTimeout     = 5 * time.Second
-	maxRespHead    = 64 << 10 // bytes
 )
 
 // Config is what [New] needs.
@@ -185,7 +176,7 @@ func New(cfg Config) (*Provider, error) {
 		},
 	}
 	if cfg.Transport == nil {
-		p.own = newTransport()
+		p.own = wire.NewTransport(maxRespHead)
 		cfg.Transport = p.own
 	}
 	backends := sdk.NewBackendsWithConfig(&sdk.BackendConfig{
@@ -203,19 +194,6 @@ func New(cfg Config) (*Provider, error) {
 	// program would be four megabytes larger for the three that are used here.
 	p.backend, p.key = backends.API, cfg.Key
 	return p, nil
-}
-
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           maxIdlePerHost,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        idleTimeout,
-		TLSHandshakeTimeout:    tlsTimeout,
-		MaxResponseHeaderBytes: maxRespHead,
-	}
 }
 
 // once sends each request once, below a path that the SDK, which knows Stripe's

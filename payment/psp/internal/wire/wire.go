@@ -1,0 +1,35 @@
+// Package wire is what the adapters' connections to their providers have in common.
+package wire
+
+import (
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxIdlePerHost keeps a connection for every call of a busy node: with
+	// net/http's default of 2 each burst would open and close hundreds.
+	maxIdlePerHost = 512
+	// idleTimeout is below the 60 s after which common servers and load
+	// balancers close, so that we close first and never write to a dead one.
+	idleTimeout = 30 * time.Second
+	dialTimeout = 5 * time.Second
+	keepAlive   = 15 * time.Second
+	tlsTimeout  = 5 * time.Second
+)
+
+// NewTransport returns a transport tuned for a single busy host. maxHeader bounds
+// the header of a reply, in bytes.
+func NewTransport(maxHeader int64) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           maxIdlePerHost,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		TLSHandshakeTimeout:    tlsTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+}
