@@ -23,12 +23,15 @@ const (
 
 // A compensation is asked for until it is known, between compensateMin and
 // compensateMax apart: a payer waits for it, and a provider that is down for hours
-// need not hear of it every minute. After pageAfter a person is told each time.
+// need not hear of it every minute. After [PageAfter] a person is told each time.
 const (
 	compensateMin = time.Second
 	compensateMax = time.Hour
-	pageAfter     = 24 * time.Hour
 )
+
+// PageAfter is how long a payer may wait for money back before a person is told: a
+// chargeback can follow.
+const PageAfter = 24 * time.Hour
 
 // verdict says what a provider's answer means for the claim.
 func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
@@ -202,7 +205,7 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 		return v
 	}
 	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)
-	if waited := t.Now.Sub(t.Record.FirstUse); waited >= pageAfter {
+	if waited := t.Now.Sub(t.Record.FirstUse); waited >= PageAfter {
 		t.log.ErrorContext(ctx, pageUnknown, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "waited", waited, "reason", reason)
 	}

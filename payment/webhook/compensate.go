@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment"
@@ -181,7 +180,3 @@ func reason(r *claim.Response) string {
 	}
 	return p.Code + ": " + p.Detail
 }
-
-// pageAfter is how long a payer may wait for money back before a person is told: a
-// chargeback can follow.
-const pageAfter = 24 * time.Hour

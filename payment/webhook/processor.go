@@ -215,7 +215,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	case err != nil:
 		detail = err.Error()
 	}
-	if waited >= pageAfter {
+	if waited >= payment.PageAfter {
 		log.Error(pageWaiting, "waited", waited, "detail", detail)
 	}
 	return outbox.Failed(detail)
