@@ -25,14 +25,29 @@
 //	  │                                or deferred (outcome unknown)        │
 //	  └─────────────────────────────────────────────────────────────────────┘
 //
-// Expiry is judged when the row is read, from FirstUse, by the store's clock
-// ([Record.Age]); physical deletion is housekeeping. A claim in flight never
-// expires: an outcome is still owed. A row that is gone but still stored is
-// replaced with fence+1.
+// Expiry is judged when the row is read, by the store's clock ([Record.Age]);
+// physical deletion is housekeeping. The 24 h run from first use or from the answer,
+// whichever is later ([Record.ExpiresAt]). A claim in flight never expires: an
+// outcome is still owed. A row that is gone but still stored is replaced with
+// fence+1.
 //
 // The transitions are the pure functions [Begin], [Settle], [Renew], [TakeOver]
 // and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
 // what they return in one atomic step and decides nothing itself.
+//
+// # Twins
+//
+// Requests for one key that are under way at the same time share one outcome. The
+// losers wait, and read the winner's answer. Where the winner's generation was
+// released, the row keeps how it ended ([Refusal]), and that answers every request
+// that was under way by then ([Shared]). Only a request that began DeclinePause after
+// the release may claim the next generation: else each of the waiting twins would call
+// the provider once more, under one provider key after the other.
+//
+// When a request began travels as a duration ([Arrival.UnderWay]): the entry counts
+// it, the way to the home included, and each store goes on counting. Clocks of two
+// nodes are never compared. In doubt a request counts as one that began before: it
+// reads the refusal once more.
 //
 // # Fences, leases and trust
 //
@@ -88,5 +103,10 @@
 // IN_FLIGHT without a holder until a back-off passes; then the outbox worker or
 // a retry of the same request asks again. At MaxUnknowns it becomes
 // FAILED_TERMINAL with reason outcome_unknown, which is logged as an error; a
-// charge that surfaces later is to be refunded.
+// charge that surfaces later is to be refunded. An attempt that never began, because
+// trust had ended before it could, is an unknown that sent nothing and counts for
+// nothing.
+//
+// A final state always has a response to replay: [Settle] makes none without one,
+// and the stores refuse to keep one.
 package claim

@@ -65,7 +65,7 @@ func (s *pureStore) Begin(_ context.Context, a claim.Arrival) (claim.Begun, erro
 		return claim.Begun{Decision: d}, err
 	}
 	s.apply(at, next, fx)
-	return claim.Begun{Decision: d, Record: *s.rows[at]}, nil
+	return claim.Begun{Decision: d, Record: *s.rows[at], Now: s.now}, nil
 }
 
 func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
@@ -84,9 +84,9 @@ func (s *pureStore) Settle(_ context.Context, held claim.Record, v claim.Verdict
 	return *next, nil
 }
 
-func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+func (s *pureStore) TakeOver(_ context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
 	at := claimtest.Place{Home: home, Key: key}
-	next, fx, err := claim.TakeOver(s.rows[at], holder, region, &s.policy, s.now)
+	next, fx, err := claim.TakeOver(s.rows[at], object, holder, region, &s.policy, s.now)
 	if err != nil {
 		return claim.Record{}, err
 	}

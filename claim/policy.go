@@ -32,6 +32,10 @@ type Policy struct {
 	PinGrace time.Duration `koanf:"pin_grace"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`
+	// DeclinePause is the least time between a soft decline and the next try under
+	// its key; who begins sooner reads the decline again. Default 1 s: no person is
+	// that fast, and copies of one request may arrive that far apart.
+	DeclinePause time.Duration `koanf:"decline_pause"`
 	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax
 	// 5 min the default of 60 is about four hours of asking.
 	MaxUnknowns uint32 `koanf:"max_unknowns"`
@@ -59,6 +63,7 @@ func DefaultPolicy() Policy {
 		TombstoneFor:   24 * time.Hour,
 		PinGrace:       time.Hour,
 		MaxGenerations: 20,
+		DeclinePause:   time.Second,
 		MaxUnknowns:    60,
 		BackoffMin:     250 * time.Millisecond,
 		BackoffMax:     5 * time.Minute,
@@ -86,6 +91,7 @@ func (p Policy) Validate() error {
 	check(p.PinGrace > p.ClockOffset, "pin_grace must be above clock_offset %v, is %v", p.ClockOffset, p.PinGrace)
 	check(max(p.ReplayFor, p.TombstoneFor, p.PinGrace) <= maxWindow, "replay_for, tombstone_for and pin_grace must be at most %v", maxWindow)
 	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
+	check(p.DeclinePause >= 0 && p.DeclinePause < p.ReplayFor, "decline_pause must not be negative and be below replay_for %v, is %v", p.ReplayFor, p.DeclinePause)
 	check(p.MaxUnknowns >= 1, "max_unknowns must be at least 1")
 	check(p.BackoffMin > 0 && p.BackoffMax >= p.BackoffMin, "backoff_min must be above 0 and at most backoff_max %v, is %v", p.BackoffMax, p.BackoffMin)
 	check(p.WaitPoll > 0 && p.WaitMax >= p.WaitPoll, "wait_poll must be above 0 and at most wait_max %v, is %v", p.WaitMax, p.WaitPoll)

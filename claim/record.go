@@ -8,7 +8,7 @@ import (
 )
 
 // State is a claim's place in its life. Expiry is not a state: it is judged
-// from FirstUse when the row is read, see [Record.Age].
+// when the row is read, see [Record.Age].
 type State uint8
 
 const (
@@ -64,6 +64,26 @@ type Response struct {
 	Blob string
 }
 
+// Sendable reports whether r is an answer that a caller can be given: a final
+// HTTP status. The zero Response is not.
+func (r *Response) Sendable() bool { return r.Status >= 200 && r.Status <= 599 }
+
+// Refusal is how the latest generation that was released ended. It answers the
+// requests that were under way by then, or began too soon after it, and is never
+// replayed to later ones.
+type Refusal struct {
+	Response Response
+	// At is the store's clock at the release.
+	At time.Time
+}
+
+// SharedUntil is the latest beginning of a request that r answers, by the store's
+// clock. The clock that wrote the release may be ClockOffset ahead of the one that
+// judges it.
+func (r *Refusal) SharedUntil(p *Policy) time.Time {
+	return r.At.Add(p.ClockOffset + p.DeclinePause)
+}
+
 // Record is one claim row. Times are the store's clock. A Record returned by a
 // store is the caller's to keep and must not be written to.
 type Record struct {
@@ -80,7 +100,8 @@ type Record struct {
 	LeaseUntil time.Time
 	// HeldSince is when the present holder got the row; bounds renewal.
 	HeldSince time.Time
-	// FirstUse starts the retention windows. It never changes in a row's life.
+	// FirstUse starts the retention windows, see [Record.ExpiresAt]. It never
+	// changes in a row's life.
 	FirstUse time.Time
 	Minted   Minted
 	// Generation is raised only after a definitive no-charge.
@@ -97,9 +118,13 @@ type Record struct {
 	Reason string
 	// ProviderRef is the provider's own id of the movement, once known.
 	ProviderRef string
-	SettledAt   time.Time
+	// SettledAt is when the final answer was recorded; zero before.
+	SettledAt time.Time
 	// Response is set in final states, nil otherwise.
 	Response *Response
+	// Refusal is the latest release, for as long as no answer is final; nil where
+	// no generation was released.
+	Refusal *Refusal
 }
 
 // Age is a record's place in its retention windows.
@@ -117,26 +142,42 @@ const (
 // Age judges r against the store's clock. A claim in flight never ages: its
 // outcome is still owed.
 func (r *Record) Age(p *Policy, now time.Time) Age {
-	if r.State == InFlight || now.Before(r.FirstUse.Add(p.ReplayFor)) {
+	if r.State == InFlight || now.Before(r.ExpiresAt(p, now)) {
 		return Live
 	}
-	if now.Before(r.FreeAt(p)) {
+	if now.Before(r.FreeAt(p, now)) {
 		return Expired
 	}
 	return Gone
 }
 
-// FreeAt is when the key is free again, provided that nothing is in flight: at
-// the end of the windows, but never sooner than TombstoneFor after a final
-// answer. A claim that a long outage kept in flight past its windows would else
-// be gone the moment it is settled, and the retry that waits for its outcome
-// would charge again.
-func (r *Record) FreeAt(p *Policy) time.Time {
-	free := r.FirstUse.Add(p.ReplayFor + p.TombstoneFor)
-	if late := r.SettledAt.Add(p.TombstoneFor); r.State.Final() && late.After(free) {
-		return late
+// ExpiresAt is the end of the replay window: ReplayFor after first use or after
+// the answer, whichever is later. An answer that a long outage kept back is thus
+// there for the retries that wait for it. The answer of a claim in flight comes
+// after now, so the window ends no sooner than ReplayFor from now.
+func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
+	from := r.FirstUse
+	switch {
+	case r.State == InFlight:
+		from = later(from, now)
+	case r.State.Final():
+		from = later(from, r.SettledAt)
+	case r.Refusal != nil:
+		from = later(from, r.Refusal.At)
 	}
-	return free
+	return from.Add(p.ReplayFor)
+}
+
+// FreeAt is when the key is free again: TombstoneFor after ExpiresAt.
+func (r *Record) FreeAt(p *Policy, now time.Time) time.Time {
+	return r.ExpiresAt(p, now).Add(p.TombstoneFor)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // LeaseLapsed reports whether anybody may take r over at now. ClockOffset is

@@ -23,17 +23,31 @@ type Request struct {
 	PreferHome RegionCode
 	// TraceParent is the W3C trace context of the entry, or "".
 	TraceParent string
+	// Began is when the request arrived at its entry, by this process's clock; it
+	// may be earlier, never later. Zero: now.
+	Began time.Time
 }
 
-// Reply is the answer to a [Request] that reached its claim.
+// UnderWay is how long req has been under way.
+func (req *Request) UnderWay() time.Duration {
+	if req.Began.IsZero() {
+		return 0
+	}
+	return time.Since(req.Began)
+}
+
+// Reply is the answer to a [Request] that reached its claim. Beside an error it
+// says what is known of the key all the same: Home, and once the claim was read
+// FirstUse and ExpiresAt.
 type Reply struct {
 	Response Response
 	Home     string
 	State    State
-	// Replayed: the response was remembered, not made by this request.
+	// Replayed: the response was made by another request.
 	Replayed bool
 	FirstUse time.Time
-	// ExpiresAt is the end of the replay window.
+	// ExpiresAt is until when the key answers as it does now: the end of the replay
+	// window, see [Record.ExpiresAt], and once that is over of the tombstone.
 	ExpiresAt time.Time
 	// ServedBy is the region whose node answered; Hops how many forwards it took.
 	ServedBy string

@@ -143,6 +143,9 @@ func (s *story) arrive(t *testing.T, d *datadriven.TestData, out *strings.Builde
 	key, node := s.key(t, d), by(t, d)
 	a := claimtest.NewArrival(key, "us-east1", body, node, fmt.Sprintf("ch_%d", s.minted))
 	for _, arg := range d.CmdArgs {
+		if arg.Key == "under-way" {
+			a.UnderWay = duration(t, d, arg.Vals[0])
+		}
 		if arg.Key != "pinned" {
 			continue
 		}
@@ -161,6 +164,10 @@ func (s *story) arrive(t *testing.T, d *datadriven.TestData, out *strings.Builde
 	fmt.Fprintf(out, "%s\n", decision)
 	if decision == claim.Replay {
 		fmt.Fprintf(out, "  answer %d %s\n", s.rows[key.Value].Response.Status, s.rows[key.Value].Response.Body)
+	}
+	if decision == claim.Shared {
+		refusal := s.rows[key.Value].Refusal
+		fmt.Fprintf(out, "  answer %d %s\n", refusal.Response.Status, refusal.Response.Body)
 	}
 	if decision == claim.TombStone {
 		fmt.Fprintf(out, "  first used at %s\n", clock(s.rows[key.Value].FirstUse))
@@ -309,7 +316,7 @@ func (s *story) renew(t *testing.T, d *datadriven.TestData, out *strings.Builder
 
 func (s *story) inherit(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
 	key, node := s.key(t, d), by(t, d)
-	next, fx, err := claim.TakeOver(s.rows[key.Value], node, "us-east1", &s.policy, s.now)
+	next, fx, err := claim.TakeOver(s.rows[key.Value], s.rows[key.Value].Minted.ID, node, "us-east1", &s.policy, s.now)
 	if err != nil {
 		s.sorry(out, node, err)
 		return

@@ -111,45 +111,55 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	if err != nil {
 		return Reply{}, err
 	}
-	begun, asked, err := s.begin(ctx, &arrival)
+	if req.Began.IsZero() {
+		timed := *req
+		timed.Began, req = time.Now(), &timed
+	}
+	begun, asked, err := s.begin(ctx, req, &arrival)
 	if err != nil {
 		return Reply{}, err
 	}
 	rec := &begun.Record
+	if begun.Decision == NeedPin {
+		return Reply{}, ErrNeedPin // the home may be another region
+	}
+	reply := s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
 		return s.execute(context.WithoutCancel(ctx), rec, Attempt{Payload: arrival.Payload, Recovery: begun.Decision == WonUnknown}, asked)
 	case Replay:
 		s.note(ctx, rec, EventReplied, "replay")
-		return s.reply(ctx, rec, true)
+		return s.answered(ctx, reply, rec.Response)
+	case Shared:
+		s.note(ctx, rec, EventReplied, "shared")
+		reply.State = FailedRetry // what its own try came to
+		return s.answered(ctx, reply, &rec.Refusal.Response)
 	case Mismatch:
 		s.note(ctx, rec, EventReplied, "mismatch")
-		return Reply{}, ErrMismatch
+		return reply, ErrMismatch
 	case TombStone:
-		return Reply{}, &ExpiredError{FirstUse: rec.FirstUse}
-	case NeedPin:
-		return Reply{}, ErrNeedPin
+		return reply, &ExpiredError{FirstUse: rec.FirstUse}
 	case Busy:
 		if ctx.Err() == nil && rec.Holder == "" {
-			return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+			return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 		}
-		return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+		return reply, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 	default:
-		return Reply{}, fmt.Errorf("claim: store decided %v", begun.Decision)
+		return reply, fmt.Errorf("claim: store decided %v", begun.Decision)
 	}
 }
 
 // begin brings the arrival before the claim, again and again while a rival holds
 // it. Busy is what is left when the wait is over. asked is the local time before
 // the store was asked for what it decided last.
-func (s *Service) begin(ctx context.Context, a *Arrival) (begun Begun, asked time.Time, err error) {
+func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, asked time.Time, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &begun.Record, begun.Decision.String(), err); sp.End() }()
 	var wait *waiter
 	defer func() { wait.close() }()
 	for {
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
-		asked = time.Now()
+		asked, a.UnderWay = time.Now(), req.UnderWay()
 		begun, err = s.c.Store.Begin(ctx, *a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, err
@@ -220,33 +230,24 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	defer end()
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)
 	if err != nil {
+		open := s.frame(rec, rec.HeldSince, false)
 		if errors.Is(err, ErrFenced) {
 			// Somebody took the claim over: their answer is the answer.
 			s.c.Logger.Warn("claim was taken over while it was being executed", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
-			return Reply{}, &InUseError{RetryAfter: s.c.Policy.WaitMax}
+			return open, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 		}
 		// The provider may have done it: whatever the store says of itself, the
 		// caller must not read it as "nothing happened".
 		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
-		return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
+		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
-	switch settled.State {
-	case InFlight:
-		return Reply{}, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
-	case FailedRetry:
-		reply := s.frame(settled, false)
-		reply.Response = verdict.Response
-		return reply, nil
-	default:
-		if settled.Response != nil && settled.Response.Blob != "" {
-			// The body is still at hand; no need to fetch it.
-			reply := s.frame(settled, false)
-			reply.Response = *settled.Response
-			reply.Response.Body, reply.Response.Blob = verdict.Response.Body, ""
-			return reply, nil
-		}
-		return s.reply(ctx, settled, false)
+	reply := s.frame(settled, rec.HeldSince, false)
+	if settled.State == InFlight {
+		return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
+	// Its body is at hand, wherever it is stored.
+	reply.Response = verdict.Response
+	return reply, nil
 }
 
 // attempt calls the provider under the lease and settles what came of it.
@@ -254,7 +255,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	p := &s.c.Policy
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
-	verdict := Verdict{Reason: "lease_ran_out"}
+	// Where trust has ended before the executor is called, nothing was sent.
+	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	switch {
 	case rec.elsewhere(s.c.Provider):
@@ -320,7 +322,7 @@ func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outb
 func (s *Service) recover(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	asked := time.Now()
-	rec, err := s.takeOver(ctx, key, m.Region)
+	rec, err := s.takeOver(ctx, key, m.Region, m.ID)
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):
@@ -328,15 +330,11 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 		// ahead: look again when it could end.
 		return outbox.Later(max(held.For, s.c.Policy.WaitPoll))
 	case errors.Is(err, ErrFenced):
-		// Settled since: Settle removed the row, or another claim wrote it anew.
-		return outbox.Gone()
+		// Settled since, by a step that removed the row or wrote it anew under another
+		// fence; or the row is of a life of the key that is over.
+		return outbox.Done()
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
-	}
-	if rec.Minted.ID != m.ID {
-		// The key began another life since: the row of that one has its request, and
-		// is due when the lease that was just taken has lapsed.
-		return outbox.Done()
 	}
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told}, asked); err != nil {
 		var unknown *UnknownError
@@ -378,10 +376,10 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Verdict {
 	}
 }
 
-func (s *Service) takeOver(ctx context.Context, key Key, home string) (rec Record, err error) {
+func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (rec Record, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &rec, string(EventTakenOver), err); sp.End() }()
-	return s.c.Store.TakeOver(ctx, key, home, s.c.Node, s.c.Region)
+	return s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region)
 }
 
 // Replica answers req from the nearest replica if the final response is there.
@@ -403,11 +401,11 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	if err != nil {
 		return Reply{}, false, nil // a newer node's row: its home can answer
 	}
+	reply = s.frame(&rec, rec.SettledAt, true)
 	if print != rec.Fingerprint {
-		return Reply{}, true, ErrMismatch
+		return reply, true, ErrMismatch
 	}
-	reply, err = s.reply(ctx, &rec, true)
-	if err != nil {
+	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {
 		return Reply{}, false, nil
 	}
 	s.note(ctx, &rec, EventReplied, "replica")
@@ -430,8 +428,8 @@ func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bo
 	}
 	return Status{
 		Record: rec, Age: age, Timeline: line,
-		ExpiresAt: rec.FirstUse.Add(s.c.Policy.ReplayFor),
-		FreeAt:    rec.FreeAt(&s.c.Policy),
+		ExpiresAt: rec.ExpiresAt(&s.c.Policy, now),
+		FreeAt:    rec.FreeAt(&s.c.Policy, now),
 	}, true, nil
 }
 
@@ -462,30 +460,37 @@ func (s *Service) object(ctx context.Context, rec *Record, found bool, err error
 	if rec.Response == nil {
 		return rec.State, Response{}, true, nil
 	}
-	reply, err := s.reply(ctx, rec, true)
+	reply, err := s.answered(ctx, Reply{}, rec.Response)
 	return rec.State, reply.Response, err == nil, err
 }
 
-func (s *Service) reply(ctx context.Context, rec *Record, replayed bool) (Reply, error) {
-	reply := s.frame(rec, replayed)
-	if rec.Response == nil {
-		return Reply{}, fmt.Errorf("claim: %s is %v without a response", rec.Minted.ID, rec.State)
+// answered completes reply with a stored response, whose body may be elsewhere.
+func (s *Service) answered(ctx context.Context, reply Reply, r *Response) (Reply, error) {
+	if r == nil {
+		return reply, fmt.Errorf("claim: a claim at %s is %v without a response", reply.Home, reply.State)
 	}
-	reply.Response = *rec.Response
-	if ref := reply.Response.Blob; ref != "" {
+	reply.Response = *r
+	if ref := r.Blob; ref != "" {
 		body, err := s.c.Blobs.Get(ctx, ref)
 		if err != nil {
-			return Reply{}, fmt.Errorf("%w: response body %s: %w", ErrUnavailable, ref, err)
+			reply.Response = Response{}
+			return reply, fmt.Errorf("%w: response body %s: %w", ErrUnavailable, ref, err)
 		}
 		reply.Response.Body, reply.Response.Blob = body, ""
 	}
 	return reply, nil
 }
 
-func (s *Service) frame(rec *Record, replayed bool) Reply {
+// frame is what a reply says beside its response, judged at now, the store's clock
+// then or before.
+func (s *Service) frame(rec *Record, now time.Time, replayed bool) Reply {
+	until := rec.ExpiresAt(&s.c.Policy, now)
+	if rec.Age(&s.c.Policy, now) == Expired {
+		until = rec.FreeAt(&s.c.Policy, now)
+	}
 	return Reply{
 		Home: rec.Home, State: rec.State, Replayed: replayed, FirstUse: rec.FirstUse,
-		ExpiresAt: rec.FirstUse.Add(s.c.Policy.ReplayFor), ServedBy: s.c.Region,
+		ExpiresAt: until, ServedBy: s.c.Region,
 	}
 }
 

@@ -30,7 +30,9 @@ type rows struct {
 	renew func(leases []Lease) error
 	// settled, when set, runs before a Settle is applied.
 	settling func()
-	notes    []AuditEntry
+	// begun, when set, runs after a Begin was applied.
+	begun func()
+	notes []AuditEntry
 }
 
 func newRows(p Policy) *rows {
@@ -51,7 +53,15 @@ func (s *rows) keep(next *Record, fx Effects) {
 	}
 }
 
-func (s *rows) Begin(_ context.Context, a Arrival) (Begun, error) {
+func (s *rows) Begin(ctx context.Context, a Arrival) (Begun, error) {
+	got, err := s.begin(ctx, a)
+	if s.begun != nil {
+		s.begun()
+	}
+	return got, err
+}
+
+func (s *rows) begin(_ context.Context, a Arrival) (Begun, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.claims[a.Key]
@@ -66,7 +76,7 @@ func (s *rows) Begin(_ context.Context, a Arrival) (Begun, error) {
 	if rec == nil {
 		return Begun{Decision: decision}, nil
 	}
-	return Begun{Decision: decision, Record: *rec}, nil
+	return Begun{Decision: decision, Record: *rec, Now: time.Now()}, nil
 }
 
 func (s *rows) Settle(_ context.Context, held Record, v Verdict) (Record, error) {
@@ -100,10 +110,10 @@ func (s *rows) Renew(_ context.Context, holder string, leases []Lease) ([]bool, 
 	return kept, nil
 }
 
-func (s *rows) TakeOver(_ context.Context, key Key, _, holder, region string) (Record, error) {
+func (s *rows) TakeOver(_ context.Context, key Key, _, object, holder, region string) (Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, fx, err := TakeOver(s.claims[key], holder, region, &s.policy, time.Now())
+	next, fx, err := TakeOver(s.claims[key], object, holder, region, &s.policy, time.Now())
 	if err != nil {
 		return Record{}, err
 	}
@@ -481,7 +491,7 @@ func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
 		time.Sleep(time.Until(stale.Due))
 		require.Equal(t, outbox.Done(), s.Recover(t.Context(), stale))
 		require.Len(t, paid, 1, "the provider was not called")
-		time.Sleep(store.policy.Lease)
+		require.Equal(t, rec, store.row(rec.Key), "the new life's claim was not taken over")
 		require.Equal(t, outbox.Gone(), s.Recover(t.Context(), store.messages[rec.Minted.ID]))
 		require.Equal(t, []string{`{"amount":999}`, `{"amount":999}`}, paid)
 	})
@@ -523,10 +533,140 @@ func TestASoftDeclineReleasesTheKey(t *testing.T) {
 		require.Equal(t, 402, first.Response.Status)
 		_, err = s.Do(t.Context(), "us-east1", order("k", 200))
 		require.ErrorIs(t, err, ErrMismatch, "released, but still this request's")
+		require.Equal(t, "us-east1", first.Home)
+		require.True(t, first.ExpiresAt.Equal(time.Now().Add(store.policy.ReplayFor)))
+		time.Sleep(store.policy.DeclinePause + time.Microsecond)
 		second, err := s.Do(t.Context(), "us-east1", order("k", 100))
 		require.NoError(t, err)
 		require.Equal(t, 201, second.Response.Status)
 		require.NotEqual(t, keys[0], keys[1], "the old provider key would only repeat the decline")
+	})
+}
+
+// Requests that are under way together share one decline: one call is made, under
+// one provider key, and none of them tries again by itself.
+func TestTwinsShareOneDecline(t *testing.T) {
+	for name, declines := range map[string]int{"always": 1000, "once": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newRows(DefaultPolicy())
+				var mu sync.Mutex
+				calls := 0
+				s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+					time.Sleep(time.Second) // the provider's
+					mu.Lock()
+					defer mu.Unlock()
+					if calls++; calls <= declines {
+						return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402, Body: []byte("no funds")}}
+					}
+					return charged(a)
+				})
+				const twins = 24
+				replies := make(chan Reply, twins)
+				for i := range twins {
+					req := order("k", 100)
+					req.Began = time.Now()
+					go func() {
+						if i >= twins/2 {
+							time.Sleep(3 * time.Second) // held up on its way, past the decline
+						}
+						reply, err := s.Do(t.Context(), "us-east1", req)
+						if err != nil {
+							reply.Response.Body = []byte(err.Error())
+						}
+						replies <- reply
+					}()
+				}
+				made := 0
+				for range twins {
+					reply := <-replies
+					require.Equal(t, 402, reply.Response.Status, "%s", reply.Response.Body)
+					require.Equal(t, "no funds", string(reply.Response.Body))
+					if !reply.Replayed {
+						made++
+					}
+				}
+				require.Equal(t, 1, made)
+				require.Equal(t, 1, calls)
+				require.EqualValues(t, 1, store.row(order("k", 100).Key).Generation)
+
+				// A request that began after the decline may try again.
+				_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				require.Equal(t, 2, calls)
+			})
+		})
+	}
+}
+
+// A process that is suspended between winning the claim and calling the provider
+// sent nothing: the attempt uses nothing up, however few may stay unknown.
+func TestAnAttemptThatNeverBeganCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := DefaultPolicy()
+		p.MaxUnknowns = 1
+		store, calls := newRows(p), 0
+		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+			calls++
+			return charged(a)
+		})
+		store.begun = func() { time.Sleep(p.Lease) }
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.Equal(t, "us-east1", reply.Home)
+		require.False(t, reply.ExpiresAt.Before(time.Now()))
+		require.Zero(t, calls)
+		rec := store.row(order("k", 100).Key)
+		require.Equal(t, InFlight, rec.State)
+		require.Zero(t, rec.Unknowns)
+		require.Nil(t, rec.Response)
+
+		store.begun = nil
+		time.Sleep(p.BackoffMax)
+		reply, err = s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 201, reply.Response.Status)
+		require.Equal(t, 1, calls)
+	})
+}
+
+// Whatever becomes of a request whose claim was read, the caller learns the key's
+// home and until when its answer is kept.
+func TestRefusalsSayWhereAndHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, store, bucket{}, store.policy, "n1", func(ctx context.Context, a Attempt) Verdict {
+			if string(a.Payload) == `{"amount":500}` {
+				return Verdict{}
+			}
+			time.Sleep(10 * time.Second)
+			return charged(a)
+		})
+		check := func(amount int, want any) {
+			t.Helper()
+			reply, err := s.Do(t.Context(), "us-east1", order(fmt.Sprint("k", amount/1000), amount))
+			require.ErrorAs(t, err, want)
+			require.Equal(t, "us-east1", reply.Home)
+			require.False(t, reply.FirstUse.IsZero())
+			require.NotZero(t, reply.ExpiresAt)
+		}
+		check(500, new(*UnknownError))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, err := s.Do(t.Context(), "us-east1", order("k1", 1000))
+			require.NoError(t, err)
+		}()
+		synctest.Wait()
+		check(1000, new(*InUseError))
+		<-done
+		reply, err := s.Do(t.Context(), "us-east1", order("k1", 1001))
+		require.ErrorIs(t, err, ErrMismatch)
+		require.Equal(t, "us-east1", reply.Home)
+		require.True(t, reply.ExpiresAt.After(time.Now()))
+		time.Sleep(store.policy.ReplayFor)
+		check(1000, new(*ExpiredError))
 	})
 }
 
@@ -691,9 +831,10 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 	}
 	old, fresh := begin("ch_old"), begin("ch_new")
 	require.Equal(t, old.Fence, fresh.Fence)
-	_, _, err := Settle(fresh, old, &Verdict{Outcome: OutcomeDone}, &p, now, 0)
+	paid := &Verdict{Outcome: OutcomeDone, Response: Response{Status: 201}}
+	_, _, err := Settle(fresh, old, paid, &p, now, 0)
 	require.ErrorIs(t, err, ErrFenced)
-	_, _, err = Settle(fresh, fresh, &Verdict{Outcome: OutcomeDone}, &p, now, 0)
+	_, _, err = Settle(fresh, fresh, paid, &p, now, 0)
 	require.NoError(t, err)
 }
 

@@ -19,6 +19,9 @@ var (
 	// ErrNoNewHomes: an operator has said that the region takes no new homes, so
 	// that the key's home must be another one.
 	ErrNoNewHomes = errors.New("claim: the region takes no new homes")
+	// ErrNoResponse: a verdict that ends a claim, or releases it, has no response.
+	// Nothing was changed.
+	ErrNoResponse = errors.New("claim: a verdict without a response cannot end a claim")
 	// ErrUnknownTenant: there is no such tenant row.
 	ErrUnknownTenant = errors.New("claim: no such tenant")
 )
@@ -37,6 +40,8 @@ type Begun struct {
 	Decision Decision
 	// Record is the row as it stands after the call; the zero Record for NeedPin.
 	Record Record
+	// Now is the store's clock at the decision.
+	Now time.Time
 }
 
 // Lease names one held claim.
@@ -65,8 +70,8 @@ type Store interface {
 	// Renew applies [Renew] to each lease in one step; the result tells, in the
 	// order of leases, which are still held.
 	Renew(ctx context.Context, holder string, leases []Lease) ([]bool, error)
-	// TakeOver applies [TakeOver].
-	TakeOver(ctx context.Context, key Key, home, holder, region string) (Record, error)
+	// TakeOver applies [TakeOver] to the claim of object under key.
+	TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error)
 	// Get reads one row with authority, and the store's clock at the reading.
 	// found is false where there is none; a row past its tombstone is returned.
 	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)

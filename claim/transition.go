@@ -52,6 +52,10 @@ type Arrival struct {
 	// everything but creating a claim.
 	Stamped  bool
 	PinnedAt time.Time
+	// UnderWay is how long the request has been under way when the store is asked,
+	// or longer. A store adds the time from then until it decides: the request
+	// began no later than that long before the clock that the store decides by.
+	UnderWay time.Duration
 	// Mint holds ID and Receipt for a new claim; Created is set by the transition.
 	Mint        Minted
 	TraceParent string
@@ -77,10 +81,14 @@ const (
 	// NeedPin: there is no claim, and the caller showed no pin young enough to
 	// outlive a new one.
 	NeedPin
+	// Shared: a generation was released while the request was under way, or a moment
+	// before. The record's Refusal is its answer; only a request that began later, see
+	// [Refusal.SharedUntil], may try again.
+	Shared
 )
 
 func (d Decision) String() string {
-	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin"}
+	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin", "shared"}
 	if int(d) < len(names) {
 		return names[d]
 	}
@@ -111,6 +119,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	if print != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
+	if !rec.State.Final() && rec.Refusal != nil && !a.began(now).After(rec.Refusal.SharedUntil(p)) {
+		return nil, Effects{}, Shared, nil
+	}
 	switch rec.State {
 	case Completed, FailedTerminal:
 		return nil, Effects{}, Replay, nil
@@ -118,7 +129,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		next, fx := reclaim(rec, a, p, now)
 		return next, fx, Won, nil
 	case InFlight:
-		next, fx, err := TakeOver(rec, a.Holder, a.Region, p, now)
+		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
 		if err != nil {
 			return nil, Effects{}, Busy, nil
 		}
@@ -127,6 +138,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		return nil, Effects{}, 0, fmt.Errorf("claim: row %s/%s has state %d, which this version does not know", rec.Home, rec.Key.Value, rec.State)
 	}
 }
+
+// began is when a began by the store's clock, or earlier.
+func (a *Arrival) began(now time.Time) time.Time { return now.Add(-a.UnderWay) }
 
 func create(old *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects) {
 	event, fence := EventClaimed, uint64(1)
@@ -173,10 +187,11 @@ func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
 	}
 }
 
-// TakeOver gives a lapsed claim to holder, running in region. ErrLeaseHeld when
-// the lease runs, ErrFenced when nothing is in flight.
-func TakeOver(rec *Record, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
-	if rec == nil || rec.State != InFlight {
+// TakeOver gives the lapsed claim of object to holder, running in region.
+// ErrLeaseHeld when the lease runs, ErrFenced when nothing is in flight or the key
+// has begun another life since, whose object is another one.
+func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
+	if rec == nil || rec.State != InFlight || rec.Minted.ID != object {
 		return nil, Effects{}, ErrFenced
 	}
 	if !rec.LeaseLapsed(p, now) {
@@ -244,7 +259,7 @@ func (o Outcome) String() string {
 type Verdict struct {
 	Outcome Outcome
 	// Response answers the caller. For OutcomeUnknown it is the final answer to
-	// be remembered if this unknown is the last one allowed.
+	// be remembered if this unknown is the last one allowed; without one it never is.
 	Response Response
 	// Reason is the decline code or why the outcome is unknown.
 	Reason      string
@@ -281,6 +296,10 @@ type Verdict struct {
 //
 // A verdict that leaves the outcome open raises either Unknowns or the fence.
 //
+// No state is final without a response to replay. A verdict that is final and has
+// none is refused with [ErrNoResponse], and nothing changes; an unknown that has
+// none is never given up on.
+//
 // A held record that is FailedRetry may be settled, too: with OutcomeRefused, which
 // closes the claim for good. Nobody attempts anything then. One that is [Gone] stays
 // as it is, as its key may have another home by now: ErrFenced.
@@ -293,6 +312,9 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
 		closing && rec.Age(p, now) == Gone {
 		return nil, Effects{}, ErrFenced
+	}
+	if v.Outcome != OutcomeUnknown && !v.Response.Sendable() {
+		return nil, Effects{}, fmt.Errorf("%w: %s is %v", ErrNoResponse, rec.Minted.ID, v.Outcome)
 	}
 	next := *rec
 	next.Holder = ""
@@ -315,7 +337,9 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		next.State = FailedRetry
 		if next.Generation >= p.MaxGenerations {
 			event, next.State = EventSettled, FailedTerminal
+			break
 		}
+		next.Refusal = &Refusal{Response: v.Response, At: now}
 	default:
 		switch {
 		case v.Unsent:
@@ -328,7 +352,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 			next.Unknowns++
 			next.NotFounds = 0
 		}
-		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent {
+		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent && v.Response.Sendable() {
 			event, fx.Finish = EventGivenUp, true
 			next.State, next.Reason = FailedTerminal, ReasonOutcomeUnknown
 			break
@@ -339,7 +363,8 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	}
 	if next.State.Final() {
 		resp := v.Response
-		next.Response, next.SettledAt, next.ProviderRef = &resp, now, printable(v.ProviderRef)
+		next.Response, next.Refusal = &resp, nil
+		next.SettledAt, next.ProviderRef = now, printable(v.ProviderRef)
 	}
 	next.tell(&fx, v, now)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}

@@ -172,13 +172,14 @@ claim:
   backoff_max: %v
   wait_poll: %v
   wait_max: %v
+  decline_pause: %v
 outbox:
   poll: %v
   lease: %v
 replica_lag: 100ms
 tenant_rate: 0
 tenant_burst: 0
-`, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling, p.BackoffMin, p.BackoffMax, p.WaitPoll, p.WaitMax,
+`, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling, p.BackoffMin, p.BackoffMax, p.WaitPoll, p.WaitMax, p.DeclinePause,
 		quickOutbox.Poll, quickOutbox.Lease)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path

@@ -168,8 +168,8 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 	return rec, err
 }
 
-func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
-	rec, err := s.Store.TakeOver(ctx, key, home, holder, region)
+func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+	rec, err := s.Store.TakeOver(ctx, key, home, object, holder, region)
 	if err == nil {
 		s.at(takenOver)
 		if compensates(rec.Operation) {

@@ -57,6 +57,7 @@ func quick() claim.Policy {
 	p := claim.DefaultPolicy()
 	p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling = time.Second, 300*time.Millisecond, 200*time.Millisecond, 10*time.Second
 	p.BackoffMin, p.BackoffMax = 20*time.Millisecond, 200*time.Millisecond
+	p.DeclinePause = 500 * time.Millisecond
 	p.WaitPoll, p.WaitMax = 20*time.Millisecond, 500*time.Millisecond
 	return p
 }

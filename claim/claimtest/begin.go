@@ -76,14 +76,14 @@ var beginTests = []test{
 	}},
 	{"begin: past the replay window the key is a tombstone", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
-		w.until(rec.FirstUse.Add(w.Policy.ReplayFor))
+		w.expire(rec)
 		seen := w.begin(w.arrival("k", "100"), claim.TombStone)
 		require.True(w, seen.FirstUse.Equal(rec.FirstUse), "the time of the original is told")
 		w.begin(w.arrival("k", "101"), claim.TombStone)
 	}},
 	{"begin: past the tombstone the key is new, with a higher fence", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
-		w.until(old.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		w.free(old)
 		rec := w.begin(w.arrival("k", "555"), claim.Won)
 		require.Equal(w, old.Fence+1, rec.Fence)
 		require.True(w, rec.FirstUse.After(old.FirstUse))
@@ -109,9 +109,61 @@ var beginTests = []test{
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
 		rec = w.settle(rec, approved("paid"))
-		w.begin(w.arrival("k", "100"), claim.TombStone) // the retry that waited for it
-		w.until(rec.SettledAt.Add(w.Policy.TombstoneFor))
+		require.True(w, rec.ExpiresAt(&w.Policy, w.now()).Equal(rec.SettledAt.Add(w.Policy.ReplayFor)))
+		w.begin(w.arrival("k", "100"), claim.Replay) // the retry that waited for it
+		w.expire(rec)
+		w.begin(w.arrival("k", "100"), claim.TombStone)
+		w.free(rec)
 		w.begin(w.arrival("k", "100"), claim.Won)
+	}},
+	{"begin: a late answer keeps its pin", func(w *world) {
+		p := w.pin(w.Regions[1], "k", w.Regions[1])
+		a := w.arrival("k", "100")
+		a.Home, a.Stamped, a.PinnedAt = p.Home, false, p.CreatedAt
+		rec := w.begin(a, claim.Won)
+		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
+		rec = w.settle(rec, approved("paid"))
+		w.until(rec.FreeAt(&w.Policy, w.now()).Add(-w.Policy.TombstoneFor / 4))
+		require.Equal(w, w.Regions[1], w.pin(w.Regions[2], "k", w.Regions[2]).Home, "its tombstone still speaks for the key")
+	}},
+	{"begin: a late release may be tried again for as long", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		w.settle(rec, declinedSoft("no funds"))
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		require.Equal(w, rec.Generation+1, again.Generation)
+	}},
+	{"begin: who was under way when a generation was released shares its refusal", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(first, declinedSoft("no funds"))
+		require.Equal(w, answer(402, "no funds"), rec.Refusal.Response)
+		w.same(rec, w.get(rec))
+		twin := w.arrival("k", "100")
+		twin.UnderWay = w.Policy.Lease
+		for range 2 { // nothing is written
+			seen := w.begin(twin, claim.Shared)
+			w.same(rec, seen)
+		}
+		w.begin(w.arrival("k", "100"), claim.Won) // began after
+		seen := w.begin(twin, claim.Shared)       // and is not what the twin waits for
+		require.Equal(w, answer(402, "no funds"), seen.Refusal.Response)
+		other := w.arrival("k", "101")
+		other.UnderWay = twin.UnderWay
+		w.begin(other, claim.Mismatch)
+		paid := w.settle(seen, approved("paid"))
+		require.Nil(w, paid.Refusal)
+		w.begin(twin, claim.Replay)
+		w.same(paid, w.get(paid))
+	}},
+	{"begin: a refusal ends with the key's life", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		w.free(rec)
+		a := w.arrival("k", "200")
+		a.UnderWay = 2 * (w.Policy.ReplayFor + w.Policy.TombstoneFor)
+		fresh := w.begin(a, claim.Won)
+		require.Nil(w, fresh.Refusal)
+		w.same(fresh, w.get(fresh))
+		w.begin(a, claim.Busy)
 	}},
 	{"begin: no claim is made without a pin", func(w *world) {
 		a := w.arrival("k", "100")

@@ -394,12 +394,13 @@ var closingTests = []test{
 	{"closing: a tombstone may be closed, a key that is free again may not", func(w *world) {
 		held := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
 		gone := w.settle(w.begin(w.arrival("gone", "100"), claim.Won), declinedSoft("no funds"))
-		w.until(held.FirstUse.Add(w.Policy.ReplayFor))
-		w.settle(held, declinedHard("too late"))
-		w.begin(w.arrival("k", "100"), claim.TombStone)
+		w.expire(held)
+		closed := w.settle(held, declinedHard("too late"))
+		require.Nil(w, closed.Refusal)
+		w.begin(w.arrival("k", "100"), claim.Replay)
 
 		// Another region may have the key by now: the row must not speak again.
-		w.until(gone.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		w.free(gone)
 		_, err := w.at(w.home).Settle(w.ctx, gone, told(declinedHard("too late"), gone, time.Time{}))
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(gone, w.get(gone))

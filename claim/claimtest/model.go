@@ -39,6 +39,9 @@ type Cell struct {
 	Generation, Attempts, Unknowns, NotFound uint32
 	First, Held, Lease, Settled              time.Time
 	ID, Reply, Reason                        string
+	// Declined and DeclinedAt are of the latest release, until an answer is final.
+	Declined   string
+	DeclinedAt time.Time
 }
 
 // ModelPin is one pin as the model sees it.
@@ -69,18 +72,20 @@ func NewModel(p claim.Policy) *Model {
 // final says whether the cell's reply is remembered.
 func (c *Cell) final() bool { return c.Status == Paid || c.Status == Refused }
 
-// over says whether d has passed since first use. Work owed is never over.
+// over says whether d has passed since first use and since the cell was answered.
+// Work owed is never over.
 func (c *Cell) over(d time.Duration, now time.Time) bool {
-	return c.Status != Working && now.Sub(c.First) >= d
+	answered := c.Settled
+	if c.Status == Released {
+		answered = c.DeclinedAt
+	}
+	return c.Status != Working && now.Sub(c.First) >= d && now.Sub(answered) >= d
 }
 
 // gone says whether the key is free again: a day as a tombstone after the day of
-// replays, and at least a day after the final answer, however late that came.
+// replays.
 func (m *Model) gone(c *Cell, now time.Time) bool {
-	if !c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now) {
-		return false
-	}
-	return !c.final() || now.Sub(c.Settled) >= m.Policy.TombstoneFor
+	return c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now)
 }
 
 // idle says whether whoever held the cell may be presumed dead.
@@ -88,8 +93,9 @@ func (m *Model) idle(c *Cell, now time.Time) bool {
 	return now.Sub(c.Lease) >= m.Policy.ClockOffset
 }
 
-// Arrive is a request with this body. pinned is nil for a stamped key.
-func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, now time.Time) claim.Decision {
+// Arrive is a request with this body that began so long ago. pinned is nil for a
+// stamped key.
+func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, underWay time.Duration, now time.Time) claim.Decision {
 	c := m.Cells[at]
 	if c == nil || m.gone(c, now) {
 		if pinned != nil {
@@ -120,6 +126,9 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, now
 	if c.final() {
 		return claim.Replay
 	}
+	if c.Declined != "" && now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-m.Policy.DeclinePause <= underWay {
+		return claim.Shared // it was there when the answer came
+	}
 	if c.Status == Released {
 		c.hold(holder, now, m.Policy.Lease)
 		c.Status, c.Reason, c.Unknowns, c.NotFound = Working, "", 0, 0
@@ -140,9 +149,9 @@ func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
 }
 
 // Inherit is a take-over: nil, or the error that the store must give.
-func (m *Model) Inherit(at Place, holder string, now time.Time) error {
+func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
 	c := m.Cells[at]
-	if c == nil || c.Status != Working {
+	if c == nil || c.Status != Working || c.ID != id {
 		return claim.ErrFenced
 	}
 	if !m.idle(c, now) {
@@ -201,6 +210,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	c.Holder, c.Reason = "", v.Reason
 	end := func(s Status) (error, bool) {
 		c.Status, c.Reply, c.Settled = s, string(v.Response.Body), now
+		c.Declined, c.DeclinedAt = "", time.Time{}
 		return nil, true
 	}
 	switch v.Outcome {
@@ -212,7 +222,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		if c.Generation == m.Policy.MaxGenerations {
 			return end(Refused)
 		}
-		c.Status = Released
+		c.Status, c.Declined, c.DeclinedAt = Released, string(v.Response.Body), now
 		return nil, true
 	}
 	if v.Unsent {

@@ -33,12 +33,12 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 			return k.begin(t, region, tenants[0], key).Minted.ID
 		}
 		o.Settle = func(t testing.TB, region, key string) {
-			k.settle(t, k.held[k.place(region, tenants[0], key)], claim.Verdict{Outcome: claim.OutcomeDone})
+			k.settle(t, k.held[k.place(region, tenants[0], key)], approved("paid"))
 		}
 	case outbox.Events:
 		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
 			rec := k.begin(t, region, tenant, key)
-			v := claim.Verdict{Outcome: claim.OutcomeReleased} // the key can be used again
+			v := claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, "no")} // the key can be used again
 			for i, kind := range kinds {
 				ids = append(ids, fmt.Sprintf("evt_%s_%d/%03d", rec.Minted.ID, rec.Fence, i))
 				v.Events = append(v.Events, outbox.Message{ID: ids[i], Kind: kind, Payload: []byte("{}")})
@@ -54,8 +54,8 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 		o.Insert = func(t testing.TB, region, key string) string {
 			rec := k.begin(t, region, tenants[0], key)
 			k.settle(t, rec, claim.Verdict{
-				Outcome: claim.OutcomeReleased,
-				Expiry:  &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: k.now(t).Add(o.Delay)},
+				Outcome: claim.OutcomeReleased, Response: answer(402, "no"),
+				Expiry: &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: k.now(t).Add(o.Delay)},
 			})
 			return rec.Minted.ID
 		}
@@ -80,6 +80,10 @@ func (k *queued) begin(t testing.TB, region, tenant, key string) claim.Record {
 	at := k.place(region, tenant, key)
 	a := NewArrival(at.Key, region, "100", "node", "ch_"+tenant+"_"+key)
 	got, err := k.Store(region).Begin(context.Background(), a)
+	for err == nil && got.Decision == claim.Shared { // a request that began after the release
+		k.pass(t, k.Policy.ClockOffset+k.Policy.DeclinePause+time.Microsecond)
+		got, err = k.Store(region).Begin(context.Background(), a)
+	}
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
 	k.held[at] = got.Record

@@ -147,12 +147,13 @@ func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
 	if pinned != nil {
 		a.Stamped, a.PinnedAt = false, *pinned
 	}
+	a.UnderWay = rapid.SampledFrom([]time.Duration{0, 0, time.Second, r.Policy.Lease, r.Policy.ReplayFor}).Draw(t, "under way")
 	now := r.now(t)
 	got, err := r.Store(r.region(t, "from")).Begin(r.ctx, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := r.model.Arrive(at, body, id, holder, pinned, now); got.Decision != want {
+	if want := r.model.Arrive(at, body, id, holder, pinned, a.UnderWay, now); got.Decision != want {
 		t.Fatalf("begin of %v: %v, the model says %v", at, got.Decision, want)
 	}
 	if got.Decision != claim.NeedPin {
@@ -228,8 +229,12 @@ func (r *random) fence(t *rapid.T, at Place) uint64 {
 func (r *random) takeOver(t *rapid.T) {
 	at := r.known(t)
 	now := r.now(t)
-	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, "heir", at.Home)
-	if want := r.model.Inherit(at, "heir", now); !errors.Is(err, want) {
+	id := "ch_of_an_earlier_life"
+	if c := r.model.Cells[at]; c != nil && rapid.IntRange(0, 4).Draw(t, "of this life") > 0 {
+		id = c.ID
+	}
+	rec, err := r.Store(r.region(t, "from")).TakeOver(r.ctx, at.Key, at.Home, id, "heir", at.Home)
+	if want := r.model.Inherit(at, id, "heir", now); !errors.Is(err, want) {
 		t.Fatalf("take-over of %v: %v, the model says %v", at, err, want)
 	}
 	if err == nil {
@@ -385,10 +390,16 @@ func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {
 	if rec.Response != nil {
 		reply = string(rec.Response.Body)
 	}
+	var refusal claim.Refusal
+	if rec.Refusal != nil {
+		refusal = *rec.Refusal
+	}
 	got := fmt.Sprint(rec.State, rec.Holder, rec.Fence, rec.Generation, rec.Attempts, rec.Unknowns, rec.NotFounds,
-		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil)
+		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil,
+		string(refusal.Response.Body), refusal.At.UTC())
 	want := fmt.Sprint(states[c.Status], c.Holder, c.Fence, c.Generation, c.Attempts, c.Unknowns, c.NotFound,
-		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final())
+		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final(),
+		c.Declined, c.DeclinedAt.UTC())
 	if got != want {
 		t.Fatalf("%v is\n%s, the model has\n%s", at, got, want)
 	}

@@ -64,10 +64,10 @@ var replicaTests = []test{
 	{"replica: never past the replay window", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
 		if w.Advance != nil {
-			w.until(rec.FirstUse.Add(w.Policy.ReplayFor - time.Microsecond))
+			w.until(rec.SettledAt.Add(w.Policy.ReplayFor - time.Microsecond))
 			w.shown(rec)
 		}
-		w.until(rec.FirstUse.Add(w.Policy.ReplayFor))
+		w.expire(rec)
 		w.hidden(rec)
 	}},
 	{"replica: every home is looked at", func(w *world) {
@@ -134,7 +134,7 @@ var historyTests = []test{
 	}},
 	{"get: a row past its tombstone is still returned", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
-		w.until(rec.FirstUse.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor))
+		w.free(rec)
 		w.same(rec, w.get(rec))
 	}},
 	{"timeline: notes keep their order among the steps", func(w *world) {
@@ -227,7 +227,7 @@ var raceTests = []test{
 		var g errgroup.Group
 		for i := range 32 {
 			g.Go(func() error {
-				_, err := w.at(w.Regions[i%3]).TakeOver(w.ctx, rec.Key, rec.Home, fmt.Sprint("heir", i), w.home)
+				_, err := w.at(w.Regions[i%3]).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, fmt.Sprint("heir", i), w.home)
 				if err == nil {
 					won.Add(1)
 				}

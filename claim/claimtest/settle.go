@@ -114,7 +114,7 @@ var settleTests = []test{
 
 		w.lapse(rec)
 		require.Equal(w, []string{first.Minted.ID}, w.dueIDs(w.home))
-		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "worker", w.home)
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		require.Equal(w, first.ProviderKey, next.ProviderKey, "money may have moved under it")
 		require.Equal(w, first.Generation, next.Generation)
@@ -202,7 +202,7 @@ var settleTests = []test{
 	{"settle: there must be a claim", func(w *world) {
 		_, err := w.at(w.home).Settle(w.ctx, claim.Record{Key: w.key("none"), Home: w.home, Fence: 1, State: claim.InFlight}, approved("paid"))
 		require.ErrorIs(w, err, claim.ErrFenced)
-		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "node", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, w.key("none"), w.home, "ch_none", "node", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
 	{"settle: a large response is kept byte for byte", func(w *world) {
@@ -227,7 +227,63 @@ var settleTests = []test{
 	}},
 }
 
+// mute is a verdict that has nothing to say to the caller.
+func mute(o claim.Outcome) claim.Verdict {
+	return claim.Verdict{Outcome: o, Reason: "fault", Node: "n", Region: "r"}
+}
+
+var answerTests = []test{
+	{"answer: no verdict without a response ends a claim", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		for g := uint32(1); ; g++ {
+			for _, o := range []claim.Outcome{claim.OutcomeDone, claim.OutcomeRefused, claim.OutcomeReleased} {
+				for _, status := range []int{0, 100, 600} {
+					v := mute(o)
+					v.Response.Status = status
+					_, err := w.at(w.home).Settle(w.ctx, rec, v)
+					require.ErrorIs(w, err, claim.ErrNoResponse)
+					require.NotErrorIs(w, err, claim.ErrUnavailable, "it is known that nothing was done")
+				}
+			}
+			w.same(rec, w.get(rec))
+			if g == w.Policy.MaxGenerations {
+				break
+			}
+			w.settle(rec, declinedSoft("no funds"))
+			rec = w.begin(w.arrival("k", "100"), claim.Won)
+		}
+		require.Equal(w, 1, w.pending(w.home))
+		w.settle(rec, approved("paid"))
+	}},
+	{"answer: an unknown without a response is never given up on", func(w *world) {
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		for range w.Policy.MaxUnknowns + 1 {
+			rec = w.settle(rec, mute(claim.OutcomeUnknown))
+			require.Equal(w, claim.InFlight, rec.State)
+		}
+		rec = w.settle(rec, unknown(false))
+		require.Equal(w, claim.FailedTerminal, rec.State)
+	}},
+	{"answer: a closing without one closes nothing", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		_, err := w.at(w.home).Settle(w.ctx, rec, mute(claim.OutcomeRefused))
+		require.ErrorIs(w, err, claim.ErrNoResponse)
+		w.same(rec, w.get(rec))
+	}},
+}
+
 var leaseTests = []test{
+	{"lease: a recovery of the key's former life cannot take the new one", func(w *world) {
+		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		w.free(old)
+		rec := w.begin(w.arrival("k", "200"), claim.Won)
+		w.lapse(rec)
+		_, err := w.at(w.home).TakeOver(w.ctx, old.Key, old.Home, old.Minted.ID, "late worker", w.home)
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.same(rec, w.get(rec))
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+	}},
 	{"lease: renewing extends it, for the holder only", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.until(rec.HeldSince.Add(w.Policy.RenewEvery))
@@ -289,16 +345,16 @@ var leaseTests = []test{
 	}},
 	{"lease: it is held until the store's clock, plus its offset, is past it", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
-		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 		if w.Advance != nil {
 			w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset - time.Microsecond))
-			_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+			_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 			require.ErrorIs(w, err, claim.ErrLeaseHeld)
 			w.begin(w.arrival("k", "100"), claim.Busy)
 		}
 		w.lapse(rec)
-		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "heir", w.Regions[1])
+		next, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "heir", w.Regions[1])
 		require.NoError(w, err)
 		require.Equal(w, rec.Fence+1, next.Fence)
 		require.Equal(w, "heir", next.Holder)
@@ -308,14 +364,14 @@ var leaseTests = []test{
 		held, err := w.at(w.home).Renew(w.ctx, rec.Holder, []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})
 		require.NoError(w, err)
 		require.Equal(w, []bool{false}, held, "the old holder learns that it lost")
-		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 		require.ErrorIs(w, err, claim.ErrLeaseHeld)
 	}},
 	{"lease: a settled claim cannot be taken over", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.settle(rec, approved("paid"))
 		w.lapse(rec)
-		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, "thief", w.home)
+		_, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "thief", w.home)
 		require.ErrorIs(w, err, claim.ErrFenced)
 	}},
 }

@@ -2,7 +2,6 @@ package cockroach
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -29,6 +28,7 @@ const (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	asked, underWay := time.Now(), a.UnderWay
 	ctx, err := v.reach(ctx, a.Home)
 	if err != nil {
 		return claim.Begun{}, err
@@ -52,24 +52,25 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 		case err != nil:
 			return claim.Begun{}, err
 		case got.created:
-			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, got.firstUse)}, nil
+			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, got.firstUse), Now: got.now}, nil
 		case got.row != nil:
 			if decision, ok := mine[got.row.step]; ok {
-				return claim.Begun{Decision: decision, Record: got.row.record}, nil
+				return claim.Begun{Decision: decision, Record: got.row.record, Now: got.now}, nil
 			}
 		}
 		var old *claim.Record
 		if got.row != nil {
 			old = &got.row.record
 		}
+		a.UnderWay = underWay + time.Since(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
 		switch {
 		case err != nil:
 			return claim.Begun{}, err
 		case next == nil && old == nil || decision == claim.NeedPin:
-			return claim.Begun{Decision: decision}, nil
+			return claim.Begun{Decision: decision, Now: got.now}, nil
 		case next == nil:
-			return claim.Begun{Decision: decision, Record: *old}, nil
+			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
 		case old == nil:
 			continue // another arrival commits at this moment: look again
 		}
@@ -84,7 +85,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 			return claim.Begun{}, err
 		}
 		if done {
-			return claim.Begun{Decision: decision, Record: *next}, nil
+			return claim.Begun{Decision: decision, Record: *next, Now: got.now}, nil
 		}
 		mine[step] = decision
 	}
@@ -163,12 +164,13 @@ func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *
 		int32(next.Attempts), next.ProviderRef, step, got.now.Add(decisionLife),
 		string(m.Kind), m.Payload, m.TraceParent, m.CreatedAt, int64(m.Fence),
 		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
+		next.Refusal != nil, // which is then the row's
 	}, pgx.RowTo[int64])
 	return found, claimError("begin_again", err)
 }
 
 // TakeOver implements [claim.Store].
-func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
 	ctx, err := v.reach(ctx, home)
 	if err != nil {
 		return claim.Record{}, err
@@ -186,7 +188,7 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region
 			}
 			old = &row.record
 		}
-		next, fx, err := claim.TakeOver(old, holder, region, &v.db.policy, now)
+		next, fx, err := claim.TakeOver(old, object, holder, region, &v.db.policy, now)
 		if err != nil {
 			return claim.Record{}, err
 		}
@@ -237,23 +239,23 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		args = append(args, next.Reason, int32(next.Unknowns), int32(next.NotFounds),
 			next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), step, first.Region, first.Node)
 	} else {
-		// A final row stays until its tombstone is over and then for PinGrace, a
-		// released one until its windows are: see [claim.Record.FreeAt].
-		windows := held.FirstUse.Add(p.PinLife())
-		var late time.Duration
+		// The row stays until its tombstone is over and then for PinGrace: see
+		// [claim.Record.FreeAt]. The clock that wrote FirstUse may be ahead.
+		kept := p.PinLife()
 		response := claim.Response{}
 		if next.State.Final() {
-			late, response = p.TombstoneFor+p.PinGrace, *next.Response
+			response = *next.Response
 		}
 		names, values := splitHeader(response.Header)
 		args = append(args, int16(next.State), next.Reason, int32(next.Unknowns), int32(next.NotFounds),
-			next.ProviderRef, next.State.Final(), windows, late, step,
+			next.ProviderRef, next.State.Final(), held.FirstUse.Add(kept), kept, step,
 			int16(response.Status), names, values, notNil(response.Body), response.Blob, first.Region, first.Node)
 	}
 	args = append(args, int32(first.Generation),
 		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
 	if name == "settle" {
-		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...), held.FreeAt(p))
+		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...),
+			held.FreeAt(p, held.FirstUse), refusalColumn(next.Refusal))
 	} else {
 		args = append(args, int64(next.Fence))
 	}
@@ -269,8 +271,11 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		return claim.Record{}, claimError(name, err)
 	case found:
 		next.LeaseUntil = at.lease.UTC()
-		if next.State.Final() {
+		switch {
+		case next.State.Final():
 			next.SettledAt = at.now.UTC()
+		case next.State == claim.FailedRetry:
+			next.Refusal.At = at.now.UTC()
 		}
 		return *next, nil
 	case lost:
@@ -513,97 +518,6 @@ func (v *View) read(ctx context.Context, name, home string, args []any, key func
 		return a, nil
 	})
 	return got.row, got.now.UTC(), claimError(name, err)
-}
-
-// claimRow is one row of claims with its response, as columns.Claim lists it.
-// All of it may be NULL: then there is no row.
-type claimRow struct {
-	step   uuid.UUID
-	record claim.Record
-
-	rawStep                                                 *uuid.UUID
-	object, operation, holder, receipt, providerKey, reason zeronull.Text
-	providerRef, blob                                       zeronull.Text
-	version, state, status                                  zeronull.Int2
-	generation, attempts, unknowns, notFounds               zeronull.Int4
-	fence                                                   zeronull.Int8
-	lease, held, first, created, settled                    zeronull.Timestamptz
-	print, body                                             []byte
-	names                                                   []string
-	values                                                  [][]byte
-}
-
-func (r *claimRow) targets() []any {
-	return append(r.row(), &r.status, &r.names, &r.values, &r.body, &r.blob)
-}
-
-// row are the targets without the response's.
-func (r *claimRow) row() []any {
-	return []any{
-		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
-		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
-		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled,
-	}
-}
-
-func (r *claimRow) present() bool { return r.rawStep != nil }
-
-// readRow makes the record of key at home, without its response, from the columns.
-func (r *claimRow) readRow(key claim.Key, home string) error {
-	r.step = *r.rawStep
-	r.record = claim.Record{
-		Key: key, Home: home, Operation: string(r.operation),
-		Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(r.version)},
-		State:       claim.State(r.state), Fence: uint64(r.fence), Holder: string(r.holder),
-		LeaseUntil: time.Time(r.lease).UTC(), HeldSince: time.Time(r.held).UTC(), FirstUse: time.Time(r.first).UTC(),
-		Minted:     claim.Minted{ID: string(r.object), Created: time.Time(r.created).UTC(), Receipt: string(r.receipt)},
-		Generation: uint32(r.generation), ProviderKey: string(r.providerKey), Attempts: uint32(r.attempts),
-		Unknowns: uint32(r.unknowns), NotFounds: uint32(r.notFounds), Reason: string(r.reason),
-		ProviderRef: string(r.providerRef), SettledAt: time.Time(r.settled).UTC(),
-	}
-	if len(r.print) != sha256.Size {
-		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
-	}
-	copy(r.record.Fingerprint.Sum[:], r.print)
-	return nil
-}
-
-// read makes the record of key at home from the columns.
-func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
-	if err := r.readRow(key, home); err != nil {
-		return err
-	}
-	if !r.record.State.Final() {
-		return nil
-	}
-	if r.status == 0 || len(r.names) != len(r.values) {
-		if r.record.Age(p, now) == claim.Gone {
-			return nil // housekeeping may delete the response first
-		}
-		return fmt.Errorf("%w: %s is final and its response is missing; restore it from a backup", claim.ErrUnavailable, r.record.Minted.ID)
-	}
-	response := &claim.Response{Status: int(r.status), Body: r.body, Blob: string(r.blob)}
-	for i, name := range r.names {
-		response.Header = append(response.Header, claim.HeaderField{Name: name, Value: string(r.values[i])})
-	}
-	r.record.Response = response
-	return nil
-}
-
-func splitHeader(fields []claim.HeaderField) (names []string, values [][]byte) {
-	names, values = make([]string, len(fields)), make([][]byte, len(fields))
-	for i, f := range fields {
-		names[i], values[i] = f.Name, []byte(f.Value)
-	}
-	return names, values
-}
-
-// notNil keeps an empty body from being stored as NULL.
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // claimError turns what the database refused into an error of the contract: it

@@ -445,12 +445,12 @@ func operations(d database) []operation {
 		name: "take over", statements: []string{"take_over"},
 		before: lapsed,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.TakeOver(ctx, c.key, here, "a", here)
+			return c.ours.TakeOver(ctx, c.key, here, c.object("a"), "a", here)
 		},
 		right:  func(c *cell) { holds(c, c.got.(claim.Record), 2, 1) },
 		effect: takenOver,
 		next: func(c *cell, done bool) {
-			rec, err := c.others.TakeOver(c.ctx, c.key, here, "b", here)
+			rec, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
 			if done {
 				require.ErrorIs(c, err, claim.ErrLeaseHeld)
 				return
@@ -470,7 +470,7 @@ func operations(d database) []operation {
 			renamed(c, &want.Claims[0], is.Claims[0])
 		},
 		next: func(c *cell, _ bool) {
-			_, err := c.others.TakeOver(c.ctx, c.key, here, "b", here)
+			_, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
 			require.ErrorIs(c, err, claim.ErrLeaseHeld)
 			// The next heartbeat.
 			held, err := c.others.Renew(c.ctx, "a", []claim.Lease{{Key: c.key, Home: here, Fence: 1}})
@@ -1246,7 +1246,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 	}
 	takesOver := func(c *cell) {
 		c.lapse()
-		_, err := c.others.TakeOver(c.ctx, c.key, here, "b", here)
+		_, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
 		require.NoError(c, err)
 	}
 	decision := func(want claim.Decision) func(c *cell, err error) {

@@ -106,9 +106,9 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 		Expiry: &outbox.Message{Operation: "charge", Payload: []byte("{}"), Due: done.SettledAt},
 	})
 	require.Equal(t, claim.FailedRetry, soft.State)
-	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone})
-	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased})
-	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired"}).State)
+	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402}})
+	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}}).State)
 	settled, err := v.Settled(ctx, home, claim.Key{}, 10)
 	require.NoError(t, err)
 	require.Len(t, settled, 3)
@@ -121,9 +121,9 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 
 	lapsed := begin("lapsed", "1", "n", claim.Won)
 	passed(t, v, lapsed.LeaseUntil.Add(p.ClockOffset))
-	taken, err := v.TakeOver(ctx, lapsed.Key, home, "heir", home)
+	taken, err := v.TakeOver(ctx, lapsed.Key, home, lapsed.Minted.ID, "heir", home)
 	require.NoError(t, err)
-	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone})
+	settle(taken, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 
 	// The row of "held" is due.
 	walkQueue(t, v, outbox.ProviderCalls)

@@ -150,7 +150,7 @@ func wholeLife(t *testing.T, d database, v *cockroach.View, key string) {
 	rec, err := v.Settle(t.Context(), got.Record, timedOut)
 	require.NoError(t, err)
 	d.clock.advance(t, timedOut.RetryIn+testPolicy().ClockOffset)
-	rec, err = v.TakeOver(t.Context(), rec.Key, rec.Home, "heir", rec.Home)
+	rec, err = v.TakeOver(t.Context(), rec.Key, rec.Home, rec.Minted.ID, "heir", rec.Home)
 	require.NoError(t, err)
 	d.clock.advance(t, testPolicy().RenewEvery)
 	held, err := v.Renew(t.Context(), "heir", []claim.Lease{{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}})

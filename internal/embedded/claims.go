@@ -18,9 +18,11 @@ import (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	var begun claim.Begun
+	asked, underWay := v.db.clock.now(), a.UnderWay
 	err := v.step(ctx, a.Home, a.Key, perhaps, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
+		a.UnderWay = underWay + now.Sub(asked)
 		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, now)
-		begun.Decision = decision
+		begun.Decision, begun.Now = decision, now
 		switch {
 		case next != nil:
 			next.LeaseUntil = truncate(next.LeaseUntil)
@@ -45,9 +47,9 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 }
 
 // TakeOver implements [claim.Store].
-func (v *View) TakeOver(ctx context.Context, key claim.Key, home, holder, region string) (claim.Record, error) {
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
 	return v.change(ctx, home, key, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
-		return claim.TakeOver(old, holder, region, &v.db.policy, now)
+		return claim.TakeOver(old, object, holder, region, &v.db.policy, now)
 	})
 }
 
@@ -286,6 +288,10 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 // putStep writes a transition: the row, the indexes and every effect. Waiting
 // notes ride along. The caller holds the row's lock.
 func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+	// What the SQL store's tables check: retries of a final claim need an answer.
+	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
+		return fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State)
+	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	key := next.Key

@@ -57,13 +57,29 @@ func claimToProto(r *claim.Record) *storev1.Claim {
 		ProviderRef:        r.ProviderRef,
 		SettledAt:          micros(r.SettledAt),
 	}
-	if p := r.Response; p != nil {
-		m.Response = &storev1.Response{Status: int32(p.Status), Body: p.Body, Blob: p.Blob}
-		for _, h := range p.Header {
-			m.Response.Headers = append(m.Response.Headers, &storev1.Header{Name: h.Name, Value: h.Value})
-		}
+	if r.Response != nil {
+		m.Response = responseToProto(r.Response)
+	}
+	if r.Refusal != nil {
+		m.Refusal, m.RefusedAt = responseToProto(&r.Refusal.Response), micros(r.Refusal.At)
 	}
 	return m
+}
+
+func responseToProto(r *claim.Response) *storev1.Response {
+	m := &storev1.Response{Status: int32(r.Status), Body: r.Body, Blob: r.Blob}
+	for _, h := range r.Header {
+		m.Headers = append(m.Headers, &storev1.Header{Name: h.Name, Value: h.Value})
+	}
+	return m
+}
+
+func responseFromProto(m *storev1.Response) *claim.Response {
+	r := &claim.Response{Status: int(m.Status), Body: m.Body, Blob: m.Blob}
+	for _, h := range m.Headers {
+		r.Header = append(r.Header, claim.HeaderField{Name: h.Name, Value: h.Value})
+	}
+	return r
 }
 
 func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error) {
@@ -84,11 +100,11 @@ func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error
 	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {
 		return nil, damaged("claim", key.Value, fmt.Errorf("fingerprint of %d bytes", len(m.Fingerprint)))
 	}
-	if p := m.Response; p != nil {
-		r.Response = &claim.Response{Status: int(p.Status), Body: p.Body, Blob: p.Blob}
-		for _, h := range p.Headers {
-			r.Response.Header = append(r.Response.Header, claim.HeaderField{Name: h.Name, Value: h.Value})
-		}
+	if m.Response != nil {
+		r.Response = responseFromProto(m.Response)
+	}
+	if m.Refusal != nil {
+		r.Refusal = &claim.Refusal{Response: *responseFromProto(m.Refusal), At: fromMicros(m.RefusedAt)}
 	}
 	return r, nil
 }

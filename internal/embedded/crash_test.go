@@ -200,13 +200,14 @@ func TestCrash(t *testing.T) {
 		}},
 		{name: "reclaim", do: func(w *crashWorld) claim.Record {
 			w.settle(w.begin(arrival()), claim.OutcomeReleased)
+			w.clock.advance(2 * time.Second)
 			return w.begin(arrival())
 		}},
 		{name: "defer", do: func(w *crashWorld) claim.Record { return w.settle(w.begin(arrival()), claim.OutcomeUnknown) }},
 		{name: "take over", do: func(w *crashWorld) claim.Record {
-			w.begin(arrival())
+			old := w.begin(arrival())
 			w.clock.advance(time.Minute)
-			rec, err := w.home.TakeOver(w.ctx, crashKey, "us-east1", "n2", "us-east1")
+			rec, err := w.home.TakeOver(w.ctx, crashKey, "us-east1", old.Minted.ID, "n2", "us-east1")
 			require.NoError(w.t, err)
 			return rec
 		}},

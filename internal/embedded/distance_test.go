@@ -69,13 +69,13 @@ func TestDistance(t *testing.T) {
 	trips(1, "take over", func(v *embedded.View) error {
 		clock.advance(time.Minute)
 		r := rec[v.Name()]
-		got, err := v.TakeOver(ctx, r.Key, us, "heir", us)
+		got, err := v.TakeOver(ctx, r.Key, us, r.Minted.ID, "heir", us)
 		rec[v.Name()] = got
 		return err
 	})
 	trips(1, "settle", func(v *embedded.View) error {
 		r := rec[v.Name()]
-		_, err := v.Settle(ctx, r, claim.Verdict{Outcome: claim.OutcomeDone})
+		_, err := v.Settle(ctx, r, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 		return err
 	})
 	trips(1, "timeline", func(v *embedded.View) error {
@@ -198,7 +198,7 @@ func TestPartition(t *testing.T) {
 	near, far := view(t, db, us), view(t, db, eu)
 	begun, err := near.Begin(ctx, arrive("done", us))
 	require.NoError(t, err)
-	done, err := near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+	done, err := near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 	require.NoError(t, err)
 	clock.advance(embedded.DefaultReplicaLag)
 
@@ -210,7 +210,7 @@ func TestPartition(t *testing.T) {
 			_, err := far.Settle(ctx, claim.Record{Key: key, Home: us, Fence: 1}, claim.Verdict{})
 			return err
 		},
-		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "n", eu); return err },
+		"take over": func() error { _, err := far.TakeOver(ctx, key, us, "ch_1", "n", eu); return err },
 		"renew":     func() error { _, err := far.Renew(ctx, "n", []claim.Lease{{Key: key, Home: us}}); return err },
 		"get":       func() error { _, _, _, err := far.Get(ctx, key, us); return err },
 		"object":    func() error { _, _, _, err := far.Object(ctx, "acme", us, "x"); return err },
@@ -345,7 +345,7 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, us, pin.Home, "an outcome is still owed there")
 
-	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+	_, err = near.Settle(ctx, begun.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 	require.NoError(t, err)
 	clock.advance(3 * policy.PinLife())
 	require.Empty(t, sweep())
@@ -379,7 +379,7 @@ func TestSweep(t *testing.T) {
 		got, err := v.Begin(ctx, a)
 		require.NoError(t, err)
 		if k != "owed" {
-			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone})
+			_, err = v.Settle(ctx, got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 			require.NoError(t, err)
 		}
 	}

@@ -86,7 +86,7 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	return removed, nil
 }
 
-// pastLife reports whether whatever was first used at t has no more to say.
+// pastLife reports whether a pin of time t has no more to say by itself.
 func (db *DB) pastLife(t time.Time) bool {
 	return !db.clock.now().Before(t.Add(db.policy.PinLife()))
 }
@@ -98,7 +98,8 @@ func (db *DB) sweepClaim(home string, code claim.RegionCode, key claim.Key) (boo
 	lock.Lock()
 	defer lock.Unlock()
 	rec, err := db.readClaim(home, code, key)
-	if err != nil || rec == nil || rec.Age(&db.policy, db.clock.now()) != claim.Gone || !db.pastLife(rec.FirstUse) {
+	now := db.clock.now()
+	if err != nil || rec == nil || rec.Age(&db.policy, now) != claim.Gone || now.Before(rec.FreeAt(&db.policy, now).Add(db.policy.PinGrace)) {
 		return false, err
 	}
 	b := db.pebble.NewBatch()

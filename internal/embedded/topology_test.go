@@ -84,7 +84,7 @@ func TestInFlight(t *testing.T) {
 		held = append(held, got.Record)
 		is(i + 1)
 	}
-	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: claim.OutcomeDone})
+	_, err := v.Settle(ctx, held[0], claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 	require.NoError(t, err)
 	is(2)
 	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})

@@ -9,10 +9,12 @@ WITH settled AS (
     UPDATE claims SET
         state = $7::int2, holder = '', reason = $8::text, unknowns = $9::int4, not_founds = $10::int4,
         provider_ref = $11::text, settled_at = CASE WHEN $12::bool THEN now() END,
+        refused_at = CASE WHEN $52::bytea IS NOT NULL THEN now() END, refusal = $52::bytea,
         removable_at = greatest($13::timestamptz, now() + $14::interval), step = $15::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND object_id = $4::text AND fence = $5::int8 AND unknowns = $6::int4 AND state = $30::int2
-      -- One that is released must not speak again once its key is free.
+      -- A released claim past its tombstone must not close or emit events: another
+      -- region may own the key.
       AND ($30::int2 = 1 OR now() < $51::timestamptz)
     RETURNING tenant_id, idem_key, object_id, operation, lease_until, removable_at
 ), answered AS (

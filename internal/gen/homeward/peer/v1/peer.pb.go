@@ -41,7 +41,9 @@ type ExecuteRequest struct {
 	// Forwards so far, this one included.
 	Hops int32 `protobuf:"varint,10,opt,name=hops,proto3" json:"hops,omitempty"`
 	// The region the request arrived at.
-	Entry         string `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`
+	Entry string `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`
+	// How long ago that was at most when the receiver reads this, in microseconds.
+	UnderWayUs    int64 `protobuf:"varint,12,opt,name=under_way_us,json=underWayUs,proto3" json:"under_way_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -151,6 +153,13 @@ func (x *ExecuteRequest) GetEntry() string {
 		return x.Entry
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetUnderWayUs() int64 {
+	if x != nil {
+		return x.UnderWayUs
+	}
+	return 0
 }
 
 type Header struct {
@@ -795,7 +804,11 @@ type Problem struct {
 	//	*Problem_UnknownTenant
 	//	*Problem_FingerprintVersion
 	//	*Problem_HopLimit
-	Kind          isProblem_Kind `protobuf_oneof:"kind"`
+	Kind isProblem_Kind `protobuf_oneof:"kind"`
+	// What is known of the key all the same; absent where the claim was not read.
+	Home          string                 `protobuf:"bytes,20,opt,name=home,proto3" json:"home,omitempty"`
+	FirstUse      *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=first_use,json=firstUse,proto3" json:"first_use,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,6 +945,27 @@ func (x *Problem) GetHopLimit() *HopLimit {
 		if x, ok := x.Kind.(*Problem_HopLimit); ok {
 			return x.HopLimit
 		}
+	}
+	return nil
+}
+
+func (x *Problem) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Problem) GetFirstUse() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstUse
+	}
+	return nil
+}
+
+func (x *Problem) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
 	}
 	return nil
 }
@@ -1440,7 +1474,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x02\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x02\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1453,7 +1487,9 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\tpinned_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bpinnedAt\x12\x12\n" +
 	"\x04hops\x18\n" +
 	" \x01(\x05R\x04hops\x12\x14\n" +
-	"\x05entry\x18\v \x01(\tR\x05entry\"2\n" +
+	"\x05entry\x18\v \x01(\tR\x05entry\x12 \n" +
+	"\funder_way_us\x18\f \x01(\x03R\n" +
+	"underWayUs\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
@@ -1510,7 +1546,7 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eObjectResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x126\n" +
-	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"\xf8\x05\n" +
+	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"\x80\a\n" +
 	"\aProblem\x12<\n" +
 	"\n" +
 	"wrong_home\x18\x01 \x01(\v2\x1b.homeward.peer.v1.WrongHomeH\x00R\twrongHome\x120\n" +
@@ -1524,7 +1560,11 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eunknown_tenant\x18\t \x01(\v2\x1f.homeward.peer.v1.UnknownTenantH\x00R\runknownTenant\x12W\n" +
 	"\x13fingerprint_version\x18\n" +
 	" \x01(\v2$.homeward.peer.v1.FingerprintVersionH\x00R\x12fingerprintVersion\x129\n" +
-	"\thop_limit\x18\v \x01(\v2\x1a.homeward.peer.v1.HopLimitH\x00R\bhopLimitB\x06\n" +
+	"\thop_limit\x18\v \x01(\v2\x1a.homeward.peer.v1.HopLimitH\x00R\bhopLimit\x12\x12\n" +
+	"\x04home\x18\x14 \x01(\tR\x04home\x127\n" +
+	"\tfirst_use\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\bfirstUse\x129\n" +
+	"\n" +
+	"expires_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\x06\n" +
 	"\x04kind\"\x1f\n" +
 	"\tWrongHome\x12\x12\n" +
 	"\x04home\x18\x01 \x01(\tR\x04home\"-\n" +
@@ -1608,18 +1648,20 @@ var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
 	18, // 19: homeward.peer.v1.Problem.unknown_tenant:type_name -> homeward.peer.v1.UnknownTenant
 	19, // 20: homeward.peer.v1.Problem.fingerprint_version:type_name -> homeward.peer.v1.FingerprintVersion
 	20, // 21: homeward.peer.v1.Problem.hop_limit:type_name -> homeward.peer.v1.HopLimit
-	21, // 22: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
-	0,  // 23: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
-	4,  // 24: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
-	7,  // 25: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
-	3,  // 26: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
-	5,  // 27: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
-	8,  // 28: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
-	26, // [26:29] is the sub-list for method output_type
-	23, // [23:26] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 22: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
+	21, // 23: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
+	21, // 24: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
+	0,  // 25: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
+	4,  // 26: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
+	7,  // 27: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
+	3,  // 28: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
+	5,  // 29: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
+	8,  // 30: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
+	28, // [28:31] is the sub-list for method output_type
+	25, // [25:28] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_homeward_peer_v1_peer_proto_init() }

@@ -45,7 +45,10 @@ type Claim struct {
 	ProviderRef        string                 `protobuf:"bytes,19,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
 	SettledAt          int64                  `protobuf:"varint,20,opt,name=settled_at,json=settledAt" json:"settled_at,omitempty"`
 	// Present in final states. Inline, so that a replay costs one read.
-	Response      *Response `protobuf:"bytes,21,opt,name=response" json:"response,omitempty"`
+	Response *Response `protobuf:"bytes,21,opt,name=response" json:"response,omitempty"`
+	// How the latest released generation ended; absent in final states.
+	Refusal       *Response `protobuf:"bytes,22,opt,name=refusal" json:"refusal,omitempty"`
+	RefusedAt     int64     `protobuf:"varint,23,opt,name=refused_at,json=refusedAt" json:"refused_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +228,20 @@ func (x *Claim) GetResponse() *Response {
 		return x.Response
 	}
 	return nil
+}
+
+func (x *Claim) GetRefusal() *Response {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
+func (x *Claim) GetRefusedAt() int64 {
+	if x != nil {
+		return x.RefusedAt
+	}
+	return 0
 }
 
 type Header struct {
@@ -1002,7 +1019,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\x97\x05\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xed\x05\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1031,7 +1048,10 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\fprovider_ref\x18\x13 \x01(\tR\vproviderRef\x12\x1d\n" +
 	"\n" +
 	"settled_at\x18\x14 \x01(\x03R\tsettledAt\x127\n" +
-	"\bresponse\x18\x15 \x01(\v2\x1b.homeward.store.v1.ResponseR\bresponse\"2\n" +
+	"\bresponse\x18\x15 \x01(\v2\x1b.homeward.store.v1.ResponseR\bresponse\x125\n" +
+	"\arefusal\x18\x16 \x01(\v2\x1b.homeward.store.v1.ResponseR\arefusal\x12\x1d\n" +
+	"\n" +
+	"refused_at\x18\x17 \x01(\x03R\trefusedAt\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
@@ -1133,12 +1153,13 @@ var file_homeward_store_v1_store_proto_goTypes = []any{
 }
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
-	1, // 1: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 1: homeward.store.v1.Claim.refusal:type_name -> homeward.store.v1.Response
+	1, // 2: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_homeward_store_v1_store_proto_init() }

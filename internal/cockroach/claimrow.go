@@ -1,0 +1,155 @@
+package cockroach
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// claimRow is one row of claims with its response, as columns.Claim lists it.
+// All of it may be NULL: then there is no row.
+type claimRow struct {
+	step   uuid.UUID
+	record claim.Record
+
+	rawStep                                                 *uuid.UUID
+	object, operation, holder, receipt, providerKey, reason zeronull.Text
+	providerRef, blob                                       zeronull.Text
+	version, state, status                                  zeronull.Int2
+	generation, attempts, unknowns, notFounds               zeronull.Int4
+	fence                                                   zeronull.Int8
+	lease, held, first, created, settled, refused           zeronull.Timestamptz
+	print, refusal, body                                    []byte
+	names                                                   []string
+	values                                                  [][]byte
+}
+
+func (r *claimRow) targets() []any {
+	return append(r.row(), &r.status, &r.names, &r.values, &r.body, &r.blob)
+}
+
+// row are the targets without the response's.
+func (r *claimRow) row() []any {
+	return []any{
+		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
+		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
+		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled, &r.refused, &r.refusal,
+	}
+}
+
+func (r *claimRow) present() bool { return r.rawStep != nil }
+
+// readRow makes the record of key at home, without its response, from the columns.
+func (r *claimRow) readRow(key claim.Key, home string) error {
+	r.step = *r.rawStep
+	r.record = claim.Record{
+		Key: key, Home: home, Operation: string(r.operation),
+		Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(r.version)},
+		State:       claim.State(r.state), Fence: uint64(r.fence), Holder: string(r.holder),
+		LeaseUntil: time.Time(r.lease).UTC(), HeldSince: time.Time(r.held).UTC(), FirstUse: time.Time(r.first).UTC(),
+		Minted:     claim.Minted{ID: string(r.object), Created: time.Time(r.created).UTC(), Receipt: string(r.receipt)},
+		Generation: uint32(r.generation), ProviderKey: string(r.providerKey), Attempts: uint32(r.attempts),
+		Unknowns: uint32(r.unknowns), NotFounds: uint32(r.notFounds), Reason: string(r.reason),
+		ProviderRef: string(r.providerRef), SettledAt: time.Time(r.settled).UTC(),
+	}
+	if len(r.print) != sha256.Size {
+		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
+	}
+	copy(r.record.Fingerprint.Sum[:], r.print)
+	if r.refusal != nil {
+		response, err := readRefusal(r.refusal)
+		if err != nil {
+			return fmt.Errorf("%w: the refusal of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
+		}
+		r.record.Refusal = &claim.Refusal{Response: response, At: time.Time(r.refused).UTC()}
+	}
+	return nil
+}
+
+// storedRefusal is how the column refusal spells a response: rare, read by no
+// other statement, and of bytes that need not be text.
+type storedRefusal struct {
+	Status int      `json:"status"`
+	Names  []string `json:"names"`
+	Values [][]byte `json:"values"`
+	Body   []byte   `json:"body"`
+	Blob   string   `json:"blob,omitempty"`
+}
+
+// refusalColumn is the column's value; nil is NULL.
+func refusalColumn(r *claim.Refusal) []byte {
+	if r == nil {
+		return nil
+	}
+	s := storedRefusal{Status: r.Response.Status, Body: r.Response.Body, Blob: r.Response.Blob}
+	s.Names, s.Values = splitHeader(r.Response.Header)
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings and bytes always encode
+	}
+	return b
+}
+
+func readRefusal(column []byte) (claim.Response, error) {
+	var s storedRefusal
+	if err := json.Unmarshal(column, &s); err != nil {
+		return claim.Response{}, err
+	}
+	if len(s.Names) != len(s.Values) {
+		return claim.Response{}, errors.New("its headers are not whole")
+	}
+	return claim.Response{Status: s.Status, Header: joinHeader(s.Names, s.Values), Body: s.Body, Blob: s.Blob}, nil
+}
+
+// read makes the record of key at home from the columns.
+func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Time) error {
+	if err := r.readRow(key, home); err != nil {
+		return err
+	}
+	if !r.record.State.Final() {
+		return nil
+	}
+	if r.status == 0 || len(r.names) != len(r.values) {
+		if r.record.Age(p, now) == claim.Gone {
+			return nil // housekeeping may delete the response first
+		}
+		return fmt.Errorf("%w: %s is final and its response is missing; restore it from a backup", claim.ErrUnavailable, r.record.Minted.ID)
+	}
+	r.record.Response = &claim.Response{Status: int(r.status), Header: joinHeader(r.names, r.values), Body: r.body, Blob: string(r.blob)}
+	return nil
+}
+
+// joinHeader undoes splitHeader.
+func joinHeader(names []string, values [][]byte) []claim.HeaderField {
+	if len(names) == 0 {
+		return nil
+	}
+	fields := make([]claim.HeaderField, len(names))
+	for i, name := range names {
+		fields[i] = claim.HeaderField{Name: name, Value: string(values[i])}
+	}
+	return fields
+}
+
+func splitHeader(fields []claim.HeaderField) (names []string, values [][]byte) {
+	names, values = make([]string, len(fields)), make([][]byte, len(fields))
+	for i, f := range fields {
+		names[i], values[i] = f.Name, []byte(f.Value)
+	}
+	return names, values
+}
+
+// notNil keeps an empty body from being stored as NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
