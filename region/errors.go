@@ -51,9 +51,14 @@ type errBadRequest struct{ reason string }
 
 func (e *errBadRequest) Error() string { return "bad request: " + e.reason }
 
-// toConnect maps what a handler got from its region to what goes on the wire.
-// known is false for an error outside the contract: its text stays here.
-func toConnect(err error) (wire *connect.Error, known bool) {
+// toConnect maps what a handler got from its region to what goes on the wire. Of
+// reply, what is known of the key goes along. known is false for an error outside
+// the contract: its text stays here.
+func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) {
+	say := func(code connect.Code, text string, p *peerv1.Problem) (*connect.Error, bool) {
+		p.Home, p.FirstUse, p.ExpiresAt = reply.Home, toTimestamp(reply.FirstUse), toTimestamp(reply.ExpiresAt)
+		return problem(code, text, p), true
+	}
 	var (
 		wrongHome *WrongHomeError
 		inUse     *claim.InUseError
@@ -64,27 +69,27 @@ func toConnect(err error) (wire *connect.Error, known bool) {
 	)
 	switch {
 	case errors.As(err, &wrongHome):
-		return problem(connect.CodeFailedPrecondition, "wrong home", &peerv1.Problem{Kind: &peerv1.Problem_WrongHome{WrongHome: &peerv1.WrongHome{Home: wrongHome.Home}}}), true
+		return say(connect.CodeFailedPrecondition, "wrong home", &peerv1.Problem{Kind: &peerv1.Problem_WrongHome{WrongHome: &peerv1.WrongHome{Home: wrongHome.Home}}})
 	case errors.As(err, &inUse):
-		return problem(connect.CodeAborted, "in use", &peerv1.Problem{Kind: &peerv1.Problem_InUse{InUse: &peerv1.InUse{RetryAfterMs: millis(inUse.RetryAfter)}}}), true
+		return say(connect.CodeAborted, "in use", &peerv1.Problem{Kind: &peerv1.Problem_InUse{InUse: &peerv1.InUse{RetryAfterMs: millis(inUse.RetryAfter)}}})
 	case errors.As(err, &unknown):
-		return problem(connect.CodeUnavailable, "outcome unknown", &peerv1.Problem{Kind: &peerv1.Problem_OutcomeUnknown{OutcomeUnknown: &peerv1.OutcomeUnknown{RetryAfterMs: millis(unknown.RetryAfter)}}}), true
+		return say(connect.CodeUnavailable, "outcome unknown", &peerv1.Problem{Kind: &peerv1.Problem_OutcomeUnknown{OutcomeUnknown: &peerv1.OutcomeUnknown{RetryAfterMs: millis(unknown.RetryAfter)}}})
 	case errors.As(err, &expired):
-		return problem(connect.CodeFailedPrecondition, "expired", &peerv1.Problem{Kind: &peerv1.Problem_Expired{Expired: &peerv1.Expired{FirstUse: toTimestamp(expired.FirstUse)}}}), true
+		return say(connect.CodeFailedPrecondition, "expired", &peerv1.Problem{Kind: &peerv1.Problem_Expired{Expired: &peerv1.Expired{FirstUse: toTimestamp(expired.FirstUse)}}})
 	case errors.Is(err, claim.ErrMismatch):
-		return problem(connect.CodeAlreadyExists, "mismatch", &peerv1.Problem{Kind: &peerv1.Problem_Mismatch{Mismatch: &peerv1.Mismatch{}}}), true
+		return say(connect.CodeAlreadyExists, "mismatch", &peerv1.Problem{Kind: &peerv1.Problem_Mismatch{Mismatch: &peerv1.Mismatch{}}})
 	case errors.Is(err, claim.ErrNeedPin):
-		return problem(connect.CodeFailedPrecondition, "need pin", &peerv1.Problem{Kind: &peerv1.Problem_NeedPin{NeedPin: &peerv1.NeedPin{}}}), true
+		return say(connect.CodeFailedPrecondition, "need pin", &peerv1.Problem{Kind: &peerv1.Problem_NeedPin{NeedPin: &peerv1.NeedPin{}}})
 	case errors.Is(err, claim.ErrHomeUnreachable):
-		return problem(connect.CodeUnavailable, "home unreachable", &peerv1.Problem{Kind: &peerv1.Problem_HomeUnreachable{HomeUnreachable: &peerv1.HomeUnreachable{}}}), true
+		return say(connect.CodeUnavailable, "home unreachable", &peerv1.Problem{Kind: &peerv1.Problem_HomeUnreachable{HomeUnreachable: &peerv1.HomeUnreachable{}}})
 	case errors.Is(err, claim.ErrUnavailable):
-		return problem(connect.CodeUnavailable, "store unavailable", &peerv1.Problem{Kind: &peerv1.Problem_StoreUnavailable{StoreUnavailable: &peerv1.StoreUnavailable{}}}), true
+		return say(connect.CodeUnavailable, "store unavailable", &peerv1.Problem{Kind: &peerv1.Problem_StoreUnavailable{StoreUnavailable: &peerv1.StoreUnavailable{}}})
 	case errors.Is(err, claim.ErrUnknownTenant):
-		return problem(connect.CodeNotFound, "unknown tenant", &peerv1.Problem{Kind: &peerv1.Problem_UnknownTenant{UnknownTenant: &peerv1.UnknownTenant{}}}), true
+		return say(connect.CodeNotFound, "unknown tenant", &peerv1.Problem{Kind: &peerv1.Problem_UnknownTenant{UnknownTenant: &peerv1.UnknownTenant{}}})
 	case errors.Is(err, claim.ErrFingerprintVersion):
-		return problem(connect.CodeUnimplemented, "fingerprint version", &peerv1.Problem{Kind: &peerv1.Problem_FingerprintVersion{FingerprintVersion: &peerv1.FingerprintVersion{}}}), true
+		return say(connect.CodeUnimplemented, "fingerprint version", &peerv1.Problem{Kind: &peerv1.Problem_FingerprintVersion{FingerprintVersion: &peerv1.FingerprintVersion{}}})
 	case errors.Is(err, ErrHopLimit):
-		return problem(connect.CodeFailedPrecondition, "hop limit", &peerv1.Problem{Kind: &peerv1.Problem_HopLimit{HopLimit: &peerv1.HopLimit{}}}), true
+		return say(connect.CodeFailedPrecondition, "hop limit", &peerv1.Problem{Kind: &peerv1.Problem_HopLimit{HopLimit: &peerv1.HopLimit{}}})
 	case errors.As(err, &bad):
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(bad.reason)), true
 	case errors.As(err, &stranger):
@@ -96,6 +101,23 @@ func toConnect(err error) (wire *connect.Error, known bool) {
 	default:
 		return connect.NewError(connect.CodeInternal, errors.New("internal error")), false
 	}
+}
+
+// saidError is a claim's answer with what the peer said of the key beside it.
+type saidError struct {
+	error
+	reply claim.Reply
+}
+
+func (e *saidError) Unwrap() error { return e.error }
+
+// apart returns what a peer said of the key, the zero Reply where it said nothing,
+// and its answer.
+func apart(err error) (claim.Reply, error) {
+	if said, ok := err.(*saidError); ok {
+		return said.reply, said.error
+	}
+	return claim.Reply{}, err
 }
 
 func problem(code connect.Code, text string, p *peerv1.Problem) *connect.Error {
@@ -133,6 +155,9 @@ func fromConnect(err error) (error, verdict) {
 		}
 		if p, ok := value.(*peerv1.Problem); ok {
 			if said := fromProblem(p); said != nil {
+				if p.GetHome() != "" {
+					said = &saidError{said, claim.Reply{Home: p.GetHome(), FirstUse: fromTimestamp(p.FirstUse), ExpiresAt: fromTimestamp(p.ExpiresAt)}}
+				}
 				return said, final
 			}
 		}

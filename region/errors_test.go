@@ -41,7 +41,7 @@ func TestEveryProblemKindIsCovered(t *testing.T) {
 	kinds := (&peerv1.Problem{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
 	seen := make(map[string]bool)
 	for _, err := range contractErrors {
-		wire, _ := toConnect(err)
+		wire, _ := toConnect(err, new(claim.Reply))
 		if len(wire.Details()) != 1 {
 			t.Fatalf("%v has %d details", err, len(wire.Details()))
 		}
@@ -59,7 +59,7 @@ func TestEveryProblemKindIsCovered(t *testing.T) {
 func TestContractErrorsKeepTheirTextAtHome(t *testing.T) {
 	const secret = "row us-east1/key-4711 of tenant globex"
 	for _, want := range contractErrors {
-		wire, known := toConnect(fmt.Errorf("%s: %w", secret, want))
+		wire, known := toConnect(fmt.Errorf("%s: %w", secret, want), new(claim.Reply))
 		if !known {
 			t.Errorf("%v is not known", want)
 		}
@@ -67,7 +67,7 @@ func TestContractErrorsKeepTheirTextAtHome(t *testing.T) {
 			t.Errorf("%v leaks what wrapped it: %v", want, wire)
 		}
 	}
-	wire, known := toConnect(errors.New(secret))
+	wire, known := toConnect(errors.New(secret), new(claim.Reply))
 	if known || wire.Code() != connect.CodeInternal || strings.Contains(wire.Error(), "globex") || len(wire.Details()) != 0 {
 		t.Errorf("an unknown error became %v, known %v", wire, known)
 	}
@@ -79,7 +79,7 @@ func TestContextErrorsCrossAsCodes(t *testing.T) {
 		context.DeadlineExceeded: connect.CodeDeadlineExceeded,
 		&errBadRequest{"no key"}: connect.CodeInvalidArgument,
 	} {
-		wire, known := toConnect(fmt.Errorf("wrapped: %w", err))
+		wire, known := toConnect(fmt.Errorf("wrapped: %w", err), new(claim.Reply))
 		if !known || wire.Code() != code {
 			t.Errorf("%v became %v", err, wire)
 		}
@@ -100,7 +100,7 @@ func TestWhatThePeerDidNotSayIsNoAnswer(t *testing.T) {
 		}
 	}
 	// A Problem in an error that did not come from the wire proves nothing.
-	wire, _ := toConnect(claim.ErrMismatch)
+	wire, _ := toConnect(claim.ErrMismatch, new(claim.Reply))
 	if got, _ := fromConnect(wire); errors.Is(got, claim.ErrMismatch) {
 		t.Error("a local error passed for the peer's")
 	}

@@ -111,7 +111,7 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	}
 	reply, err := h.local.Execute(ctx, h.self, r)
 	if err != nil {
-		return nil, h.fail(ctx, "execute", err)
+		return nil, h.failWith(ctx, "execute", err, &reply)
 	}
 	if reply.ServedBy == "" {
 		reply.ServedBy = h.self
@@ -224,8 +224,13 @@ func (h *Handler) checkClaimedHome(home string) error {
 
 // fail maps err for the wire, and logs what the wire does not carry.
 func (h *Handler) fail(ctx context.Context, rpc string, err error) error {
+	return h.failWith(ctx, rpc, err, new(claim.Reply))
+}
+
+// failWith is fail where something is known of the key beside err.
+func (h *Handler) failWith(ctx context.Context, rpc string, err error, reply *claim.Reply) error {
 	failed(ctx, err)
-	wire, known := toConnect(err)
+	wire, known := toConnect(err, reply)
 	if !known {
 		h.log.ErrorContext(ctx, "a peer request failed", "rpc", rpc, "error", err)
 	}

@@ -123,7 +123,8 @@ func (p *Peers) Close() error {
 }
 
 // Execute runs req at home. hops counts the forwards, this one included; entry
-// is the region that req arrived at. The reply's bytes are those of the home.
+// is the region that req arrived at. The reply's bytes are those of the home; beside
+// an error of claim's it has what the home said of the key.
 func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (_ claim.Reply, err error) {
 	ctx, sp := forwarding(ctx, home, hops)
 	defer func() { forwarded(sp, err) }()
@@ -137,7 +138,7 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	}
 	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, msg, peerv1connect.PeerServiceClient.Execute)
 	if err != nil {
-		return claim.Reply{}, err
+		return apart(err)
 	}
 	reply, err := fromExecuteResponse(resp)
 	reply.Hops = hops

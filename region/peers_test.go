@@ -194,6 +194,7 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 	if !reflect.DeepEqual(reply, want) {
 		t.Error("the reply changed on the way")
 	}
+	got.Began = time.Time{} // travels as a duration
 	if !reflect.DeepEqual(got, req) || gotHome != eu {
 		t.Errorf("the request changed on the way, or its home: %q", gotHome)
 	}
@@ -318,6 +319,39 @@ func TestWhatThePeerSaidArrivesAndIsNotRetried(t *testing.T) {
 		if a.calls.Load()+b.calls.Load() != 3 {
 			t.Errorf("%v: %d calls for 3 requests", want, a.calls.Load()+b.calls.Load())
 		}
+	}
+}
+
+// Beside an error the home says where the key is at home and until when it answers.
+func TestWhatIsKnownOfTheKeyArrivesBesideAnError(t *testing.T) {
+	known := claim.Reply{Home: eu, FirstUse: time.UnixMicro(1e15).UTC(), ExpiresAt: time.UnixMicro(2e15).UTC()}
+	for _, want := range contractErrors {
+		local := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) { return known, want }}
+		node := startNode(t, "a", local)
+		got, err := peersOf(t, nil, node).Execute(t.Context(), eu, requestFor(node, node), 1, us)
+		if !sameError(err, want) {
+			t.Errorf("%v arrived as %v", want, err)
+		}
+		if !reflect.DeepEqual(got, known) {
+			t.Errorf("%v: %+v arrived beside it", want, got)
+		}
+	}
+}
+
+// How long a request has been under way travels as a duration: clocks of two nodes
+// are never compared.
+func TestHowLongUnderWayTravels(t *testing.T) {
+	var under time.Duration
+	local := &fakeLocal{execute: func(_ context.Context, _ string, req claim.Request) (claim.Reply, error) {
+		under = req.UnderWay()
+		return claim.Reply{}, claim.ErrMismatch
+	}}
+	node := startNode(t, "a", local)
+	req := requestFor(node, node)
+	req.Began = time.Now().Add(-time.Minute)
+	_, err := peersOf(t, nil, node).Execute(t.Context(), eu, req, 1, us)
+	if !errors.Is(err, claim.ErrMismatch) || under < time.Minute || under > 2*time.Minute {
+		t.Errorf("%v under way, %v", under, err)
 	}
 }
 

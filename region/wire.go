@@ -3,6 +3,7 @@ package region
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
@@ -28,6 +29,8 @@ const (
 	maxObjectID    = claim.MaxPrefixLength + 1 + 26
 	// A W3C traceparent of version 00 has 55 characters; later ones may append.
 	maxTraceParent = 128
+	// No request is worked on for so long.
+	maxUnderWay = 24 * time.Hour
 )
 
 func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *peerv1.ExecuteRequest {
@@ -43,6 +46,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		PinnedAt:      toTimestamp(req.PinnedAt),
 		Hops:          int32(min(hops, math.MaxInt32)),
 		Entry:         entry,
+		UnderWayUs:    req.UnderWay().Microseconds(),
 	}
 }
 
@@ -79,6 +83,8 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		return claim.Request{}, ErrHopLimit
 	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
 		return claim.Request{}, &errBadRequest{"pinned_at is not a time"}
+	case m.GetUnderWayUs() < 0 || m.GetUnderWayUs() > maxUnderWay.Microseconds():
+		return claim.Request{}, &errBadRequest{fmt.Sprintf("under_way_us must be from 0 to %d", maxUnderWay.Microseconds())}
 	}
 	_, stamped := claim.ReadStamp(key.Value)
 	return claim.Request{
@@ -93,6 +99,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		},
 		Stamped:  stamped,
 		PinnedAt: fromTimestamp(m.PinnedAt),
+		Began:    time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
 	}, nil
 }
 

@@ -124,6 +124,7 @@ type trip struct {
 	req       *claim.Request
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
+	known     string // the home, once the key or its pin has named it
 	// What the trace tells: that the registrar was asked for the pin; that a replica
 	// had the final answer.
 	asked, remembered bool
@@ -135,9 +136,15 @@ type trip struct {
 func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
 	ctx, sp := span.Start(ctx, span.Route)
 	defer sp.End()
+	if req.Began.IsZero() {
+		req.Began = time.Now()
+	}
 	t := &trip{Router: r, req: &req}
 	reply, err := t.run(ctx, hint)
 	reply.Hops, err = t.hops, unreachable(err)
+	if reply.Home == "" {
+		reply.Home = t.known
+	}
 	t.trace(sp, &reply, err)
 	return reply, err
 }
@@ -254,7 +261,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 		return reply, err
 	}
 	if pin, found, err := t.pins.ReplicaPin(ctx, t.req.Key); err == nil && found {
-		t.req.PinnedAt, hint = pin.CreatedAt, pin.Home
+		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
 	}
 	// A hint of a lost region saves nothing: there is nobody to ask there.
 	_, known := t.topology.ByName(hint)
@@ -272,6 +279,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 
 // at runs the request at its home.
 func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
+	t.known = home
 	if home == t.self {
 		return t.local.Do(ctx, home, t.req)
 	}
@@ -291,6 +299,7 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 	if wrong.Home == "" || wrong.Home == home || t.hops >= MaxForwards {
 		return claim.Reply{}, fmt.Errorf("%w: %s says that it is not the home and names %q", ErrHomeUnavailable, home, wrong.Home)
 	}
+	t.known = wrong.Home
 	if wrong.Home == t.self {
 		return t.local.Do(ctx, t.self, t.req)
 	}
@@ -326,7 +335,13 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
 		defer cancel()
 	}
-	return t.peers.Execute(ctx, home, *t.req, t.hops, t.self)
+	// The way there counts, too, and is not known before it is over: at most what a
+	// round trip took lately.
+	req := *t.req
+	if rtt, measured := t.rtt(home); measured {
+		req.Began = req.Began.Add(-rtt)
+	}
+	return t.peers.Execute(ctx, home, req, t.hops, t.self)
 }
 
 // abandon calls giveUp once home is lost, and ends with done.

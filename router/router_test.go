@@ -31,6 +31,8 @@ type world struct {
 	// lost are the regions that this one is a deputy for; lostLater those of which
 	// it learns by a forward that fails.
 	lost, lostLater string
+	// underWay is what the last request said of itself.
+	underWay time.Duration
 }
 
 func (w *world) log(format string, args ...any) {
@@ -39,10 +41,14 @@ func (w *world) log(format string, args ...any) {
 
 func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
 	w.log("do %s", home)
+	w.underWay = req.UnderWay()
 	if w.needPin && !req.Stamped && req.PinnedAt.IsZero() {
 		return claim.Reply{}, claim.ErrNeedPin
 	}
-	return claim.Reply{Home: home}, w.local[home]
+	if err := w.local[home]; err != nil {
+		return claim.Reply{}, err
+	}
+	return claim.Reply{Home: home}, nil
 }
 
 func (w *world) Replica(context.Context, *claim.Request) (claim.Reply, bool, error) {
@@ -85,15 +91,16 @@ type far struct{ *world }
 
 func (f far) Execute(_ context.Context, home string, req claim.Request, hops int, entry string) (claim.Reply, error) {
 	f.log("forward %s hop %d pinned %v", home, hops, !req.PinnedAt.IsZero())
+	f.underWay = req.UnderWay()
 	answers := f.peers[home]
 	if len(answers) == 0 {
 		return claim.Reply{Home: home}, nil
 	}
-	f.peers[home] = answers[1:]
+	f.peers[home] = answers[1:] // a node that is away says nothing
 	if home == f.lostLater {
 		f.lost = home
 	}
-	return claim.Reply{Home: home}, answers[0]
+	return claim.Reply{}, answers[0]
 }
 
 func (f far) Inspect(_ context.Context, home string, _ claim.Key) (claim.Status, bool, error) {
@@ -216,6 +223,41 @@ func TestWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Beside an error the reply names the home once the key or its pin has, and what the
+// home itself says counts more.
+func TestErrorsNameTheHome(t *testing.T) {
+	for name, c := range map[string]struct {
+		world world
+		key   string
+		home  string
+	}{
+		"stamped, away":           {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {region.ErrNoNode}}}, home: europe},
+		"stamped, here":           {key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrMismatch}}, home: here},
+		"corrected":               {key: stamped(t, 2), world: world{peers: map[string][]error{europe: {&region.WrongHomeError{Home: asia}}, asia: {region.ErrNoNode}}}, home: asia},
+		"pinned, away":            {key: "k", world: world{registrar: here, pin: asia, peers: map[string][]error{asia: {region.ErrNoNode}}}, home: asia},
+		"pinned by the replica":   {key: "k", world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoNode}}}, home: asia},
+		"opaque, no registrar":    {key: "k", world: world{registrar: europe, needPin: true}, home: ""},
+		"a code that is not here": {key: stamped(t, 9), home: ""},
+	} {
+		reply, err := c.world.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: c.key}}, "")
+		require.Error(t, err, name)
+		require.Equal(t, c.home, reply.Home, name)
+	}
+}
+
+// The way to the home counts as time under way, or a twin that was held up there
+// could pass for a request that began after the decline it is to share.
+func TestAForwardCountsItsWay(t *testing.T) {
+	w := &world{}
+	r := w.router(t).WithDistances(func(string) (time.Duration, bool) { return time.Minute, true })
+	_, err := r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, w.underWay, time.Minute)
+	_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 1)}}, "")
+	require.NoError(t, err)
+	require.Less(t, w.underWay, time.Minute)
 }
 
 // A pin that runs out between the look and the claim's own step is looked at

@@ -177,21 +177,40 @@ func TestErrorsTellTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, home string
 		err       error
+		known     claim.Reply
+		body      string
 	}{
 		"stamped here":      {key: stamp(7), home: "us-east1", err: claim.ErrMismatch},
-		"stamped elsewhere": {key: stamp(8), err: router.ErrHomeUnavailable},
-		"opaque":            {key: "k-1", err: &claim.InUseError{}},
-		"expired":           {key: "k-1", err: &claim.ExpiredError{FirstUse: firstUse}},
+		"stamped elsewhere": {key: stamp(8), home: "mars-1", err: router.ErrHomeUnavailable},
+		"stamped, unknown":  {key: stamp(9), err: router.ErrHomeUnavailable},
+		"stamped, refused":  {key: stamp(8), home: "mars-1", body: `{}`},
+		"opaque, no claim":  {key: "k-1", err: router.ErrHomeUnavailable},
+		"in use":            {key: "k-1", home: "mars-1", err: &claim.InUseError{}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"mismatch":          {key: "k-1", home: "mars-1", err: claim.ErrMismatch, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"unknown":           {key: "k-1", home: "mars-1", err: &claim.UnknownError{}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
+		"expired":           {key: "k-1", home: "mars-1", err: &claim.ExpiredError{FirstUse: firstUse}, known: claim.Reply{Home: "mars-1", ExpiresAt: firstUse}},
 		"unforeseen":        {key: "k-1", err: errors.New("x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake()
-			f.do = func(context.Context, claim.Request) (claim.Reply, error) { return claim.Reply{Hops: 2}, c.err }
-			w := serve(newAPI(t, f), charge("Idempotency-Key", c.key))
+			c.known.Hops = 2
+			f.do = func(context.Context, claim.Request) (claim.Reply, error) { return c.known, c.err }
+			req, hops := charge("Idempotency-Key", c.key), "2"
+			if c.body != "" { // refused before it gets anywhere
+				req, hops = request("POST", "/v1/charges", c.body, "Idempotency-Key", c.key), ""
+			}
+			w := serve(newAPI(t, f), req)
 			problemIn(t, w)
 			h := w.Header()
-			if h.Get("Homeward-Served-By") != "us-east1" || h.Get("Homeward-Hops") != "2" || h.Get("Homeward-Home-Region") != c.home {
+			if h.Get("Homeward-Served-By") != "us-east1" || h.Get("Homeward-Hops") != hops || h.Get("Homeward-Home-Region") != c.home {
 				t.Errorf("got %v, want home %q", h, c.home)
+			}
+			until := ""
+			if !c.known.ExpiresAt.IsZero() {
+				until = timestamp(c.known.ExpiresAt)
+			}
+			if h.Get("Idempotency-Expires-At") != until {
+				t.Errorf("got %v, want %q", h, until)
 			}
 		})
 	}

@@ -39,8 +39,13 @@ func (f *fake) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool
 }
 
 func (f *fake) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
+	if req.Began.IsZero() {
+		panic("the request does not say when it began")
+	}
+	kept := req
+	kept.Began = time.Time{}
 	f.mu.Lock()
-	f.requests, f.hints = append(f.requests, req), append(f.hints, hint)
+	f.requests, f.hints = append(f.requests, kept), append(f.hints, hint)
 	f.mu.Unlock()
 	return f.do(ctx, req)
 }
@@ -86,6 +91,10 @@ func newAPI(t testing.TB, f *fake, change ...func(*Config)) http.Handler {
 	t.Helper()
 	c := Config{
 		Tenants: f, Router: f, Region: "us-east1", RegionCode: 7,
+		HomeOf: func(code claim.RegionCode) (string, bool) {
+			home, ok := map[claim.RegionCode]string{7: "us-east1", 8: "mars-1"}[code]
+			return home, ok
+		},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, ch := range change {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -19,7 +20,7 @@ func (s *server) move(op payment.Operation) handler {
 	path := payment.Path(op)
 	return func(res *response, r *http.Request) error {
 		h := res.Header()
-		trace := traceparent(r)
+		began, trace := time.Now(), traceparent(r)
 		h[headerTraceparent] = []string{trace}
 		if err := checkMedia(r); err != nil {
 			return err
@@ -29,6 +30,10 @@ func (s *server) move(op payment.Operation) handler {
 			return err
 		}
 		h[headerKey] = []string{r.Header[headerKey][0]}
+		stamp, stamped := claim.ReadStamp(value)
+		if home, known := s.HomeOf(stamp); stamped && known {
+			h[headerHome] = []string{home}
+		}
 		body, err := s.readBody(res, r)
 		if err != nil {
 			return err
@@ -41,7 +46,6 @@ func (s *server) move(op payment.Operation) handler {
 		_, near, _ := claim.ReadObjectID(intent.Charge)
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()
-		stamp, stamped := claim.ReadStamp(value)
 		reply, err := s.Router.Do(ctx, claim.Request{
 			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 			Operation: string(op),
@@ -51,11 +55,15 @@ func (s *server) move(op payment.Operation) handler {
 			Stamped:     stamped,
 			PreferHome:  near,
 			TraceParent: trace,
+			Began:       began,
 		}, hint(r))
 		if err != nil {
 			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
-			if stamped && stamp == s.RegionCode {
-				h[headerHome] = []string{s.Region}
+			if reply.Home != "" {
+				h[headerHome] = []string{reply.Home}
+			}
+			if !reply.ExpiresAt.IsZero() {
+				h[headerExpiresAt] = []string{timestamp(reply.ExpiresAt)}
 			}
 			return err
 		}

@@ -17,8 +17,12 @@ func (s *server) object(op payment.Operation) handler {
 		id := r.PathValue("id")
 		missing := refuse(problem.NotFound, "There is no "+string(op)+" with this id.")
 		// An id that was never minted here needs no look-up.
-		if got, _, ok := claim.ReadObjectID(id); !ok || got != prefix {
+		got, code, ok := claim.ReadObjectID(id)
+		if !ok || got != prefix {
 			return missing
+		}
+		if home, known := s.HomeOf(code); known {
+			res.Header()[headerHome] = []string{home}
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()

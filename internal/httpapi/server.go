@@ -27,7 +27,8 @@ type Tenants interface {
 // for concurrent use. Returned slices are only read.
 type Router interface {
 	// Do executes or replays req. Its errors are those of package claim and
-	// router.ErrHomeUnavailable. Reply.Hops is set beside an error, too.
+	// router.ErrHomeUnavailable. Beside an error, too, the reply has Hops and what is
+	// known of the key.
 	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
 	// Inspect tells what became of a key; false when there is nothing under it.
 	Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
@@ -52,6 +53,9 @@ type Config struct {
 	// Region is the entry region, RegionCode its code.
 	Region     string
 	RegionCode claim.RegionCode
+	// HomeOf names the region of a code, for the headers of requests whose home is
+	// read off a key or an id. nil knows this region alone.
+	HomeOf func(claim.RegionCode) (region string, ok bool)
 	// NewKeys is the code that goes into keys minted now, where that may be another
 	// region's; false: no region takes new keys. nil means RegionCode.
 	NewKeys func() (claim.RegionCode, bool)
@@ -107,6 +111,9 @@ func New(c Config) (http.Handler, error) {
 	}
 	if c.Unstable == nil {
 		c.Unstable = DefaultUnstable()
+	}
+	if c.HomeOf == nil {
+		c.HomeOf = func(code claim.RegionCode) (string, bool) { return c.Region, code == c.RegionCode }
 	}
 	if c.NewKeys == nil {
 		c.NewKeys = func() (claim.RegionCode, bool) { return c.RegionCode, true }

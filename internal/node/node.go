@@ -228,7 +228,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	}
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: c.Store, Notices: n.receiver, Region: c.Region, RegionCode: self.Code, Limits: c.Limits,
-		Router: routes,
+		Router: routes, HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := routes.NewHome()
 			return home.Code, ok
