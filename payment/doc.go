@@ -55,7 +55,8 @@
 // # Expiry
 //
 // A request with an expires_at that was declined for now is closed then. A charge that
-// is unknown expiryGrace after it, and whose provider does not answer look-ups, is
+// is unknown when no call that left in time can be answered any more, by the
+// provider's own time-out, and whose provider does not answer look-ups, is
 // refused as expired: a success that surfaces later is a ghost.
 //
 // # Crash points

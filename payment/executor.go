@@ -22,10 +22,6 @@ const (
 	// a key. The shortest promise among providers in use is 24 h (Stripe); an
 	// hour is left for clocks and for a call on its way.
 	dedupeTrust = 23 * time.Hour
-	// expiryGrace is how long after its expires_at a charge may still be unknown
-	// before it counts as expired: a call that left in time has been answered, or
-	// has timed out, by then.
-	expiryGrace = 30 * time.Second
 )
 
 // Reasons of unknown outcomes, for the audit; merchants can read them.
@@ -52,6 +48,9 @@ type Options struct {
 	// region whose code its id has. Without both a refund stays unknown.
 	Books Books
 	Home  func(code claim.RegionCode) (region string, ok bool)
+	// DeclinePause is the least pause after a soft decline that callers are told:
+	// claim.Policy's. 0: none.
+	DeclinePause time.Duration
 	// Sinks get one message each for every event, in this order: kinds of
 	// outbox.Events. None: no events.
 	Sinks []outbox.Kind
@@ -155,8 +154,13 @@ func (t *attempt) dedupes() bool {
 // lapsed reports whether a charge whose outcome is unknown must not be waited for
 // any more. A transfer is: nobody could take it back should it surface later.
 func (t *attempt) lapsed() bool {
-	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(expiryGrace))
+	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(t.expiryGrace()))
 }
+
+// expiryGrace is how long after its expires_at a charge may still be unknown before
+// it counts as expired: a call that left in time has been answered, or has timed out
+// and is not on its way any more, by then.
+func (t *attempt) expiryGrace() time.Duration { return max(t.caps.Timeout, t.settleWindow()) }
 
 // call is the one place from which money moves.
 func (t *attempt) call(ctx context.Context) psp.Result {

@@ -92,7 +92,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	case psp.Soft:
 		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for now."))
 		if !t.Last { // the last one allowed is remembered, and the key with it
-			p.Retry = problem.SameKey
+			p.Retry, p.RetryAfter = problem.SameKey, t.o.DeclinePause
 		}
 	case psp.Invalid:
 		if t.Recovery && !t.cleared {
@@ -218,10 +218,19 @@ func compensateBackoff(n uint32) time.Duration {
 	return min(compensateMin<<min(n, doublings), compensateMax)
 }
 
+// givenUp is the answer that is remembered when asking ends without one. A charge may
+// be tried again under a new key, since one that surfaces later is refunded. Nobody
+// can take a late transfer or refund back: a second one could be a second payment.
 func givenUp(op Operation) claim.Response {
-	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this "+Object(op)+
-		", and asking has been given up. Ask support to check with the provider before you try again with a new key.")
+	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this charge, and asking has been given up. "+
+		"Should it turn out to have been made, the payer gets the money back. A new attempt needs a new key.")
 	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
+	if op != Charge {
+		what := Object(op)
+		p.Detail = "The provider never said what became of this " + what + ", and asking has been given up. It may have been made, and cannot be taken back. " +
+			"Have a person find out at the provider whether this " + what + " was made, by its id; only if it certainly was not, make another one with a new key."
+		p.Retry = problem.Never
+	}
 	return refusal(p)
 }
 

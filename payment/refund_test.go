@@ -375,21 +375,26 @@ func TestPostings(t *testing.T) {
 // before, and for what nobody could give back, it is waited for.
 func TestUnconfirmedChargeExpires(t *testing.T) {
 	expiry := firstUse.Add(time.Hour)
-	mute := psp.Capabilities{Lookup: true, Dedupe: psp.DedupeKey, Timeout: time.Second}
+	// As slow as a provider may be: a call that left in time is answered until then.
+	const grace = 75 * time.Second
+	mute := psp.Capabilities{Lookup: true, Dedupe: psp.DedupeKey, Timeout: grace}
+	late := psp.Capabilities{Lookup: true, Timeout: time.Second, SettleWindow: grace}
 	for name, c := range map[string]struct {
 		op      Operation
 		p       fake
 		now     time.Time
 		expires bool
 	}{
-		"cannot ask":                 {op: Charge, p: fake{caps: psp.Capabilities{Timeout: 1}}, now: expiry.Add(expiryGrace), expires: true},
-		"cannot ask, dedupes":        {op: Charge, p: fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: 1}, result: lost}, now: expiry.Add(expiryGrace), expires: true},
-		"cannot ask, within grace":   {op: Charge, p: fake{caps: psp.Capabilities{Timeout: 1}}, now: expiry.Add(expiryGrace - 1)},
-		"not answered":               {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(expiryGrace), expires: true},
-		"not answered, in time":      {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(expiryGrace - 1)},
-		"not asked":                  {op: Charge, p: fake{caps: mute, known: psp.Result{Err: &psp.NotSentError{}}}, now: expiry.Add(expiryGrace)},
-		"nothing found once":         {op: Charge, p: fake{caps: mute, found: psp.FoundNo}, now: expiry.Add(expiryGrace)},
-		"found, and not yet decided": {op: Charge, p: fake{caps: mute, found: psp.FoundYes, known: lost}, now: expiry.Add(expiryGrace)},
+		"cannot ask":                 {op: Charge, p: fake{caps: psp.Capabilities{Timeout: grace}}, now: expiry.Add(grace), expires: true},
+		"cannot ask, dedupes":        {op: Charge, p: fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: grace}, result: lost}, now: expiry.Add(grace), expires: true},
+		"cannot ask, within grace":   {op: Charge, p: fake{caps: psp.Capabilities{Timeout: grace}}, now: expiry.Add(grace - 1)},
+		"not answered":               {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(grace), expires: true},
+		"not answered, in time":      {op: Charge, p: fake{caps: mute, known: lost}, now: expiry.Add(grace - 1)},
+		"on its way still":           {op: Charge, p: fake{caps: late, known: lost}, now: expiry.Add(grace - 1)},
+		"not on its way any more":    {op: Charge, p: fake{caps: late, known: lost}, now: expiry.Add(grace), expires: true},
+		"not asked":                  {op: Charge, p: fake{caps: mute, known: psp.Result{Err: &psp.NotSentError{}}}, now: expiry.Add(grace)},
+		"nothing found once":         {op: Charge, p: fake{caps: mute, found: psp.FoundNo}, now: expiry.Add(grace)},
+		"found, and not yet decided": {op: Charge, p: fake{caps: mute, found: psp.FoundYes, known: lost}, now: expiry.Add(grace)},
 		"transfer":                   {op: Transfer, p: fake{caps: mute, known: lost}, now: expiry.Add(24 * time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -640,5 +645,24 @@ func TestARefundIsAskedForWhileAnybodyCanTell(t *testing.T) {
 			require.Equal(t, claim.OutcomeUnknown, v.Outcome)
 			require.Equal(t, c.keep, v.KeepAsking, v.Reason)
 		})
+	}
+}
+
+// What a caller may do once asking has ended follows from who could take a late
+// movement back.
+func TestAdviceAfterGivingUp(t *testing.T) {
+	for op, want := range map[Operation][]string{
+		Charge:   {`"retry":"new_key"`, "gets the money back"},
+		Transfer: {`"retry":"never"`, "whether this transfer was made", "cannot be taken back"},
+		Refund:   {`"retry":"never"`, "whether this refund was made", "cannot be taken back"},
+	} {
+		p := fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, result: lost}
+		v := executorOf(&p, nil, nil, outbox.KindLog).Attempt(t.Context(), attemptOf(op))
+		require.Equal(t, claim.OutcomeUnknown, v.Outcome, op)
+		require.Equal(t, 503, v.Response.Status)
+		for _, part := range want {
+			require.Contains(t, string(v.Response.Body), part, op)
+		}
+		require.Contains(t, string(v.Response.Body), `"error":"outcome_unknown"`)
 	}
 }

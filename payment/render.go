@@ -114,11 +114,15 @@ func Operations() claim.Operations {
 
 // refusal turns a problem into a response that can be remembered.
 func refusal(p problem.Problem) claim.Response {
-	return claim.Response{
+	r := claim.Response{
 		Status: p.Status,
 		Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}},
 		Body:   p.JSON(),
 	}
+	if after := p.RetryAfterHeader(); after != "" {
+		r.Header = append(r.Header, claim.HeaderField{Name: "Retry-After", Value: after})
+	}
+	return r
 }
 
 func appendSent(b []byte, name string, raw []byte) []byte {
