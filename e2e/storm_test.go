@@ -12,12 +12,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
@@ -25,17 +27,28 @@ import (
 // shows.
 const stormEnv = "HOMEWARD_STORM"
 
-type stormSize struct{ clients, keys, kills int }
+// stormSize is how much happens: twins are groups of equal requests whose card has
+// no money, and the process stands still once for as long as suspended.
+type stormSize struct {
+	clients, keys, kills, twins int
+	suspended                   time.Duration
+}
 
 // stormSeed makes the requests the same in every run; their timing never is.
 const stormSeed = 20260
 
 // TestStorm runs the command itself, or a cluster on the SQL store, under many
-// clients, a provider that fails and two SIGKILLs, and then counts the money.
+// clients, a provider that fails, two SIGKILLs and a SIGSTOP, and then counts the
+// money.
+//
+// Among the keys are groups of twins: equal requests, sent at once, that are declined
+// for now. They share one decline; a group none of whose requests had to be sent
+// again has made no second generation.
 func TestStorm(t *testing.T) {
-	size := stormSize{clients: 50, keys: 400, kills: 2}
+	// The leases of the quick policy last a second: either pause ends all trust.
+	size := stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
 	if os.Getenv(stormEnv) == "long" {
-		size = stormSize{clients: 200, keys: 10_000, kills: 2}
+		size = stormSize{clients: 200, keys: 10_000, kills: 2, twins: 200, suspended: 30 * time.Second}
 	} else {
 		t.Parallel()
 	}
@@ -65,6 +78,7 @@ type storm struct {
 	size    stormSize
 	judge   *judge
 	keys    []*stormKey
+	twins   []*stormTwins
 	history history
 	start   func() stormProcess // and wait until it is ready
 	caller  *caller
@@ -76,6 +90,7 @@ type storm struct {
 	mu                                          sync.Mutex
 	unavailable                                 map[string]int // 503s by error
 	kills                                       int
+	suspensions                                 int
 	verdict                                     verdict
 }
 
@@ -92,6 +107,9 @@ func newStorm(t *testing.T, size stormSize) *storm {
 	s := &storm{
 		t: t, ctx: ctx, size: size, judge: j, unavailable: map[string]int{},
 		keys: stormKeys(t, size.keys), caller: newCaller(t, demoBases(port)),
+	}
+	for i := range size.twins {
+		s.twins = append(s.twins, newTwins(t, i))
 	}
 	dir := t.TempDir()
 	if onSQL() {
@@ -164,37 +182,46 @@ func stormAmount(i int, changed bool) int {
 	return 1_000 + i
 }
 
-// run sends everything, and kills the process whenever another share of the
-// keys is through.
+// run sends everything, kills the process whenever another share of the keys is
+// through, and suspends it when half of them are.
 func (s *storm) run() {
 	process := s.start()
 	dead, cmd := process.end()
 	start := time.Now()
-	queue := make(chan *stormKey, len(s.keys))
-	for _, k := range s.keys {
-		queue <- k
+	all := len(s.keys) + len(s.twins)
+	queue := make(chan func(client int), all)
+	for i, k := range s.keys {
+		queue <- func(client int) { s.send(client, k) }
+		if every := len(s.keys) / max(len(s.twins), 1); i%every == every/2 && i/every < len(s.twins) {
+			g := s.twins[i/every]
+			queue <- func(int) { s.sendTwins(g) }
+		}
 	}
 	close(queue)
-	through := make(chan struct{}, len(s.keys))
+	all = len(queue)
+	through := make(chan struct{}, all)
 	var clients sync.WaitGroup
 	for c := range s.size.clients {
 		clients.Go(func() {
-			for k := range queue {
-				s.send(c, k)
+			for work := range queue {
+				work(c)
 				through <- struct{}{}
 			}
 		})
 	}
-	for n := 1; n <= len(s.keys); n++ {
+	for n := 1; n <= all; n++ {
 		select {
 		case <-through:
 		case <-dead:
 			require.FailNow(s.t, "the process ended by itself", "%v", cmd.ProcessState)
 		case <-time.After(patience):
 			process.dump()
-			require.FailNow(s.t, "the storm does not end", "%d of %d keys are through; the latest answer was %v", n-1, len(s.keys), s.latest.Load())
+			require.FailNow(s.t, "the storm does not end", "%d of %d keys are through; the latest answer was %v", n-1, all, s.latest.Load())
 		}
-		if s.kills < s.size.kills && n >= (s.kills+1)*len(s.keys)/(s.size.kills+1) {
+		if s.suspensions == 0 && n >= all/2 {
+			s.suspend(cmd.Process)
+		}
+		if s.kills < s.size.kills && n >= (s.kills+1)*all/(s.size.kills+1) {
 			s.kills++
 			process.kill()
 			process = s.start()
@@ -204,6 +231,68 @@ func (s *storm) run() {
 	clients.Wait()
 	s.took = time.Since(start)
 	require.Equal(s.t, s.size.kills, s.kills)
+}
+
+// suspend lets the process stand still, as a machine does that is moved: with calls
+// on their way, and claims that others could take over meanwhile.
+func (s *storm) suspend(p *os.Process) {
+	s.suspensions++
+	require.NoError(s.t, p.Signal(syscall.SIGSTOP))
+	err := wait(s.ctx, s.size.suspended)
+	require.NoError(s.t, errors.Join(err, p.Signal(syscall.SIGCONT)))
+}
+
+// stormTwins are equal requests under one key whose card has no money.
+type stormTwins struct {
+	q      request
+	amount int
+	// sends counts requests, declines those answered so; each twin ends with one.
+	sends, declines atomic.Int64
+	mu              sync.Mutex
+	answers         map[string]int
+}
+
+// twinsInAGroup are equal requests at once: more than generations are allowed.
+const twinsInAGroup = 24
+
+func newTwins(t *testing.T, i int) *stormTwins {
+	key := fmt.Sprintf("twins-%d", i)
+	if i%2 == 0 {
+		key = stamped(t, regions[i%3])
+	}
+	g := &stormTwins{amount: 2_000_000 + i, answers: map[string]int{}}
+	g.q = charge(key, g.amount)
+	g.q.body = strings.Replace(g.q.body, "pm_card_visa", "pm_card_insufficient_funds", 1)
+	g.q.tenant = demoAcme
+	return g
+}
+
+// sendTwins sends a group's requests to all regions at once. Each is sent again
+// until it is declined: then it is for a person to try again.
+func (s *storm) sendTwins(g *stormTwins) {
+	var twins sync.WaitGroup
+	for i := range twinsInAGroup {
+		twins.Go(func() {
+			first := true
+			for {
+				g.sends.Add(1)
+				r := s.caller.send(s.ctx, regions[i%len(regions)], g.q)
+				s.count(r, first)
+				first = false
+				if r.err == nil && r.status == http.StatusPaymentRequired {
+					g.declines.Add(1)
+					g.mu.Lock()
+					g.answers[r.remembered()]++
+					g.mu.Unlock()
+					return
+				}
+				if wait(s.ctx, r.pause()) != nil {
+					return
+				}
+			}
+		})
+	}
+	twins.Wait()
 }
 
 // send sends all of a key's requests at once and retries each as told.
@@ -256,6 +345,9 @@ type verdict struct {
 	inFlight    int // keys still in flight long after the last lease
 	wrongState  int // keys whose state does not fit what their callers were told
 	miscounted  int // keys for which money moved too often or not at all
+
+	undeclined  int // twins that were not declined, or for which money moved
+	generations int // tries of twins that none of them made by itself
 }
 
 // judgement compares what the callers were told, what the API says of each key,
@@ -267,6 +359,14 @@ func (s *storm) judgement() {
 	for _, e := range s.judge.Effects() {
 		moved[e.Amount]++
 		byReference[e.Reference]++
+	}
+	for _, g := range s.twins {
+		v.undeclined += twinsInAGroup - int(g.declines.Load()) + moved[int64(g.amount)]
+		if len(g.answers) != 1 {
+			v.differing++
+		}
+		// Who is sent again may begin after the decline, and then tries again.
+		v.generations += max(0, s.reclaimed(g)-(int(g.sends.Load())-twinsInAGroup))
 	}
 	statuses := s.settledStatuses()
 	for i, k := range s.keys {
@@ -318,12 +418,25 @@ func (s *storm) judgement() {
 	}
 }
 
+// reclaimed is how often a group's claim began another generation.
+func (s *storm) reclaimed(g *stormTwins) (n int) {
+	status, err := s.caller.inspect(s.ctx, us, g.q.tenant, g.q.key)
+	require.NoError(s.t, err)
+	for _, e := range status.Timeline {
+		if e.Event == string(claim.EventReclaimed) {
+			n++
+		}
+	}
+	return n
+}
+
 // check asserts that no promise was broken.
 func (s *storm) check() {
 	want := verdict{completed: s.verdict.completed, declined: len(s.keys) - s.verdict.completed}
 	require.Equal(s.t, want, s.verdict)
 	require.NotZero(s.t, s.verdict.completed)
 	require.NotZero(s.t, s.verdict.declined)
+	require.Equal(s.t, 1, s.suspensions)
 	s.judge.once(s.t, s.verdict.completed)
 	s.history.check(s.t)
 }
@@ -376,6 +489,18 @@ func (s *storm) print() {
 	row("requests", s.requests.Load())
 	row("  of them retries", s.retries.Load())
 	row("kills (SIGKILL)", s.kills)
+	row("suspended (SIGSTOP)", s.size.suspended)
+	sends, tries := 0, 0
+	for _, g := range s.twins {
+		sends += int(g.sends.Load())
+		tries += 1 + s.reclaimed(g)
+	}
+	row("keys with twins", len(s.twins))
+	row("  equal requests at once", twinsInAGroup*len(s.twins))
+	row("  of them sent again", sends-twinsInAGroup*len(s.twins))
+	row("  generations", tries)
+	row("  generations of nobody's", s.verdict.generations)
+	row("  not declined, or charged", s.verdict.undeclined)
 	row("keys completed", s.verdict.completed)
 	row("keys declined for good", s.verdict.declined)
 	row("soft declines", s.softs.Load())
