@@ -632,6 +632,7 @@ func TestEventsOfAKeyKeepTheirOrder(t *testing.T) {
 	require.NoError(t, r.err)
 	require.Equal(t, "same_key", r.problem.Retry, "%s", r.body)
 	until(t, "the decline's event has been refused", func() bool { return s.refusals() > 0 })
+	require.NoError(t, wait(n.ctx, r.pause()))
 	require.Error(t, n.send(n.ctx, us, q).err, "the process dies with the charge settled")
 	dying.died()
 	n.revive(s.url, nil)

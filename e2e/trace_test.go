@@ -357,7 +357,7 @@ merchant
   POST /v1/charges ERROR
     POST attempt=1 status_code=503 ERROR
       POST /v1/charges region=us status_code=503 ERROR
-        route region=us route=local hops=0
+        route region=us route=local home=us hops=0 state=IN_FLIGHT replayed=false
           claim region=us home=us decision=won fence=1 state=IN_FLIGHT
           attempt fence=1 attempt=1 recovery=false outcome=unknown reason=no_answer
             POST status_code=500 ERROR

@@ -66,7 +66,7 @@ func (r *regional) settle(rec claim.Record) {
 	r.t.Helper()
 	store, err := r.DB.Region(rec.Home)
 	require.NoError(r.t, err)
-	_, err = store.Settle(r.t.Context(), rec, claim.Verdict{Outcome: claim.OutcomeDone})
+	_, err = store.Settle(r.t.Context(), rec, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 	require.NoError(r.t, err)
 }
 
