@@ -126,7 +126,7 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 	if c.final() {
 		return claim.Replay
 	}
-	if c.Declined != "" && now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-m.Policy.DeclinePause <= underWay {
+	if m.Shares(at, body, underWay, now) {
 		return claim.Shared // it was there when the answer came
 	}
 	if c.Status == Released {
@@ -140,6 +140,14 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 	}
 	c.hold(holder, now, m.Policy.Lease)
 	return claim.WonUnknown
+}
+
+// Shares says whether a request with this body that began so long ago reads the
+// latest decline.
+func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.Time) bool {
+	c := m.Cells[at]
+	return c != nil && !c.over(m.Policy.ReplayFor, now) && c.Body == body && !c.final() && c.Declined != "" &&
+		now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-m.Policy.DeclinePause <= underWay
 }
 
 func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {

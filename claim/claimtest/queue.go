@@ -80,8 +80,8 @@ func (k *queued) begin(t testing.TB, region, tenant, key string) claim.Record {
 	at := k.place(region, tenant, key)
 	a := NewArrival(at.Key, region, "100", "node", "ch_"+tenant+"_"+key)
 	got, err := k.Store(region).Begin(context.Background(), a)
-	for err == nil && got.Decision == claim.Shared { // a request that began after the release
-		k.pass(t, k.Policy.ClockOffset+k.Policy.DeclinePause+time.Microsecond)
+	for step := time.Microsecond; err == nil && got.Decision == claim.Shared; step *= 10 { // a request that began after the release
+		k.pass(t, k.Policy.ClockOffset+k.Policy.DeclinePause+step)
 		got, err = k.Store(region).Begin(context.Background(), a)
 	}
 	require.NoError(t, err)

@@ -159,6 +159,12 @@ func (c *cell) lapse() {
 	c.due()
 }
 
+// age puts a release long enough into the past for its request to be tried again.
+func (c *cell) age() {
+	c.Helper()
+	c.sql("UPDATE claims SET refused_at = refused_at - INTERVAL '1 hour' WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
+}
+
 func (c *cell) due() {
 	c.Helper()
 	c.sql("UPDATE outbox SET due = due - INTERVAL '1 day' WHERE tenant_id = $1 AND idem_key = $2", c.key.Tenant, c.key.Value)
@@ -389,7 +395,10 @@ func operations(d database) []operation {
 		},
 	}, {
 		name: "begin again after a soft decline", statements: []string{"begin_again"},
-		before: func(c *cell) { c.settles(c.arrives("z", claim.Won), released) },
+		before: func(c *cell) {
+			c.settles(c.arrives("z", claim.Won), released)
+			c.age()
+		},
 		call:   beginAt,
 		right:  won(claim.Won, 2, 2),
 		effect: func(c *cell, want, is *stored) {
@@ -958,6 +967,7 @@ func (c *cell) events(node string, fence int) []string {
 func releasedByUs(c *cell) {
 	heldByUs(c)
 	c.held = c.settles(c.held, released)
+	c.age()
 }
 
 // ghost is a movement of money that the cell's claim knows nothing of.
