@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks generate clean
+.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-report generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-store: ## The SQL store against its own statements sent alone, and on a mi
 
 bench-webhooks: ## Charges beside a flood of 2,000 webhooks a second, and without, on the embedded store and on a database that is found here (ARGS="-quick").
 	$(GO) run ./e2e/bench -webhooks $(ARGS)
+
+bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand (ARGS="-quick").
+	$(GO) run ./e2e/bench -report docs/BENCHMARKS.md $(ARGS)
 
 generate: ## Generate the Connect and protobuf code from internal/proto.
 	$(GO) generate ./internal/proto

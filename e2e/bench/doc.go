@@ -5,6 +5,7 @@
 //	go run ./e2e/bench -only iii/  the cases whose names start so
 //	go run ./e2e/bench -store     the cases of the SQL store, and no others
 //	go run ./e2e/bench -webhooks  the cases of a flood of webhooks, and no others
+//	go run ./e2e/bench -report F  all of these, written to the page F
 //
 // The simulator, the system under test and the load generator are processes of
 // their own: this binary again, with another first argument. Both sides of a

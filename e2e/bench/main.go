@@ -47,6 +47,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		return err
 	}
 	switch {
+	case o.page != "":
+		return orchestratePage(ctx, o, out)
 	case o.webhooks:
 		return orchestrateWebhooks(ctx, o, out)
 	case o.store:
@@ -78,6 +80,7 @@ type options struct {
 	// webhooks: charges beside a flood of notices instead, of so many a second.
 	webhooks bool
 	notices  float64
+	page     string // Markdown file of all suites, "" for none
 }
 
 // storeSlice: a shared machine's mood lasts for seconds, and should meet both
@@ -93,6 +96,7 @@ func parseOptions(args []string) (options, error) {
 	quick := f.Bool("quick", false, "a smoke test: one short run of each case at 64 connections, under a minute in all")
 	f.BoolVar(&o.store, "store", false, "measure the SQL store, on a private CockroachDB or PostgreSQL that is found here")
 	f.BoolVar(&o.webhooks, "webhooks", false, "measure charges beside a flood of webhooks, on the embedded store and on a private database that is found here")
+	f.StringVar(&o.page, "report", "", "Markdown file to write the results of all suites to")
 	f.Float64Var(&o.notices, "notices", 2000, "webhooks per second; with -webhooks only")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice, those on filled stores five times as long")
@@ -112,6 +116,9 @@ func parseOptions(args []string) (options, error) {
 	}
 	if o.notices <= 0 || o.store && o.webhooks {
 		return o, errors.New("-notices must be above 0, and -store and -webhooks be given apart")
+	}
+	if o.page != "" && (o.store || o.webhooks || o.only != "") {
+		return o, errors.New("-report runs every case: give it without -store, -webhooks and -only")
 	}
 	if o.runs < 1 || *seconds <= 0 || o.small < 1 || o.large <= o.small {
 		return o, errors.New("-runs, -seconds and -small must be above 0, and -large above -small")

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// suites are what a page has, in its order.
+var suites = []struct {
+	title, command string
+	set            func(o *options)
+	run            func(ctx context.Context, o options, out io.Writer) error
+}{
+	{"Charges and replays, embedded store", "make bench", func(*options) {}, orchestrate},
+	{"The SQL store against its own statements", "make bench-store", func(o *options) { o.store, o.conns = true, storeConns(*o) }, orchestrateStore},
+	{"Charges beside a flood of webhooks", "make bench-webhooks", func(o *options) { o.webhooks = true }, orchestrateWebhooks},
+}
+
+func storeConns(o options) []int {
+	if len(o.conns) == 1 {
+		return o.conns // a quick run's
+	}
+	return []int{1, 16, middle}
+}
+
+// orchestratePage runs every suite and writes what they print to the page that
+// o.page names, whole or not at all: a page that is half of today and half of
+// another day would be a false one.
+func orchestratePage(ctx context.Context, o options, out io.Writer) error {
+	var page bytes.Buffer
+	fmt.Fprintf(&page, `# Benchmarks
+
+Made by `+"`make bench-report`"+`, which overwrites this page: do not edit it. The figures are
+of one machine on one day, which other work may have shared. Compare sides and ratios,
+not milliseconds; run it on yours before you rely on any. What each case does, and what its
+floor is, stands in [e2e/bench/doc.go](../e2e/bench/doc.go).
+
+| | |
+| --- | --- |
+| date | %s |
+| commit | %s |
+| machine | %s/%s, %d cores, %s |
+| runs | %d of each side, in turns |
+`, time.Now().UTC().Format(time.DateOnly), commit(ctx), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), o.runs)
+	for _, s := range suites {
+		of := o
+		of.out = ""
+		s.set(&of)
+		if _, err := fmt.Fprintf(out, "\n== %s\n", s.title); err != nil {
+			return err
+		}
+		var printed bytes.Buffer
+		if err := s.run(ctx, of, io.MultiWriter(out, &printed)); err != nil {
+			return fmt.Errorf("%s: %w; %s was left as it is", s.command, err, o.page)
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n`%s`\n\n```\n%s\n```\n", s.title, s.command, strings.TrimSpace(printed.String()))
+	}
+	half := o.page + ".new"
+	err := os.MkdirAll(filepath.Dir(o.page), 0o755)
+	if err == nil {
+		err = os.WriteFile(half, page.Bytes(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(half, o.page)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(half))
+	}
+	_, err = fmt.Fprintf(out, "\nwritten: %s\n", o.page)
+	return err
+}
+
+// commit names what was measured; with changes that are not committed it says so.
+func commit(ctx context.Context) string {
+	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "unknown (not a git checkout)"
+	}
+	name := strings.TrimSpace(string(head))
+	if changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--untracked-files=no").Output(); err != nil || len(changes) > 0 {
+		name += ", with changes that are not committed"
+	}
+	return name
+}

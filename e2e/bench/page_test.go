@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The page is of one run, whole: a suite that fails leaves the page of before.
+func TestThePageIsWholeOrUntouched(t *testing.T) {
+	all := slices.Clone(suites)
+	t.Cleanup(func() { suites = all })
+	broken := errors.New("no database")
+	var fails error
+	for i := range suites {
+		suites[i].run = func(_ context.Context, o options, out io.Writer) error {
+			_, err := fmt.Fprintf(out, "case %d: store %v, webhooks %v, file %q\n", i, o.store, o.webhooks, o.out)
+			if i == len(suites)-1 && fails != nil {
+				return fails
+			}
+			return err
+		}
+	}
+	page := filepath.Join(t.TempDir(), "docs", "BENCHMARKS.md")
+	o, err := parseOptions([]string{"-report", page})
+	require.NoError(t, err)
+	require.NoError(t, orchestratePage(t.Context(), o, io.Discard))
+	first, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, part := range []string{"| date | 20", "| commit | ", "case 0: store false, webhooks false", "case 1: store true", "webhooks true, file \"\"", "`make bench-store`"} {
+		require.Contains(t, string(first), part)
+	}
+	fails = broken
+	require.ErrorIs(t, orchestratePage(t.Context(), o, io.Discard), broken)
+	second, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Equal(t, string(first), string(second))
+	left, err := os.ReadDir(filepath.Dir(page))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+
+	_, err = parseOptions([]string{"-report", page, "-store"})
+	require.ErrorContains(t, err, "-report runs every case")
+}
