@@ -1256,7 +1256,10 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 	}
 	takesOver := func(c *cell) {
 		c.lapse()
-		_, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
+		rec, _, found, err := c.others.Get(c.ctx, c.key, here)
+		require.NoError(c, err)
+		require.True(c, found)
+		_, err = c.others.TakeOver(c.ctx, c.key, here, rec.Minted.ID, "b", here)
 		require.NoError(c, err)
 	}
 	decision := func(want claim.Decision) func(c *cell, err error) {
