@@ -454,12 +454,12 @@ func operations(d database) []operation {
 		name: "take over", statements: []string{"take_over"},
 		before: lapsed,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.TakeOver(ctx, c.key, here, c.object("a"), "a", here)
+			return c.ours.TakeOver(ctx, c.key, here, c.held.Minted.ID, "a", here)
 		},
 		right:  func(c *cell) { holds(c, c.got.(claim.Record), 2, 1) },
 		effect: takenOver,
 		next: func(c *cell, done bool) {
-			rec, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
+			rec, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here)
 			if done {
 				require.ErrorIs(c, err, claim.ErrLeaseHeld)
 				return
@@ -479,7 +479,7 @@ func operations(d database) []operation {
 			renamed(c, &want.Claims[0], is.Claims[0])
 		},
 		next: func(c *cell, _ bool) {
-			_, err := c.others.TakeOver(c.ctx, c.key, here, c.object("a"), "b", here)
+			_, err := c.others.TakeOver(c.ctx, c.key, here, c.held.Minted.ID, "b", here)
 			require.ErrorIs(c, err, claim.ErrLeaseHeld)
 			// The next heartbeat.
 			held, err := c.others.Renew(c.ctx, "a", []claim.Lease{{Key: c.key, Home: here, Fence: 1}})
