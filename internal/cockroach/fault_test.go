@@ -1325,7 +1325,10 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 			require.Equal(c, claim.Completed, c.got.(claim.Record).State)
 		}},
 		{"settle for good", after, "not readable", deaf("get"), fails(claim.ErrUnavailable)},
-		{"settle with not now", after, "begun again", func(c *cell) { c.arrives("b", claim.Won) }, fails(claim.ErrFenced)},
+		{"settle with not now", after, "begun again", func(c *cell) {
+			c.age()
+			c.arrives("b", claim.Won)
+		}, fails(claim.ErrFenced)},
 		{"settle without an outcome", after, "taken over", takesOver, fails(claim.ErrFenced)},
 		{"settle without an outcome", before, "taken over", takesOver, fails(claim.ErrFenced)},
 		{"settle an attempt that sent nothing", after, "taken over", takesOver, fails(claim.ErrFenced)},
