@@ -89,4 +89,9 @@
 // a retry of the same request asks again. At MaxUnknowns it becomes
 // FAILED_TERMINAL with reason outcome_unknown, which is logged as an error; a
 // charge that surfaces later is to be refunded.
+//
+// Every step that says no, for good or for now, leaves an [Unpaid]: whose the object
+// was, for as long as a provider can surprise, which is far longer than the claim is
+// kept. What was paid needs none, for it is in the books, and what is in flight is
+// never deleted.
 package claim

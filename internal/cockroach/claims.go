@@ -253,7 +253,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	args = append(args, int32(first.Generation),
 		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
 	if name == "settle" {
-		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...), held.FreeAt(p))
+		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...), held.FreeAt(p), rememberFor(&fx, p))
 	} else {
 		args = append(args, int64(next.Fence))
 	}

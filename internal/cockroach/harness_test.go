@@ -61,7 +61,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "unpaid", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d
@@ -218,6 +218,15 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	db := open(t, cockroach.Config{URL: d.url, Policy: h.Policy})
 	if d.clock != nil {
 		db.StopWaiting()
+		h.Sweep = func(t testing.TB) {
+			for _, region := range regions {
+				for removed := 1; removed > 0; {
+					var err error
+					removed, err = view(t, db, region).Sweep(context.Background(), 1000)
+					require.NoError(t, err)
+				}
+			}
+		}
 	}
 	h.Store = func(region string) claim.Store { return view(t, db, region) }
 	h.Outbox = func(region string) outbox.Store { return view(t, db, region) }

@@ -97,6 +97,13 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		Policy:     policy,
 		ReplicaLag: embedded.DefaultReplicaLag,
 		Advance:    clock.advance,
+		Sweep: func(t testing.TB) {
+			for removed := 1; removed > 0; {
+				var err error
+				removed, err = db.Sweep(context.Background(), 1000)
+				require.NoError(t, err)
+			}
+		},
 		PutTenant: func(t testing.TB, tenant claim.Tenant) {
 			require.NoError(t, db.PutTenant(context.Background(), tenant))
 		},

@@ -31,6 +31,7 @@ var errDied = errors.New("the process died here")
 type world struct {
 	*testing.T
 	claims map[string]claim.Record // by object
+	unpaid map[string]claim.Unpaid
 	calls  map[string]outbox.Message
 	books  map[string]ledger.Transaction
 	closed map[string]Status // notices
@@ -46,7 +47,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		T: t, claims: map[string]claim.Record{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
+		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
 		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
 	}
 }
@@ -62,6 +63,18 @@ func (w *world) point() error {
 func (w *world) ByObject(_ context.Context, _, id string) (claim.Record, bool, error) {
 	rec, ok := w.claims[id]
 	return rec, ok, w.point()
+}
+
+func (w *world) Unpaid(_ context.Context, _, id string) (claim.Unpaid, bool, error) {
+	u, ok := w.unpaid[id]
+	return u, ok, w.point()
+}
+
+// forget lets a claim that was not paid go; what is remembered of it stays.
+func (w *world) forget(id string) {
+	rec := w.claims[id]
+	delete(w.claims, id)
+	w.unpaid[id] = claim.Unpaid{Object: id, Home: home, Tenant: tenant, Operation: rec.Operation, State: rec.State}
 }
 
 // bookkeeper is the world's ledger.
@@ -236,6 +249,16 @@ func TestWhatANoticeComesTo(t *testing.T) {
 		"known after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) }, charged(id, "p1"), status, ProcessedOK},
 		"second after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) },
 			charged(id, "p2"), ghost, ProcessedCompensated},
+		"late, after a refusal that is forgotten": {func(w *world) { w.have(id, claim.FailedTerminal, ""); w.forget(id) },
+			charged(id, "p1"), ghost, ProcessedCompensated},
+		"late, after a soft decline that is forgotten": {func(w *world) { w.have(id, claim.FailedRetry, ""); w.forget(id) },
+			charged(id, "p1"), ghost, ProcessedCompensated},
+		"a transfer made late, and its claim forgotten": {func(w *world) { w.have(transfer, claim.FailedTerminal, ""); w.forget(transfer) },
+			of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
+		"a transfer made late that cannot be tried again": {func(w *world) { w.have(transfer, claim.FailedRetry, ""); w.forget(transfer) },
+			of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
+		"a refund made late, and its claim forgotten": {func(w *world) { w.have(refund, claim.FailedTerminal, ""); w.forget(refund) },
+			of(psp.KindRefund, refund, "p1"), parked, ""},
 		"of a charge that nobody knows": {func(*world) {}, charged(id, "p1"), parked, ""},
 		"of an id that is not ours":     {func(*world) {}, charged("order-7", "p1"), parked, ""},
 		"of another amount than booked": {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p1"); n.Amount++; return n }(), parked, ""},
