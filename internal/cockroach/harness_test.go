@@ -288,6 +288,20 @@ func TestNotices(t *testing.T) {
 	webhooktest.Exercise(t, func(t *testing.T) webhooktest.Harness { return newParts(t).notices() })
 }
 
+// TestLateSuccesses: a ghost is given back however late it surfaces.
+func TestLateSuccesses(t *testing.T) {
+	webhooktest.ExerciseLate(t, func(t *testing.T) webhooktest.LateHarness {
+		h := newParts(t)
+		if h.Sweep == nil {
+			t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
+		}
+		h.PutTenant(t, claim.Tenant{ID: "acme", Registrar: regions[0]})
+		return webhooktest.LateHarness{
+			Home: regions[0], Code: 1, Policy: h.Policy, Rows: h.view(regions[0]), Pass: h.pass, Now: h.now, Sweep: h.Sweep,
+		}
+	})
+}
+
 func TestEndpoints(t *testing.T) {
 	relaytest.Exercise(t, func(t *testing.T) relaytest.Harness {
 		h := newParts(t)

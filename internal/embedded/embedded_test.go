@@ -165,6 +165,24 @@ func webhookHarness(t *testing.T) webhooktest.Harness {
 
 func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
 
+// TestLateSuccesses: a ghost is given back however late it surfaces.
+func TestLateSuccesses(t *testing.T) {
+	webhooktest.ExerciseLate(t, func(t *testing.T) webhooktest.LateHarness {
+		clock := newClock()
+		db := open(t, embedded.Config{Clock: clock.now})
+		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: us}))
+		return webhooktest.LateHarness{
+			Home: us, Code: 1, Policy: testPolicy(), Rows: view(t, db, us),
+			Pass: func(_ testing.TB, d time.Duration) { clock.advance(d) },
+			Now:  func(testing.TB) time.Time { return clock.now() },
+			Sweep: func(t testing.TB) {
+				_, err := db.Sweep(context.Background(), 1000)
+				require.NoError(t, err)
+			},
+		}
+	})
+}
+
 func TestLedger(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Harness {
 		clock := newClock()
