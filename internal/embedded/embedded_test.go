@@ -165,9 +165,10 @@ func webhookHarness(t *testing.T) webhooktest.Harness {
 
 func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
 
-// TestLateSuccesses: a ghost is given back however late it surfaces.
+// TestLateSuccesses: a ghost is given back however late it surfaces, and nobody spends
+// the key of that.
 func TestLateSuccesses(t *testing.T) {
-	webhooktest.ExerciseLate(t, func(t *testing.T) webhooktest.LateHarness {
+	harness := func(t *testing.T) webhooktest.LateHarness {
 		clock := newClock()
 		db := open(t, embedded.Config{Clock: clock.now})
 		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: us}))
@@ -180,7 +181,9 @@ func TestLateSuccesses(t *testing.T) {
 				require.NoError(t, err)
 			},
 		}
-	})
+	}
+	webhooktest.ExerciseLate(t, harness)
+	webhooktest.ExerciseKeys(t, harness)
 }
 
 func TestLedger(t *testing.T) {

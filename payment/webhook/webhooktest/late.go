@@ -1,7 +1,9 @@
 package webhooktest
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,28 +89,109 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
+// ExerciseKeys checks that no merchant can spend the key of a compensation, which is a
+// hash of what a provider tells it, and that one which an older build has begun, under
+// a key that can be spent, goes on there. Of the harness it needs no Sweep.
+func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
+	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	t.Run("keys: what a merchant can spell is not the key of a compensation", func(t *testing.T) {
+		w := newLateWorld(t, newHarness(t))
+		spent := w.settled(w.begin(olderKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
+		id := w.settled(w.charge(), refused).Minted.ID
+		require.Equal(w, webhook.ProcessedCompensated, w.tell("evt_1", id))
+		w.givenBack(id)
+		own := w.asked[0].Key
+		code, ok := claim.ReadStamp(own.Value)
+		require.True(w, ok && code == w.Code, "it names its home")
+		for _, header := range []string{own.Value, claim.FormatKey(own.Value)} {
+			_, err := claim.ParseKey(header)
+			require.ErrorIs(w, err, claim.ErrKeyInvalid)
+		}
+		rec, now, found, err := w.Rows.Get(w.Context(), own, w.Home)
+		require.NoError(w, err)
+		require.True(w, found)
+		require.Equal(w, own, rec.Key)
+		byObject, found, err := w.Rows.ByObject(w.Context(), w.Home, rec.Minted.ID)
+		require.NoError(w, err)
+		require.True(w, found)
+		require.Equal(w, own, byObject.Key)
+		line, err := w.Rows.Timeline(w.Context(), own, w.Home, 10)
+		require.NoError(w, err)
+		require.Len(w, line, 3)
+		require.False(w, now.IsZero())
+		kept, _, _, err := w.Rows.Get(w.Context(), spent.Key, w.Home)
+		require.NoError(w, err)
+		require.Equal(w, spent.Minted.ID, kept.Minted.ID, "the merchant's own request is left alone")
+	})
+	for name, c := range map[string]struct {
+		verdicts []claim.Verdict
+		want     webhook.Progress
+		refunds  int
+	}{
+		"in flight": {nil, webhook.Pending, 0},
+		"refused": {[]claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "charge_disputed", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+			webhook.Limbo, 0},
+		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+			webhook.Compensated, 1},
+	} {
+		t.Run("keys: what an older build has begun goes on: "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.settled(w.charge(), refused).Minted.ID
+			g := webhook.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}
+			old := w.begin(olderKey(t, w.Code), string(payment.Compensation), http.MethodPost, "compensations",
+				fmt.Appendf(nil, `{"amount":4200,"charge":%q,"currency":"usd","provider_ref":"pay_1","reason":"ghost_payment"}`, id))
+			if c.verdicts != nil {
+				w.settled(old, c.verdicts)
+			}
+			progress, detail, err := w.compensator.Compensate(w.Context(), g)
+			require.NoError(w, err)
+			require.Equal(w, c.want, progress, detail)
+			require.Len(w, w.bank.all(), c.refunds)
+			require.Equal(w, old.Key, w.asked[0].Key)
+		})
+	}
+}
+
+// olderKey is what builds before this one named the compensation of pay_1 at bank.
+func olderKey(t *testing.T, code claim.RegionCode) string {
+	seed := sha256.Sum256([]byte("homeward/refund/v1\x004:bankpay_1\x00REFUND"))
+	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
+	require.NoError(t, err)
+	return key
+}
+
 type lateWorld struct {
 	LateHarness
 	*testing.T
 	bank        *bank
 	processor   *webhook.Processor
 	compensator *webhook.Compensator
+	asked       []claim.Request // of the service, by the compensator
 }
 
 func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	w := &lateWorld{LateHarness: h, T: t, bank: &bank{refunds: map[string]string{}}}
 	code := func(home string) (claim.RegionCode, bool) { return h.Code, home == h.Home }
 	home := func(c claim.RegionCode) (string, bool) { return h.Home, c == h.Code }
+	impatient := h.Policy
+	impatient.WaitPoll, impatient.WaitMax = time.Millisecond, 10*time.Millisecond
 	service, err := claim.NewService(claim.Config{
 		Store: h.Rows, Executor: payment.NewExecutor(w.bank, payment.Options{Books: h.Rows, Home: home}), Blobs: noBlobs{},
-		Policy: h.Policy, Node: "node", Region: h.Home, Code: code, Operations: payment.Operations(),
+		Policy: impatient, Node: "node", Region: h.Home, Code: code, Operations: payment.Operations(),
 	})
 	require.NoError(t, err)
 	service.Start()
 	t.Cleanup(service.Stop)
-	w.compensator = &webhook.Compensator{Books: h.Rows, Code: code, Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
-		return service.Do(ctx, h.Home, &req)
-	}}
+	w.compensator = &webhook.Compensator{
+		Books: h.Rows, Code: code,
+		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+			w.asked = append(w.asked, req)
+			return service.Do(ctx, h.Home, &req)
+		},
+		Inspect: func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
+			return service.Inspect(ctx, h.Home, key)
+		},
+	}
 	w.processor, err = webhook.NewProcessor(webhook.ProcessorConfig{
 		Store: h.Rows, Notifiers: map[string]psp.Notifier{"bank": plain{}}, Claims: h.Rows, Calls: h.Rows.Queue(outbox.ProviderCalls),
 		Books: h.Rows, Learn: service.Learn, Home: home, Compensator: w.compensator,
@@ -121,29 +204,47 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 // refuse lets a charge end so, and time pass until its claim is forgotten.
 func (w *lateWorld) refuse(verdicts []claim.Verdict) (id string) {
 	w.Helper()
-	id, err := claim.NewObjectID("ch", w.Code, nil)
-	require.NoError(w, err)
-	key := claim.Key{Tenant: "acme", Value: "order-7"}
-	body := []byte(`{"amount":4200,"currency":"usd","payment_method":"pm"}`)
-	in := claim.FingerprintInput{Method: http.MethodPost, Path: "/v1/charges", Tenant: key.Tenant, ContentType: "application/json", Canonical: body}
-	print, err := in.Fingerprint(claim.CurrentFingerprint)
-	require.NoError(w, err)
-	begun, err := w.Rows.Begin(w.Context(), claim.Arrival{
-		Key: key, Home: w.Home, Operation: "charge", Input: in, Print: print, Payload: body, Holder: "n", Region: w.Home, Stamped: true,
-		Mint: claim.Minted{ID: id, Receipt: "R"},
-	})
-	require.NoError(w, err)
-	rec := begun.Record
-	for i := 0; rec.State == claim.InFlight || i < len(verdicts); i++ {
-		rec, err = w.Rows.Settle(w.Context(), rec, verdicts[min(i, len(verdicts)-1)])
-		require.NoError(w, err)
-	}
+	id = w.settled(w.charge(), verdicts).Minted.ID
 	w.Pass(w, later)
 	w.Sweep(w)
 	_, found, err := w.Rows.ByObject(w.Context(), w.Home, id)
 	require.NoError(w, err)
 	require.False(w, found, "the claim is forgotten")
 	return id
+}
+
+func (w *lateWorld) charge() claim.Record {
+	w.Helper()
+	return w.begin("order-7", "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":4200,"currency":"usd","payment_method":"pm"}`))
+}
+
+// begin is a request that a node holds.
+func (w *lateWorld) begin(value, operation, method, path string, body []byte) claim.Record {
+	w.Helper()
+	id, err := claim.NewObjectID(payment.Operations()[operation], w.Code, nil)
+	require.NoError(w, err)
+	key := claim.Key{Tenant: "acme", Value: value}
+	in := claim.FingerprintInput{Method: method, Path: path, Tenant: key.Tenant, ContentType: "application/json", Canonical: body}
+	print, err := in.Fingerprint(claim.CurrentFingerprint)
+	require.NoError(w, err)
+	begun, err := w.Rows.Begin(w.Context(), claim.Arrival{
+		Key: key, Home: w.Home, Operation: operation, Input: in, Print: print, Payload: body, Holder: "n", Region: w.Home, Stamped: true,
+		Mint: claim.Minted{ID: id, Receipt: "R"},
+	})
+	require.NoError(w, err)
+	require.Equal(w, claim.Won, begun.Decision)
+	return begun.Record
+}
+
+// settled records one verdict after the other, the last one until the claim has ended.
+func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Verdict) claim.Record {
+	w.Helper()
+	var err error
+	for i := 0; rec.State == claim.InFlight || i < len(verdicts); i++ {
+		rec, err = w.Rows.Settle(w.Context(), rec, verdicts[min(i, len(verdicts)-1)])
+		require.NoError(w, err)
+	}
+	return rec
 }
 
 // tell brings a notice of the late success, and returns what became of it.
