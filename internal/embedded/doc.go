@@ -4,6 +4,18 @@
 // [relay.Endpoints] for `homeward demo`, for development and for tests, with the
 // same durability and the same answers as the SQL store.
 //
+// # Time
+//
+// All times are of one clock, which reads the machine's and never goes back. When the
+// machine's clock is set forward, the store's follows at once: leases lapse early,
+// which the fences allow, and windows end early by as much. When it is set back, the
+// store's goes on from where it was at half the pace, until the two agree, which takes
+// twice as long as it was set back by. So after a jump of an hour forward and back no
+// lease and no due row waits longer than twice its time; for two hours, times that
+// merchants see are up to an hour ahead. A store that is opened anew begins at the
+// machine's time: what was written ahead of that, and was still open, then waits until
+// the machine's clock gets there, so mend the clock before you restart.
+//
 // # Regions and distance
 //
 // Every row is homed in a region and stored under that region's code. A node
