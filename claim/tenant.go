@@ -9,8 +9,8 @@ type Tenant struct {
 	// Registrar is the region that keeps this tenant's pins. It is only changed
 	// by a store's MoveRegistrar.
 	Registrar string
-	// PreviousRegistrar kept them until RegistrarMovedAt; pins there count until
-	// [Policy.PinLife] after it. Empty and zero when it never moved.
+	// PreviousRegistrar kept them until RegistrarMovedAt; pins there count for as long as
+	// there are any. It is empty once there are none, or when it never moved.
 	PreviousRegistrar string
 	RegistrarMovedAt  time.Time
 	// RatePerSecond and Burst bound the tenant's requests; 0 leaves it to the
