@@ -44,8 +44,8 @@ type ProcessorConfig struct {
 // Processor acts on kept notices. It holds no state and is safe for concurrent use.
 //
 // A notice is a hint that money moved. What that means is decided by rows that do
-// not change any more: a final claim, a transaction in the books. While the claim
-// is in flight the notice waits, or settles it. So notices may come late, twice, out
+// not change any more: a final claim, a transaction in the books, what is remembered
+// of an object that was not paid. While the claim is in flight the notice waits, or settles it. So notices may come late, twice, out
 // of order and in several regions: each comes to the same end.
 //
 // # Crash points
