@@ -109,4 +109,9 @@
 //
 // A final state always has a response to replay: [Settle] makes none without one,
 // and the stores refuse to keep one.
+//
+// Every step that says no, for good or for now, leaves an [Unpaid]: whose the object
+// was, for as long as a provider can surprise, which is far longer than the claim is
+// kept. What was paid needs none, for it is in the books, and what is in flight is
+// never deleted.
 package claim

@@ -22,6 +22,7 @@ type pureStore struct {
 	// queued and books are what effects have left, by home and id.
 	queued map[outbox.Queue]map[claimtest.Ref]outbox.Message
 	books  map[claimtest.Ref]ledger.Transaction
+	unpaid map[claimtest.Ref]claim.Unpaid
 	jitter uint64
 }
 
@@ -30,7 +31,7 @@ func newPureStore(p claim.Policy) *pureStore {
 		policy: p, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		rows: map[claimtest.Place]*claim.Record{}, pins: map[claim.Key]*claim.Pin{},
 		queued: map[outbox.Queue]map[claimtest.Ref]outbox.Message{outbox.ProviderCalls: {}, outbox.Events: {}, outbox.Expiries: {}},
-		books:  map[claimtest.Ref]ledger.Transaction{},
+		books:  map[claimtest.Ref]ledger.Transaction{}, unpaid: map[claimtest.Ref]claim.Unpaid{},
 	}
 }
 
@@ -50,12 +51,20 @@ func (s *pureStore) apply(at claimtest.Place, next *claim.Record, fx claim.Effec
 	if fx.Post != nil {
 		s.books[claimtest.Ref{Home: at.Home, ID: fx.Post.ID}] = *fx.Post
 	}
+	if fx.Unpaid != nil {
+		s.unpaid[own] = *fx.Unpaid
+	}
 	for _, m := range fx.Events {
 		put(outbox.Events, m)
 	}
 	if _, ok := s.queued[outbox.Expiries][own]; !ok && fx.Expiry != nil {
 		put(outbox.Expiries, *fx.Expiry)
 	}
+}
+
+func (s *pureStore) Unpaid(_ context.Context, home, id string) (claim.Unpaid, bool, error) {
+	u, ok := s.unpaid[claimtest.Ref{Home: home, ID: id}]
+	return u, ok, nil
 }
 
 func (s *pureStore) Begin(_ context.Context, a claim.Arrival) (claim.Begun, error) {

@@ -30,6 +30,10 @@ type Policy struct {
 	// PinGrace is how long a pin outlives the windows: 1 h, far above any
 	// request's deadline. Pins live ReplayFor+TombstoneFor+PinGrace = 49 h.
 	PinGrace time.Duration `koanf:"pin_grace"`
+	// RememberFor is how long it is known after a refusal whose the object was, see
+	// [Unpaid]: as long as a provider can surprise with a success. 400 days, and never
+	// less.
+	RememberFor time.Duration `koanf:"remember_for"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`
 	// DeclinePause is the least time between a soft decline and the next try under
@@ -62,6 +66,7 @@ func DefaultPolicy() Policy {
 		ReplayFor:      24 * time.Hour,
 		TombstoneFor:   24 * time.Hour,
 		PinGrace:       time.Hour,
+		RememberFor:    MinRememberFor,
 		MaxGenerations: 20,
 		DeclinePause:   time.Second,
 		MaxUnknowns:    60,
@@ -89,6 +94,7 @@ func (p Policy) Validate() error {
 	check(p.ReplayFor > 0, "replay_for must be above 0, is %v", p.ReplayFor)
 	check(p.TombstoneFor > 0, "tombstone_for must be above 0, is %v", p.TombstoneFor)
 	check(p.PinGrace > p.ClockOffset, "pin_grace must be above clock_offset %v, is %v", p.ClockOffset, p.PinGrace)
+	check(p.RememberFor >= MinRememberFor && p.RememberFor <= maxWindow, "remember_for must be at least %v and at most %v, is %v", MinRememberFor, maxWindow, p.RememberFor)
 	check(max(p.ReplayFor, p.TombstoneFor, p.PinGrace) <= maxWindow, "replay_for, tombstone_for and pin_grace must be at most %v", maxWindow)
 	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
 	check(p.DeclinePause >= 0 && p.DeclinePause < p.ReplayFor, "decline_pause must not be negative and be below replay_for %v, is %v", p.ReplayFor, p.DeclinePause)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/google/uuid"
 )
@@ -58,8 +59,32 @@ func Stamp(code RegionCode, random io.Reader) (string, error) {
 	return id.String(), nil
 }
 
-// ReadStamp returns the region code that a stamped key carries. ok is false for
-// every other key, which is then opaque: the answer depends on the key alone,
+// ownKeys begins the keys of claims that Homeward makes for itself. It holds a space,
+// and no public spelling of a key does.
+const ownKeys = "homeward "
+
+// OwnKey makes of a stamped key one for a claim of our own, at the same home. It lies
+// where no merchant can spell it: [ParseKey] refuses it in each way of writing. Stored;
+// it never changes.
+func OwnKey(stamped string) string { return ownKeys + stamped }
+
+// ValidKey reports whether value is the normal form of a key: one that [ParseKey]
+// returns, or one of our own.
+func ValidKey(value string) bool {
+	if stamped, own := strings.CutPrefix(value, ownKeys); own {
+		_, ok := readStampText(stamped)
+		return ok
+	}
+	for i := range len(value) {
+		if !visibleASCII(value[i]) {
+			return false
+		}
+	}
+	return len(value) > 0 && len(value) <= MaxKeyLength
+}
+
+// ReadStamp returns the region code that a stamped key carries, or one of our own
+// (see [OwnKey]). ok is false for every other key, which is then opaque: the answer depends on the key alone,
 // never on which regions exist, so that it is the same everywhere and for ever.
 // A caller that does not know the code must fail, not treat the key as opaque.
 //
@@ -73,6 +98,11 @@ func Stamp(code RegionCode, random io.Reader) (string, error) {
 //
 // ReadStamp does not allocate and is safe for concurrent use.
 func ReadStamp(key string) (code RegionCode, ok bool) {
+	return readStampText(strings.TrimPrefix(key, ownKeys))
+}
+
+// readStampText reads the canonical text of a stamp.
+func readStampText(key string) (code RegionCode, ok bool) {
 	// Most opaque keys part here, before any decoding.
 	if len(key) != 36 || key[8] != '-' || key[13] != '-' || key[14] != '8' || key[18] != '-' || key[23] != '-' {
 		return 0, false

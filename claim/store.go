@@ -85,8 +85,8 @@ type Store interface {
 	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
 
 	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
-	// the same step; while a moved registrar's old pins may live it looks there
-	// too. One round trip where the registrar is elsewhere, none where it is here.
+	// the same step; for as long as the previous registrar may have pins it looks
+	// there too. One round trip where the registrar is elsewhere, none where it is here.
 	//
 	// entry is the home that the key gets if it has none, as a rule the region that
 	// it arrived at. Where the topology, read in the same step, says that entry is

@@ -26,6 +26,8 @@ type Effects struct {
 	Events []outbox.Message
 	// Expiry is put into [outbox.Expiries] unless a row of its id is there; nil: none.
 	Expiry *outbox.Message
+	// Unpaid replaces what is remembered of the object; nil: leave it.
+	Unpaid *Unpaid
 	// Audit is appended in order.
 	Audit []AuditEntry
 }
@@ -376,6 +378,7 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 	if r.State == InFlight {
 		return
 	}
+	fx.Unpaid = r.unpaid(now)
 	if v.Posting != nil && r.State == Completed {
 		post := *v.Posting
 		post.Region, post.At = r.Home, now

@@ -225,15 +225,15 @@ func TestStampedIsReadOffTheKey(t *testing.T) {
 	for _, tc := range []struct {
 		key  string
 		says bool
-	}{{stamped, false}, {"order-1", true}} {
+	}{{stamped, false}, {"order-1", true}, {claim.OwnKey(stamped), false}} {
 		req := requestFor(node, node)
 		req.Key.Value, req.Stamped = tc.key, tc.says
 		if _, err := p.Execute(t.Context(), eu, req, 1, us); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !slices.Equal(got, []bool{true, false}) {
-		t.Errorf("stamped %v, whatever the sender says it is [true false]", got)
+	if !slices.Equal(got, []bool{true, false, true}) {
+		t.Errorf("stamped %v, whatever the sender says it is [true false true]", got)
 	}
 }
 

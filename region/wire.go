@@ -110,10 +110,8 @@ func fromKey(tenant, value string) (claim.Key, error) {
 	if err := checkLength("key", value, claim.MaxKeyLength, true); err != nil {
 		return claim.Key{}, err
 	}
-	for i := range len(value) {
-		if value[i] < 0x21 || value[i] > 0x7e {
-			return claim.Key{}, &errBadRequest{"key is not visible ASCII"}
-		}
+	if !claim.ValidKey(value) {
+		return claim.Key{}, &errBadRequest{"key is not visible ASCII, nor one of our own"}
 	}
 	return claim.Key{Tenant: tenant, Value: value}, nil
 }

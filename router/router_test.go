@@ -143,6 +143,8 @@ func TestWays(t *testing.T) {
 	}{
 		"stamped for here":                       {key: stamped(t, 1), asked: []string{"do us-east1"}},
 		"stamped for elsewhere":                  {key: stamped(t, 2), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for elsewhere":              {key: claim.OwnKey(stamped(t, 2)), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for here":                   {key: claim.OwnKey(stamped(t, 1)), asked: []string{"do us-east1"}},
 		"stamped for elsewhere, finished":        {key: stamped(t, 2), world: world{replica: true}, asked: []string{"replica"}},
 		"stamped with a code nobody told us":     {key: stamped(t, 9), err: ErrHomeUnavailable},
 		"opaque, registrar here, first":          {world: world{registrar: here, pin: here}, asked: []string{"pin", "do us-east1"}},

@@ -38,6 +38,9 @@ type Harness struct {
 	// Advance moves the store's clock; nil if it cannot be moved, and then the
 	// tests watch it pass.
 	Advance func(d time.Duration)
+	// Sweep is housekeeping, until there is nothing left to delete; nil where the
+	// database does it by itself.
+	Sweep func(t testing.TB)
 	// PutTenant and MoveRegistrar change the tenant table.
 	PutTenant     func(t testing.TB, tenant claim.Tenant)
 	MoveRegistrar func(t testing.TB, tenant, to string)
@@ -49,7 +52,7 @@ type Harness struct {
 // Exercise checks every promise of the contract on the backends that newHarness
 // opens, one for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, group := range [][]test{beginTests, settleTests, answerTests, effectTests, closingTests, settledTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
+	for _, group := range [][]test{beginTests, settleTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
 		}

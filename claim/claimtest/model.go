@@ -15,10 +15,12 @@ type Model struct {
 	Policy claim.Policy
 	Cells  map[Place]*Cell
 	Pins   map[claim.Key]*ModelPin
-	// Books, Told and Expiring are what settlements have left behind, by home and id.
+	// Books, Told, Expiring and Unpaid are what settlements have left behind, by home
+	// and id.
 	Books    map[Ref]ledger.Transaction
 	Told     map[Ref]outbox.Message
 	Expiring map[Ref]outbox.Message
+	Unpaid   map[Ref]claim.Unpaid
 }
 
 // Ref names a row that a settlement wrote.
@@ -65,7 +67,7 @@ const (
 func NewModel(p claim.Policy) *Model {
 	return &Model{
 		Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{},
-		Books: map[Ref]ledger.Transaction{}, Told: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{},
+		Books: map[Ref]ledger.Transaction{}, Told: map[Ref]outbox.Message{}, Expiring: map[Ref]outbox.Message{}, Unpaid: map[Ref]claim.Unpaid{},
 	}
 }
 
@@ -264,6 +266,11 @@ func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
 		m.Told[Ref{at.Home, e.ID}] = e
 	}
 	ref := Ref{at.Home, c.ID}
+	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
+		m.Unpaid[ref] = claim.Unpaid{
+			Object: c.ID, Home: at.Home, Tenant: at.Key.Tenant, Operation: "charge", State: state, Reason: c.Reason, At: now,
+		}
+	}
 	if _, ok := m.Expiring[ref]; ok || v.Expiry == nil || c.Status != Released {
 		return
 	}

@@ -325,6 +325,11 @@ func (r *random) compare(t *rapid.T) {
 				r.sameRow(t, outbox.Expiries, m)
 			}
 		}
+		for ref, u := range r.model.Unpaid {
+			if ref.Home == region {
+				r.sameUnpaid(t, u)
+			}
+		}
 		for ref, post := range r.model.Books {
 			if ref.Home == region {
 				books[ref.ID] = post
@@ -350,6 +355,17 @@ func (r *random) sameRow(t *rapid.T, q outbox.Queue, want outbox.Message) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s holds\n%+v, the model\n%+v", q, got, want)
+	}
+}
+
+// sameUnpaid checks that want is remembered.
+func (r *random) sameUnpaid(t *rapid.T, want claim.Unpaid) {
+	got, found, err := r.Store(want.Home).(rememberer).Unpaid(r.ctx, want.Home, want.Object)
+	if err != nil || !found {
+		t.Fatalf("what is remembered of %s: found %v, %v", want.Object, found, err)
+	}
+	if want.At, got.At = want.At.UTC(), got.At.UTC(); got != want {
+		t.Fatalf("remembered is\n%+v, the model has\n%+v", got, want)
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -236,6 +239,41 @@ func TestReconcileHeals(t *testing.T) {
 	require.Equal(t, exitDiffers, code)
 	require.Regexp(t, `pending +1`, out)
 	require.Contains(t, does(t, "ledger", "balances"), "LIMBO, or waiting")
+}
+
+// A ghost whose claim is forgotten is healed all the same: whose it was is remembered.
+func TestReconcileHealsWhatIsForgotten(t *testing.T) {
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
+	}
+	url := migrated(t, "us-east1")
+	useDatabase(t, url)
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	sim, provider, config := simulated(t)
+	policy := claim.DefaultPolicy()
+	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace = time.Millisecond, time.Millisecond, time.Millisecond
+	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: tenantPool()})
+	require.NoError(t, err)
+	v, err := db.Region("us-east1")
+	require.NoError(t, err)
+	b := &books{Store: v, Claims: v}
+	b.add("us-east1", 1)
+	id := ghost(t, b, provider, "long-ago")
+	for found := true; found; { // until housekeeping has deleted it: that takes some milliseconds
+		_, err = v.Sweep(t.Context(), 100)
+		require.NoError(t, err)
+		_, found, err = v.ByObject(t.Context(), "us-east1", id)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+
+	statement := "http://" + sim.addr + "/_sim/statement"
+	code, out, _ := homeward(t, "reconcile", "--statement", statement)
+	require.Equal(t, exitDiffers, code)
+	require.Contains(t, out, "is forgotten: the merchant was told on")
+	require.Regexp(t, `healed +1`, does(t, "reconcile", "--statement", statement, "--heal", "--config", config))
+	require.Contains(t, does(t, "reconcile", "--statement", statement, "--heal", "--config", config), "2 movements agree")
+	require.Regexp(t, `suspense:acme +usd +4200 +4200 +0 `, does(t, "ledger", "balances"))
 }
 
 func TestReconcileEvery(t *testing.T) {

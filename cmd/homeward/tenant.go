@@ -206,7 +206,7 @@ func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error 
 		}
 		policy := claim.DefaultPolicy()
 		fmt.Fprintf(io.out, `%s keeps the pins of %s from now on, instead of %s: every new pin reads it from the tenant's row.
-Pins at %[3]s count until they end, at the latest %v from now with the default windows, and are looked for there until then.
+Pins at %[3]s count, and are looked for there, for as long as there are any: %v as a rule, longer where an outcome is still owed.
 Until the last of them is gone the only other move is the one back to %[3]s.
 `, c.To, c.ID, before.Registrar, policy.PinLife())
 		return nil

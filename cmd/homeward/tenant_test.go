@@ -52,6 +52,7 @@ func TestTenants(t *testing.T) {
 
 	moved := does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1")
 	require.Contains(t, moved, "from now on")
+	require.Contains(t, moved, "for as long as there are any", "the last pin may outlive its windows")
 	require.Contains(t, moved, "back to us-east1")
 	require.Regexp(t, `acme +Acme Rockets +europe-west1 +us-east1 +20`, does(t, "tenant", "list"))
 	require.Contains(t, does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1"), "nothing to do")

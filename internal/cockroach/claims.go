@@ -255,7 +255,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
 	if name == "settle" {
 		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...),
-			held.FreeAt(p, held.FirstUse), refusalColumn(next.Refusal))
+			held.FreeAt(p, held.FirstUse), rememberFor(&fx, p), refusalColumn(next.Refusal))
 	} else {
 		args = append(args, int64(next.Fence))
 	}

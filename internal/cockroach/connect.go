@@ -169,6 +169,7 @@ FROM (VALUES
     ('ledger', 'SELECT INSERT'),
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
+    ('unpaid', 'SELECT INSERT UPDATE DELETE'),
     ('windows', 'SELECT INSERT UPDATE')
 ) AS tables (name, uses), (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
 WHERE tables.uses LIKE '%' || rights.name || '%'

@@ -52,8 +52,8 @@
 // Every queue has the statements of outbox_…, under the name of its own table:
 // events_take and so on.
 //
-// What a claim's step books, tells and lets expire is in its settle statement, so
-// that the claim's step answers for all of it: done together or not at all, and not
+// What a claim's step books, tells, lets expire and remembers of an unpaid object is
+// in its settle statement, so that the claim's step answers for all of it: done together or not at all, and not
 // again. A business event that is booked already fails the statement for certain,
 // with [ledger.ErrConflict], and so does the id of an event that waits: nothing is
 // done then.

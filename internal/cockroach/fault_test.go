@@ -191,6 +191,7 @@ type stored struct {
 	Booked    []string // id and amount
 	Events    []string
 	Expiries  []string
+	Unpaid    []string // object and state
 	Notices   []noticeRow
 	Endpoints []endpointRow
 }
@@ -246,6 +247,7 @@ func (c *cell) stored() *stored {
 	s.Booked = rows[string](c, `SELECT id || ' ' || debit_amount::text FROM ledger WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY id`, c.key.Tenant, c.object("%"))
 	s.Events = rows[string](c, `SELECT id FROM events WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
 	s.Expiries = rows[string](c, `SELECT id FROM expiries WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
+	s.Unpaid = rows[string](c, `SELECT object_id || ' ' || state::text FROM unpaid WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY object_id`, c.key.Tenant, c.object("%"))
 	s.Notices = rows[noticeRow](c, `SELECT n.id, n.status, n.detail, q.fence FROM notices AS n
 		LEFT JOIN notices_due AS q ON q.home_region = n.home_region AND q.id = n.id WHERE n.id LIKE $1 ORDER BY n.id`, c.noticeID("%"))
 	s.Endpoints = rows[endpointRow](c, `SELECT url, failing_since, disabled_at FROM endpoints WHERE tenant_id = $1`, c.key.Tenant)
@@ -399,8 +401,8 @@ func operations(d database) []operation {
 			c.settles(c.arrives("z", claim.Won), released)
 			c.age()
 		},
-		call:   beginAt,
-		right:  won(claim.Won, 2, 2),
+		call:  beginAt,
+		right: won(claim.Won, 2, 2),
 		effect: func(c *cell, want, is *stored) {
 			row := &want.Claims[0]
 			row.State, row.Fence, row.Generation, row.Attempts, row.Holder, row.Reason = claim.InFlight, 2, 2, 2, "a", ""
@@ -527,6 +529,7 @@ func operations(d database) []operation {
 			want.Outbox = nil
 			want.Audit = append(want.Audit, "attempt 1", "released 1")
 			want.Events, want.Expiries = c.events("a", 1), []string{c.object("a")}
+			want.Unpaid = []string{c.object("a") + " 4"}
 		},
 		next: func(c *cell, done bool) {
 			if !done {
@@ -550,6 +553,7 @@ func operations(d database) []operation {
 			want.Responses = 1
 			want.Audit = append(want.Audit, "closed 1", "settled 1")
 			want.Events = c.events("a", 1)
+			want.Unpaid = []string{c.object("a") + " 3"}
 		},
 		next: func(c *cell, done bool) {
 			if !done {
@@ -1426,6 +1430,9 @@ func TestReads(t *testing.T) {
 	_, err = setup.others.Keep(t.Context(), here, setup.notices())
 	require.NoError(t, err)
 	require.NoError(t, setup.others.PutEndpoint(t.Context(), setup.endpoint()))
+	no := w.cell(t)
+	no.settles(no.arrives("n", claim.Won), refused)
+	refusedID := no.object("n")
 	parked := w.cell(t)
 	taken(parked)
 	require.NoError(t, parked.others.Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
@@ -1473,6 +1480,10 @@ func TestReads(t *testing.T) {
 		},
 		"claims_settled": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Settled(ctx, here, claim.Key{}, 10)
+		},
+		"unpaid": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			u, found, err := v.Unpaid(ctx, here, refusedID)
+			return answer{u, found}, err
 		},
 		"ledger_transaction": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			post, found, err := v.Transaction(ctx, here, object)

@@ -30,7 +30,7 @@ var homePath = []string{
 	"outbox_take", "outbox_message", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
 	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_post", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled",
+	"ledger_post", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -113,6 +113,9 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	settle(begin("soft", "1", "n2", claim.Won), claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
 	soft = settle(begin("late", "1", "n", claim.Won), claim.Verdict{Outcome: claim.OutcomeReleased, Response: claim.Response{Status: 402}})
 	require.Equal(t, claim.FailedTerminal, settle(soft, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}}).State)
+	_, found, err = v.Unpaid(ctx, home, soft.Minted.ID)
+	require.NoError(t, err)
+	require.True(t, found)
 	settled, err := v.Settled(ctx, home, claim.Key{}, 10)
 	require.NoError(t, err)
 	require.Len(t, settled, 3)

@@ -30,8 +30,8 @@ type sweeps struct {
 }
 
 // Sweep deletes up to limit rows of each sort that no longer say anything: pins
-// of the view's region, and on PostgreSQL claims, responses, notices and audit,
-// which CockroachDB's row-level TTL deletes by itself. Nothing but disk space, and the
+// of the view's region, and on PostgreSQL claims, responses, notices, audit and what
+// is remembered of unpaid objects, which CockroachDB's row-level TTL deletes by itself. Nothing but disk space, and the
 // second move of a registrar, depends on its being called. Any number of nodes
 // may do so at once.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
@@ -43,6 +43,7 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			{"sweep_claims", []any{int64(limit)}},
 			{"sweep_responses", []any{int64(limit)}},
 			{"sweep_notices", []any{int64(limit)}},
+			{"sweep_unpaid", []any{int64(limit)}},
 			{"sweep_audit", []any{int64(limit), auditLife}},
 		} {
 			n, _, err := affected(ctx, v.db, job.name, repeatable, job.args)

@@ -102,6 +102,9 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	if fx.Post != nil {
 		defer v.db.lockBooks(code, fx.Post)()
 	}
+	if fx.Unpaid != nil {
+		defer v.db.lockUnpaid(code, fx.Unpaid.Object)()
+	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	if err := v.db.putStep(b, code, old, next, &fx); err != nil {
@@ -373,6 +376,12 @@ func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, hom
 			return fmt.Errorf("%w: %s is booked already, as %s", ledger.ErrConflict, fx.Post.ProviderRef, as)
 		}
 		if err := putTransaction(b, s, code, fx.Post); err != nil {
+			return err
+		}
+	}
+	if fx.Unpaid != nil {
+		s.key = appendScoped(s.key[:0], tableUnpaid, code, "", fx.Unpaid.Object)
+		if err := s.set(b, s.key, unpaidToProto(fx.Unpaid)); err != nil {
 			return err
 		}
 	}

@@ -1,26 +1,39 @@
 package embedded
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-// clock is the store's clock: the configured one in whole microseconds, but
-// never going back, so that a lease once seen lapsed stays lapsed.
+// clock is the store's clock, in whole microseconds. It follows its source, which is a
+// machine's clock and may be set, and never goes back, so that a lease once seen
+// lapsed stays lapsed. A source that was set back finds it ahead: then it goes on at
+// half the source's pace until the two agree. To stand still instead would freeze
+// every lease and every due row for as long as the source had jumped.
 type clock struct {
 	source func() time.Time
-	latest atomic.Int64 // microseconds since 1970
+
+	mu sync.Mutex
+	// seen is the source's latest reading, and shown what was made of it.
+	seen, shown int64 // microseconds since 1970
+	// turned is the reading at which the source was last set back, zero if it never was,
+	// and from what was shown then.
+	turned time.Time
+	from   int64
 }
 
 func (c *clock) now() time.Time {
-	us := c.source().UnixMicro()
-	for {
-		latest := c.latest.Load()
-		if us <= latest {
-			return time.UnixMicro(latest).UTC()
-		}
-		if c.latest.CompareAndSwap(latest, us) {
-			return time.UnixMicro(us).UTC()
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reading := c.source() // under the lock: one that is overtaken would look set back
+	us := reading.UnixMicro()
+	if us < c.seen {
+		c.turned, c.from = reading, c.shown
 	}
+	c.seen, c.shown = us, max(c.shown, us)
+	if !c.turned.IsZero() && c.shown > us {
+		// By the monotonic clock where there is one: the source may be set once more.
+		c.shown = max(c.shown, c.from+reading.Sub(c.turned).Microseconds()/2)
+	}
+	return time.UnixMicro(c.shown).UTC()
 }

@@ -196,6 +196,21 @@ func decodeTransaction(region, id string, value []byte) (*ledger.Transaction, er
 	}, nil
 }
 
+func unpaidToProto(u *claim.Unpaid) *storev1.Unpaid {
+	return &storev1.Unpaid{Tenant: u.Tenant, Operation: u.Operation, State: uint32(u.State), Reason: u.Reason, At: micros(u.At)}
+}
+
+func decodeUnpaid(home, object string, value []byte) (*claim.Unpaid, error) {
+	var m storev1.Unpaid
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return nil, damaged("unpaid", object, err)
+	}
+	return &claim.Unpaid{
+		Object: object, Home: home, Tenant: m.Tenant, Operation: m.Operation,
+		State: claim.State(m.State), Reason: m.Reason, At: fromMicros(m.At),
+	}, nil
+}
+
 func noticeToProto(n *webhook.Notice) *storev1.Notice {
 	return &storev1.Notice{
 		Provider: n.Provider, Body: n.Body, ReceivedAt: micros(n.ReceivedAt), ProcessedAt: micros(n.ProcessedAt),

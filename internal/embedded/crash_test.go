@@ -178,6 +178,12 @@ func (w *crashWorld) agrees(rec claim.Record, line []claim.AuditEntry) {
 	require.Equal(w.t, 2*ended, told.Pending, "told exactly when it ended")
 	require.Equal(w.t, min(ended, 1), told.Due, "one of the key's line can be taken")
 	require.Equal(w.t, min(released, 1), w.rows(outbox.Expiries).Pending, "it expires from its first release")
+	unpaid, remembered, err := w.home.Unpaid(w.ctx, "us-east1", rec.Minted.ID)
+	require.NoError(w.t, err)
+	require.Equal(w.t, released > 0 || ended > booked, remembered, "remembered exactly when it ended without being paid")
+	if rec.State == claim.FailedTerminal || rec.State == claim.FailedRetry {
+		require.Equal(w.t, rec.State, unpaid.State)
+	}
 }
 
 // TestCrash takes the power away right after each write path has answered, in

@@ -4,6 +4,18 @@
 // [relay.Endpoints] for `homeward demo`, for development and for tests, with the
 // same durability and the same answers as the SQL store.
 //
+// # Time
+//
+// All times are of one clock, which reads the machine's and never goes back. When the
+// machine's clock is set forward, the store's follows at once: leases lapse early,
+// which the fences allow, and windows end early by as much. When it is set back, the
+// store's goes on from where it was at half the pace, until the two agree, which takes
+// twice as long as it was set back by. So after a jump of an hour forward and back no
+// lease and no due row waits longer than twice its time; for two hours, times that
+// merchants see are up to an hour ahead. A store that is opened anew begins at the
+// machine's time: what was written ahead of that, and was still open, then waits until
+// the machine's clock gets there, so mend the clock before you restart.
+//
 // # Regions and distance
 //
 // Every row is homed in a region and stored under that region's code. A node
@@ -38,6 +50,7 @@
 //	  transaction id
 //	A r provider · reference   transaction id       with l, if it is an arrival
 //	n r · notice id            Notice               Keep, Close
+//	U r · object id            Unpaid               Settle, unless money moved
 //	a r tenant · key · seq(8)  Audit                every step, and notes
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
@@ -51,16 +64,16 @@
 // are taken. An event has a due row (f) only while it is the first of its line (k),
 // that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
 // the head of a line moves the due row with it. A transaction is kept for ever, a
-// notice for [webhook.KeepFor]. seq counts within one opening of the store, whose own number
-// (epoch) is in its upper bits. A region's code is checked at every Open and can
+// notice for [webhook.KeepFor], and whose an unpaid object was for [claim.Policy].RememberFor.
+// seq counts within one opening of the store, whose own number (epoch) is in its upper bits. A region's code is checked at every Open and can
 // be neither changed nor given to another name.
 //
 // # A step
 //
 // Each write takes the lock of its row, reads the row, applies the pure
 // transition from package claim with the store's clock, and commits one batch:
-// the row, its indexes, its outbox row and its audit, and with Settle the booking,
-// the events and the expiry. A crash keeps all of a batch or none of it, so never
+// the row, its indexes, its outbox row and its audit, and with Settle the booking or
+// what is remembered of an unpaid object, the events and the expiry. A crash keeps all of a batch or none of it, so never
 // one without the other. The lock is held until
 // the log is synced, and authoritative readers take it too. That matters:
 // Pebble shows a commit to readers before its sync is through, and a response
@@ -68,7 +81,8 @@
 // other rows share the sync. A scan takes no locks; where what it saw must not be
 // taken back, it syncs the log before it answers.
 //
-// Locks are taken in one order: tenant table, pin, row or topology, transaction id.
+// Locks are taken in one order: tenant table, pin, row or topology, transaction id or
+// unpaid object.
 // An outbox row is under the lock of its claim, or of its notice. Renew and Keep take
 // their rows' locks sorted; Take takes none that it would have to wait for.
 //
@@ -79,9 +93,9 @@
 //	                next arrival begins               outbox row falls due with the lease:
 //	                                                 whoever comes first takes over
 //	Settle          in flight as before; taken over  final; retries replay it. The caller
-//	                after the lease, and the         may not have heard. Booking, events
-//	                provider is asked under the      and expiry are there with it
-//	                same provider key; nothing is
+//	                after the lease, and the         may not have heard. Booking, or what
+//	                provider is asked under the      is remembered of an unpaid object,
+//	                same provider key; nothing is    events and expiry are there with it
 //	                booked or told
 //	Settle that     released as before; the expiry   final, and told of; the expiry's
 //	closes          row asks for it again            worker finds nothing left to do

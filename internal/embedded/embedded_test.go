@@ -97,6 +97,13 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		Policy:     policy,
 		ReplicaLag: embedded.DefaultReplicaLag,
 		Advance:    clock.advance,
+		Sweep: func(t testing.TB) {
+			for removed := 1; removed > 0; {
+				var err error
+				removed, err = db.Sweep(context.Background(), 1000)
+				require.NoError(t, err)
+			}
+		},
 		PutTenant: func(t testing.TB, tenant claim.Tenant) {
 			require.NoError(t, db.PutTenant(context.Background(), tenant))
 		},
@@ -157,6 +164,27 @@ func webhookHarness(t *testing.T) webhooktest.Harness {
 }
 
 func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
+
+// TestLateSuccesses: a ghost is given back however late it surfaces, and nobody spends
+// the key of that.
+func TestLateSuccesses(t *testing.T) {
+	harness := func(t *testing.T) webhooktest.LateHarness {
+		clock := newClock()
+		db := open(t, embedded.Config{Clock: clock.now})
+		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: us}))
+		return webhooktest.LateHarness{
+			Home: us, Code: 1, Policy: testPolicy(), Rows: view(t, db, us),
+			Pass: func(_ testing.TB, d time.Duration) { clock.advance(d) },
+			Now:  func(testing.TB) time.Time { return clock.now() },
+			Sweep: func(t testing.TB) {
+				_, err := db.Sweep(context.Background(), 1000)
+				require.NoError(t, err)
+			},
+		}
+	}
+	webhooktest.ExerciseLate(t, harness)
+	webhooktest.ExerciseKeys(t, harness)
+}
 
 func TestLedger(t *testing.T) {
 	ledgertest.Exercise(t, func(t *testing.T) ledgertest.Harness {

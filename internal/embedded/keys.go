@@ -24,6 +24,7 @@ const (
 	tableArrival  = 'A'
 	tableEndpoint = 's'
 	tableTenant   = 't'
+	tableUnpaid   = 'U'
 
 	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
 )

@@ -20,14 +20,15 @@ const (
 	sweepsClaims = iota
 	sweepsPins
 	sweepsNotices
+	sweepsUnpaid
 	sweepTables
 )
 
 // Sweep deletes up to limit rows that no longer say anything: claims that have
 // been gone for about Policy.PinGrace, pins past their life that protect no claim,
-// and processed notices older than [webhook.KeepFor]. Audit and books stay. Nothing
-// depends on its being called except disk space: expiry is judged when a row is
-// read. Each call goes on where the last one stopped. It is safe to call at any time.
+// processed notices older than [webhook.KeepFor], and what is remembered of unpaid
+// objects after Policy.RememberFor. Audit and books stay. Nothing depends on its being
+// called except disk space: expiry is judged when a row is read. Each call goes on where the last one stopped. It is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if err := db.enter(ctx); err != nil {
 		return 0, err
@@ -46,6 +47,7 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 		sweepsClaims:  {tableClaim, db.sweepClaim},
 		sweepsPins:    {tablePin, db.sweepPin},
 		sweepsNotices: {tableNotice, db.sweepNotice},
+		sweepsUnpaid:  {tableUnpaid, db.sweepUnpaid},
 	} {
 		from := db.sweeps[i]
 		if from == nil {

@@ -55,14 +55,31 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 		return nil, err
 	}
 	h := &Healer{service: service}
-	h.compensator = webhook.Compensator{Books: c.Store, Code: c.code, Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
-		code, ok := claim.ReadStamp(req.Key.Value)
+	home := func(key claim.Key) (string, error) {
+		code, ok := claim.ReadStamp(key.Value)
 		home, known := c.home(code)
 		if !ok || !known {
-			return claim.Reply{}, fmt.Errorf("%w: the key of the compensation names no region of the topology", claim.ErrHomeUnreachable)
+			return "", fmt.Errorf("%w: the key of the compensation names no region of the topology", claim.ErrHomeUnreachable)
 		}
-		return service.Do(ctx, home, &req)
-	}}
+		return home, nil
+	}
+	h.compensator = webhook.Compensator{
+		Books: c.Store, Code: c.code,
+		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+			at, err := home(req.Key)
+			if err != nil {
+				return claim.Reply{}, err
+			}
+			return service.Do(ctx, at, &req)
+		},
+		Inspect: func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
+			at, err := home(key)
+			if err != nil {
+				return claim.Status{}, false, err
+			}
+			return service.Inspect(ctx, at, key)
+		},
+	}
 	service.Start()
 	return h, nil
 }

@@ -49,7 +49,7 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 // delay none that are near.
 func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	c := &n.c
-	n.compensator = &webhook.Compensator{Books: c.Store, Do: routes.Do, Code: c.code}
+	n.compensator = &webhook.Compensator{Books: c.Store, Do: routes.Do, Inspect: routes.Inspect, Code: c.code}
 	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
 		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Logger: log,

@@ -198,8 +198,18 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		b := r.booking(&ghost)
 		return &b, nil
 	}
+	var unpaid claim.Unpaid
+	var remembered bool
+	if !known && !booked {
+		if unpaid, remembered, err = r.c.Claims.Unpaid(ctx, m.Home, l.Reference); err != nil {
+			return nil, fmt.Errorf("recon: what is remembered in %s cannot be read: %w", m.Home, err)
+		}
+	}
 	proved := true
 	switch {
+	case remembered:
+		m.Tenant = unpaid.Tenant
+		m.Detail = fmt.Sprintf("the claim was %v (%s) and is forgotten: the merchant was told on %s that no money moved", unpaid.State, unpaid.Reason, unpaid.At.Format(time.DateOnly))
 	case booked && own.Provider != r.c.Provider:
 		// The provider's name in the settings may have changed since, or another was in
 		// use: which of them is the charge that the merchant is owed, nothing here says.

@@ -123,6 +123,10 @@ func (m *madeUp) Settled(_ context.Context, _ string, after claim.Key, limit int
 	return some, nil
 }
 
+func (m *madeUp) Unpaid(context.Context, string, string) (claim.Unpaid, bool, error) {
+	return claim.Unpaid{}, false, nil
+}
+
 func (m *madeUp) ByObject(context.Context, string, string) (claim.Record, bool, error) {
 	return claim.Record{}, false, nil
 }

@@ -120,6 +120,9 @@ type Claims interface {
 	Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error)
 	// ByObject reads the claim of an object, whoever's it is.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
+	// Unpaid reads what is remembered, long after its claim is forgotten, of an object
+	// for which no money moved.
+	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
 // Config says what to compare a statement with. Books, Claims, Provider, Regions,

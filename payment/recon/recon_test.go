@@ -31,6 +31,7 @@ type rows struct {
 	ledger.Store
 	books  []ledger.Transaction // in order
 	claims []claim.Record       // in the order of their keys
+	unpaid []claim.Unpaid
 	fail   error
 }
 
@@ -80,6 +81,15 @@ func (r *rows) ByObject(_ context.Context, _, id string) (claim.Record, bool, er
 		}
 	}
 	return claim.Record{}, false, nil
+}
+
+func (r *rows) Unpaid(_ context.Context, _, id string) (claim.Unpaid, bool, error) {
+	for _, u := range r.unpaid {
+		if u.Object == id {
+			return u, true, nil
+		}
+	}
+	return claim.Unpaid{}, false, nil
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -193,6 +203,21 @@ func TestEachClass(t *testing.T) {
 			w.state("p", objectID(w.t, 7), 5)
 			w.claim(objectID(w.t, 7), "", claim.FailedTerminal, "outcome_unknown")
 		}, []Class{ChargedButUnknown}, true},
+		"a charge of a failed claim that is forgotten": {func(w *world) {
+			w.state("p", objectID(w.t, 7), 5)
+			w.unpaid = append(w.unpaid, claim.Unpaid{Object: objectID(w.t, 7), Home: home, Tenant: "acme", State: claim.FailedTerminal, Reason: "outcome_unknown"})
+		}, []Class{ChargedButUnknown}, true},
+		"a charge of a released claim that is forgotten": {func(w *world) {
+			w.state("p", objectID(w.t, 7), 5)
+			w.unpaid = append(w.unpaid, claim.Unpaid{Object: objectID(w.t, 7), Home: home, Tenant: "acme", State: claim.FailedRetry, Reason: "insufficient_funds"})
+		}, []Class{ChargedButUnknown}, true},
+		"a charge that was released, and paid in the end": {func(w *world) {
+			reference, _ := w.paid(1)
+			w.claims = nil
+			w.unpaid = append(w.unpaid, claim.Unpaid{Object: reference, Home: home, Tenant: "acme", State: claim.FailedRetry})
+			w.books[0].At = noon.Add(-9 * time.Hour)
+			w.c.From = noon.Add(-time.Hour)
+		}, nil, false},
 		"a charge of a claim in flight": {func(w *world) {
 			w.state("p", objectID(w.t, 7), 5)
 			w.claim(objectID(w.t, 7), "", claim.InFlight, "")

@@ -55,7 +55,8 @@ func (p Progress) String() string {
 //	book the ghost | begin the claim | call the provider | settle | whatever follows
 //
 // A compensation is a claim of its own, whose key follows from the provider and its
-// reference alone. So whoever comes after a crash does all of it again, and:
+// reference alone, and which no merchant can name: see [claim.OwnKey]. So whoever comes
+// after a crash does all of it again, and:
 //
 //	before the booking      nothing has happened
 //	after it                Post finds the same transaction; suspense shows a debt
@@ -65,11 +66,21 @@ func (p Progress) String() string {
 //	before Settle           key, as for every claim
 //	after Settle            the refund is booked: the next try reads that first, for
 //	                        claims are forgotten after two days and the books never
+//
+// # Older builds
+//
+// They gave a compensation the stamped key alone, which a merchant can compute and
+// spend. What they have begun there goes on there: each try looks first. A node of such
+// a build and one of this, in the same moment of a rolling upgrade, may begin both for
+// one ghost that is told of twice; then the books take one refund, and a provider does
+// not give back more than was paid.
 type Compensator struct {
 	// Books keep the ledger of every home.
 	Books ledger.Store
 	// Do runs a request at its key's home; router.Router.Do does.
 	Do func(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
+	// Inspect reads a key's claim at its home, with authority; router.Router.Inspect does.
+	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Code is the region code of a home.
 	Code func(home string) (claim.RegionCode, bool)
 }
@@ -86,7 +97,7 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 		}
 		return Compensated, "refunded", nil
 	}
-	req, err := c.request(&g)
+	req, stamped, err := c.request(&g)
 	if err != nil {
 		return Pending, "", err
 	}
@@ -112,6 +123,14 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 	if err != nil {
 		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
 	}
+	old, found, err := c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: stamped}, g.Home)
+	switch {
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: it could not be read whether an older build has begun the refund: %w", err)
+	case found && old.Age != claim.Gone && old.Record.Operation == string(payment.Compensation):
+		// The API takes no such operation: it is ours.
+		req.Key.Value = stamped
+	}
 	reply, err := c.Do(ctx, req, g.Home)
 	var unknown *claim.UnknownError
 	var busy *claim.InUseError
@@ -136,16 +155,17 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 }
 
 // request is the claim's: the same bytes for the same ghost, wherever it is seen.
-func (c *Compensator) request(g *Ghost) (claim.Request, error) {
+// stamped is the stamped key that its own is made of.
+func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err error) {
 	code, ok := c.Code(g.Home)
 	if !ok {
-		return claim.Request{}, fmt.Errorf("webhook: there is no region %q", g.Home)
+		return req, "", fmt.Errorf("webhook: there is no region %q", g.Home)
 	}
 	// As long as a stamp's random part may ever be; the name of the key is final.
 	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND", len(g.Provider), g.Provider, g.ProviderRef))
-	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
+	stamped, err = claim.Stamp(code, bytes.NewReader(seed[:]))
 	if err != nil {
-		return claim.Request{}, err
+		return req, "", err
 	}
 	body, err := json.Marshal(map[string]any{
 		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
@@ -153,17 +173,17 @@ func (c *Compensator) request(g *Ghost) (claim.Request, error) {
 		"reason": "ghost_payment",
 	})
 	if err != nil {
-		return claim.Request{}, err
+		return req, "", err
 	}
 	if body, err = claim.Canonical(body, claim.CanonicalOptions{}); err != nil {
-		return claim.Request{}, fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
+		return req, "", fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
 	}
 	return claim.Request{
-		Key: claim.Key{Tenant: g.Tenant, Value: key}, Operation: string(payment.Compensation), Stamped: true,
+		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamped: true,
 		Input: claim.FingerprintInput{
 			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
 		},
-	}, nil
+	}, stamped, nil
 }
 
 // reason is what a refusal says of itself.

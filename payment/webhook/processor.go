@@ -18,6 +18,9 @@ import (
 type Claims interface {
 	// ByObject reads the claim of an object with authority, whoever's it is.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
+	// Unpaid reads with authority what is remembered, long after its claim is forgotten,
+	// of an object for which no money moved.
+	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
 // ProcessorConfig assembles a [Processor]; all but Logger and Now is required.
@@ -41,8 +44,8 @@ type ProcessorConfig struct {
 // Processor acts on kept notices. It holds no state and is safe for concurrent use.
 //
 // A notice is a hint that money moved. What that means is decided by rows that do
-// not change any more: a final claim, a transaction in the books. While the claim
-// is in flight the notice waits, or settles it. So notices may come late, twice, out
+// not change any more: a final claim, a transaction in the books, what is remembered
+// of an object that was not paid. While the claim is in flight the notice waits, or settles it. So notices may come late, twice, out
 // of order and in several regions: each comes to the same end.
 //
 // # Crash points
@@ -141,7 +144,25 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	if err != nil {
 		return p.later(m, "books", err)
 	}
+	if !found && !isBooked {
+		if rec, found, err = p.forgotten(ctx, home, n.Reference); err != nil {
+			return p.later(m, "unpaid", err)
+		}
+	}
 	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)
+}
+
+// forgotten stands in for the claim of an unpaid object that is not stored any more.
+// Whatever its merchant was told, it cannot be tried again.
+func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	u, found, err := p.c.Claims.Unpaid(ctx, home, id)
+	if err != nil || !found {
+		return claim.Record{}, false, err
+	}
+	return claim.Record{
+		Key: claim.Key{Tenant: u.Tenant}, Home: home, Operation: u.Operation, State: claim.FailedTerminal,
+		Reason: u.Reason, Minted: claim.Minted{ID: id}, SettledAt: u.At,
+	}, true, nil
 }
 
 // judge acts on a movement whose claim is final, released or forgotten.

@@ -31,6 +31,7 @@ var errDied = errors.New("the process died here")
 type world struct {
 	*testing.T
 	claims map[string]claim.Record // by object
+	unpaid map[string]claim.Unpaid
 	calls  map[string]outbox.Message
 	books  map[string]ledger.Transaction
 	closed map[string]Status // notices
@@ -39,14 +40,18 @@ type world struct {
 	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown".
 	refuse string
 	learnt string
-	lease  bool // the claim's lease still runs
+	// keys are the keys under which refunds were asked for; old are the claims under keys
+	// of older builds.
+	keys  []string
+	old   map[string]claim.Status
+	lease bool // the claim's lease still runs
 
 	steps, dieAt int
 }
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		T: t, claims: map[string]claim.Record{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
+		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
 		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
 	}
 }
@@ -62,6 +67,18 @@ func (w *world) point() error {
 func (w *world) ByObject(_ context.Context, _, id string) (claim.Record, bool, error) {
 	rec, ok := w.claims[id]
 	return rec, ok, w.point()
+}
+
+func (w *world) Unpaid(_ context.Context, _, id string) (claim.Unpaid, bool, error) {
+	u, ok := w.unpaid[id]
+	return u, ok, w.point()
+}
+
+// forget lets a claim that was not paid go; what is remembered of it stays.
+func (w *world) forget(id string) {
+	rec := w.claims[id]
+	delete(w.claims, id)
+	w.unpaid[id] = claim.Unpaid{Object: id, Home: home, Tenant: tenant, Operation: rec.Operation, State: rec.State}
 }
 
 // bookkeeper is the world's ledger.
@@ -117,6 +134,12 @@ func (s shelves) Close(_ context.Context, _, id string, _ uint64, status Status,
 	return s.point()
 }
 
+func (w *world) inspect(_ context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
+	require.Equal(w, []string{tenant, home}, []string{key.Tenant, hint})
+	s, ok := w.old[key.Value]
+	return s, ok, w.point()
+}
+
 // do is a compensation's claim and its provider, which dedupes.
 func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply, error) {
 	if err := w.point(); err != nil {
@@ -135,6 +158,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	}
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
 	w.asked[body.ProviderRef]++
+	w.keys = append(w.keys, req.Key.Value)
 	switch w.refuse {
 	case "soft":
 		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 402, Body: []byte(`{"code":"insufficient_balance"}`)}}, nil
@@ -177,7 +201,7 @@ func (w *world) processor() *Processor {
 		},
 		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 },
 		Compensator: &Compensator{
-			Books: bookkeeper{world: w}, Do: w.do,
+			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
 			Code: func(h string) (claim.RegionCode, bool) { return 1, h == home },
 		},
 	})
@@ -236,6 +260,16 @@ func TestWhatANoticeComesTo(t *testing.T) {
 		"known after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) }, charged(id, "p1"), status, ProcessedOK},
 		"second after the claim is gone": {func(w *world) { w.have(id, claim.Completed, "p1"); delete(w.claims, id) },
 			charged(id, "p2"), ghost, ProcessedCompensated},
+		"late, after a refusal that is forgotten": {func(w *world) { w.have(id, claim.FailedTerminal, ""); w.forget(id) },
+			charged(id, "p1"), ghost, ProcessedCompensated},
+		"late, after a soft decline that is forgotten": {func(w *world) { w.have(id, claim.FailedRetry, ""); w.forget(id) },
+			charged(id, "p1"), ghost, ProcessedCompensated},
+		"a transfer made late, and its claim forgotten": {func(w *world) { w.have(transfer, claim.FailedTerminal, ""); w.forget(transfer) },
+			of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
+		"a transfer made late that cannot be tried again": {func(w *world) { w.have(transfer, claim.FailedRetry, ""); w.forget(transfer) },
+			of(psp.KindTransfer, transfer, "p1"), status, ProcessedOK},
+		"a refund made late, and its claim forgotten": {func(w *world) { w.have(refund, claim.FailedTerminal, ""); w.forget(refund) },
+			of(psp.KindRefund, refund, "p1"), parked, ""},
 		"of a charge that nobody knows": {func(*world) {}, charged(id, "p1"), parked, ""},
 		"of an id that is not ours":     {func(*world) {}, charged("order-7", "p1"), parked, ""},
 		"of another amount than booked": {func(w *world) { w.have(id, claim.Completed, "p1") }, func() psp.Notice { n := charged(id, "p1"); n.Amount++; return n }(), parked, ""},
@@ -408,4 +442,46 @@ func TestCompensationThatCannotFinish(t *testing.T) {
 			require.Len(t, w.moved, 1)
 		})
 	}
+}
+
+// oldKey is the key that older builds gave the compensation of the movement p1 at sim.
+const oldKey = "bd6da83d-3e5b-8b84-9dc5-000173db56fb"
+
+// A merchant can compute the key that older builds gave a compensation, and spend it.
+// The key of one lies where no merchant can spell it.
+func TestNobodySpendsTheKeyOfACompensation(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.FailedTerminal, "")
+	w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: "charge", State: claim.Completed}}}
+	w.tell(charged(id, "p1"))
+	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+	require.Len(t, w.keys, 1)
+	for _, header := range []string{w.keys[0], claim.FormatKey(w.keys[0])} {
+		_, err := claim.ParseKey(header)
+		require.ErrorIs(t, err, claim.ErrKeyInvalid, "%q", header)
+	}
+}
+
+// What an older build has begun under its key goes on there: it may be in flight, or
+// refused, and must not be asked for a second time under another.
+func TestACompensationOfAnOlderBuildGoesOn(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, state := range []claim.State{claim.InFlight, claim.FailedRetry, claim.FailedTerminal} {
+		w := newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: string(payment.Compensation), State: state}}}
+		w.refuse = "unknown"
+		w.tell(charged(id, "p1"))
+		w.refuse = ""
+		w.tell(charged(id, "p1"))
+		require.Equal(t, []string{oldKey, oldKey}, w.keys, "%v", state)
+	}
+	// One that is past its tombstone is forgotten, though its row may still be there.
+	w := newWorld(t)
+	w.have(id, claim.FailedTerminal, "")
+	w.old = map[string]claim.Status{oldKey: {Record: claim.Record{Operation: string(payment.Compensation), State: claim.FailedTerminal}, Age: claim.Gone}}
+	w.tell(charged(id, "p1"))
+	require.NotContains(t, w.keys, oldKey)
+	require.Len(t, w.moved, 1)
 }

@@ -1,15 +1,15 @@
 -- name: settle
 -- An attempt ended for good, or with "not now", or a released claim is closed: the
 -- claim, its response, the end of its outbox row, the booking, what the world must
--- be told, when the claim closes by itself, and the audit, in one statement, one
--- round trip. It changes nothing unless the claim is still the one that the holder
+-- be told, when the claim closes by itself, whose the object was if no money moved,
+-- and the audit, in one statement, one round trip. It changes nothing unless the claim is still the one that the holder
 -- was given. A business event that is booked already, or an event that waits already,
 -- fails all of it.
 WITH settled AS (
     UPDATE claims SET
         state = $7::int2, holder = '', reason = $8::text, unknowns = $9::int4, not_founds = $10::int4,
         provider_ref = $11::text, settled_at = CASE WHEN $12::bool THEN now() END,
-        refused_at = CASE WHEN $52::bytea IS NOT NULL THEN now() END, refusal = $52::bytea,
+        refused_at = CASE WHEN $53::bytea IS NOT NULL THEN now() END, refusal = $53::bytea,
         removable_at = greatest($13::timestamptz, now() + $14::interval), step = $15::uuid
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND object_id = $4::text AND fence = $5::int8 AND unknowns = $6::int4 AND state = $30::int2
@@ -51,6 +51,13 @@ WITH settled AS (
     FROM settled AS s, unnest($47::text[], $48::bytea[], $49::text[], $50::timestamptz[]) AS e (operation, payload, trace_parent, due)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING expiries.home_region
+), remembered AS (
+    INSERT INTO unpaid (home_region, object_id, tenant_id, operation, state, reason, at, removable_at)
+    SELECT $1::crdb_internal_region, s.object_id, s.tenant_id, s.operation, $7::int2, $8::text, now(), now() + u.life
+    FROM settled AS s, unnest($52::interval[]) AS u (life) -- one row or none, as above
+    ON CONFLICT (home_region, object_id) DO UPDATE SET
+        state = excluded.state, reason = excluded.reason, at = excluded.at, removable_at = excluded.removable_at
+    RETURNING unpaid.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)

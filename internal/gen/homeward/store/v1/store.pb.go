@@ -946,6 +946,83 @@ func (x *Notice) GetTraceParent() string {
 	return ""
 }
 
+// Unpaid is an object for which no money moved; home and id are in the row's key.
+type Unpaid struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant" json:"tenant,omitempty"`
+	Operation     string                 `protobuf:"bytes,2,opt,name=operation" json:"operation,omitempty"`
+	State         uint32                 `protobuf:"varint,3,opt,name=state" json:"state,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason" json:"reason,omitempty"`
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unpaid) Reset() {
+	*x = Unpaid{}
+	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unpaid) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unpaid) ProtoMessage() {}
+
+func (x *Unpaid) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unpaid.ProtoReflect.Descriptor instead.
+func (*Unpaid) Descriptor() ([]byte, []int) {
+	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Unpaid) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Unpaid) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *Unpaid) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Unpaid) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Unpaid) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 // Endpoint is where a tenant wants to be told; the tenant is in the row's key.
 type Endpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -959,7 +1036,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	mi := &file_homeward_store_v1_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1048,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_store_v1_store_proto_msgTypes[9]
+	mi := &file_homeward_store_v1_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1061,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_homeward_store_v1_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Endpoint) GetUrl() string {
@@ -1119,6 +1196,12 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x06status\x18\x05 \x01(\tR\x06status\x12\x16\n" +
 	"\x06detail\x18\x06 \x01(\tR\x06detail\x12!\n" +
 	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\"|\n" +
+	"\x06Unpaid\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\tR\toperation\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"|\n" +
 	"\bEndpoint\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x18\n" +
 	"\asecrets\x18\x02 \x03(\tR\asecrets\x12#\n" +
@@ -1138,7 +1221,7 @@ func file_homeward_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_homeward_store_v1_store_proto_rawDescData
 }
 
-var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_homeward_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_homeward_store_v1_store_proto_goTypes = []any{
 	(*Claim)(nil),       // 0: homeward.store.v1.Claim
 	(*Header)(nil),      // 1: homeward.store.v1.Header
@@ -1149,7 +1232,8 @@ var file_homeward_store_v1_store_proto_goTypes = []any{
 	(*Tenant)(nil),      // 6: homeward.store.v1.Tenant
 	(*Transaction)(nil), // 7: homeward.store.v1.Transaction
 	(*Notice)(nil),      // 8: homeward.store.v1.Notice
-	(*Endpoint)(nil),    // 9: homeward.store.v1.Endpoint
+	(*Unpaid)(nil),      // 9: homeward.store.v1.Unpaid
+	(*Endpoint)(nil),    // 10: homeward.store.v1.Endpoint
 }
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
@@ -1173,7 +1257,7 @@ func file_homeward_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_store_v1_store_proto_rawDesc), len(file_homeward_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

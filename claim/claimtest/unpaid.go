@@ -1,0 +1,147 @@
+package claimtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// rememberer is how it is known, long after a claim is forgotten, whose its object was.
+type rememberer interface {
+	// Unpaid reads with authority what is remembered of an object for which no money
+	// moved.
+	Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error)
+}
+
+func (w *world) unpaid(home, id string) (claim.Unpaid, bool) {
+	w.Helper()
+	store, ok := w.at(home).(rememberer)
+	require.True(w, ok, "the store remembers what was not paid")
+	got, found, err := store.Unpaid(w.ctx, home, id)
+	require.NoError(w, err)
+	got.At = got.At.UTC()
+	return got, found
+}
+
+// remembered checks that rec, as it was settled at a time, is remembered.
+func (w *world) remembered(rec claim.Record, at time.Time) {
+	w.Helper()
+	got, found := w.unpaid(rec.Home, rec.Minted.ID)
+	require.True(w, found, "%v (%s) is remembered", rec.State, rec.Reason)
+	require.Equal(w, claim.Unpaid{
+		Object: rec.Minted.ID, Home: rec.Home, Tenant: rec.Key.Tenant, Operation: rec.Operation,
+		State: rec.State, Reason: rec.Reason, At: at.UTC(),
+	}, got)
+}
+
+func (w *world) notRemembered(rec claim.Record) {
+	w.Helper()
+	got, found := w.unpaid(rec.Home, rec.Minted.ID)
+	require.False(w, found, "%+v", got)
+}
+
+// forgotten lets rec's claim go, as housekeeping does.
+func (w *world) forgotten(rec claim.Record) {
+	w.Helper()
+	w.until(w.now().Add(w.Policy.PinLife()))
+	w.sweep()
+	_, _, found, err := w.at(rec.Home).Get(w.ctx, rec.Key, rec.Home)
+	require.NoError(w, err)
+	require.False(w, found, "the claim is forgotten")
+}
+
+func (w *world) sweep() {
+	w.Helper()
+	if w.Sweep == nil {
+		w.Skip("the database deletes by itself, by the hour")
+	}
+	w.Sweep(w)
+}
+
+// giveUp settles held as unknown until nobody asks any more.
+func (w *world) giveUp(held claim.Record) claim.Record {
+	w.Helper()
+	for range w.Policy.MaxUnknowns {
+		held = w.settle(held, unknown(false))
+	}
+	require.Equal(w, claim.FailedTerminal, held.State)
+	return held
+}
+
+var unpaidTests = []test{
+	{"unpaid: what is refused, given up or released is remembered with the step", func(w *world) {
+		refused := w.settle(w.begin(w.arrival("refused", "100"), claim.Won), declinedHard("no"))
+		w.remembered(refused, refused.SettledAt)
+		given := w.giveUp(w.begin(w.arrival("unknown", "100"), claim.Won))
+		require.Equal(w, claim.ReasonOutcomeUnknown, given.Reason)
+		w.remembered(given, given.SettledAt)
+		released := w.settle(w.begin(w.arrival("released", "100"), claim.Won), declinedSoft("no funds"))
+		w.remembered(released, w.settledAt(released))
+	}},
+	{"unpaid: the last word counts", func(w *world) {
+		first := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedSoft("no funds"))
+		second := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("stolen"))
+		require.Equal(w, first.Minted.ID, second.Minted.ID)
+		w.remembered(second, second.SettledAt)
+		closing := w.settle(w.begin(w.arrival("closes", "100"), claim.Won), declinedSoft("no funds"))
+		v := declinedHard("not paid in time")
+		v.Reason = "expired"
+		closed := w.settle(closing, v)
+		w.remembered(closed, closed.SettledAt)
+	}},
+	{"unpaid: what is paid, or still open, leaves nothing", func(w *world) {
+		w.notRemembered(w.settle(w.begin(w.arrival("paid", "100"), claim.Won), approved("paid")))
+		w.notRemembered(w.begin(w.arrival("held", "100"), claim.Won))
+		w.notRemembered(w.settle(w.begin(w.arrival("open", "100"), claim.Won), unknown(false)))
+	}},
+	{"unpaid: a verdict that comes too late is not remembered", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		paid := w.settle(held, approved("paid"))
+		_, err := w.at(w.home).Settle(w.ctx, held, declinedHard("no"))
+		require.ErrorIs(w, err, claim.ErrFenced)
+		w.notRemembered(paid)
+	}},
+	{"unpaid: each region has its own", func(w *world) {
+		far := w.arrival("far", "100")
+		far.Home = w.Regions[1]
+		rec := w.settle(w.begin(far, claim.Won), declinedHard("no"))
+		w.remembered(rec, rec.SettledAt)
+		_, found := w.unpaid(w.home, rec.Minted.ID)
+		require.False(w, found)
+		_, found = w.unpaid(w.home, "ch_none")
+		require.False(w, found)
+	}},
+	{"unpaid: it outlives the claim, and the key's next life", func(w *world) {
+		refused := w.settle(w.begin(w.arrival("k", "100"), claim.Won), declinedHard("no"))
+		released := w.settle(w.begin(w.arrival("soft", "100"), claim.Won), declinedSoft("no funds"))
+		at := w.settledAt(released)
+		again := w.settle(w.begin(w.arrival("again", "100"), claim.Won), declinedHard("no"))
+		w.until(w.now().Add(w.Policy.PinLife()))
+		next := w.settle(w.begin(w.arrival("again", "200"), claim.Won), approved("another life"))
+		require.NotEqual(w, again.Minted.ID, next.Minted.ID)
+		w.remembered(again, again.SettledAt)
+		w.forgotten(refused)
+		w.remembered(refused, refused.SettledAt)
+		w.remembered(released, at)
+		w.remembered(again, again.SettledAt)
+		w.notRemembered(next)
+	}},
+	{"unpaid: it goes when no provider surprises any more", func(w *world) {
+		if w.Advance == nil {
+			w.Skip("400 days cannot be watched")
+		}
+		first := w.settle(w.begin(w.arrival("first", "100"), claim.Won), declinedHard("no"))
+		w.Advance(time.Hour)
+		second := w.settle(w.begin(w.arrival("second", "100"), claim.Won), declinedHard("no"))
+		w.until(first.SettledAt.Add(w.Policy.RememberFor - time.Microsecond))
+		w.sweep()
+		w.remembered(first, first.SettledAt)
+		w.Advance(time.Microsecond)
+		w.sweep()
+		w.notRemembered(first)
+		w.remembered(second, second.SettledAt)
+	}},
+}

@@ -1,0 +1,6 @@
+-- name: unpaid
+-- Whose an object was for which no money moved, with authority. One that may be
+-- deleted and is not yet still tells the truth.
+SELECT tenant_id, operation, state, reason, at
+FROM unpaid
+WHERE home_region = $1::crdb_internal_region AND object_id = $2::text

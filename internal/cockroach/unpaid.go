@@ -1,0 +1,35 @@
+package cockroach
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Unpaid reads with authority what is remembered of an object for which no money
+// moved.
+func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error) {
+	ctx, err := v.reach(ctx, home)
+	if err != nil {
+		return claim.Unpaid{}, false, err
+	}
+	u, found, _, err := one(ctx, v.db, "unpaid", repeatable, []any{home, id}, func(row pgx.CollectableRow) (claim.Unpaid, error) {
+		u := claim.Unpaid{Object: id, Home: home}
+		var state int16
+		err := row.Scan(&u.Tenant, &u.Operation, &state, &u.Reason, &u.At)
+		u.State, u.At = claim.State(state), u.At.UTC()
+		return u, err
+	})
+	return u, found, claimError("unpaid", err)
+}
+
+// rememberFor is for how long settle remembers whose the object was; empty for not.
+func rememberFor(fx *claim.Effects, p *claim.Policy) []time.Duration {
+	if fx.Unpaid == nil {
+		return []time.Duration{}
+	}
+	return []time.Duration{p.RememberFor}
+}
