@@ -38,9 +38,7 @@ func (c *Census) Value(ctx context.Context, row Row, stored []byte) ([]byte, err
 	again, err := c.Ring.Again(ctx, row, stored)
 	switch {
 	case errors.Is(err, ErrLost):
-		if c.Lost++; c.Why == nil {
-			c.Why = err
-		}
+		c.Lose(err)
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -48,4 +46,11 @@ func (c *Census) Value(ctx context.Context, row Row, stored []byte) ([]byte, err
 		c.Again++
 	}
 	return again, nil
+}
+
+// Lose counts a value that cannot be opened.
+func (c *Census) Lose(err error) {
+	if c.Lost++; c.Why == nil {
+		c.Why = err
+	}
 }
