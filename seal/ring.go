@@ -28,6 +28,9 @@ const (
 	// maxKnown bounds those that are remembered. Each node and hour has one of its own: of
 	// ten nodes, four days' worth.
 	maxKnown = 1024
+	// maxMissing bounds how many missing keys are told of: whoever writes to the store
+	// can name any number.
+	maxMissing = 16
 	// askFor bounds one question to a KMS.
 	askFor = 5 * time.Second
 	// askPause is how long a failed question for a data key is not repeated.
@@ -40,8 +43,8 @@ type Key struct {
 	Keeper Keeper
 }
 
-// Ring seals and opens. A nil Ring has no keys: it seals nothing, and opens what is not
-// sealed. It is safe for concurrent use.
+// Ring seals and opens. One without keys, as a nil Ring is, seals nothing and opens what
+// is not sealed. It is safe for concurrent use.
 type Ring struct {
 	keys []Key
 	log  *slog.Logger
@@ -50,9 +53,10 @@ type Ring struct {
 	making  sync.Mutex
 	failed  failure // of making one
 
-	known   *lru.Cache[string, openKey] // by the name and the encrypted data key
-	opening singleflight.Group
-	missing sync.Map // KeyName: those that have been told of
+	known     *lru.Cache[string, openKey] // by the name and the encrypted data key
+	opening   singleflight.Group
+	missingMu sync.Mutex
+	missing   map[KeyName]bool // those that have been told of
 }
 
 type dataKey struct {
@@ -74,17 +78,17 @@ type failure struct {
 // pageMissing is a constant because somebody is woken by it; see docs/RUNBOOK.md.
 const pageMissing = "page: a sealing key is missing; what is sealed under it waits until this node has it again"
 
-// New makes a ring of keys, the first of which seals. Without keys it is nil.
+// New makes a ring of keys, the first of which seals.
 func New(keys []Key, log *slog.Logger) *Ring {
-	if len(keys) == 0 {
-		return nil
-	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	cache, _ := lru.New[string, openKey](maxKnown) // fails for a size below 1
-	return &Ring{keys: keys, log: log, known: cache}
+	return &Ring{keys: keys, log: log, known: cache, missing: map[KeyName]bool{}}
 }
+
+// HasKeys: what is sealed by it is.
+func (r *Ring) HasKeys() bool { return r != nil && len(r.keys) > 0 }
 
 // Names are the names of the ring's keys, that of the sealing one first.
 func (r *Ring) Names() (names []KeyName) {
@@ -99,16 +103,17 @@ func (r *Ring) Names() (names []KeyName) {
 
 // Ready makes sure that values can be sealed now.
 func (r *Ring) Ready(ctx context.Context) error {
-	if r == nil {
+	if !r.HasKeys() {
 		return nil
 	}
 	_, err := r.dataKey(ctx)
 	return err
 }
 
-// Seal returns the value as it is to be stored in row. A nil Ring returns it as it is.
+// Seal returns the value as it is to be stored in row. A Ring without keys
+// returns it as it is.
 func (r *Ring) Seal(ctx context.Context, row Row, plain []byte) ([]byte, error) {
-	if r == nil {
+	if !r.HasKeys() {
 		return plain, nil
 	}
 	k, err := r.dataKey(ctx)
@@ -142,7 +147,7 @@ func (r *Ring) Open(ctx context.Context, row Row, stored []byte) ([]byte, error)
 // Again returns the value that is stored in row sealed under the first key, or nil if it
 // is so already or the ring has no keys.
 func (r *Ring) Again(ctx context.Context, row Row, stored []byte) ([]byte, error) {
-	if name, sealed := KeyOf(stored); r == nil || sealed && name == r.keys[0].Name {
+	if name, sealed := KeyOf(stored); !r.HasKeys() || sealed && name == r.keys[0].Name {
 		return nil, nil
 	}
 	plain, err := r.Open(ctx, row, stored)
@@ -250,7 +255,13 @@ func (r *Ring) key(name KeyName) (Key, bool) {
 			return k, true
 		}
 	}
-	if _, told := r.missing.LoadOrStore(name, true); !told {
+	r.missingMu.Lock()
+	told := r.missing[name] || len(r.missing) == maxMissing
+	if !told {
+		r.missing[name] = true
+	}
+	r.missingMu.Unlock()
+	if !told {
 		r.log.Error(pageMissing, "key", name.String())
 	}
 	return Key{}, false

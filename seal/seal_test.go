@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,7 +112,13 @@ func TestAlteredValues(t *testing.T) {
 
 func TestUnsealedValues(t *testing.T) {
 	r := New([]Key{keyOf("a", &vault{pad: 1})}, nil)
-	var none *Ring
+	for _, none := range []*Ring{nil, New(nil, nil)} {
+		unsealed(t, r, none)
+	}
+}
+
+func unsealed(t *testing.T, r, none *Ring) {
+	t.Helper()
 	for _, plain := range []string{"", secret, `{"id":"evt_1"}`, "raw \xff\x00 body"} {
 		opens(t, r, []byte(plain), plain)
 		opens(t, none, []byte(plain), plain)
@@ -122,7 +130,6 @@ func TestUnsealedValues(t *testing.T) {
 	require.ErrorIs(t, err, ErrLost)
 	require.NoError(t, none.Ready(t.Context()))
 	require.NoError(t, none.Close())
-	require.Nil(t, New(nil, nil))
 }
 
 // TestRotation: the first key seals, all open; a key that is gone is named, and what was
@@ -247,5 +254,26 @@ func BenchmarkSealAndOpen(b *testing.B) {
 		if _, err := r.Open(b.Context(), row, stored); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestAMissingKeyWakesSomebodyOnce, whether the process has other keys or none.
+func TestAMissingKeyWakesSomebodyOnce(t *testing.T) {
+	lost := keyOf("a", &vault{pad: 1})
+	stored := sealed(t, New([]Key{lost}, nil), secret)
+	for _, keys := range [][]Key{nil, {keyOf("b", &vault{pad: 2})}} {
+		var log bytes.Buffer
+		r := New(keys, slog.New(slog.NewTextHandler(&log, nil)))
+		for range 3 {
+			_, err := r.Open(t.Context(), row, stored)
+			require.ErrorIs(t, err, ErrLost)
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), pageMissing)
+		require.Contains(t, log.String(), lost.Name.String())
+		for i := range 2 * maxMissing {
+			_, _ = r.Open(t.Context(), row, append(append(bytes.Clone(magic), byte(i), 1, 2, 3, 4, 5, 6, 7), 0))
+		}
+		require.Equal(t, maxMissing, strings.Count(log.String(), "\n"))
 	}
 }

@@ -45,7 +45,7 @@ type desk interface {
 	Queue(region string, q outbox.Queue) (outbox.Store, error)
 	// Endpoints are the webhook endpoints of the tenants.
 	Endpoints(ctx context.Context) (relay.Endpoints, error)
-	// Seal has the keys that seal what is stored; nil: it is stored as it is.
+	// Seal has the keys that seal what is stored.
 	Seal() *seal.Ring
 	// Secrets and Bodies are the values that are sealed.
 	Secrets() relay.Secrets

@@ -52,7 +52,7 @@ type secretsRotateCommand struct{ storeFlags }
 
 func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 	return c.withDesk(ctx, func(d desk) error {
-		if d.Seal() == nil {
+		if !d.Seal().HasKeys() {
 			return fmt.Errorf("there is no sealing key: set %s as the nodes have it, or make one with homeward secrets key", node.SealKeys)
 		}
 		census := seal.Census{Ring: d.Seal()}

@@ -17,7 +17,7 @@ type means struct {
 	*place
 	bucket   *Blobs // nil: every body is in its row
 	provider gateway
-	seal     *seal.Ring // nil: there are no keys
+	seal     *seal.Ring
 	sinks    *Sinks
 }
 

@@ -70,8 +70,8 @@ type Config struct {
 	Provider psp.Provider
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
-	// Seal seals what is stored of secrets and persons, and opens it; nil: it is stored as
-	// it is. ReadSealed: it opens only.
+	// Seal seals what is stored of secrets and persons, and opens it; without keys it is
+	// stored as it is. ReadSealed: it opens only.
 	Seal       *seal.Ring
 	ReadSealed bool
 	// Sinks are told of what happened; all nodes of a deployment have the same kinds.

@@ -82,8 +82,7 @@ func localKey(url string) (key [32]byte, err error) {
 	return key, fmt.Errorf("%s must be followed by 32 bytes in base64; make one with: homeward secrets key", localScheme)
 }
 
-// OpenSeal opens the keys that the text of [SealKeys] names; nil if it names none. No key
-// is asked yet.
+// OpenSeal opens the keys that the text of [SealKeys] names. No key is asked yet.
 func OpenSeal(ctx context.Context, text string, log *slog.Logger) (_ *seal.Ring, err error) {
 	if err := checkSealKeys(text); err != nil {
 		return nil, err
@@ -148,7 +147,7 @@ func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, e
 		return nil, fmt.Errorf("the demo's sealing key: %w", err)
 	}
 	ring, err := OpenSeal(ctx, string(text), log)
-	if err == nil && ring == nil {
+	if err == nil && !ring.HasKeys() {
 		err = errors.New("it holds no key; delete it, and what it sealed is lost")
 	}
 	if err != nil {

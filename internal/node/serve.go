@@ -73,7 +73,7 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 // answer. Charges need none, so that neither keeps the node from starting.
 func (s *Server) trySeal(ctx context.Context, settings ServeSettings) {
 	switch ring := s.means.seal; {
-	case ring == nil:
+	case !ring.HasKeys():
 		s.log.Warn("no sealing key is set; secrets of endpoints and bodies of notices are stored as they are", "set", SealKeys)
 	case !settings.Seal:
 		s.log.Warn("sealed values are read, and none is written; set seal to true once all nodes have the sealing keys")
