@@ -49,7 +49,6 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if s.means, err = openMeans(ctx, settings, secrets, s.log); err != nil {
 		return nil, err
 	}
-	s.trySeal(ctx, settings)
 	certs, err := settings.TLS.open(settings.Node.Region, s.log)
 	if err != nil {
 		return nil, err
@@ -65,6 +64,7 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
+	s.trySeal(ctx, settings)
 	s.keep(settings)
 	return s, nil
 }
