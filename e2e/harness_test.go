@@ -28,6 +28,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 const (
@@ -72,7 +73,7 @@ func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 		Dir: dir, Provider: p, Policy: b.Policy, Outbox: quickOutbox,
 		Databases: b.Databases, Pool: patientPool(),
 		DeputyAfter: time.Hour, // tests of deputies say when
-		Limits:      httpapi.DefaultLimits(), ReplicaLag: 50 * time.Millisecond,
+		Limits:      httpapi.DefaultLimits(), ReplicaLag: 50 * time.Millisecond, Seal: sealtest.Ring(1),
 		Tenants: []node.ClusterTenant{
 			{Tenant: claim.Tenant{ID: "acme" + b.Tenants, Registrar: us}, APIKeys: []string{acme, demoAcme}},
 			{Tenant: claim.Tenant{ID: "globex" + b.Tenants, Registrar: eu}, APIKeys: []string{globex, demoGlobex}},

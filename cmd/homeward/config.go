@@ -43,7 +43,8 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""), node.GossipKey, set(len(secrets.GossipKeys) > 0))
+	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""),
+		node.GossipKey, set(len(secrets.GossipKeys) > 0), node.SealKeys, set(secrets.SealKeys != ""))
 	for _, f := range facts {
 		fmt.Fprintf(io.out, "# %s\n", f)
 	}

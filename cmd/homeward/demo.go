@@ -95,8 +95,13 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, provider.Close()) }()
 
+	ring, err := node.DemoSeal(ctx, data, warnings(io))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ring.Close()) }()
 	cluster, err := startDemo(ctx, settings, node.ClusterConfig{
-		Dir: filepath.Join(data, node.StoreDir), Provider: provider, Notifiers: map[string]psp.Notifier{"simulator": provider}, Network: wan.New(distances), Logger: warnings(io),
+		Dir: filepath.Join(data, node.StoreDir), Seal: ring, Provider: provider, Notifiers: map[string]psp.Notifier{"simulator": provider}, Network: wan.New(distances), Logger: warnings(io),
 		Fatal: func(err error) {
 			// The store can acknowledge nothing more. What it acknowledged is on
 			// disk, so dying now is the safe answer to every request in hand.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/seal"
 )
 
 type endpointCommand struct {
@@ -34,11 +36,15 @@ func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all
 			return err
 		}
 		e, found, err := all.Endpoint(ctx, tenant)
-		if err != nil {
+		if err != nil && !errors.Is(err, seal.ErrLost) { // without its secrets, which new ones can replace
 			return err
 		}
 		return do(all, e, found)
 	})
+}
+
+func lostSecret(tenant string) error {
+	return fmt.Errorf("the secret of tenant %s is sealed under a key that is not here: set %s as the nodes have it, or replace the secret with homeward endpoint secret %s --only", tenant, node.SealKeys, tenant)
 }
 
 func noEndpoint(tenant string) error {
@@ -70,8 +76,11 @@ func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 	}
 	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, was relay.Endpoint, found bool) error {
 		next := relay.Endpoint{Tenant: c.Tenant, URL: c.URL, Secrets: was.Secrets}
-		if !found {
+		switch {
+		case !found:
 			next.Secrets = []string{relay.NewSecret()}
+		case len(was.Secrets) == 0:
+			return lostSecret(c.Tenant)
 		}
 		if err := all.PutEndpoint(ctx, next); err != nil {
 			return err
@@ -125,6 +134,9 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 		if shown.FailingSince != nil {
 			fmt.Fprintf(t, "failing since\t%s\n", shown.FailingSince.UTC().Format(time.RFC3339))
 		}
+		if shown.Secrets == 0 {
+			fmt.Fprintf(t, "\t%v\n", lostSecret(c.Tenant))
+		}
 		if shown.DisabledAt != nil {
 			fmt.Fprintf(t, "disabled at\t%s\n", shown.DisabledAt.UTC().Format(time.RFC3339))
 		}
@@ -150,6 +162,8 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 		was := e
 		minted := relay.NewSecret()
 		switch {
+		case len(e.Secrets) == 0 && !c.Only:
+			return lostSecret(c.Tenant)
 		case c.EndOld:
 			if len(e.Secrets) < 2 {
 				fmt.Fprintf(io.out, "nothing to do: the deliveries of %s are signed with one secret\n", c.Tenant)

@@ -30,6 +30,7 @@ type commands struct {
 	Tenant    tenantCommand    `cmd:"" help:"Add tenants, and change their keys and registrars."`
 	Endpoint  endpointCommand  `cmd:"" help:"Set where tenants are told of events, by webhook."`
 	Outbox    outboxCommand    `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
+	Secrets   secretsCommand   `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
 	Ledger    ledgerCommand    `cmd:"" help:"Prove the books, and show balances and entries."`
 	Reconcile reconcileCommand `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts  devCertsCommand  `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`

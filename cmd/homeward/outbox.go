@@ -16,6 +16,8 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/seal"
 )
 
 type outboxCommand struct {
@@ -43,6 +45,11 @@ type desk interface {
 	Queue(region string, q outbox.Queue) (outbox.Store, error)
 	// Endpoints are the webhook endpoints of the tenants.
 	Endpoints(ctx context.Context) (relay.Endpoints, error)
+	// Seal has the keys that seal what is stored.
+	Seal() *seal.Ring
+	// Secrets and Bodies are the values that are sealed.
+	Secrets() relay.Secrets
+	Bodies(region string) (webhook.Bodies, error)
 	// HasTenant says whether there is a tenant of that id.
 	HasTenant(ctx context.Context, id string) (bool, error)
 }
@@ -53,7 +60,15 @@ func (f *storeFlags) withDesk(ctx context.Context, do func(desk) error) error {
 		if f.Config != "" {
 			return errors.New("--config is for --data; a database needs no settings")
 		}
-		return withDatabase(ctx, func(db *cockroach.DB) error { return do(sqlDesk{db}) })
+		text, err := node.Secret(os.Environ(), node.SealKeys)
+		if err != nil {
+			return err
+		}
+		ring, err := node.OpenSeal(ctx, text, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(withDatabase(ctx, func(db *cockroach.DB) error { return do(sqlDesk{db, ring}) }), ring.Close())
 	}
 	settings, err := node.LoadSettings(f.Config, os.Environ())
 	if err != nil {
@@ -63,10 +78,23 @@ func (f *storeFlags) withDesk(ctx context.Context, do func(desk) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(embeddedDesk{db, settings}), db.Close())
+	ring, err := node.DemoSeal(ctx, f.Data, nil)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return errors.Join(do(embeddedDesk{db, settings, ring}), ring.Close(), db.Close())
 }
 
-type sqlDesk struct{ db *cockroach.DB }
+type sqlDesk struct {
+	db   *cockroach.DB
+	ring *seal.Ring
+}
+
+func (d sqlDesk) Seal() *seal.Ring { return d.ring }
+
+func (d sqlDesk) Secrets() relay.Secrets { return d.db }
+
+func (d sqlDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
 
 func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
 	rows, err := d.db.Regions(ctx)
@@ -85,7 +113,9 @@ func (d sqlDesk) Queue(region string, q outbox.Queue) (outbox.Store, error) {
 	return v.Queue(q), nil
 }
 
-func (d sqlDesk) Endpoints(context.Context) (relay.Endpoints, error) { return d.db, nil }
+func (d sqlDesk) Endpoints(context.Context) (relay.Endpoints, error) {
+	return relay.Sealed(d.db, d.ring), nil
+}
 
 func (d sqlDesk) HasTenant(ctx context.Context, id string) (bool, error) {
 	_, err := d.db.Tenant(ctx, id)
@@ -98,7 +128,14 @@ func (d sqlDesk) HasTenant(ctx context.Context, id string) (bool, error) {
 type embeddedDesk struct {
 	db       *embedded.DB
 	settings node.Settings
+	ring     *seal.Ring
 }
+
+func (d embeddedDesk) Seal() *seal.Ring { return d.ring }
+
+func (d embeddedDesk) Secrets() relay.Secrets { return d.db }
+
+func (d embeddedDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
 
 func (d embeddedDesk) Regions(context.Context) ([]string, error) {
 	var names []string
@@ -117,7 +154,9 @@ func (d embeddedDesk) Queue(region string, q outbox.Queue) (outbox.Store, error)
 	return v.Queue(q), nil
 }
 
-func (d embeddedDesk) Endpoints(context.Context) (relay.Endpoints, error) { return d.db, nil }
+func (d embeddedDesk) Endpoints(context.Context) (relay.Endpoints, error) {
+	return relay.Sealed(d.db, d.ring), nil
+}
 
 func (d embeddedDesk) HasTenant(ctx context.Context, id string) (bool, error) {
 	all, err := d.db.Tenants(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
@@ -27,7 +26,7 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		does(t, "tenant", "create", "acme", "--name", "Acme Rockets", "--registrar", "us-east1")
 		does(t, "tenant", "create", "globex", "--name", "Globex", "--registrar", "europe-west1")
 		run(t, nil, func(do func(desk)) {
-			require.NoError(t, withDatabase(t.Context(), func(db *cockroach.DB) error { do(sqlDesk{db}); return nil }))
+			require.NoError(t, (&storeFlags{}).withDesk(t.Context(), func(d desk) error { do(d); return nil }))
 		})
 	})
 	t.Run("demo", func(t *testing.T) {
@@ -45,10 +44,7 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		refuses(t, []string{"in use"}, "outbox", "list", "--data", dir)
 		require.NoError(t, db.Close())
 		run(t, []string{"--data", dir}, func(do func(desk)) {
-			db, err := node.OpenStopped(dir, settings)
-			require.NoError(t, err)
-			do(embeddedDesk{db, settings})
-			require.NoError(t, db.Close())
+			require.NoError(t, (&storeFlags{Data: dir}).withDesk(t.Context(), func(d desk) error { do(d); return nil }))
 		})
 	})
 }

@@ -61,6 +61,7 @@ var small = []string{
 	"-tags", "grpcnotrace",
 	"-gcflags=github.com/stripe/stripe-go/...=-l", "-gcflags=google.golang.org/grpc/...=-l",
 	"-gcflags=github.com/hashicorp/...=-l", "-gcflags=github.com/miekg/...=-l",
+	"-gcflags=github.com/nats-io/...=-l", "-gcflags=gocloud.dev/...=-l",
 }
 
 // build makes a static binary.

@@ -42,6 +42,9 @@
 //	ledger_post     there is no row                run again; whatever transaction there is now is the answer
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close   the fence                      run again; on "no row" read: closed in our words is closed
+//	notices_rewrite, what was read                 run again: what is not there any more stays as it is
+//	endpoint_rewrite
+//	notices_drop_…  that there is a body           run again: nothing changes
 //	endpoint_put    nothing: the latest counts     run again
 //	endpoint_remove that it is there               run again; one that is gone is removed
 //	endpoint_note   what the delivery changes      run again; on "no row" the row that is read is the answer
@@ -77,6 +80,9 @@
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
+//	notices_due_rewrite | notices_rewrite
+//	                         the row has the new body and the notice the old one, which
+//	                         say the same; the next going through finds the notice again
 //
 // Keeping notices and closing one are a statement each: no notice is without its
 // row in the queue, and no row is left of one that is closed.

@@ -14,6 +14,8 @@ import (
 var (
 	_ relay.Endpoints = (*DB)(nil)
 	_ relay.Endpoints = (*View)(nil)
+	_ relay.Secrets   = (*DB)(nil)
+	_ relay.Secrets   = (*View)(nil)
 )
 
 // seenEndpoint is a row and the clock that it is to be judged by.
@@ -106,6 +108,42 @@ func (e *seenEndpoint) changes(ok bool, disableAfter time.Duration) bool {
 	default:
 		return e.DisabledAt.IsZero() && !e.now.Before(e.FailingSince.Add(disableAfter))
 	}
+}
+
+// RewriteSecrets implements [relay.Secrets].
+func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error) {
+	type held struct {
+		tenant  string
+		secrets []string
+	}
+	page, err := many(ctx, db, "endpoints_secrets", repeatable, []any{after, int64(limit)}, func(row pgx.CollectableRow) (h held, err error) {
+		err = row.Scan(&h.tenant, &h.secrets)
+		return h, err
+	})
+	if err != nil {
+		return "", claimError("endpoints_secrets", err)
+	}
+	for _, h := range page {
+		next, err := again(h.tenant, h.secrets)
+		if err != nil {
+			return "", err
+		}
+		if next == nil {
+			continue
+		}
+		if _, _, err := affected(ctx, db, "endpoint_rewrite", repeatable, []any{h.tenant, h.secrets, next}); err != nil {
+			return "", claimError("endpoint_rewrite", err)
+		}
+	}
+	if len(page) < limit {
+		return "", nil
+	}
+	return page[limit-1].tenant, nil
+}
+
+// RewriteSecrets implements [relay.Secrets].
+func (v *View) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (string, error) {
+	return v.db.RewriteSecrets(ctx, after, limit, again)
 }
 
 // Endpoint implements [relay.Endpoints].

@@ -2,7 +2,12 @@ package cockroach
 
 import (
 	"context"
+	"encoding/hex"
+	"regexp"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // StopWaiting makes notes count as written when they were made, for a database
@@ -39,3 +44,38 @@ func (db *DB) Exec(ctx context.Context, sql string) error {
 	_, err := db.pool.Exec(ctx, sql)
 	return err
 }
+
+// Raw is every row of every table as text, and what stands there in hexadecimal once more
+// as it is.
+func (db *DB) Raw(ctx context.Context) ([]byte, error) {
+	rows, err := db.pool.Query(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
+	if err != nil {
+		return nil, err
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	var raw []byte
+	for _, t := range tables {
+		rows, err := db.pool.Query(ctx, "SELECT row_to_json(t)::text FROM "+pgx.Identifier{t}.Sanitize()+" AS t")
+		if err != nil {
+			return nil, err
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, strings.Join(lines, "\n")...)
+	}
+	for _, hexed := range hexadecimal.FindAll(raw, -1) {
+		raw = append(raw, '\n')
+		raw, _ = hex.AppendDecode(raw, hexed[len(`\\x`):])
+	}
+	return raw, nil
+}
+
+var hexadecimal = regexp.MustCompile(`\\\\x(?:[0-9a-f]{2})+`)
+
+// Raw is [DB.Raw].
+func (v *View) Raw(ctx context.Context) ([]byte, error) { return v.db.Raw(ctx) }

@@ -3,6 +3,7 @@ package cockroach_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -838,6 +839,52 @@ func operations(d database) []operation {
 				return
 			}
 			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
+		},
+	}, {
+		name: "seal a notice anew", statements: []string{"notices_rewrite"},
+		before: func(c *cell) {
+			_, err := c.others.Keep(c.ctx, here, c.notices()[:1])
+			require.NoError(c, err)
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Rewrite(ctx, here, "", math.MaxInt32, func(id string, _ []byte) ([]byte, error) {
+				if id != c.notices()[0].ID {
+					return nil, nil
+				}
+				return []byte("again"), nil
+			})
+		},
+		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		effect: func(*cell, *stored, *stored) {},
+		next: func(c *cell, done bool) {
+			n, _, err := c.others.Notice(c.ctx, here, c.notices()[0].ID)
+			require.NoError(c, err)
+			require.Equal(c, done, string(n.Body) == "again")
+			// The row went before it.
+			m, _, err := c.others.Queue(outbox.Notices).Message(c.ctx, here, n.ID)
+			require.NoError(c, err)
+			require.Contains(c, []string{"again", "{}"}, string(m.Payload))
+			if done {
+				require.Equal(c, "again", string(m.Payload))
+			}
+		},
+	}, {
+		name: "seal an endpoint anew", statements: []string{"endpoint_rewrite"},
+		before: ownEndpoint,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.RewriteSecrets(ctx, "", math.MaxInt32, func(tenant string, _ []string) ([]string, error) {
+				if tenant != c.key.Tenant {
+					return nil, nil
+				}
+				return []string{"whsec_again"}, nil
+			})
+		},
+		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		effect: func(*cell, *stored, *stored) {},
+		next: func(c *cell, done bool) {
+			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)
+			require.NoError(c, err)
+			require.Equal(c, done, e.Secrets[0] == "whsec_again")
 		},
 	}, {
 		name: "put an endpoint", statements: []string{"endpoint_put"}, latest: true,

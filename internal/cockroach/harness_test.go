@@ -316,6 +316,7 @@ func TestEndpoints(t *testing.T) {
 			Regions: h.Regions, Tenants: tenants, Pass: h.pass, Now: h.now,
 			Endpoints: func(region string) relay.Endpoints { return h.view(region) },
 			Patience:  10 * time.Second, // a write to a GLOBAL table takes up to one
+			Raw:       h.raw,
 		}
 	})
 }
@@ -330,7 +331,23 @@ func (p parts) notices() webhooktest.Harness {
 		Regions: p.Regions, Lease: p.Policy.Lease, Pass: p.pass, Exact: p.Advance != nil, Now: p.now,
 		Store: func(region string) webhook.Store { return p.view(region) },
 		Queue: func(region string) outbox.Store { return p.Queue(region, outbox.Notices) },
+		Raw:   p.raw,
+		Sweep: func(t testing.TB, region string) {
+			for n := 1; n > 0; {
+				var err error
+				n, err = p.view(region).Sweep(context.Background(), 100)
+				require.NoError(t, err)
+			}
+		},
 	}
+}
+
+// raw is all that the database keeps.
+func (p parts) raw(t testing.TB) []byte {
+	t.Helper()
+	raw, err := p.view(p.Regions[0]).Raw(context.Background())
+	require.NoError(t, err)
+	return raw
 }
 
 func (p parts) view(region string) *cockroach.View { return p.Ledger(region).(*cockroach.View) }

@@ -16,7 +16,10 @@ import (
 	"github.com/homeward-io/homeward/payment/webhook"
 )
 
-var _ webhook.Store = (*View)(nil)
+var (
+	_ webhook.Store  = (*View)(nil)
+	_ webhook.Bodies = (*View)(nil)
+)
 
 // Keep implements [webhook.Store]. A notice whose own insertion lost its reply
 // counts as one that was there.
@@ -103,4 +106,44 @@ func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, b
 		return webhook.Notice{}, false, claimError("notice", err)
 	}
 	return n, true, nil
+}
+
+// Rewrite implements [webhook.Bodies]. The row goes before its notice: what was found in
+// a notice is there until both are done.
+func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
+	ctx, err = v.reach(ctx, region)
+	if err != nil {
+		return "", err
+	}
+	type bodied struct {
+		id   string
+		body []byte
+	}
+	page, err := many(ctx, v.db, "notices_bodies", repeatable, []any{region, after, int64(limit)}, func(row pgx.CollectableRow) (b bodied, err error) {
+		err = row.Scan(&b.id, &b.body)
+		return b, err
+	})
+	if err != nil {
+		return "", claimError("notices_bodies", err)
+	}
+	for _, b := range page {
+		next, err := again(b.id, b.body)
+		if err != nil {
+			return "", err
+		}
+		if next == nil {
+			continue
+		}
+		args := []any{region, b.id, b.body, next}
+		if _, _, err := affected(ctx, v.db, "notices_due_rewrite", repeatable, args); err != nil {
+			return "", claimError("notices_due_rewrite", err)
+		}
+		if _, _, err := affected(ctx, v.db, "notices_rewrite", repeatable, args); err != nil {
+			return "", claimError("notices_rewrite", err)
+		}
+	}
+	if len(page) < limit {
+		return "", nil
+	}
+	return page[limit-1].id, nil
 }

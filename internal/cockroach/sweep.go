@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const (
@@ -31,7 +32,9 @@ type sweeps struct {
 
 // Sweep deletes up to limit rows of each sort that no longer say anything: pins
 // of the view's region, and on PostgreSQL claims, responses, notices, audit and what
-// is remembered of unpaid objects, which CockroachDB's row-level TTL deletes by itself. Nothing but disk space, and the
+// is remembered of unpaid objects, which CockroachDB's row-level TTL deletes by
+// itself. It drops the bodies of the region's notices that nobody needs any more, and
+// counts them with the rows. Nothing but disk space, how long bodies are kept, and the
 // second move of a registrar, depends on its being called. Any number of nodes
 // may do so at once.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
@@ -53,8 +56,12 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			removed += n
 		}
 	}
+	dropped, _, err := affected(ctx, v.db, "notices_drop_bodies", repeatable, []any{v.name, webhook.KeepBodyFor, int64(limit)})
+	if err != nil {
+		return removed, claimError("notices_drop_bodies", err)
+	}
 	n, err := v.sweepPins(ctx, limit)
-	return removed + n, err
+	return removed + dropped + n, err
 }
 
 // sweepPins looks at some of the pins that the view's region keeps, and deletes up

@@ -469,6 +469,33 @@ func TestCrashBeyondClaims(t *testing.T) {
 			},
 		},
 		{
+			name: "rewrite", // as sealing anew does: notice and row in one step, and it opens either way
+			do: func(w *crashWorld) {
+				keep(w, "a")
+				_, err := w.home.Rewrite(w.ctx, "us-east1", "", 10, func(string, []byte) ([]byte, error) { return []byte("again"), nil })
+				require.NoError(w.t, err)
+			},
+			check: func(w *crashWorld) {
+				n, _, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", "a"))
+				require.NoError(w.t, err)
+				require.Equal(w.t, "again", string(n.Body))
+				require.Equal(w.t, "again", string(take(w, notices).Payload))
+			},
+		},
+		{
+			name: "rewrite secrets",
+			do: func(w *crashWorld) {
+				require.NoError(w.t, w.db.PutEndpoint(w.ctx, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"s"}}))
+				_, err := w.db.RewriteSecrets(w.ctx, "", 10, func(string, []string) ([]string, error) { return []string{"again"}, nil })
+				require.NoError(w.t, err)
+			},
+			check: func(w *crashWorld) {
+				e, _, err := w.db.Endpoint(w.ctx, "acme")
+				require.NoError(w.t, err)
+				require.Equal(w.t, relay.Endpoint{Tenant: "acme", URL: "u", Secrets: []string{"again"}}, e)
+			},
+		},
+		{
 			name: "the head of a line moves",
 			do: func(w *crashWorld) {
 				rec := w.begin(claimtest.NewArrival(crashKey, "us-east1", "100", "n1", "ch_1"))

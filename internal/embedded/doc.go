@@ -49,13 +49,14 @@
 //	r r reversed id ·          nothing              with l, if it reverses one
 //	  transaction id
 //	A r provider · reference   transaction id       with l, if it is an arrival
-//	n r · notice id            Notice               Keep, Close
+//	n r · notice id            Notice               Keep, Close, Rewrite, Sweep
 //	U r · object id            Unpaid               Settle, unless money moved
 //	a r tenant · key · seq(8)  Audit                every step, and notes
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
-//	s tenant                   Endpoint             PutEndpoint, RemoveEndpoint, NoteDelivery
+//	s tenant                   Endpoint             PutEndpoint, RemoveEndpoint, NoteDelivery,
+//	                                                RewriteSecrets
 //	m name                     number(8)            Open: format, epoch, region/…, window/…;
 //	                                                SetRegionStatus: topology, status/…
 //
@@ -117,10 +118,13 @@
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
 //	SetRegionStatus the old status                   the new one
 //	PutEndpoint,    the old endpoint                 the new one
-//	NoteDelivery
+//	NoteDelivery,
+//	RewriteSecrets
+//	Rewrite         notice and row with the old      both with the new one; either opens
+//	                body
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
-//	Sweep           swept again                      gone
+//	Sweep           swept again                      gone, or without its body
 //
 // "Before the sync" includes the case that the batch reached the disk all the
 // same. Whoever asks next then sees the right-hand column, which is why a

@@ -2,6 +2,8 @@ package embedded_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -151,7 +153,8 @@ func TestQueueNames(t *testing.T) {
 
 func webhookHarness(t *testing.T) webhooktest.Harness {
 	clock := newClock()
-	db := open(t, embedded.Config{Clock: clock.now})
+	fs := vfs.NewMem()
+	db := open(t, embedded.Config{Clock: clock.now, FS: fs})
 	return webhooktest.Harness{
 		Regions: names(),
 		Store:   func(region string) webhook.Store { return view(t, db, region) },
@@ -160,7 +163,31 @@ func webhookHarness(t *testing.T) webhooktest.Harness {
 		Pass:    func(_ testing.TB, d time.Duration) { clock.advance(d) },
 		Exact:   true,
 		Now:     func(testing.TB) time.Time { return clock.now().Truncate(time.Microsecond) },
+		Raw:     func(t testing.TB) []byte { return raw(t, fs) },
+		Sweep: func(t testing.TB, _ string) {
+			for n := 1; n > 0; {
+				var err error
+				n, err = db.Sweep(context.Background(), 100)
+				require.NoError(t, err)
+			}
+		},
 	}
+}
+
+// raw is every file of the store, one behind the other. What a test writes is in the log,
+// as it is: only tables are compressed.
+func raw(t testing.TB, fs vfs.FS) (all []byte) {
+	t.Helper()
+	files, err := fs.List("store")
+	require.NoError(t, err)
+	for _, name := range files {
+		f, err := fs.Open(fs.PathJoin("store", name))
+		require.NoError(t, err)
+		content, err := io.ReadAll(f)
+		require.NoError(t, errors.Join(err, f.Close()))
+		all = append(all, content...)
+	}
+	return all
 }
 
 func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
@@ -203,7 +230,8 @@ func TestLedger(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	relaytest.Exercise(t, func(t *testing.T) relaytest.Harness {
 		clock := newClock()
-		db := open(t, embedded.Config{Clock: clock.now})
+		fs := vfs.NewMem()
+		db := open(t, embedded.Config{Clock: clock.now, FS: fs})
 		return relaytest.Harness{
 			Regions:   names(),
 			Endpoints: func(region string) relay.Endpoints { return view(t, db, region) },
@@ -211,6 +239,7 @@ func TestEndpoints(t *testing.T) {
 			Pass:      func(_ testing.TB, d time.Duration) { clock.advance(d) },
 			Now:       func(testing.TB) time.Time { return clock.now().Truncate(time.Microsecond) },
 			Patience:  72 * time.Hour,
+			Raw:       func(t testing.TB) []byte { return raw(t, fs) },
 		}
 	})
 }

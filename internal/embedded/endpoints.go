@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,7 +14,10 @@ import (
 // Endpoints are like tenants: the table has a copy in each region, so that none of
 // this costs a trip.
 
-var _ relay.Endpoints = (*DB)(nil)
+var (
+	_ relay.Endpoints = (*DB)(nil)
+	_ relay.Secrets   = (*DB)(nil)
+)
 
 // readEndpoint reads one row. endpointMu must be held.
 func (db *DB) readEndpoint(tenant string) (e relay.Endpoint, found bool, err error) {
@@ -128,6 +132,59 @@ func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, dis
 	return next, nil
 }
 
+// RewriteSecrets implements [relay.Secrets].
+func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error) {
+	page, err := db.endpointsAfter(ctx, after, limit)
+	if err != nil {
+		return "", err
+	}
+	for i := range page {
+		next, err := again(page[i].Tenant, slices.Clone(page[i].Secrets))
+		if err == nil && next != nil {
+			err = db.rewriteSecrets(ctx, &page[i], next)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if len(page) < limit {
+		return "", nil
+	}
+	return page[limit-1].Tenant, nil
+}
+
+func (db *DB) endpointsAfter(ctx context.Context, after string, limit int) (page []relay.Endpoint, err error) {
+	if err := db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	db.endpointMu.RLock()
+	defer db.endpointMu.RUnlock()
+	from := append(append([]byte{tableEndpoint}, after...), 0) // the next possible key
+	err = db.scan(from, []byte{tableEndpoint + 1}, func(k, value []byte) (bool, error) {
+		e, err := decodeEndpoint(string(k[1:]), value)
+		page = append(page, e)
+		return len(page) < limit, err
+	})
+	return page, err
+}
+
+// rewriteSecrets replaces the secrets of an endpoint where they are still those of seen.
+func (db *DB) rewriteSecrets(ctx context.Context, seen *relay.Endpoint, secrets []string) error {
+	if err := db.enter(ctx); err != nil {
+		return err
+	}
+	defer db.leave()
+	db.endpointMu.Lock()
+	defer db.endpointMu.Unlock()
+	e, found, err := db.readEndpoint(seen.Tenant)
+	if err != nil || !found || !slices.Equal(e.Secrets, seen.Secrets) {
+		return err
+	}
+	e.Secrets = secrets
+	return db.putEndpoint(&e)
+}
+
 // Endpoint is [DB.Endpoint].
 func (v *View) Endpoint(ctx context.Context, tenant string) (relay.Endpoint, bool, error) {
 	return v.db.Endpoint(ctx, tenant)
@@ -146,4 +203,9 @@ func (v *View) RemoveEndpoint(ctx context.Context, tenant string) (bool, error) 
 // NoteDelivery is [DB.NoteDelivery].
 func (v *View) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (relay.Endpoint, error) {
 	return v.db.NoteDelivery(ctx, tenant, url, ok, disableAfter)
+}
+
+// RewriteSecrets is [DB.RewriteSecrets].
+func (v *View) RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (string, error) {
+	return v.db.RewriteSecrets(ctx, after, limit, again)
 }

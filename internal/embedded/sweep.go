@@ -27,8 +27,11 @@ const (
 // Sweep deletes up to limit rows that no longer say anything: claims that have
 // been gone for about Policy.PinGrace, pins past their life that protect no claim,
 // processed notices older than [webhook.KeepFor], and what is remembered of unpaid
-// objects after Policy.RememberFor. Audit and books stay. Nothing depends on its being
-// called except disk space: expiry is judged when a row is read. Each call goes on where the last one stopped. It is safe to call at any time.
+// objects after Policy.RememberFor. It drops the bodies of notices that were acted on
+// [webhook.KeepBodyFor] ago, and counts them with the rows. Audit and books stay.
+// Nothing depends on its being called except disk space and how long bodies are kept:
+// expiry is judged when a row is read. Each call goes on where the last one stopped. It
+// is safe to call at any time.
 func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if err := db.enter(ctx); err != nil {
 		return 0, err
@@ -143,20 +146,36 @@ func (db *DB) sweepPin(_ string, code claim.RegionCode, key claim.Key) (bool, er
 	return err == nil, err
 }
 
-// sweepNotice deletes a notice that no provider repeats any more. One that was not
-// acted on stays, as its row does.
+// sweepNotice drops the body of a notice that was acted on some time ago, and deletes
+// one that no provider repeats any more. One that was not acted on stays, as its row
+// does.
 func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (bool, error) {
 	lock := db.rows.of(code, key)
 	lock.Lock()
 	defer lock.Unlock()
 	n, err := db.readNotice(region, code, key.Value)
-	if err != nil || n == nil || n.Status == webhook.Unprocessed || db.clock.now().Before(n.ReceivedAt.Add(webhook.KeepFor)) {
+	if err != nil || n == nil || n.Status == webhook.Unprocessed {
 		return false, err
+	}
+	now := db.clock.now()
+	old := !now.Before(n.ReceivedAt.Add(webhook.KeepFor))
+	if !old && (len(n.Body) == 0 || now.Before(n.ProcessedAt.Add(webhook.KeepBodyFor))) {
+		return false, nil
 	}
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
-	if err := b.Delete(appendScoped(nil, tableNotice, code, "", n.ID), nil); err != nil {
-		return false, unavailable(err)
+	if old {
+		if err := b.Delete(appendScoped(nil, tableNotice, code, "", n.ID), nil); err != nil {
+			return false, unavailable(err)
+		}
+	} else {
+		n.Body = nil
+		s := scratches.Get().(*scratch)
+		defer s.release()
+		s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
+		if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+			return false, err
+		}
 	}
 	err = db.commit(b, pebble.NoSync)
 	return err == nil, err

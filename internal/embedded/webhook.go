@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
+
+var _ webhook.Bodies = (*View)(nil)
 
 // A notice and its outbox row are guarded by one lock, that of the row's owner.
 
@@ -128,6 +131,91 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	}
 	if err := v.db.putMessage(b, s, notices, code, row, nil); err != nil {
 		return err
+	}
+	return v.db.commit(b, pebble.Sync)
+}
+
+// Rewrite implements [webhook.Bodies].
+func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return "", err
+	}
+	page, err := v.bodies(ctx, region, code, after, limit)
+	if err != nil {
+		return "", err
+	}
+	for i := range page {
+		next, err := again(page[i].ID, page[i].Body)
+		if err == nil && next != nil {
+			err = v.rewrite(ctx, region, code, &page[i], next)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if len(page) < limit {
+		return "", nil
+	}
+	return page[limit-1].ID, nil
+}
+
+// bodies lists up to limit notices that have one.
+func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode, after string, limit int) (page []webhook.Notice, err error) {
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	prefix := appendScoped(nil, tableNotice, code, "", "")
+	from := prefix
+	if after != "" {
+		from = append(appendScoped(nil, tableNotice, code, "", after), 0) // the next possible key
+	}
+	err = v.db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		n, err := decodeNotice(region, string(k[len(prefix):]), value)
+		if err != nil {
+			return false, err
+		}
+		if len(n.Body) > 0 {
+			page = append(page, *n)
+		}
+		return len(page) < limit, ctx.Err()
+	})
+	return page, err
+}
+
+// rewrite replaces the body of a notice, and of its row, where it is still that of seen.
+func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *webhook.Notice, body []byte) error {
+	if err := v.db.enter(ctx); err != nil {
+		return err
+	}
+	defer v.db.leave()
+	lock := v.db.rows.of(code, noticeOwner(seen.ID))
+	lock.Lock()
+	defer lock.Unlock()
+	n, err := v.db.readNotice(region, code, seen.ID)
+	if err != nil || n == nil || !bytes.Equal(n.Body, seen.Body) {
+		return err
+	}
+	row, err := v.db.readMessage(notices, region, code, seen.ID)
+	if err != nil {
+		return err
+	}
+	b := v.db.pebble.NewBatch()
+	defer func() { _ = b.Close() }()
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	n.Body = body
+	s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
+	if err := s.set(b, s.key, noticeToProto(n)); err != nil {
+		return err
+	}
+	if row != nil {
+		next := *row
+		next.Payload = body
+		if err := v.db.putMessage(b, s, notices, code, row, &next); err != nil {
+			return err
+		}
 	}
 	return v.db.commit(b, pebble.Sync)
 }

@@ -396,7 +396,10 @@ func TestDebugLog(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	serve(h, charge())
-	if got := log.String(); !strings.Contains(got, "tenant=acme status=201") || strings.Contains(got, "sk_acme") || strings.Contains(got, "k-1") {
+	inspect := httptest.NewRequest(http.MethodGet, "/v1/idempotency-keys/k-1", nil)
+	inspect.Header.Set("Authorization", "Bearer sk_acme")
+	serve(h, inspect)
+	if got := log.String(); !strings.Contains(got, "/v1/idempotency-keys/{key}") || !strings.Contains(got, "tenant=acme status=201") || strings.Contains(got, "sk_acme") || strings.Contains(got, "k-1") {
 		t.Errorf("got %s", got)
 	}
 }

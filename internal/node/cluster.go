@@ -22,6 +22,7 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // ClusterConfig describes several regions in one process on one store.
@@ -47,6 +48,8 @@ type ClusterConfig struct {
 	Provider psp.Provider
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
+	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
+	Seal *seal.Ring
 	// Events says who is told of what happened; the zero value tells nobody.
 	Events     EventsSettings
 	Policy     claim.Policy
@@ -239,7 +242,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
 		return nil, err
 	}
-	if k.sinks, err = c.Events.open(ctx, k.DB.Endpoints(), c.Logger); err != nil {
+	if k.sinks, err = c.Events.open(ctx, relay.Sealed(k.DB.Endpoints(), c.Seal), c.Logger); err != nil {
 		return nil, err
 	}
 	var seeds []string
@@ -269,7 +272,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
 				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 				Seeds: seeds, Topology: topology, Table: table, TopologyEvery: c.TopologyEvery, Store: store, Blobs: k.blobs, Provider: c.Provider,
-				Notifiers: c.Notifiers, Sinks: k.sinks.kinds,
+				Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds,
 				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
 				WrapTransport: c.WrapTransport, LocalGossip: true, DeputyAfter: c.DeputyAfter, Logger: c.Logger,
 			})

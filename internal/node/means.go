@@ -6,7 +6,9 @@ import (
 	"log/slog"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // means is what acting on claims takes, in a node or beside one: the database, the
@@ -15,6 +17,7 @@ type means struct {
 	*place
 	bucket   *Blobs // nil: every body is in its row
 	provider gateway
+	seal     *seal.Ring
 	sinks    *Sinks
 }
 
@@ -37,7 +40,10 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log
 	if m.provider, err = settings.Provider.open(secrets); err != nil {
 		return nil, err
 	}
-	if m.sinks, err = settings.Events.open(ctx, m.view, log); err != nil {
+	if m.seal, err = OpenSeal(ctx, secrets.SealKeys, log); err != nil {
+		return nil, err
+	}
+	if m.sinks, err = settings.Events.open(ctx, relay.Sealed(m.view, m.seal), log); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -52,6 +58,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	return Config{
 		Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Provider: m.provider, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
+		Seal: m.seal, ReadSealed: !settings.Seal,
 		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(), Logger: log,
 	}
 }
@@ -68,6 +75,7 @@ func (m *means) close() error {
 	if m.bucket != nil {
 		errs = append(errs, m.bucket.Close())
 	}
+	errs = append(errs, m.seal.Close())
 	if m.place != nil {
 		errs = append(errs, m.db.Close())
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // Version is this build's, told to the other nodes for people to read.
@@ -44,7 +45,7 @@ type Store interface {
 }
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
+// Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
 // required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
@@ -69,6 +70,10 @@ type Config struct {
 	Provider psp.Provider
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
+	// Seal seals what is stored of secrets and persons, and opens it; without keys it is
+	// stored as it is. ReadSealed: it opens only.
+	Seal       *seal.Ring
+	ReadSealed bool
 	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
 	Sinks  map[outbox.Kind]relay.Sink
 	Policy claim.Policy

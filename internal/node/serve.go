@@ -64,8 +64,22 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
+	s.trySeal(ctx, settings)
 	s.keep(settings)
 	return s, nil
+}
+
+// trySeal says at the start what is stored unsealed, and when the sealing key does not
+// answer. Charges need none, so that neither keeps the node from starting.
+func (s *Server) trySeal(ctx context.Context, settings ServeSettings) {
+	switch ring := s.means.seal; {
+	case !ring.HasKeys():
+		s.log.Warn("no sealing key is set; secrets of endpoints and bodies of notices are stored as they are", "set", SealKeys)
+	case !settings.Seal:
+		s.log.Warn("sealed values are read, and none is written; set seal to true once all nodes have the sealing keys")
+	default:
+		_ = ring.Ready(ctx) // it is logged there
+	}
 }
 
 // keep starts what a node does beside its requests.

@@ -58,6 +58,8 @@ type ServeSettings struct {
 	// Objects is the gocloud.dev URL of the bucket, the same one for all regions,
 	// for response bodies above claim.inline_body; "" keeps every body in its row.
 	Objects string `koanf:"objects"`
+	// Seal: what is written is sealed, where there are keys; see [SealKeys].
+	Seal bool `koanf:"seal"`
 	// TenantRate and TenantBurst limit each tenant whose row does not say, at each
 	// node, in requests per second and requests.
 	TenantRate  float64 `koanf:"tenant_rate"`
@@ -165,6 +167,7 @@ func DefaultServeSettings() ServeSettings {
 		DeputyAfter:   region.DefaultGrace,
 		TopologyEvery: 5 * time.Second,
 		SweepEvery:    time.Minute,
+		Seal:          true,
 		TenantRate:    limits.TenantRate, TenantBurst: limits.TenantBurst,
 		Drain: 45 * time.Second,
 		Log:   "info",
@@ -459,6 +462,8 @@ type Secrets struct {
 	// ProviderKey opens the provider's API, ProviderWebhooks is what it signs with
 	// what it sends; "" for none.
 	ProviderKey, ProviderWebhooks string
+	// SealKeys are those of [SealKeys], as they were written.
+	SealKeys string
 }
 
 // The variables of what the provider knows us by; see [Secret].
@@ -469,12 +474,14 @@ const (
 
 func readSecrets(environ []string) (Secrets, error) {
 	var s Secrets
-	var errs [5]error
+	var errs [7]error
 	var key string
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
 	s.ProviderKey, errs[3] = Secret(environ, ProviderKey)
 	s.ProviderWebhooks, errs[4] = Secret(environ, ProviderWebhooks)
+	s.SealKeys, errs[5] = Secret(environ, SealKeys)
+	errs[6] = checkSealKeys(s.SealKeys)
 	if key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -517,6 +524,7 @@ var secretNames = map[string][]string{
 	GossipKey:        {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
 	ProviderKey:      {"provider_key", "provider.key", "provider.api_key", "provider.secret"},
 	ProviderWebhooks: {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
+	SealKeys:         {"seal_keys", "seal_key", "seal.keys", "seal.key"},
 }
 
 // isSecret reports whether a variable, as NAME=value, is a secret's.

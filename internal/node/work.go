@@ -52,13 +52,17 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	n.compensator = &webhook.Compensator{Books: c.Store, Do: routes.Do, Inspect: routes.Inspect, Code: c.code}
 	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Logger: log,
+		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
+	sealing := c.Seal
+	if c.ReadSealed {
+		sealing = nil
+	}
 	if n.receiver, err = webhook.NewReceiver(webhook.ReceiverConfig{
-		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Logger: log,
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: log,
 	}); err != nil {
 		return err
 	}

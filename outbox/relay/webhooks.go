@@ -21,6 +21,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // Defaults of [WebhooksConfig].
@@ -144,6 +145,10 @@ func (w *Webhooks) Close() { w.client.CloseIdleConnections() }
 func (w *Webhooks) Deliver(ctx context.Context, e Event) Outcome {
 	to, found, err := w.c.Endpoints.Endpoint(ctx, e.Tenant)
 	switch {
+	case errors.Is(err, seal.ErrLost):
+		// Another node may have the key. Where none has, the row is parked in the end; the
+		// endpoint is not to blame, and nothing is noted against it.
+		return Failed(fmt.Sprintf("%v; or give the tenant a new secret with homeward endpoint secret %s --only", err, e.Tenant))
 	case err != nil:
 		w.c.Logger.Warn("webhook waits: its endpoint cannot be read", "id", e.ID, "tenant", e.Tenant, "error", err)
 		return Later(storePause + rand.N(storePause))

@@ -12,6 +12,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
 )
 
 // Claims finds claims by what a provider knows of them.
@@ -23,7 +24,7 @@ type Claims interface {
 	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
-// ProcessorConfig assembles a [Processor]; all but Logger and Now is required.
+// ProcessorConfig assembles a [Processor]; all but Seal, Logger and Now is required.
 type ProcessorConfig struct {
 	Store     Store
 	Notifiers map[string]psp.Notifier
@@ -36,7 +37,9 @@ type ProcessorConfig struct {
 	// Home names the region of a code.
 	Home        func(claim.RegionCode) (string, bool)
 	Compensator *Compensator
-	Logger      *slog.Logger
+	// Seal opens bodies; nil opens those that are not sealed.
+	Seal   *seal.Ring
+	Logger *slog.Logger
 	// Now tells how old a notice is; nil means time.Now.
 	Now func() time.Time
 }
@@ -90,7 +93,11 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	if !ok {
 		return outbox.Failed("no provider " + m.Operation + " is configured to read this notice")
 	}
-	n, err := notifier.Read(m.Payload)
+	body, err := p.c.Seal.Open(ctx, rowOf(m.Region, m.ID), m.Payload)
+	if err != nil {
+		return p.unopened(m, err)
+	}
+	n, err := notifier.Read(body)
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())

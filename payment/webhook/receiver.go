@@ -11,7 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -50,7 +52,7 @@ const (
 	keepTimeout = 5 * time.Second
 )
 
-// ReceiverConfig assembles a [Receiver]. All but Logger and Now is required.
+// ReceiverConfig assembles a [Receiver]. All but Seal, Logger and Now is required.
 type ReceiverConfig struct {
 	// Region is where notices are kept: the one that receives them, so that no
 	// other region is needed to take them in. A provider that repeats a notice in
@@ -60,7 +62,9 @@ type ReceiverConfig struct {
 	Store  Store
 	// Notifiers check signatures, by the provider's name in the path.
 	Notifiers map[string]psp.Notifier
-	Logger    *slog.Logger
+	// Seal seals bodies before they are kept; nil leaves them as they come.
+	Seal   *seal.Ring
+	Logger *slog.Logger
 	// Now is compared with the time that is signed; nil means time.Now.
 	Now func() time.Time
 }
@@ -123,6 +127,9 @@ func (r *Receiver) Receive(ctx context.Context, provider string, header http.Hea
 	}
 	if err := notice.storable(); err != nil {
 		return err
+	}
+	if notice.Body, err = r.c.Seal.Seal(ctx, rowOf(notice.Region, notice.ID), body); err != nil {
+		return fmt.Errorf("%w: the notice could not be sealed: %w", claim.ErrUnavailable, err)
 	}
 	kept := make(chan error, 1)
 	select {

@@ -26,7 +26,8 @@ type Notice struct {
 	ID       string
 	Region   string
 	Provider string
-	// Body is the raw body.
+	// Body is the raw body, as a store is given it: sealed, where there are keys. It is
+	// empty once it has been dropped, see [KeepBodyFor].
 	Body []byte
 	// ReceivedAt and ProcessedAt are the store's clock; ProcessedAt is zero while
 	// Status is Unprocessed.
@@ -45,7 +46,14 @@ func NoticeID(provider, eventID string) string { return provider + ":" + eventID
 // repeats one (Stripe: three days).
 const KeepFor = 35 * 24 * time.Hour
 
-// Store keeps notices. Each Unprocessed one has a row in outbox.Notices whose ID
+// KeepBodyFor is how long a body is kept after its notice was acted on: long enough for
+// a person to look into what was done, over a weekend and a holiday. Then housekeeping
+// drops it, and the notice says only that it came, and what became of it. What is not
+// acted on, as it waits or is parked for a person, keeps its body.
+const KeepBodyFor = 7 * 24 * time.Hour
+
+// Store keeps notices, and drops bodies that were kept for KeepBodyFor, and notices that
+// were for KeepFor, by housekeeping. Each Unprocessed one has a row in outbox.Notices whose ID
 // is the notice's, Operation its provider and Payload its body, due at once.
 type Store interface {
 	// Keep makes notices of region durable with their rows, in one step. Those

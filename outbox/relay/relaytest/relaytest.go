@@ -4,6 +4,7 @@ package relaytest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // Harness is one backend under test, without endpoints at first.
@@ -28,11 +30,31 @@ type Harness struct {
 	// Patience is how long a tenant's endpoint may fail in the tests: longer than
 	// the steps between take, however slow the backend.
 	Patience time.Duration
+	// Raw is all that the store keeps, as whoever takes its disk away finds it.
+	Raw func(t testing.TB) []byte
 }
 
 // Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest.
+// opens, one for each subtest: with secrets as they are, with sealed ones, and from the
+// one to the other.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
+	exercise(t, newHarness, slices.Concat(tests, sealedTests))
+	t.Run("sealed", func(t *testing.T) {
+		exercise(t, func(t *testing.T) Harness {
+			h, r := newHarness(t), sealtest.Ring(7)
+			bare := h.Endpoints
+			h.Endpoints = func(region string) relay.Endpoints { return relay.Sealed(bare(region), r) }
+			return h
+		}, tests)
+	})
+}
+
+type test struct {
+	name string
+	run  func(w *world)
+}
+
+func exercise(t *testing.T, newHarness func(t *testing.T) Harness, tests []test) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHarness(t)
@@ -87,10 +109,7 @@ func normal(e relay.Endpoint) relay.Endpoint {
 	return e
 }
 
-var tests = []struct {
-	name string
-	run  func(w *world)
-}{
+var tests = []test{
 	{"endpoint: none at first", func(w *world) {
 		_, found, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)

@@ -5,6 +5,7 @@ package webhooktest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,10 @@ type Harness struct {
 	Exact bool
 	// Now reads the store's clock.
 	Now func(t testing.TB) time.Time
+	// Sweep does the housekeeping of a region until nothing is left to do.
+	Sweep func(t testing.TB, region string)
+	// Raw is all that the store keeps, as whoever takes its disk away finds it.
+	Raw func(t testing.TB) []byte
 }
 
 // Queue makes of h what outboxtest wants of outbox.Notices.
@@ -50,7 +55,7 @@ func Queue(h Harness) outboxtest.Harness {
 // Exercise checks every promise of the contract on the backends that newHarness
 // opens, one for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, tc := range tests {
+	for _, tc := range slices.Concat(tests, sealedTests) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHarness(t)
 			require.GreaterOrEqual(t, len(h.Regions), 2)

@@ -1,0 +1,181 @@
+package node
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gocloud.dev/gcerrors"
+	"gocloud.dev/secrets"
+	"gocloud.dev/secrets/localsecrets"
+
+	"github.com/homeward-io/homeward/seal"
+)
+
+// SealKeys is the variable of the keys that seal what is stored, as URLs with white space
+// or commas between them; see [Secret]. The first seals, any of them may have sealed what
+// is read, so that a deployment can go from one key to the next.
+const SealKeys = "HOMEWARD_SEAL_KEYS"
+
+// localScheme begins the URL of a key that is its own secret: 32 bytes in base64.
+const localScheme = localsecrets.Scheme + "://"
+
+// NewSealKey mints a local key.
+func NewSealKey() (string, error) {
+	key, err := localsecrets.NewRandomKey()
+	if err != nil {
+		return "", err
+	}
+	return localScheme + base64.URLEncoding.EncodeToString(key[:]), nil
+}
+
+// checkSealKeys says what is wrong with the text of [SealKeys]. The error holds no key.
+func checkSealKeys(text string) error {
+	var errs []error
+	seen := map[seal.KeyName]bool{}
+	for i, url := range sealURLs(text) {
+		name, err := sealName(url)
+		if err == nil && seen[name] {
+			err = errors.New("it is there twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s, key %d: %w", SealKeys, i+1, err))
+		}
+		seen[name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func sealURLs(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == ',' })
+}
+
+// sealName names a key by itself, or where a KMS has it by its URL.
+func sealName(url string) (seal.KeyName, error) {
+	if strings.HasPrefix(url, localScheme) {
+		key, err := localKey(url)
+		return seal.NameOf(localScheme + string(key[:])), err
+	}
+	scheme, _, found := strings.Cut(url, "://")
+	if mux := secrets.DefaultURLMux(); !found || !mux.ValidKeeperScheme(scheme) {
+		return seal.KeyName{}, fmt.Errorf("this build opens %s://…; write one of these, as homeward secrets key does, or build with the KMS that is meant, see docs/SECURITY.md",
+			strings.Join(mux.KeeperSchemes(), "://…, "))
+	}
+	return seal.NameOf(url), nil
+}
+
+// localKey reads a local key. An empty one would be another at every start.
+func localKey(url string) (key [32]byte, err error) {
+	text := strings.TrimPrefix(url, localScheme)
+	for _, encoding := range []*base64.Encoding{base64.URLEncoding, base64.StdEncoding} {
+		if b, err := encoding.DecodeString(text); err == nil && len(b) == len(key) {
+			return [32]byte(b), nil
+		}
+	}
+	return key, fmt.Errorf("%s must be followed by 32 bytes in base64; make one with: homeward secrets key", localScheme)
+}
+
+// OpenSeal opens the keys that the text of [SealKeys] names. No key is asked yet.
+func OpenSeal(ctx context.Context, text string, log *slog.Logger) (_ *seal.Ring, err error) {
+	if err := checkSealKeys(text); err != nil {
+		return nil, err
+	}
+	var keys []seal.Key
+	for i, url := range sealURLs(text) {
+		k, err := openSealKey(ctx, url)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s, key %d: %w", SealKeys, i+1, err), seal.New(keys, log).Close())
+		}
+		keys = append(keys, k)
+	}
+	return seal.New(keys, log), nil
+}
+
+// openSealKey opens a key that checkSealKeys has passed.
+func openSealKey(ctx context.Context, url string) (seal.Key, error) {
+	name, err := sealName(url)
+	if err != nil {
+		return seal.Key{}, err
+	}
+	if strings.HasPrefix(url, localScheme) {
+		key, err := localKey(url)
+		return seal.Key{Name: name, Keeper: keeper{localsecrets.NewKeeper(key), true}}, err
+	}
+	k, err := secrets.OpenKeeper(ctx, url)
+	return seal.Key{Name: name, Keeper: keeper{k, false}}, err
+}
+
+// keeper says of a key's refusal when it is one for good.
+type keeper struct {
+	*secrets.Keeper
+	local bool
+}
+
+// Decrypt implements [seal.Keeper]. A local key is always there to be asked. A KMS says
+// so where what it was given is not its own, or where it has no such key.
+func (k keeper) Decrypt(ctx context.Context, sealed []byte) ([]byte, error) {
+	plain, err := k.Keeper.Decrypt(ctx, sealed)
+	if err != nil && (k.local || slices.Contains([]gcerrors.ErrorCode{gcerrors.InvalidArgument, gcerrors.NotFound}, gcerrors.Code(err))) {
+		return nil, fmt.Errorf("%w: %w", seal.ErrLost, err)
+	}
+	return plain, err
+}
+
+// sealFile is where the demo keeps its key within its --data directory, beside the store:
+// who takes the store alone away finds nothing in it.
+const sealFile = "seal.key"
+
+// DemoSeal opens the key of a demo's --data directory, and makes one that its owner alone
+// can read where there is none. homeward serve does not do that: what the next start of a
+// container does not find again is lost.
+func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, error) {
+	path := filepath.Join(data, sealFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if text, err = makeSealFile(data, path); err != nil {
+			return nil, fmt.Errorf("the demo's sealing key: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the demo's sealing key: %w", err)
+	}
+	ring, err := OpenSeal(ctx, string(text), log)
+	if err == nil && !ring.HasKeys() {
+		err = errors.New("it holds no key; delete it, and what it sealed is lost")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return ring, nil
+}
+
+// makeSealFile writes a new key under its name only when it is on disk.
+func makeSealFile(data, path string) ([]byte, error) {
+	key, err := NewSealKey()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(data, sealFile+".*") // 0600
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteString(key + "\n")
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()))
+	}
+	return []byte(key), syncPath(data)
+}

@@ -1,0 +1,5 @@
+//go:build awskms
+
+package node
+
+import _ "gocloud.dev/secrets/awskms" // opened by its URL, see openSealKey

@@ -1,0 +1,5 @@
+//go:build azurekeyvault
+
+package node
+
+import _ "gocloud.dev/secrets/azurekeyvault" // opened by its URL, see openSealKey

@@ -1,0 +1,143 @@
+package relay
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/seal"
+)
+
+// sealedPrefix begins a secret that is sealed, in a store. None that signs begins so.
+const sealedPrefix = "sealed:"
+
+// rowOf is where the secrets of a tenant open.
+func rowOf(tenant string) seal.Row { return seal.Row{Table: "endpoint", ID: tenant} }
+
+// Sealed is all with its secrets sealed in the store, by ring; a nil ring writes them as
+// they are. An endpoint whose secrets cannot be opened is returned without them, and with
+// [seal.ErrLost] or [seal.ErrUnasked].
+func Sealed(all Endpoints, ring *seal.Ring) Endpoints { return sealed{all, ring} }
+
+type sealed struct {
+	Endpoints
+	ring *seal.Ring
+}
+
+func (s sealed) Endpoint(ctx context.Context, tenant string) (Endpoint, bool, error) {
+	e, found, err := s.Endpoints.Endpoint(ctx, tenant)
+	if err != nil || !found {
+		return e, found, err
+	}
+	e, err = s.opened(ctx, e)
+	return e, true, err
+}
+
+func (s sealed) PutEndpoint(ctx context.Context, e Endpoint) error {
+	// The store counts them: it refuses none, and too many.
+	stored := make([]string, len(e.Secrets))
+	for i, secret := range e.Secrets {
+		value, err := s.ring.Seal(ctx, rowOf(e.Tenant), []byte(secret))
+		if err != nil {
+			return err
+		}
+		stored[i] = text(value)
+	}
+	e.Secrets = stored
+	return s.Endpoints.PutEndpoint(ctx, e)
+}
+
+// NoteDelivery says nothing of secrets that cannot be opened: no delivery was signed with
+// them.
+func (s sealed) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (Endpoint, error) {
+	e, err := s.Endpoints.NoteDelivery(ctx, tenant, url, ok, disableAfter)
+	if err != nil {
+		return e, err
+	}
+	e, _ = s.opened(ctx, e)
+	return e, nil
+}
+
+func (s sealed) opened(ctx context.Context, e Endpoint) (Endpoint, error) {
+	secrets := make([]string, len(e.Secrets))
+	for i, stored := range e.Secrets {
+		value, err := bytesOf(stored)
+		if err == nil {
+			value, err = s.ring.Open(ctx, rowOf(e.Tenant), value)
+		}
+		if err != nil {
+			e.Secrets = nil
+			return e, fmt.Errorf("the webhook secret of tenant %s: %w", e.Tenant, err)
+		}
+		secrets[i] = string(value)
+	}
+	e.Secrets = secrets
+	return e, nil
+}
+
+// text is a value as a store keeps it among texts.
+func text(value []byte) string {
+	if _, sealed := seal.KeyOf(value); !sealed {
+		return string(value)
+	}
+	return sealedPrefix + base64.RawStdEncoding.EncodeToString(value)
+}
+
+// bytesOf undoes text.
+func bytesOf(stored string) ([]byte, error) {
+	encoded, sealed := strings.CutPrefix(stored, sealedPrefix)
+	if !sealed {
+		return []byte(stored), nil
+	}
+	value, err := base64.RawStdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("%w: it is no base64", seal.ErrLost)
+	}
+	return value, nil
+}
+
+// Secrets is a store of endpoints as one goes through their secrets.
+type Secrets interface {
+	// RewriteSecrets hands the secrets of up to limit tenants, in the order of their ids
+	// and after one of them, to again. What that returns replaces them where they still
+	// are as they were, and nothing else of the endpoint; nil leaves them. last is the
+	// tenant that the next call goes on after, "" at the end.
+	RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error)
+}
+
+// rewriteBatch is a few hundred kilobytes of secrets.
+const rewriteBatch = 500
+
+// Reseal lets census see every secret. It may be stopped at any point and begun again.
+func Reseal(ctx context.Context, all Secrets, census *seal.Census) error {
+	for after := ""; ; {
+		last, err := all.RewriteSecrets(ctx, after, rewriteBatch, func(tenant string, secrets []string) ([]string, error) {
+			var next []string
+			for i, stored := range secrets {
+				value, err := bytesOf(stored)
+				if err != nil {
+					census.Lose(fmt.Errorf("the webhook secret of tenant %s: %w", tenant, err))
+					continue
+				}
+				again, err := census.Value(ctx, rowOf(tenant), value)
+				if err != nil {
+					return nil, err
+				}
+				if again == nil {
+					continue
+				}
+				if next == nil {
+					next = append(next, secrets...)
+				}
+				next[i] = text(again)
+			}
+			return next, nil
+		})
+		if err != nil || last == "" {
+			return err
+		}
+		after = last
+	}
+}

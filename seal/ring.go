@@ -1,0 +1,282 @@
+package seal
+
+import (
+	"context"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// sealFor is how long a data key seals before it is replaced: what it has sealed is
+	// what a reader of one process's memory gets from the store beside it.
+	sealFor = time.Hour
+	// oldest is how long it goes on sealing where the sealing key cannot be asked for
+	// another: a KMS may be out for a day before anything waits for it.
+	oldest = 24 * time.Hour
+	// openFor is how long an opened data key is remembered, so that a key which is taken
+	// away at the KMS is of no use an hour later.
+	openFor = time.Hour
+	// maxKnown bounds those that are remembered. Each node and hour has one of its own: of
+	// ten nodes, four days' worth.
+	maxKnown = 1024
+	// maxMissing bounds how many missing keys are told of: whoever writes to the store
+	// can name any number.
+	maxMissing = 16
+	// askFor bounds one question to a KMS.
+	askFor = 5 * time.Second
+	// askPause is how long a failed question for a data key is not repeated.
+	askPause = time.Second
+)
+
+// Key is a sealing key with its name.
+type Key struct {
+	Name   KeyName
+	Keeper Keeper
+}
+
+// Ring seals and opens. One without keys, as a nil Ring is, seals nothing and opens what
+// is not sealed. It is safe for concurrent use.
+type Ring struct {
+	keys []Key
+	log  *slog.Logger
+
+	current atomic.Pointer[dataKey] // nil before the first
+	making  sync.Mutex
+	failed  failure // of making one
+
+	known     *lru.Cache[string, openKey] // by the name and the encrypted data key
+	opening   singleflight.Group
+	missingMu sync.Mutex
+	missing   map[KeyName]bool // those that have been told of
+}
+
+type dataKey struct {
+	aead cipher.AEAD
+	head []byte
+	made time.Time
+}
+
+type openKey struct {
+	aead  cipher.AEAD
+	until time.Time
+}
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// pageMissing is a constant because somebody is woken by it; see docs/RUNBOOK.md.
+const pageMissing = "page: a sealing key is missing; what is sealed under it waits until this node has it again"
+
+// New makes a ring of keys, the first of which seals.
+func New(keys []Key, log *slog.Logger) *Ring {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	cache, _ := lru.New[string, openKey](maxKnown) // fails for a size below 1
+	return &Ring{keys: keys, log: log, known: cache, missing: map[KeyName]bool{}}
+}
+
+// HasKeys: what is sealed by it is.
+func (r *Ring) HasKeys() bool { return r != nil && len(r.keys) > 0 }
+
+// Names are the names of the ring's keys, that of the sealing one first.
+func (r *Ring) Names() (names []KeyName) {
+	if r == nil {
+		return nil
+	}
+	for _, k := range r.keys {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// Ready makes sure that values can be sealed now.
+func (r *Ring) Ready(ctx context.Context) error {
+	if !r.HasKeys() {
+		return nil
+	}
+	_, err := r.dataKey(ctx)
+	return err
+}
+
+// Seal returns the value as it is to be stored in row. A Ring without keys
+// returns it as it is.
+func (r *Ring) Seal(ctx context.Context, row Row, plain []byte) ([]byte, error) {
+	if !r.HasKeys() {
+		return plain, nil
+	}
+	k, err := r.dataKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return k.aead.Seal(append(make([]byte, 0, len(k.head)+len(plain)+k.aead.Overhead()), k.head...), nil, plain, bound(k.head, row)), nil
+}
+
+// Open returns the value that is stored in row. The error is one line; it is [ErrLost] or
+// [ErrUnasked].
+func (r *Ring) Open(ctx context.Context, row Row, stored []byte) ([]byte, error) {
+	if _, sealed := KeyOf(stored); !sealed {
+		return stored, nil
+	}
+	name, wrapped, head, body, err := split(stored)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: %w", row, ErrLost, err)
+	}
+	aead, err := r.cipher(ctx, name, wrapped)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", row, err)
+	}
+	plain, err := aead.Open(nil, nil, body, bound(head, row))
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: it is not what was sealed for this row; it was altered, or comes from another row", row, ErrLost)
+	}
+	return plain, nil
+}
+
+// Again returns the value that is stored in row sealed under the first key, or nil if it
+// is so already or the ring has no keys.
+func (r *Ring) Again(ctx context.Context, row Row, stored []byte) ([]byte, error) {
+	if name, sealed := KeyOf(stored); !r.HasKeys() || sealed && name == r.keys[0].Name {
+		return nil, nil
+	}
+	plain, err := r.Open(ctx, row, stored)
+	if err != nil {
+		return nil, err
+	}
+	return r.Seal(ctx, row, plain)
+}
+
+// dataKey is the one to seal with. Whoever finds it old replaces it, while the others go
+// on with it; where there is none all wait for the first.
+func (r *Ring) dataKey(ctx context.Context) (*dataKey, error) {
+	k := r.current.Load()
+	switch {
+	case k.within(sealFor):
+		return k, nil
+	case !k.within(oldest):
+		r.making.Lock()
+	case !r.making.TryLock():
+		return k, nil
+	}
+	defer r.making.Unlock()
+	if k = r.current.Load(); k.within(sealFor) {
+		return k, nil
+	}
+	if r.failed.err == nil || time.Since(r.failed.at) >= askPause {
+		made, err := r.newDataKey(ctx)
+		if err == nil {
+			r.failed = failure{}
+			r.current.Store(made)
+			return made, nil
+		}
+		if r.failed.err == nil {
+			r.log.Error("no data key can be made to seal with; the last one goes on for a day, and without one notices are not taken in", "key", r.keys[0].Name.String(), "error", err)
+		}
+		r.failed = failure{err, time.Now()}
+	}
+	if k.within(oldest) {
+		return k, nil
+	}
+	return nil, r.failed.err
+}
+
+func (k *dataKey) within(d time.Duration) bool { return k != nil && time.Since(k.made) < d }
+
+func (r *Ring) newDataKey(ctx context.Context) (*dataKey, error) {
+	key := make([]byte, dataKeySize)
+	_, _ = rand.Read(key) // never fails
+	aead, err := cipherOf(key)
+	if err != nil {
+		return nil, err
+	}
+	// Not the caller's ctx alone: others wait for the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
+	defer cancel()
+	wrapped, err := r.keys[0].Keeper.Encrypt(ctx, key)
+	if err == nil && len(wrapped) > maxWrapped {
+		err = fmt.Errorf("it makes %d bytes of a key, more than %d", len(wrapped), maxWrapped)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, r.keys[0].Name, err)
+	}
+	return &dataKey{aead: aead, head: head(r.keys[0].Name, wrapped), made: time.Now()}, nil
+}
+
+// cipher is that of an encrypted data key.
+func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher.AEAD, error) {
+	key, ok := r.key(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: it is sealed under key %v, which this process does not have; give it that key, see docs/SECURITY.md", ErrLost, name)
+	}
+	id := string(name[:]) + string(wrapped)
+	if k, ok := r.known.Get(id); ok && time.Now().Before(k.until) {
+		return k.aead, nil
+	}
+	found, err, _ := r.opening.Do(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askFor)
+		defer cancel()
+		plain, err := key.Keeper.Decrypt(ctx, wrapped)
+		if err != nil {
+			return nil, err
+		}
+		aead, err := cipherOf(plain)
+		if err != nil {
+			return nil, err
+		}
+		r.known.Add(id, openKey{aead, time.Now().Add(openFor)})
+		return aead, nil
+	})
+	switch {
+	case errors.Is(err, ErrLost):
+		return nil, fmt.Errorf("key %v: %w", name, err)
+	case err != nil: // what is unknown is no refusal
+		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, name, err)
+	}
+	return found.(cipher.AEAD), nil
+}
+
+func (r *Ring) key(name KeyName) (Key, bool) {
+	if r == nil {
+		return Key{}, false
+	}
+	for _, k := range r.keys {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	r.missingMu.Lock()
+	told := r.missing[name] || len(r.missing) == maxMissing
+	if !told {
+		r.missing[name] = true
+	}
+	r.missingMu.Unlock()
+	if !told {
+		r.log.Error(pageMissing, "key", name.String())
+	}
+	return Key{}, false
+}
+
+// Close closes the keys that can be closed.
+func (r *Ring) Close() error {
+	if r == nil {
+		return nil
+	}
+	var errs []error
+	for _, k := range r.keys {
+		if c, ok := k.Keeper.(interface{ Close() error }); ok {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,156 @@
+// Package seal keeps what is stored from those who can read the store alone: secrets,
+// and what persons' data is in. The rooms that own such values seal them before they
+// give them to a store, and open them after; a store sees bytes.
+//
+// # Envelope
+//
+// A value is encrypted with a data key, AES-256-GCM, and the data key with a sealing
+// key, which is a local one or a KMS's. The encrypted data key stands before the value,
+// with the name of the sealing key that opens it, so that a value needs nothing but that
+// key, whatever becomes of other rows:
+//
+//	magic(4) name of the sealing key(8) length(uvarint) encrypted data key · nonce(12) ciphertext tag(16)
+//
+// All that is before the nonce is authenticated with the value, and so is the row that
+// it belongs to ([Row]): a value that is copied into another row does not open there.
+//
+// A data key is used for [sealFor] by the process that made it, and opened ones are
+// remembered for [openFor]: a KMS is asked a few times an hour, and not for each value.
+//
+// # Values that are not sealed
+//
+// A value without the magic is one that was written before there were sealing keys, and
+// opens as it is. Nobody can therefore tell, by this package, that a value was replaced
+// by an unsealed one: who may write the store may lie in it. The magic is no UTF-8, so
+// that no text and no JSON can begin with it.
+//
+// # Rotation
+//
+// A [Ring] has several sealing keys: the first seals, all open. [Ring.Again] seals anew
+// what is not under the first.
+package seal
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// Keeper is a sealing key. What it encrypts is not longer than 32 bytes. An error of
+// Decrypt that is [ErrLost] says that asking again is of no use. It is safe for concurrent
+// use; gocloud.dev/secrets.Keeper is one.
+type Keeper interface {
+	Encrypt(ctx context.Context, plain []byte) ([]byte, error)
+	Decrypt(ctx context.Context, sealed []byte) ([]byte, error)
+}
+
+// KeyName names a sealing key in what it has sealed, for as long as that is kept.
+type KeyName [nameSize]byte
+
+const nameSize = 8
+
+// NameOf derives a name from what identifies a key: a KMS's own name of it, or the key
+// itself. It cannot be turned back.
+func NameOf(identity string) (n KeyName) {
+	sum := sha256.Sum256([]byte("homeward sealing key\x00" + identity))
+	copy(n[:], sum[:])
+	return n
+}
+
+// String is the name as people are shown it.
+func (n KeyName) String() string { return hex.EncodeToString(n[:]) }
+
+// Row is where a value is kept, and so where alone it opens.
+type Row struct{ Table, Region, ID string }
+
+func (r Row) String() string {
+	if r.Region == "" {
+		return r.Table + " " + r.ID
+	}
+	return r.Table + " " + r.ID + " of " + r.Region
+}
+
+// Errors of [Ring.Open].
+var (
+	// ErrLost: no further try of this process can open the value. It is sealed under a
+	// key that the process does not have, or it is not what was sealed for this row.
+	ErrLost = errors.New("it cannot be opened")
+	// ErrUnasked: the sealing key did not answer. A later try may succeed.
+	ErrUnasked = errors.New("the sealing key cannot be asked")
+)
+
+// magic begins every sealed value. The first byte never occurs in UTF-8, the last is
+// the format's version.
+var magic = []byte{0xf5, 'h', 'w', 1}
+
+// dataKeySize is AES-256's.
+const dataKeySize = 32
+
+// maxWrapped bounds the encrypted data key that is believed: KMSes make some 200 bytes.
+const maxWrapped = 4096
+
+// KeyOf names the key that a value is sealed under; ok is false for one that is not
+// sealed.
+func KeyOf(stored []byte) (name KeyName, ok bool) {
+	if !bytes.HasPrefix(stored, magic) {
+		return KeyName{}, false
+	}
+	copy(name[:], stored[len(magic):])
+	return name, true
+}
+
+// split takes a sealed value apart. head is all that is before the nonce.
+func split(stored []byte) (name KeyName, wrapped, head, body []byte, err error) {
+	rest := stored[len(magic):]
+	if len(rest) < nameSize {
+		return name, nil, nil, nil, errCut
+	}
+	copy(name[:], rest)
+	rest = rest[nameSize:]
+	n, size := binary.Uvarint(rest)
+	if size <= 0 || n > maxWrapped || uint64(len(rest)-size) < n {
+		return name, nil, nil, nil, errCut
+	}
+	wrapped, body = rest[size:size+int(n)], rest[size+int(n):]
+	return name, wrapped, stored[:len(stored)-len(body)], body, nil
+}
+
+var errCut = errors.New("it is cut short")
+
+// head begins what a data key seals.
+func head(name KeyName, wrapped []byte) []byte {
+	b := append(bytes.Clone(magic), name[:]...)
+	b = binary.AppendUvarint(b, uint64(len(wrapped)))
+	return append(b, wrapped...)
+}
+
+// bound is what is authenticated beside the value: its head and its row, each part with
+// its length, so that no two rows read the same.
+func bound(head []byte, row Row) []byte {
+	b := bytes.Clone(head)
+	for _, part := range []string{row.Table, row.Region, row.ID} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	return b
+}
+
+// cipherOf is the cipher of a data key. Its nonces are random: 2^32 values at most may
+// be sealed with one key, and in [oldest] a node seals a twentieth of that at 2,000 a
+// second.
+func cipherOf(key []byte) (cipher.AEAD, error) {
+	if len(key) != dataKeySize {
+		return nil, fmt.Errorf("its data key has %d bytes and not %d", len(key), dataKeySize)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
