@@ -84,6 +84,24 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, waits bool) {
 	return t.unsent(ctx, reason, retryIn), true
 }
 
+// held reports whether a compensation must wait because automatic refunds are stopped.
+// Whoever begins one has looked, too; this is for those that had begun when they were
+// stopped. What is told needs no call.
+func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
+	if t.o.Held == nil || t.Told != "" {
+		return v, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	reason, err := t.o.Held(ctx, t.name)
+	if err == nil && reason == "" {
+		return v, false
+	}
+	t.log.WarnContext(ctx, "a compensation waits: automatic refunds are stopped, or whether they are cannot be read",
+		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "reason", reason, "error", err)
+	return t.unsent(ctx, reasonHeld, elsewhereWait), true
+}
+
 func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) {
 	return t.booked(ctx, t.intent.Charge)
 }

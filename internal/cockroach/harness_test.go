@@ -61,7 +61,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d
@@ -302,8 +302,10 @@ func newParts(t *testing.T) parts { return parts{harness(t, testPolicy)} }
 func (p parts) notices() webhooktest.Harness {
 	return webhooktest.Harness{
 		Regions: p.Regions, Lease: p.Policy.Lease, Pass: p.pass, Exact: p.Advance != nil, Now: p.now,
-		Store: func(region string) webhook.Store { return p.view(region) },
-		Queue: func(region string) outbox.Store { return p.Queue(region, outbox.Notices) },
+		Store:  func(region string) webhook.Store { return p.view(region) },
+		Queue:  func(region string) outbox.Store { return p.Queue(region, outbox.Notices) },
+		Events: func(region string) outbox.Store { return p.Queue(region, outbox.Events) },
+		Books:  func(region string) ledger.Store { return p.view(region) },
 	}
 }
 

@@ -69,6 +69,8 @@ type Config struct {
 	Provider psp.Provider
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
+	// Compensations bound automatic refunds.
+	Compensations CompensationSettings
 	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
 	Sinks  map[outbox.Kind]relay.Sink
 	Policy claim.Policy

@@ -19,7 +19,7 @@ import (
 // let any number of them and of nodes do so at once. Safe for concurrent use.
 type Healer struct {
 	service     *claim.Service
-	compensator webhook.Compensator
+	compensator *webhook.Compensator
 	means       *means
 }
 
@@ -55,14 +55,14 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 		return nil, err
 	}
 	h := &Healer{service: service}
-	h.compensator = webhook.Compensator{Books: c.Store, Code: c.code, Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+	h.compensator = c.compensator(func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
 		code, ok := claim.ReadStamp(req.Key.Value)
 		home, known := c.home(code)
 		if !ok || !known {
 			return claim.Reply{}, fmt.Errorf("%w: the key of the compensation names no region of the topology", claim.ErrHomeUnreachable)
 		}
 		return service.Do(ctx, home, &req)
-	}}
+	}, log)
 	service.Start()
 	return h, nil
 }
