@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 type outboxCommand struct {
@@ -43,6 +44,8 @@ type desk interface {
 	Queue(region string, q outbox.Queue) (outbox.Store, error)
 	// Endpoints are the webhook endpoints of the tenants.
 	Endpoints(ctx context.Context) (relay.Endpoints, error)
+	// Brakes are those of automatic refunds.
+	Brakes() webhook.BrakeStore
 	// HasTenant says whether there is a tenant of that id.
 	HasTenant(ctx context.Context, id string) (bool, error)
 }
@@ -67,6 +70,8 @@ func (f *storeFlags) withDesk(ctx context.Context, do func(desk) error) error {
 }
 
 type sqlDesk struct{ db *cockroach.DB }
+
+func (d sqlDesk) Brakes() webhook.BrakeStore { return d.db }
 
 func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
 	rows, err := d.db.Regions(ctx)
@@ -99,6 +104,8 @@ type embeddedDesk struct {
 	db       *embedded.DB
 	settings node.Settings
 }
+
+func (d embeddedDesk) Brakes() webhook.BrakeStore { return d.db }
 
 func (d embeddedDesk) Regions(context.Context) ([]string, error) {
 	var names []string

@@ -44,7 +44,7 @@ type Store interface {
 }
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
+// Notifiers, Compensations, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
 // required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
