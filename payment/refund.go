@@ -25,6 +25,10 @@ const readTime = 5 * time.Second
 // takes a restart.
 const elsewhereWait = time.Minute
 
+// heldWait is how often it is looked whether automatic refunds were released: a payer
+// waits, and each look takes the claim over.
+const heldWait = 15 * time.Second
+
 // Codes of refunds that are refused before any call.
 const (
 	codeNoCharge  = "no_such_charge"
@@ -99,7 +103,7 @@ func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
 	}
 	t.log.WarnContext(ctx, "a compensation waits: automatic refunds are stopped, or whether they are cannot be read",
 		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "reason", reason, "error", err)
-	return t.unsent(ctx, reasonHeld, elsewhereWait), true
+	return t.unsent(ctx, reasonHeld, heldWait), true
 }
 
 func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) {
