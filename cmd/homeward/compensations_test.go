@@ -14,7 +14,9 @@ import (
 // whose brake a release of all leaves as it is.
 func TestCompensations(t *testing.T) {
 	twoStores(t, func(t *testing.T, flags []string, open func(do func(desk))) {
-		run := func(args ...string) string { return does(t, append(append([]string{"compensations"}, args...), flags...)...) }
+		run := func(args ...string) string {
+			return does(t, append(append([]string{"compensations"}, args...), flags...)...)
+		}
 		held := func(provider string) (reason string) {
 			open(func(d desk) {
 				b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.DefaultLimits()}
