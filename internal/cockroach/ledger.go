@@ -56,7 +56,10 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 // Post implements [ledger.Store]. posted is also false where the reply to its own
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
-	return v.post(ctx, "ledger_post", t, nil)
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		_, posted, _, err = one(ctx, v.db, "ledger_post", repeatable, append([]any{t.Region}, postArgs(&t)...), pgx.RowTo[time.Time])
+		return posted, err
+	})
 }
 
 // Fail implements [webhook.Store], with posted as of Post.
@@ -67,11 +70,15 @@ func (v *View) Fail(ctx context.Context, t ledger.Transaction, events []outbox.M
 		ids, kinds, keys = append(ids, m.ID), append(kinds, string(m.Kind)), append(keys, m.Key)
 		operations, payloads, traces = append(operations, m.Operation), append(payloads, notNil(m.Payload)), append(traces, m.TraceParent)
 	}
-	return v.post(ctx, "ledger_fail", t, []any{ids, kinds, keys, operations, payloads, traces})
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		args := slices.Concat([]any{t.Region}, postArgs(&t), []any{ids, kinds, keys, operations, payloads, traces})
+		_, posted, _, err = one(ctx, v.db, "ledger_fail", repeatable, args, pgx.RowTo[time.Time])
+		return posted, err
+	})
 }
 
-// post books t by a statement that takes more arguments.
-func (v *View) post(ctx context.Context, statement string, t ledger.Transaction, more []any) (posted bool, err error) {
+// post books t by a statement, and says what it has found where that books nothing.
+func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, err
 	}
@@ -79,12 +86,12 @@ func (v *View) post(ctx context.Context, statement string, t ledger.Transaction,
 	if err != nil {
 		return false, err
 	}
-	_, posted, _, err = one(within, v.db, statement, repeatable, slices.Concat([]any{t.Region}, postArgs(&t), more), pgx.RowTo[time.Time])
+	posted, err = book(within)
 	var pg *pgconn.PgError
 	// Perhaps by a twin that posts the same transaction at this moment.
 	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
 	if err != nil && !arrived || posted {
-		return posted, claimError(statement, err)
+		return posted, claimError("ledger", err)
 	}
 	there, found, err := v.Transaction(ctx, t.Region, t.ID)
 	switch {
@@ -93,8 +100,8 @@ func (v *View) post(ctx context.Context, statement string, t ledger.Transaction,
 	case !found && arrived:
 		return false, fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, t.ProviderRef)
 	case !found: // nothing is ever removed
-		return false, unavailable(statement, fmt.Errorf("transaction %s is neither there nor to be appended", t.ID))
-	case !there.Same(t):
+		return false, unavailable("ledger", fmt.Errorf("transaction %s is neither there nor to be appended", t.ID))
+	case !there.Same(*t):
 		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
 	}
 	return false, nil
