@@ -48,6 +48,9 @@ var stories = []struct {
 	{"neither dedupe nor look-up, found by reconciliation", foundByReconciliation},
 	{"a charge of an older provider", olderProvider},
 	{"refunds", refunds},
+	{"refunds and a charge that fail after they succeeded", failures},
+	{"webhooks that name movements otherwise", aliases},
+	{"too many ghosts", tooMany},
 }
 
 // TestStories tells every story on the embedded store and on a database, or on the
@@ -115,6 +118,10 @@ type setting struct {
 	webhooks simulator.Webhooks
 	// client reaches the provider; nil: as always.
 	client *http.Client
+	// read changes how notices are read; nil: as they are.
+	read func(psp.Notifier) psp.Notifier
+	// compensations are the limits of automatic refunds; zero: the defaults.
+	compensations node.CompensationSettings
 }
 
 // capable is a provider that can do everything.
@@ -154,11 +161,15 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = p.Close() })
 	w.heard = &hearing{Notifier: p, ids: map[string]bool{}}
+	if s.read != nil {
+		w.heard.Notifier = s.read(p)
+	}
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
 		c.Dir, c.Provider, c.Notifiers, c.Events.Log = dir, p, map[string]psp.Notifier{name: w.heard}, true
 		// Nobody dies in a story: leases are not to run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second
+		c.Compensations = s.compensations
 		if s.policy != nil {
 			s.policy(&c.Policy)
 		}

@@ -42,7 +42,8 @@
 // ledger). It is a claim like any other, but that its request says all there is to
 // know, that it is asked for until it is known, and that a refusal is LIMBO: a person
 // is called, and the ghost stays in the books. It waits, and is not sent, while the
-// provider of the ghost is not the one in use.
+// provider of the ghost is not the one in use, or while automatic refunds are held
+// ([Options].Held).
 //
 // Both are recovered as charges are, by the same rules, with look-ups for refunds.
 //

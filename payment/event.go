@@ -3,8 +3,10 @@ package payment
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // What became of an object: its status in an event, and the second half of the
@@ -59,4 +61,76 @@ func (t *attempt) failure(status, code string) []outbox.Message {
 	b = append(b, `,"code":`...)
 	b = appendString(b, code)
 	return t.events(status, append(b, '}'))
+}
+
+// Fallen is a movement that has failed after it was booked.
+type Fallen struct {
+	// Transaction is what it is booked as.
+	ledger.Transaction
+	// Charge is what a ghost's refund has given back; a refund's is in Reverses.
+	Charge string
+	// Key is that of its claim, or stands for it where the claim is forgotten.
+	Key string
+	// Code is why, and At when, as the provider says.
+	Code string
+	At   time.Time
+}
+
+// FailedLater are the messages that tell every sink that f has failed. The object is
+// told as the books have it: its claim, and what its merchant sent, may be forgotten.
+// Of a ghost nobody was told, so there is none.
+func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
+	object, charge := "", f.Charge
+	switch f.Kind {
+	case ledger.Charge:
+		object = string(Charge)
+	case ledger.Transfer:
+		object = string(Transfer)
+	case ledger.Refund:
+		object, charge = string(Refund), f.Reverses
+	case ledger.GhostRefund:
+		object = string(Refund)
+	default:
+		return nil
+	}
+	id := "evt_" + f.Object + "_" + statusFailed
+	b := make([]byte, 0, 2*renderRoom)
+	b = append(b, `{"id":`...)
+	b = appendString(b, id)
+	b = append(b, `,"type":"`...)
+	b = append(b, object...)
+	b = append(b, '.')
+	b = append(b, statusFailed...)
+	b = append(b, `","created":`...)
+	b = strconv.AppendInt(b, f.At.Unix(), 10)
+	b = append(b, `,"data":{"id":`...)
+	b = appendString(b, f.Object)
+	b = append(b, `,"object":`...)
+	b = appendString(b, object)
+	b = append(b, `,"amount":`...)
+	b = strconv.AppendInt(b, f.Amount, 10)
+	b = append(b, `,"currency":`...)
+	b = appendString(b, f.Currency)
+	b = append(b, `,"status":"`...)
+	b = append(b, statusFailed...)
+	b = append(b, '"')
+	if charge != "" {
+		b = append(b, `,"charge":`...)
+		b = appendString(b, charge)
+	}
+	b = append(b, `,"provider":{"name":`...)
+	b = appendString(b, f.Provider)
+	b = append(b, `,"reference":`...)
+	b = appendString(b, f.ProviderRef)
+	b = append(b, `},"code":`...)
+	b = appendString(b, f.Code)
+	b = append(b, '}', '}')
+	all := make([]outbox.Message, len(sinks))
+	for i, sink := range sinks {
+		all[i] = outbox.Message{
+			ID: id + "/" + strings.TrimPrefix(string(sink), "event_"), Region: f.Region, Kind: sink,
+			Tenant: f.Tenant, Key: f.Key, Operation: object, Payload: b,
+		}
+	}
+	return all
 }

@@ -36,6 +36,7 @@ const (
 	reasonNotSent    = "not_sent"           // nothing left for the provider
 	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
 	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
+	reasonHeld       = "refunds_held"       // automatic refunds are stopped
 	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not use
 )
 
@@ -51,6 +52,9 @@ type Options struct {
 	// DeclinePause is the least pause after a soft decline that callers are told:
 	// claim.Policy's. 0: none.
 	DeclinePause time.Duration
+	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
+	// ever held.
+	Held func(ctx context.Context, provider string) (reason string, err error)
 	// Sinks get one message each for every event, in this order: kinds of
 	// outbox.Events. None: no events.
 	Sinks []outbox.Kind
@@ -123,6 +127,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdic
 		}
 	case Compensation:
 		if v, elsewhere := t.elsewhere(ctx); elsewhere {
+			return v
+		}
+		if v, held := t.held(ctx); held {
 			return v
 		}
 	}

@@ -59,6 +59,10 @@ func (f *fake) Lookup(_ context.Context, kind psp.Kind, _ string) (psp.Found, ps
 	return f.found, f.known
 }
 
+func (f *fake) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
+	return psp.FoundNo, psp.Movement{}, nil
+}
+
 var (
 	approved = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
 	lost     = psp.Result{Err: errors.New("secret detail of the wire")}

@@ -59,6 +59,9 @@ type Intent struct {
 	// provider's reference of what a compensation gives back. A refund has its
 	// charge's reference, and as parsed none.
 	Source string
+	// FailedBefore is how many refunds of what a compensation gives back have been booked
+	// and have failed since.
+	FailedBefore int
 	// Charge is the id of the charge that a refund or compensation gives back.
 	Charge string
 	// Description and OrderID are "" when the caller sent none.

@@ -71,8 +71,9 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		p.Kind, p.Debit, p.Credit = ledger.Refund, p.Credit, p.Debit
 		p.Reverses = in.Charge
 	case Compensation:
-		// Named for the movement that it gives back, which can be given back once.
-		p.ID, p.Reverses = ledger.GhostRefundID(t.name, in.Source), ledger.GhostID(t.name, in.Source)
+		// Named for the movement that it gives back, which can be given back once, and once
+		// more where that has failed.
+		p.ID, p.Reverses = ledger.GhostRefundTryID(t.name, in.Source, in.FailedBefore+1), ledger.GhostID(t.name, in.Source)
 		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), ledger.Provider(t.name)
 	}
 	return p
@@ -205,7 +206,7 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 		return v
 	}
 	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)
-	if waited := t.Now.Sub(t.Record.FirstUse); waited >= PageAfter {
+	if waited := t.Now.Sub(t.Record.FirstUse); waited >= PageAfter && reason != reasonHeld {
 		t.log.ErrorContext(ctx, pageUnknown, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "waited", waited, "reason", reason)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // maxMemberName is how many bytes of an unknown member's name an error repeats.
@@ -136,6 +137,11 @@ func (in *Intent) setCompensation(name, raw []byte) (err error) {
 		var ok bool
 		if in.Source, ok = text(raw); !ok || in.Source == "" || len(in.Source) > MaxProviderRef {
 			err = invalid("provider_ref", "must be a string of 1 to %d bytes", MaxProviderRef)
+		}
+	case "failed_before":
+		n, perr := strconv.ParseUint(string(raw), 10, 8)
+		if in.FailedBefore = int(n); perr != nil || n < 1 || n >= ledger.MaxGhostRefunds {
+			err = invalid("failed_before", "must be 1 to %d", ledger.MaxGhostRefunds-1)
 		}
 	default:
 		err = in.setRefund(name, raw)

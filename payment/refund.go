@@ -25,6 +25,10 @@ const readTime = 5 * time.Second
 // takes a restart.
 const elsewhereWait = time.Minute
 
+// heldWait is how often it is looked whether automatic refunds were released: a payer
+// waits, and each look takes the claim over.
+const heldWait = 15 * time.Second
+
 // Codes of refunds that are refused before any call.
 const (
 	codeNoCharge  = "no_such_charge"
@@ -82,6 +86,24 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, waits bool) {
 	t.log.WarnContext(ctx, "what a compensation gives back is not booked at this provider, or the books cannot be read; nothing was sent",
 		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "provider_ref", t.intent.Source, "error", err)
 	return t.unsent(ctx, reason, retryIn), true
+}
+
+// held reports whether a compensation must wait because automatic refunds are stopped.
+// Whoever begins one has looked, too; this is for those that had begun when they were
+// stopped. What is told needs no call.
+func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
+	if t.o.Held == nil || t.Told != "" {
+		return v, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	reason, err := t.o.Held(ctx, t.name)
+	if err == nil && reason == "" {
+		return v, false
+	}
+	t.log.WarnContext(ctx, "a compensation waits: automatic refunds are stopped, or whether they are cannot be read",
+		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "reason", reason, "error", err)
+	return t.unsent(ctx, reasonHeld, heldWait), true
 }
 
 func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) {

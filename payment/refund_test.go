@@ -253,6 +253,50 @@ func TestCompensationStaysWithItsProvider(t *testing.T) {
 	require.Equal(t, claim.OutcomeDone, v.Outcome)
 }
 
+// While automatic refunds are stopped, or whether they are cannot be read, a compensation
+// that has begun is not sent, first or again, and calls nobody however long that takes;
+// what a notice tells of it settles it. Nothing else is held.
+func TestCompensationIsHeld(t *testing.T) {
+	for name, held := range map[string]func(context.Context, string) (string, error){
+		"stopped":    func(context.Context, string) (string, error) { return "a drill", nil },
+		"unreadable": func(context.Context, string) (string, error) { return "", claim.ErrUnavailable },
+	} {
+		for _, recovery := range []bool{false, true} {
+			var said []string
+			p := &fake{caps: both, result: approved, found: psp.FoundYes, known: approved}
+			a := compensationOf()
+			a.Recovery, a.Now = recovery, firstUse.Add(48*time.Hour)
+			e := executorOf(p, nil, &said)
+			e.o.Held = held
+			v := e.Attempt(t.Context(), a)
+			require.Empty(t, p.calls, name)
+			require.Zero(t, p.lookups, name)
+			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
+			require.True(t, v.Unsent && v.KeepAsking, name)
+			require.Empty(t, said, name)
+			a.Recovery, a.Told = true, "px_9"
+			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), a).Outcome)
+			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), attemptOf(Charge)).Outcome)
+		}
+	}
+}
+
+// The refund of a ghost whose refund has failed is booked beside that one.
+func TestCompensationAfterAFailure(t *testing.T) {
+	a := compensationOf()
+	a.Payload = []byte(strings.Replace(string(a.Payload), `"provider_ref"`, `"failed_before":2,"provider_ref"`, 1))
+	v := executorOf(&fake{caps: both, result: approved}, nil, nil).Attempt(t.Context(), a)
+	require.Equal(t, claim.OutcomeDone, v.Outcome)
+	require.Equal(t, ledger.GhostRefundTryID("fake", "px_ghost", 3), v.Posting.ID)
+	require.Equal(t, ledger.GhostID("fake", "px_ghost"), v.Posting.Reverses)
+	for _, bad := range []string{"0", "3", "-1", "1.5", "999", `"1"`} {
+		_, err := Parse(Compensation, []byte(strings.Replace(string(a.Payload), `"failed_before":2`, `"failed_before":`+bad, 1)))
+		require.Error(t, err, bad)
+	}
+	_, err := Parse(Refund, []byte(`{"charge":"`+paid+`","failed_before":1}`))
+	require.Error(t, err, "nobody else may say so")
+}
+
 // A compensation that is unknown is asked for until it is known, ever more seldom;
 // after a day each time calls for a person.
 func TestCompensationIsNeverGivenUp(t *testing.T) {

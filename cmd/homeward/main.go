@@ -18,23 +18,24 @@ import (
 )
 
 type commands struct {
-	Demo      demoCommand      `cmd:"" help:"Run three regions and a payment provider on this machine."`
-	Simulator simulatorCommand `cmd:"" help:"Run only the payment provider simulator."`
-	Serve     serveCommand     `cmd:"" help:"Run one regional node on a SQL database."`
-	Config    configCommand    `cmd:"" help:"Check the settings of a regional node."`
-	Cluster   clusterCommand   `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
-	Drill     drillCommand     `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
-	Migrate   migrateCommand   `cmd:"" help:"Make and change the tables of a database."`
-	Regions   regionsCommand   `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
-	Region    regionCommand    `cmd:"" help:"Drain a region, take it down, and bring it back."`
-	Tenant    tenantCommand    `cmd:"" help:"Add tenants, and change their keys and registrars."`
-	Endpoint  endpointCommand  `cmd:"" help:"Set where tenants are told of events, by webhook."`
-	Outbox    outboxCommand    `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
-	Secrets   secretsCommand   `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
-	Ledger    ledgerCommand    `cmd:"" help:"Prove the books, and show balances and entries."`
-	Reconcile reconcileCommand `cmd:"" help:"Compare a provider's statement with the books and the claims."`
-	DevCerts  devCertsCommand  `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
-	Version   versionCommand   `cmd:"" help:"Print the version."`
+	Demo          demoCommand          `cmd:"" help:"Run three regions and a payment provider on this machine."`
+	Simulator     simulatorCommand     `cmd:"" help:"Run only the payment provider simulator."`
+	Serve         serveCommand         `cmd:"" help:"Run one regional node on a SQL database."`
+	Config        configCommand        `cmd:"" help:"Check the settings of a regional node."`
+	Cluster       clusterCommand       `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
+	Drill         drillCommand         `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
+	Migrate       migrateCommand       `cmd:"" help:"Make and change the tables of a database."`
+	Regions       regionsCommand       `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
+	Region        regionCommand        `cmd:"" help:"Drain a region, take it down, and bring it back."`
+	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their keys and registrars."`
+	Endpoint      endpointCommand      `cmd:"" help:"Set where tenants are told of events, by webhook."`
+	Outbox        outboxCommand        `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
+	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`
+	Secrets       secretsCommand       `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
+	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
+	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
+	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
+	Version       versionCommand       `cmd:"" help:"Print the version."`
 }
 
 // streams is where a command prints.

@@ -50,6 +50,8 @@ type desk interface {
 	// Secrets and Bodies are the values that are sealed.
 	Secrets() relay.Secrets
 	Bodies(region string) (webhook.Bodies, error)
+	// Brakes are those of automatic refunds.
+	Brakes() webhook.BrakeStore
 	// HasTenant says whether there is a tenant of that id.
 	HasTenant(ctx context.Context, id string) (bool, error)
 }
@@ -96,6 +98,8 @@ func (d sqlDesk) Secrets() relay.Secrets { return d.db }
 
 func (d sqlDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
 
+func (d sqlDesk) Brakes() webhook.BrakeStore { return d.db }
+
 func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
 	rows, err := d.db.Regions(ctx)
 	var names []string
@@ -136,6 +140,7 @@ func (d embeddedDesk) Seal() *seal.Ring { return d.ring }
 func (d embeddedDesk) Secrets() relay.Secrets { return d.db }
 
 func (d embeddedDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
+func (d embeddedDesk) Brakes() webhook.BrakeStore                   { return d.db }
 
 func (d embeddedDesk) Regions(context.Context) ([]string, error) {
 	var names []string

@@ -65,12 +65,17 @@ const (
 	healed      = "healed"
 	healPending = "pending"
 	healLimbo   = "LIMBO"
+	healHeld    = "held"
+	healDoubt   = "doubtful"
 )
+
+// healings are all of them, in the order of reports.
+var healings = []string{healed, healPending, healHeld, healDoubt, healLimbo}
 
 // foundMismatch is a line of --out.
 type foundMismatch struct {
 	recon.Mismatch
-	// Healing is "", healed, pending or LIMBO, HealDetail one line about it.
+	// Healing is "", healed, pending, held, doubtful or LIMBO, HealDetail one line about it.
 	Healing    string `json:"healing,omitempty"`
 	HealDetail string `json:"heal_detail,omitempty"`
 }
@@ -224,7 +229,7 @@ func (c *comparison) log(log *slog.Logger) {
 			attrs = append(attrs, string(class), n)
 		}
 	}
-	for _, state := range []string{healed, healPending, healLimbo} {
+	for _, state := range healings {
 		if n := c.Healing[state]; n > 0 {
 			attrs = append(attrs, state, n)
 		}
@@ -296,6 +301,10 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 		one.Healing, one.HealDetail = healed, detail
 	case progress == webhook.Limbo:
 		one.Healing, one.HealDetail = healLimbo, detail
+	case progress == webhook.Held:
+		one.Healing, one.HealDetail = healHeld, detail
+	case progress == webhook.Doubtful:
+		one.Healing, one.HealDetail = healDoubt, detail
 	default:
 		one.Healing, one.HealDetail = healPending, detail
 	}
@@ -456,7 +465,7 @@ func (r *reconciler) print(c *comparison) error {
 	for _, class := range recon.Classes() {
 		fmt.Fprintf(t, "%s\t%d\n", class, c.Mismatches[class])
 	}
-	for _, state := range []string{healed, healPending, healLimbo} {
+	for _, state := range healings {
 		if n := c.Healing[state]; n > 0 {
 			fmt.Fprintf(t, "%s\t%d\n", state, n)
 		}

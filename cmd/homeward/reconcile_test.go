@@ -276,6 +276,41 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	require.Regexp(t, `suspense:acme +usd +4200 +4200 +0 `, does(t, "ledger", "balances"))
 }
 
+// Healing has the brakes of nodes: what a person has stopped is not healed, nor what is
+// beyond the limit, and it goes on after a release.
+func TestHealingIsBraked(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1,europe-west1"))
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	sim, provider, config := simulated(t)
+	settings, err := os.ReadFile(config)
+	require.NoError(t, err)
+	config = settingsFile(t, string(settings)+"\ncompensations: {per_hour: 2}\n")
+	var f storeFlags
+	require.NoError(t, f.withBooks(t.Context(), func(b *books) error {
+		for _, key := range []string{"one", "two", "three"} {
+			ghost(t, b, provider, key)
+		}
+		return nil
+	}))
+	heal := func(want int) string {
+		code, out, _ := homeward(t, "reconcile", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	does(t, "compensations", "stop", "--reason", "a drill")
+	require.Regexp(t, `held +3`, heal(exitDiffers))
+	require.Zero(t, sim.sim.Summary().Refunds)
+	does(t, "compensations", "release")
+	out := heal(exitDiffers)
+	require.Regexp(t, `healed +2`, out)
+	require.Regexp(t, `held +1`, out)
+	require.Regexp(t, `held +1`, heal(exitDiffers), "time alone does nothing")
+	require.EqualValues(t, 2, sim.sim.Summary().Refunds)
+	does(t, "compensations", "release", "--provider", "simulator")
+	require.Regexp(t, `healed +1`, heal(0))
+	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")
+}
+
 func TestReconcileEvery(t *testing.T) {
 	useDatabase(t, migrated(t, "us-east1"))
 	var rounds atomic.Int32

@@ -167,6 +167,7 @@ FROM (VALUES
     ('notices', 'SELECT INSERT UPDATE DELETE'),
     ('notices_due', 'SELECT INSERT UPDATE DELETE'),
     ('ledger', 'SELECT INSERT'),
+    ('brakes', 'SELECT INSERT UPDATE'),
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
     ('unpaid', 'SELECT INSERT UPDATE DELETE'),

@@ -796,6 +796,25 @@ func operations(d database) []operation {
 			require.False(c, posted)
 		},
 	}, {
+		name: "book a failure with its event", statements: []string{"ledger_fail"},
+		before: func(c *cell) {
+			posted, err := c.others.Post(c.ctx, c.ghost(100))
+			require.NoError(c, err)
+			require.True(c, posted)
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Fail(ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
+		},
+		right: noAnswer, // booked, or booked by a try of which nothing was heard
+		effect: func(c *cell, want, _ *stored) {
+			want.Booked, want.Events = append([]string{"failed_ghost_" + c.key.Value + " 100"}, want.Booked...), []string{c.toldOfFailure()[0].ID}
+		},
+		next: func(c *cell, done bool) {
+			posted, err := c.others.Fail(c.ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
+			require.NoError(c, err)
+			require.Equal(c, !done, posted)
+		},
+	}, {
 		name: "keep notices", statements: []string{"notices_keep"},
 		before: noAnswer,
 		call:   func(ctx context.Context, c *cell) (any, error) { return c.ours.Keep(ctx, here, c.notices()) },
@@ -1028,6 +1047,12 @@ func (c *cell) ghost(amount int64) ledger.Transaction {
 		Debit: ledger.Provider("sim"), Credit: ledger.Suspense(c.key.Tenant),
 		Amount: amount, Currency: "usd", Object: c.object("a"), Provider: "sim", ProviderRef: "psp_" + c.key.Value,
 	}
+}
+
+func (c *cell) toldOfFailure() []outbox.Message {
+	return []outbox.Message{{
+		ID: "evt_failed_" + c.key.Value, Region: here, Kind: outbox.KindLog, Tenant: c.key.Tenant, Key: c.key.Value, Operation: "charge", Payload: []byte("{}"),
+	}}
 }
 
 func (c *cell) noticeID(event string) string {

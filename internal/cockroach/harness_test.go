@@ -61,7 +61,7 @@ func newDatabase(t testing.TB) database {
 	if s.Kind() == localdb.CockroachDB {
 		d.url = s.URL(regions[0], prepared.name)
 		d.admin = d.url
-		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "unpaid", "audit", "api_keys", "tenants"} {
+		for _, table := range []string{"windows", "pins", "claims", "responses", "outbox", "events", "expiries", "notices", "notices_due", "ledger", "endpoints", "brakes", "unpaid", "audit", "api_keys", "tenants"} {
 			d.exec(t, "DELETE FROM "+table+" WHERE true") // TRUNCATE is DDL there, and takes seconds
 		}
 		return d
@@ -339,6 +339,8 @@ func (p parts) notices() webhooktest.Harness {
 				require.NoError(t, err)
 			}
 		},
+		Events: func(region string) outbox.Store { return p.Queue(region, outbox.Events) },
+		Books:  func(region string) ledger.Store { return p.view(region) },
 	}
 }
 

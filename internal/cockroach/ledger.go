@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 )
 
@@ -54,6 +56,29 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 // Post implements [ledger.Store]. posted is also false where the reply to its own
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		_, posted, _, err = one(ctx, v.db, "ledger_post", repeatable, append([]any{t.Region}, postArgs(&t)...), pgx.RowTo[time.Time])
+		return posted, err
+	})
+}
+
+// Fail implements [webhook.Store], with posted as of Post.
+func (v *View) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
+	ids, kinds, keys, operations, traces, payloads := []string{}, []string{}, []string{}, []string{}, []string{}, [][]byte{}
+	for i := range events {
+		m := &events[i]
+		ids, kinds, keys = append(ids, m.ID), append(kinds, string(m.Kind)), append(keys, m.Key)
+		operations, payloads, traces = append(operations, m.Operation), append(payloads, notNil(m.Payload)), append(traces, m.TraceParent)
+	}
+	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
+		args := slices.Concat([]any{t.Region}, postArgs(&t), []any{ids, kinds, keys, operations, payloads, traces})
+		_, posted, _, err = one(ctx, v.db, "ledger_fail", repeatable, args, pgx.RowTo[time.Time])
+		return posted, err
+	})
+}
+
+// post books t by a statement, and says what it has found where that books nothing.
+func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(context.Context) (posted bool, err error)) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, err
 	}
@@ -61,12 +86,12 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	if err != nil {
 		return false, err
 	}
-	_, posted, _, err = one(within, v.db, "ledger_post", repeatable, append([]any{t.Region}, postArgs(&t)...), pgx.RowTo[time.Time])
+	posted, err = book(within)
 	var pg *pgconn.PgError
 	// Perhaps by a twin that posts the same transaction at this moment.
 	arrived := errors.As(err, &pg) && pg.Code == codeUnique && pg.ConstraintName == ledgerArrivals
 	if err != nil && !arrived || posted {
-		return posted, claimError("ledger_post", err)
+		return posted, claimError("ledger", err)
 	}
 	there, found, err := v.Transaction(ctx, t.Region, t.ID)
 	switch {
@@ -75,11 +100,24 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	case !found && arrived:
 		return false, fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, t.ProviderRef)
 	case !found: // nothing is ever removed
-		return false, unavailable("ledger_post", fmt.Errorf("transaction %s is neither there nor to be appended", t.ID))
-	case !there.Same(t):
+		return false, unavailable("ledger", fmt.Errorf("transaction %s is neither there nor to be appended", t.ID))
+	case !there.Same(*t):
 		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
 	}
 	return false, nil
+}
+
+// GhostRefund implements [ledger.Store].
+func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.Transaction, bool, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	t, found, _, err := one(ctx, v.db, "ledger_ghost_refund", repeatable, []any{region, object}, scanTransaction)
+	if err != nil || !found {
+		return ledger.Transaction{}, false, claimError("ledger_ghost_refund", err)
+	}
+	return t, true, nil
 }
 
 // Transaction implements [ledger.Store].

@@ -30,7 +30,7 @@ var homePath = []string{
 	"outbox_take", "outbox_message", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
 	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_post", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
+	"ledger_post", "ledger_fail", "ledger_ghost_refund", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -160,9 +160,20 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	_, found, err = v.Transaction(ctx, home, "ghost_1")
 	require.NoError(t, err)
 	require.True(t, found)
+	_, found, err = v.GhostRefund(ctx, home, "re_1")
+	require.NoError(t, err)
+	require.False(t, found)
+	posted, err = v.Fail(ctx, ledger.FailureOf(ghost), []outbox.Message{{
+		ID: "evt_failed", Region: home, Kind: outbox.KindLog, Tenant: "acme", Key: "k", Operation: "charge", Payload: []byte("{}"),
+	}})
+	require.NoError(t, err)
+	require.True(t, posted)
+	rows, _, err := v.Brakes(ctx)
+	require.NoError(t, err)
+	require.Empty(t, rows)
 	books, err := v.Transactions(ctx, home, ledger.Position{}, time.Time{}, 10)
 	require.NoError(t, err)
-	require.Len(t, books, 2)
+	require.Len(t, books, 3)
 	balances, err := v.Balances(ctx, home, ledger.AccountKey{}, 10)
 	require.NoError(t, err)
 	require.Len(t, balances, 2)

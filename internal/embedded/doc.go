@@ -41,14 +41,15 @@
 //	q r message id             tenant · key         with o, while parked
 //	x, y, z                    as o, d, q           the expiries: Settle, worker
 //	u, v, w                    as o, d, q           the notices: Keep, Close, worker
-//	e, f, g                    as o, d, q           the events: Settle, worker
+//	e, f, g                    as o, d, q           the events: Settle, Fail, worker
 //	k r tenant · key · kind ·  nothing              with e, unless parked
 //	  created(8) message id
-//	l r transaction id         Transaction          Settle, Post
+//	l r transaction id         Transaction          Settle, Post, Fail
 //	b r at(8) transaction id   nothing              with l
 //	r r reversed id ·          nothing              with l, if it reverses one
 //	  transaction id
 //	A r provider · reference   transaction id       with l, if it is an arrival
+//	B provider                 version(8), JSON     PutBrake
 //	n r · notice id            Notice               Keep, Close, Rewrite, Sweep
 //	U r · object id            Unpaid               Settle, unless money moved
 //	a r tenant · key · seq(8)  Audit                every step, and notes
@@ -100,8 +101,8 @@
 //	                booked or told
 //	Settle that     released as before; the expiry   final, and told of; the expiry's
 //	closes          row asks for it again            worker finds nothing left to do
-//	Post            not booked; who posts it again   booked; posting it again changes
-//	                books it                         nothing
+//	Post, Fail      not booked; who posts it again   booked, and what tells of it waits;
+//	                books it                         posting it again changes nothing
 //	Keep            none of the batch; the provider  all of it, each notice with its row;
 //	                got no 200 and sends it again    what comes again is left out
 //	Close           unprocessed, and its row falls   closed, and no row
@@ -117,6 +118,7 @@
 //	Pin             see below                        the pin stands
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
 //	SetRegionStatus the old status                   the new one
+//	PutBrake        the old brake                    the new one
 //	PutEndpoint,    the old endpoint                 the new one
 //	NoteDelivery,
 //	RewriteSecrets

@@ -159,6 +159,8 @@ func webhookHarness(t *testing.T) webhooktest.Harness {
 		Regions: names(),
 		Store:   func(region string) webhook.Store { return view(t, db, region) },
 		Queue:   func(region string) outbox.Store { return view(t, db, region).Queue(outbox.Notices) },
+		Events:  func(region string) outbox.Store { return view(t, db, region).Queue(outbox.Events) },
+		Books:   func(region string) ledger.Store { return view(t, db, region) },
 		Lease:   time.Minute,
 		Pass:    func(_ testing.TB, d time.Duration) { clock.advance(d) },
 		Exact:   true,

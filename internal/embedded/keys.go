@@ -22,6 +22,7 @@ const (
 	tablePin      = 'p'
 	tableReversal = 'r'
 	tableArrival  = 'A'
+	tableBrake    = 'B'
 	tableEndpoint = 's'
 	tableTenant   = 't'
 	tableUnpaid   = 'U'

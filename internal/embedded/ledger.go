@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 )
 
@@ -89,6 +90,11 @@ func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledge
 
 // Post implements [ledger.Store].
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
+	return v.post(ctx, t, nil)
+}
+
+// post books t, and with it events of one key.
+func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
 	if err := t.Validate(); err != nil {
 		return false, err
 	}
@@ -100,6 +106,11 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 		return false, err
 	}
 	defer v.db.leave()
+	if len(tell) > 0 { // in the order of locks: row, then books
+		lock := v.db.rows.of(code, ownerOf(&tell[0]))
+		lock.Lock()
+		defer lock.Unlock()
+	}
 	defer v.db.lockBooks(code, &t)()
 	there, err := v.db.readTransaction(t.Region, code, t.ID)
 	switch {
@@ -122,6 +133,13 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	if err := putTransaction(b, s, code, &t); err != nil {
+		return false, err
+	}
+	tell = slices.Clone(tell)
+	for i := range tell {
+		tell[i].CreatedAt, tell[i].Due = t.At, t.At
+	}
+	if err := v.db.appendEvents(b, s, code, tell); err != nil {
 		return false, err
 	}
 	err = v.db.commit(b, pebble.Sync)

@@ -102,6 +102,7 @@ type DB struct {
 	apiKeys  map[[sha256.Size]byte]string
 
 	endpointMu sync.RWMutex // held through every change of an endpoint
+	brakeMu    sync.RWMutex // held through every change of a brake
 
 	sweepMu sync.Mutex
 	sweeps  [sweepTables][]byte // where the next sweep of each goes on

@@ -50,6 +50,8 @@ type ClusterConfig struct {
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
 	Seal *seal.Ring
+	// Compensations bound automatic refunds; the zero value is DefaultCompensations.
+	Compensations CompensationSettings
 	// Events says who is told of what happened; the zero value tells nobody.
 	Events     EventsSettings
 	Policy     claim.Policy
@@ -272,7 +274,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) 
 				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
 				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 				Seeds: seeds, Topology: topology, Table: table, TopologyEvery: c.TopologyEvery, Store: store, Blobs: k.blobs, Provider: c.Provider,
-				Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds,
+				Notifiers: c.Notifiers, Seal: c.Seal, Compensations: c.Compensations, Sinks: k.sinks.kinds,
 				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
 				WrapTransport: c.WrapTransport, LocalGossip: true, DeputyAfter: c.DeputyAfter, Logger: c.Logger,
 			})

@@ -58,7 +58,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	return Config{
 		Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Provider: m.provider, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
-		Seal: m.seal, ReadSealed: !settings.Seal,
+		Seal: m.seal, ReadSealed: !settings.Seal, Compensations: settings.Compensations,
 		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(), Logger: log,
 	}
 }

@@ -45,7 +45,7 @@ type Store interface {
 }
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
+// Notifiers, Seal, ReadSealed, Compensations, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys and Logger is
 // required.
 type Config struct {
 	// Name is unique in the cluster and per start: it signs leases.
@@ -74,6 +74,8 @@ type Config struct {
 	// stored as it is. ReadSealed: it opens only.
 	Seal       *seal.Ring
 	ReadSealed bool
+	// Compensations bound automatic refunds.
+	Compensations CompensationSettings
 	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
 	Sinks  map[outbox.Kind]relay.Sink
 	Policy claim.Policy

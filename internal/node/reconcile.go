@@ -19,7 +19,7 @@ import (
 // let any number of them and of nodes do so at once. Safe for concurrent use.
 type Healer struct {
 	service     *claim.Service
-	compensator webhook.Compensator
+	compensator *webhook.Compensator
 	means       *means
 }
 
@@ -63,23 +63,21 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 		}
 		return home, nil
 	}
-	h.compensator = webhook.Compensator{
-		Books: c.Store, Code: c.code,
-		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+	h.compensator = c.compensator(
+		func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
 			at, err := home(req.Key)
 			if err != nil {
 				return claim.Reply{}, err
 			}
 			return service.Do(ctx, at, &req)
 		},
-		Inspect: func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
+		func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
 			at, err := home(key)
 			if err != nil {
 				return claim.Status{}, false, err
 			}
 			return service.Inspect(ctx, at, key)
-		},
-	}
+		}, log)
 	service.Start()
 	return h, nil
 }

@@ -46,6 +46,8 @@ type ServeSettings struct {
 	Claim claim.Policy `koanf:"claim"`
 	// Outbox paces recovery.
 	Outbox OutboxConfig `koanf:"outbox"`
+	// Compensations bound automatic refunds, the same at every node of the deployment.
+	Compensations CompensationSettings `koanf:"compensations"`
 	// Events says who is told of what happened.
 	Events EventsSettings `koanf:"events"`
 	// DeputyAfter is how long another region must be out of reach before this node
@@ -110,6 +112,8 @@ type ProviderSettings struct {
 	Dedupe string `koanf:"dedupe"`
 	// Lookup: it can be asked by our reference.
 	Lookup bool `koanf:"lookup"`
+	// Show: it can be asked by its own ids.
+	Show bool `koanf:"show"`
 	// Timeout bounds one call, and exceeds its slowest healthy answer.
 	Timeout time.Duration `koanf:"timeout"`
 	// SettleWindow is how long after a call a look-up may still miss it; 0 is
@@ -129,6 +133,7 @@ type PathSettings struct {
 	Transfers string `koanf:"transfers"`
 	Refunds   string `koanf:"refunds"`
 	Lookup    string `koanf:"lookup"`
+	Movements string `koanf:"movements"`
 }
 
 // SignatureSettings are the headers of an httpjson provider's webhooks, and how old a
@@ -153,9 +158,9 @@ func DefaultServeSettings() ServeSettings {
 		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
 		Database: cockroach.DefaultPool(),
 		Provider: ProviderSettings{
-			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true,
+			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true, Show: true,
 			Timeout:   httpjson.DefaultTimeout,
-			Paths:     PathSettings{Charges: "/v1/charges", Transfers: "/v1/transfers", Refunds: "/v1/refunds", Lookup: "/v1/lookup"},
+			Paths:     PathSettings{Charges: "/v1/charges", Transfers: "/v1/transfers", Refunds: "/v1/refunds", Lookup: "/v1/lookup", Movements: "/v1/movements"},
 			KeyHeader: "Idempotency-Key",
 			Webhooks: SignatureSettings{
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
@@ -163,6 +168,7 @@ func DefaultServeSettings() ServeSettings {
 		},
 		Claim:         policy,
 		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
+		Compensations: DefaultCompensations(),
 		Events:        DefaultEvents(),
 		DeputyAfter:   region.DefaultGrace,
 		TopologyEvery: 5 * time.Second,
@@ -205,6 +211,7 @@ func (s ServeSettings) Validate() error {
 		s.Outbox.validate(),
 		s.Provider.validate(),
 		s.callTimes(),
+		s.Compensations.validate(),
 		s.Events.validate(),
 		mustPass("deputy_after", s.DeputyAfter),
 		mustPass("topology_every", s.TopologyEvery),
@@ -344,12 +351,12 @@ func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
 	}
 	c := httpjson.Config{
 		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
-		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup},
+		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
 		Webhooks: httpjson.Webhooks{
 			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
 			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
 		},
-		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
+		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Blind: !p.Show, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
 	}
 	if secrets.ProviderKey != "" {
 		c.Header = http.Header{"Authorization": {"Bearer " + secrets.ProviderKey}}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -40,8 +41,27 @@ func (c *Config) home(code claim.RegionCode) (string, bool) {
 // executor makes the attempts of this node.
 func (c *Config) executor(log *slog.Logger) *payment.Executor {
 	return payment.NewExecutor(breaker.New(c.Provider, log), payment.Options{
-		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.DeclinePause, Sinks: slices.Sorted(maps.Keys(c.Sinks)),
+		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.DeclinePause, Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
 	})
+}
+
+func (c *Config) sinkKinds() []outbox.Kind { return slices.Sorted(maps.Keys(c.Sinks)) }
+
+// brakes are those of automatic refunds.
+func (c *Config) brakes(log *slog.Logger) *webhook.Brakes {
+	s := c.Compensations
+	if s.PerHour == 0 { // none was given, as in tests: a file cannot say so
+		s = DefaultCompensations()
+	}
+	return s.brakes(c.Store, log)
+}
+
+// compensator gives ghosts back by claims that do runs and inspect reads.
+func (c *Config) compensator(
+	do func(context.Context, claim.Request, string) (claim.Reply, error),
+	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
+) *webhook.Compensator {
+	return &webhook.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
 }
 
 // assembleWork makes what goes on beside requests: a worker for each queue, and one
@@ -49,10 +69,10 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 // delay none that are near.
 func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	c := &n.c
-	n.compensator = &webhook.Compensator{Books: c.Store, Do: routes.Do, Inspect: routes.Inspect, Code: c.code}
+	n.compensator = c.compensator(routes.Do, routes.Inspect, log)
 	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Logger: log,
+		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: log,
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,11 @@
 //	refund                       merchant:T        provider:P      reverses the charge
 //	ghost                        provider:P        suspense:T      money that nobody asked for, or not any more
 //	ghost's refund               suspense:T        provider:P      reverses the ghost
+//	any of these failed          the opposite of what failed       reverses what failed
+//
+// A provider may say that a movement went well and, days later, that it failed after
+// all: a refund that the payer's bank sends back, a debit that is not honoured. What
+// is booked stays, and a failure takes all of it back, once ([FailureOf]).
 //
 // A suspense account that is not zero is a payer who waits for money.
 package ledger
@@ -44,7 +49,30 @@ const (
 	Ghost Kind = "ghost"
 	// GhostRefund gives it back.
 	GhostRefund Kind = "ghost_refund"
+	// These take one of the others back, wholly: the provider has reported it as
+	// failed after it was booked.
+	ChargeFailed      Kind = "charge_failed"
+	TransferFailed    Kind = "transfer_failed"
+	RefundFailed      Kind = "refund_failed"
+	GhostFailed       Kind = "ghost_failed"
+	GhostRefundFailed Kind = "ghost_refund_failed"
 )
+
+// failures are the kinds that take another one back, by that one.
+var failures = map[Kind]Kind{
+	Charge: ChargeFailed, Transfer: TransferFailed, Refund: RefundFailed, Ghost: GhostFailed, GhostRefund: GhostRefundFailed,
+}
+
+// Failed is the kind that a k takes back, where k is one of those that say that a
+// movement failed after it was booked.
+func (k Kind) Failed() (of Kind, ok bool) {
+	for of, failed := range failures {
+		if failed == k {
+			return of, true
+		}
+	}
+	return "", false
+}
 
 // Account names one account, "class:owner".
 type Account string
@@ -63,6 +91,28 @@ func Suspense(tenant string) Account { return Account("suspense:" + tenant) }
 // that however often, and wherever, it is found out, it is booked once.
 func GhostID(provider, ref string) string       { return "ghost_" + digest(provider, ref) }
 func GhostRefundID(provider, ref string) string { return "ghostre_" + digest(provider, ref) }
+
+// GhostRefundTryID names the n-th refund of a ghost, from 1: there is another one
+// only where the one before was booked and has failed since.
+func GhostRefundTryID(provider, ref string, n int) string {
+	if n <= 1 {
+		return GhostRefundID(provider, ref)
+	}
+	return fmt.Sprintf("%s_%d", GhostRefundID(provider, ref), n)
+}
+
+// FailureID names the failure of a transaction that is booked under id: a movement
+// fails once.
+func FailureID(id string) string { return "failed_" + id }
+
+// FailureOf books that of, which is booked, has failed since: all of it, between the
+// same accounts the other way round, in the books that of is in.
+func FailureOf(of Transaction) Transaction {
+	t := of
+	t.ID, t.Kind, t.Reverses = FailureID(of.ID), failures[of.Kind], of.ID
+	t.Debit, t.Credit, t.At = of.Credit, of.Debit, time.Time{}
+	return t
+}
 
 func digest(provider, ref string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "homeward/ghost/v1\x00%d:%s%s", len(provider), provider, ref))
@@ -106,10 +156,16 @@ func (t *Transaction) Validate() error {
 		return fmt.Errorf("ledger: transaction %s has the currency %q; it must be an ISO 4217 code", t.ID, t.Currency)
 	case t.Debit == "" || t.Credit == "" || t.Debit == t.Credit:
 		return fmt.Errorf("ledger: transaction %s debits %q and credits %q; it needs two accounts", t.ID, t.Debit, t.Credit)
-	case (t.Reverses != "") != (t.Kind == Refund || t.Kind == GhostRefund):
+	case (t.Reverses != "") != t.reverses():
 		return fmt.Errorf("ledger: transaction %s of kind %s reverses %q", t.ID, t.Kind, t.Reverses)
 	}
 	return nil
+}
+
+// reverses reports whether a transaction of t's kind takes another one back.
+func (t *Transaction) reverses() bool {
+	_, failed := t.Kind.Failed()
+	return failed || t.Kind == Refund || t.Kind == GhostRefund
 }
 
 // Same reports whether t and other book the same event in the same way, whenever
@@ -173,7 +229,34 @@ type Store interface {
 	// Reversals lists what reverses a transaction of region, wherever it is booked,
 	// in no order.
 	Reversals(ctx context.Context, id string) ([]Transaction, error)
+	// GhostRefund finds the refund of a ghost by its object, in the books of region.
+	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
 	// Balances lists up to limit balances of region's transactions after a key,
 	// summed by the store from all transactions of the region. It scans.
 	Balances(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
 }
+
+// Reader is the part of [Store] that reads one transaction.
+type Reader interface {
+	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
+}
+
+// GivenBack says what the books of region know of the refunds of a ghost: how many
+// have been booked and have failed since, and whether one stands. It reads two rows
+// for each that has failed, and at most as many as limit.
+func GivenBack(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
+	for ; failed < limit; failed++ {
+		id := GhostRefundTryID(provider, ref, failed+1)
+		if _, found, err := books.Transaction(ctx, region, id); err != nil || !found {
+			return failed, false, err
+		}
+		if _, undone, err := books.Transaction(ctx, region, FailureID(id)); err != nil || !undone {
+			return failed, err == nil, err
+		}
+	}
+	return failed, false, nil
+}
+
+// MaxGhostRefunds is how often a ghost is refunded, where one refund after the other
+// fails: then a person decides. A card that is closed stays closed.
+const MaxGhostRefunds = 3

@@ -205,6 +205,8 @@ func (v *verifier) row(region string, t *Transaction) {
 		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
 	case t.At.IsZero():
 		v.fail(CheckRow, region, t.ID, "it has no time")
+	case !known && t.failure():
+		// Its accounts follow from what it reverses.
 	case !known:
 		v.fail(CheckRow, region, t.ID, "there is no kind %q", t.Kind)
 	case t.Debit != debit || t.Credit != credit:
@@ -220,9 +222,13 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 	if err != nil {
 		return err
 	}
-	wants := Charge
-	if t.Kind == GhostRefund {
+	wants, isFailure := t.Kind.Failed()
+	switch {
+	case isFailure:
+	case t.Kind == GhostRefund:
 		wants = Ghost
+	default:
+		wants = Charge
 	}
 	switch {
 	case !found:
@@ -232,7 +238,9 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 		v.fail(CheckReversal, region, t.ID, "a %s reverses a %s, this one the %s %s", t.Kind, wants, of.Kind, of.ID)
 	case of.Currency != t.Currency:
 		v.fail(CheckReversal, region, t.ID, "it is in %s, and what it reverses, %s, in %s", t.Currency, of.ID, of.Currency)
-	case t.Kind == GhostRefund && t.ID != GhostRefundID(of.Provider, of.ProviderRef):
+	case isFailure && !t.Same(FailureOf(of)):
+		v.fail(CheckReversal, region, t.ID, "it is not the whole of %s, which it reports as failed, under the id %s in the same books", of.ID, FailureID(of.ID))
+	case t.Kind == GhostRefund && !isGhostRefundID(t.ID, &of):
 		v.fail(CheckReversal, region, t.ID, "the refund of the ghost %s has the id %s", of.ID, GhostRefundID(of.Provider, of.ProviderRef))
 	case of.Debit != t.Credit || of.Credit != t.Debit:
 		v.fail(CheckReversal, region, t.ID, "its accounts are not the opposite of those of %s, which it reverses", of.ID)
@@ -246,6 +254,9 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 		if all[i].Region == t.Region && all[i].ID == t.ID {
 			listed = true
 		}
+		if all[i].failure() {
+			continue // what is given back of a movement that failed is money all the same
+		}
 		if cmp.Or(cmp.Compare(all[i].ID, t.ID), cmp.Compare(all[i].Region, t.Region)) < 0 {
 			first = false
 		}
@@ -258,10 +269,51 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 	if !listed {
 		v.fail(CheckReversal, region, t.ID, "it is not among the reversals of %s, which it reverses", of.ID)
 	}
-	if sum > of.Amount && first {
+	if sum > of.Amount && first && !isFailure {
+		if sum, err = v.standing(ctx, all); err != nil {
+			return err
+		}
+	}
+	if sum > of.Amount && first && !isFailure {
 		v.fail(CheckReversal, of.Region, of.ID, "%d were booked, and %d are taken back", of.Amount, sum)
 	}
 	return nil
+}
+
+func (t *Transaction) failure() bool {
+	_, ok := t.Kind.Failed()
+	return ok
+}
+
+// isGhostRefundID reports whether id is that of one of a ghost's refunds.
+func isGhostRefundID(id string, of *Transaction) bool {
+	for n := range MaxGhostRefunds {
+		if id == GhostRefundTryID(of.Provider, of.ProviderRef, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// standing sums up the reversals that have not failed since.
+func (v *verifier) standing(ctx context.Context, all []Transaction) (sum int64, err error) {
+	for i := range all {
+		if all[i].failure() {
+			continue
+		}
+		_, failed, err := v.store.Transaction(ctx, all[i].Region, FailureID(all[i].ID))
+		if err != nil {
+			return 0, err
+		}
+		if failed {
+			continue
+		}
+		if all[i].Amount > math.MaxInt64-sum {
+			return math.MaxInt64, nil
+		}
+		sum += all[i].Amount
+	}
+	return sum, nil
 }
 
 // reversed finds what a transaction of region reverses, wherever it is booked.

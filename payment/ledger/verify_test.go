@@ -231,3 +231,68 @@ func TestFailuresAreBounded(t *testing.T) {
 	require.Equal(t, maxFailures+500, report.Failed)
 	require.Len(t, report.Failures, maxFailures)
 }
+
+// A refund that fails after it was booked, and a charge that does, are taken back
+// whole, and what failed counts no more: the charge may be refunded again.
+func TestBooksWithFailures(t *testing.T) {
+	l := books()
+	fail := func(region, id string) {
+		for _, of := range l.rows[region] {
+			if of.ID == id {
+				failed := FailureOf(of)
+				failed.At = noon.Add(time.Hour + time.Duration(len(l.rows[region])+1)*time.Microsecond)
+				l.rows[region] = append(l.rows[region], failed)
+			}
+		}
+	}
+	later := func(of Transaction) {
+		l.book(of)
+		rows := l.rows["us"]
+		rows[len(rows)-1].At = noon.Add(time.Hour + time.Duration(len(rows))*time.Microsecond)
+	}
+	fail("us", "re_1")
+	later(Transaction{ID: "re_3", Kind: Refund, Amount: 60, Reverses: "ch_1"})
+	fail("us", "ch_2")
+	fail("us", "tr_1")
+	fail("us", GhostRefundID("sim", "p9"))
+	later(Transaction{ID: GhostRefundTryID("sim", "p9", 2), Kind: GhostRefund, Amount: 7, Object: "re_10", Reverses: GhostID("sim", "p9")})
+	report, err := Verify(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+
+	l.rows["us"][len(l.rows["us"])-1].Amount = 8
+	report, err = Verify(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 1, "more is taken back than stands")
+
+	l = books()
+	fail("us", "re_1")
+	l.rows["us"][len(l.rows["us"])-1].Amount = 59
+	report, err = Verify(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 1, "a failure takes back all")
+	require.Equal(t, CheckReversal, report.Failures[0].Check)
+}
+
+// How often a ghost has been refunded, and whether the money is with the payer.
+func TestGivenBack(t *testing.T) {
+	l := books()
+	at := func(wantFailed int, wantStands bool) {
+		t.Helper()
+		failed, stands, err := GivenBack(t.Context(), l, "us", "sim", "p9", MaxGhostRefunds)
+		require.NoError(t, err)
+		require.Equal(t, wantFailed, failed)
+		require.Equal(t, wantStands, stands)
+	}
+	at(0, true)
+	for n := 1; n <= MaxGhostRefunds; n++ {
+		of, found, err := l.Transaction(t.Context(), "us", GhostRefundTryID("sim", "p9", n))
+		require.NoError(t, err)
+		require.True(t, found)
+		l.rows["us"] = append(l.rows["us"], FailureOf(of))
+		at(n, false)
+		of.ID = GhostRefundTryID("sim", "p9", n+1)
+		l.rows["us"] = append(l.rows["us"], of)
+	}
+	at(MaxGhostRefunds, false)
+}

@@ -17,7 +17,9 @@ type Notice struct {
 	Kind     Kind
 	// Reference is our own id of the object, [Call.Reference].
 	Reference string
-	// ProviderRef is the provider's own id of the movement. Set when Approved.
+	// ProviderRef is the provider's own id of the movement. Set when Approved, and when
+	// Declined where the event names what it says has failed: if that movement has
+	// succeeded before, which the books tell, its money is back where it was.
 	ProviderRef string
 	// Outcome is Unknown while the provider has not decided.
 	Outcome Outcome

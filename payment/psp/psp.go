@@ -162,6 +162,9 @@ type Capabilities struct {
 	Dedupe Dedupe
 	// Lookup: the provider can be asked by our Reference.
 	Lookup bool
+	// Blind: the provider shows no movement by its own id, so that nothing can be
+	// proved with [Provider.Show].
+	Blind bool
 	// Timeout bounds one call. It must exceed the provider's slowest healthy
 	// answer: a shorter one turns healthy charges into unknown ones.
 	Timeout time.Duration
@@ -186,4 +189,19 @@ type Provider interface {
 	// them was approved the answer is that approval, whatever declines came
 	// before or after it: a decline would let the money move again.
 	Lookup(ctx context.Context, kind Kind, reference string) (Found, Result)
+	// Show asks for the movement that the provider knows by its own id, as it stands
+	// now. reference is ours, for a provider that wants it too; whether the movement
+	// has it is the caller's to look at. An error comes with FoundUnknown alone.
+	Show(ctx context.Context, kind Kind, reference, providerRef string) (Found, Movement, error)
+}
+
+// Movement is what a provider shows of one.
+type Movement struct {
+	// ProviderRef is the provider's own id of it, Reference ours, "" for none.
+	ProviderRef, Reference string
+	// Amount is in minor units of Currency.
+	Amount   int64
+	Currency string
+	// Outcome is Declined where it never succeeded, or has failed since.
+	Outcome Outcome
 }

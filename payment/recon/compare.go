@@ -19,14 +19,15 @@ type object struct {
 	lines    []line
 	bookings []booking
 	claim    *settled
-	// stated are the provider's references of lines.
-	stated map[string]bool
+	// stated are the movements and failures of lines.
+	stated map[side]bool
 }
 
-// own is the booking of the object itself, as against those of ghosts, or nil.
+// own is the booking of the object itself, as against those of ghosts and of failures,
+// or nil.
 func (o *object) own() *booking {
 	for i := range o.bookings {
-		if o.bookings[i].Kind != ledger.Ghost {
+		if b := &o.bookings[i]; b.Kind != ledger.Ghost && !b.side().Failed {
 			return &o.bookings[i]
 		}
 	}
@@ -70,24 +71,24 @@ func (r *run) found(ctx context.Context, m Mismatch) error {
 
 // judge compares what is stated, booked and claimed of one reference.
 func (r *run) judge(ctx context.Context, o *object) error {
-	booked := make(map[string]*booking, len(o.bookings)) // by the provider's reference
+	booked := make(map[side]*booking, len(o.bookings))
 	var again []*booking
 	for i := range o.bookings {
 		switch b := &o.bookings[i]; {
 		case b.Elsewhere:
-		case booked[b.Ref] != nil:
+		case booked[b.side()] != nil:
 			again = append(again, b)
 		default:
-			booked[b.Ref] = b
+			booked[b.side()] = b
 		}
 	}
-	o.stated = make(map[string]bool, len(o.lines))
+	o.stated = make(map[side]bool, len(o.lines))
 	for _, l := range o.lines {
-		o.stated[l.ID] = true
+		o.stated[l.side()] = true
 	}
-	seen := make(map[string]bool, len(o.lines))
+	seen := make(map[side]bool, len(o.lines))
 	for _, l := range o.lines {
-		if seen[l.ID] {
+		if seen[l.side()] {
 			if err := r.found(ctx, Mismatch{
 				Class: RepeatedLine, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
 				Detail: "the statement has this movement more than once",
@@ -96,8 +97,8 @@ func (r *run) judge(ctx context.Context, o *object) error {
 			}
 			continue
 		}
-		seen[l.ID] = true
-		if err := r.stated(ctx, o, l, booked[l.ID]); err != nil {
+		seen[l.side()] = true
+		if err := r.stated(ctx, o, l, booked[l.side()]); err != nil {
 			return err
 		}
 	}
@@ -106,7 +107,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 		if b.Elsewhere || slices.Contains(again, b) {
 			continue
 		}
-		if err := r.booked(ctx, o, b, o.stated[b.Ref]); err != nil {
+		if err := r.booked(ctx, o, b, o.stated[b.side()]); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,11 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 			return nil
 		}
 		var err error
-		if b, err = r.unbooked(ctx, o, l); b == nil || err != nil {
+		look := r.unbooked
+		if l.Failed {
+			look = r.unbookedFailure
+		}
+		if b, err = look(ctx, o, l); b == nil || err != nil {
 			return err
 		}
 	}
@@ -238,7 +243,55 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Tenant = rec.Key.Tenant
 		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
 	}
+	if o.stated[side{l.ID, true}] {
+		proved = false
+		m.Detail += "; it has failed since, so that nothing is to be given back"
+	}
 	m.Refundable = proved && m.Tenant != "" && l.Kind == psp.KindCharge && prefix == payment.Prefix(payment.Charge)
+	return nil, r.found(ctx, m)
+}
+
+// unbookedFailure is unbooked for the failure of a movement. One of a movement that is
+// not booked changes nothing: nobody was told that it had succeeded.
+func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking, error) {
+	_, code, ok := claim.ReadObjectID(l.Reference)
+	home := ""
+	if ok {
+		home, _ = r.c.Home(code)
+	}
+	if home == "" {
+		r.report.Outside++
+		return nil, nil
+	}
+	of, found, err := r.transaction(ctx, home, l.Reference)
+	is := func() bool { return found && of.Provider == r.c.Provider && of.ProviderRef == l.ID }
+	if err == nil && !is() && l.Kind == psp.KindCharge {
+		of, found, err = r.transaction(ctx, home, ledger.GhostID(r.c.Provider, l.ID))
+	}
+	if err == nil && !is() && l.Kind == psp.KindRefund {
+		if of, found, err = r.c.Books.GhostRefund(ctx, home, l.Reference); err != nil {
+			err = fmt.Errorf("recon: the books of %s cannot be read: %w", home, err)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !is():
+		r.report.Outside++
+		return nil, nil
+	}
+	failed, known, err := r.transaction(ctx, home, ledger.FailureID(of.ID))
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		b := r.booking(&failed)
+		return &b, nil
+	}
+	b := r.booking(&of)
+	m := b.mismatch(FailedButBooked)
+	m.Stated, m.StatedCurrency = l.Amount, l.Currency
+	m.Detail = "the provider states that it has failed since, of which no notice has come; send the notice again"
 	return nil, r.found(ctx, m)
 }
 
@@ -246,7 +299,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 // that is proved: the statement has both. If it has not, its ids may be others than
 // the provider's answers had, and the two one.
 func (o *object) beside(ref string) (detail string, proved bool) {
-	if o.stated[ref] {
+	if o.stated[side{ID: ref}] {
 		return "a second movement beside " + ref, true
 	}
 	return "known as " + ref + ", which this statement does not have: a second movement, or the same under another id; decide by hand", false
@@ -266,11 +319,11 @@ func (r *run) transaction(ctx context.Context, home, id string) (ledger.Transact
 // booked judges one transaction.
 func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) error {
 	if b.Kind == ledger.Ghost {
-		_, back, err := r.transaction(ctx, b.Home, ledger.GhostRefundID(r.c.Provider, b.Ref))
+		owed, err := r.owed(ctx, b)
 		if err != nil {
 			return err
 		}
-		if !back {
+		if owed {
 			m := b.mismatch(RefundMissing)
 			m.Refundable, m.Detail = true, "the payer has not got this money back yet"
 			if m.second, err = r.paid(ctx, o, b); err != nil {
@@ -292,10 +345,27 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	}
 	m := b.mismatch(NotOnStatement)
 	m.Detail = "booked, and the provider does not state it"
+	if b.side().Failed {
+		m.Detail = "booked as failed after it had succeeded, and the provider does not state that it failed"
+	}
 	if b.Kind == ledger.Refund || b.Kind == ledger.GhostRefund {
 		m.Class, m.Detail = RefundMissing, "booked as refunded, and the provider does not state the refund"
 	}
 	return r.found(ctx, m)
+}
+
+// owed reports whether the payer of a ghost has not got the money back: no refund of it
+// stands, and it has not failed itself.
+func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
+	_, stands, err := ledger.GivenBack(ctx, r.c.Books, b.Home, r.c.Provider, b.Ref, ledger.MaxGhostRefunds)
+	if err != nil {
+		return false, fmt.Errorf("recon: the books of %s cannot be read: %w", b.Home, err)
+	}
+	if stands {
+		return false, nil
+	}
+	_, failed, err := r.transaction(ctx, b.Home, ledger.FailureID(ledger.GhostID(r.c.Provider, b.Ref)))
+	return !failed, err
 }
 
 // end is since when what is booked may be stated after the period.
@@ -352,6 +422,9 @@ func (r *run) claimed(ctx context.Context, o *object) error {
 }
 
 func kindOf(k ledger.Kind) psp.Kind {
+	if of, failed := k.Failed(); failed {
+		k = of
+	}
 	switch k {
 	case ledger.Transfer:
 		return psp.KindTransfer

@@ -55,13 +55,16 @@ const (
 	ClaimWithoutBooking Class = "claim_without_booking"
 	// BookingWithoutClaim: the claim says that no money moved, the books say it did.
 	BookingWithoutClaim Class = "booking_without_claim"
+	// FailedButBooked: stated as failed after it had succeeded, and booked as if it had
+	// not.
+	FailedButBooked Class = "failed_but_booked"
 	// RepeatedLine: the statement has the same movement twice.
 	RepeatedLine Class = "repeated_line"
 )
 
 // Classes are all of them, in the order of reports.
 func Classes() []Class {
-	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, RepeatedLine}
+	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, RepeatedLine}
 }
 
 // Mismatch is one disagreement.
@@ -177,6 +180,20 @@ type line struct {
 	Amount    int64
 	Currency  string
 	At        int64 // ns since the Unix epoch
+	Failed    bool
+}
+
+// side tells a movement and its failure apart, which have one id.
+type side struct {
+	ID     string
+	Failed bool
+}
+
+func (l *line) side() side { return side{l.ID, l.Failed} }
+
+func (b *booking) side() side {
+	_, failed := b.Kind.Failed()
+	return side{b.Ref, failed}
 }
 
 type booking struct {
@@ -272,7 +289,7 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano()}
+		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano(), l.Failed}
 		return r.lines.Put(row.key(), row)
 	})
 	return err

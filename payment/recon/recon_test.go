@@ -74,6 +74,15 @@ func (r *rows) Settled(_ context.Context, _ string, after claim.Key, limit int) 
 	return some, nil
 }
 
+func (r *rows) GhostRefund(_ context.Context, _, object string) (ledger.Transaction, bool, error) {
+	for _, t := range r.books {
+		if t.Kind == ledger.GhostRefund && t.Object == object {
+			return t, true, nil
+		}
+	}
+	return ledger.Transaction{}, false, nil
+}
+
 func (r *rows) ByObject(_ context.Context, _, id string) (claim.Record, bool, error) {
 	for _, c := range r.claims {
 		if c.Minted.ID == id {

@@ -29,12 +29,16 @@ type Line struct {
 	Currency string
 	// At is when the money moved, by the provider's clock.
 	At time.Time
+	// Failed: the movement of this ID, which had succeeded, has failed at At, and its
+	// money is back where it was.
+	Failed bool
 }
 
 // Format is how a statement is written. Both have the same members:
 //
 //	id         the provider's reference of the movement
-//	kind       charge, transfer or refund
+//	kind       charge, transfer or refund; with _failed behind it where the movement of
+//	           the same id, which has a line of its own, has failed since
 //	reference  our id of the object; may be empty
 //	amount     minor units, a whole number above 0
 //	currency   ISO 4217, in any case
@@ -208,12 +212,13 @@ func (b *bounded) Read(to []byte) (int, error) {
 
 func handle(id, kind, reference, amount, currency, created string, at int, each func(Line) error) error {
 	wrong := func(format string, args ...any) error { return &StatementError{at, fmt.Sprintf(format, args...)} }
-	l := Line{ID: id, Kind: psp.Kind(strings.ToLower(kind)), Reference: reference, Currency: strings.ToLower(currency)}
+	base, failed := strings.CutSuffix(strings.ToLower(kind), "_failed")
+	l := Line{ID: id, Kind: psp.Kind(base), Failed: failed, Reference: reference, Currency: strings.ToLower(currency)}
 	switch {
 	case id == "" || len(id) > maxText:
 		return wrong("id must have 1 to %d bytes", maxText)
 	case l.Kind != psp.KindCharge && l.Kind != psp.KindTransfer && l.Kind != psp.KindRefund:
-		return wrong("kind must be charge, transfer or refund, is %.40q", kind)
+		return wrong("kind must be charge, transfer or refund, or one of these with _failed, is %.40q", kind)
 	case len(reference) > maxText:
 		return wrong("reference must have at most %d bytes", maxText)
 	case len(l.Currency) != len("usd"):

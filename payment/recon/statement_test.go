@@ -21,14 +21,14 @@ func readAll(text string, f Format) (lines []Line, err error) {
 
 func TestBothFormatsSayTheSame(t *testing.T) {
 	want := []Line{
-		{"p1", psp.KindCharge, "ch_1", 2000, "usd", time.Unix(1_700_000_000, 0).UTC()},
-		{"p2", psp.KindRefund, "", 5, "eur", time.Date(2030, 1, 31, 11, 0, 0, 0, time.UTC)},
+		{"p1", psp.KindCharge, "ch_1", 2000, "usd", time.Unix(1_700_000_000, 0).UTC(), false},
+		{"p2", psp.KindRefund, "", 5, "eur", time.Date(2030, 1, 31, 11, 0, 0, 0, time.UTC), true},
 	}
-	csv, err := readAll("\ufeffcreated,Fee,id,kind,reference,amount,currency\n1700000000,x,p1,charge,ch_1,2000,USD\n2030-01-31T12:00:00+01:00,y,p2,REFUND,,5,eur\n", CSV)
+	csv, err := readAll("\ufeffcreated,Fee,id,kind,reference,amount,currency\n1700000000,x,p1,charge,ch_1,2000,USD\n2030-01-31T12:00:00+01:00,y,p2,REFUND_FAILED,,5,eur\n", CSV)
 	require.NoError(t, err)
 	require.Equal(t, want, csv)
 	json, err := readAll(`{"id":"p1","kind":"charge","reference":"ch_1","amount":2000,"currency":"usd","created":1700000000,"fee":1}`+"\n\n"+
-		`{"id":"p2","kind":"refund","reference":"","amount":5,"currency":"eur","created":"2030-01-31T11:00:00Z"}`, JSONLines)
+		`{"id":"p2","kind":"refund_failed","reference":"","amount":5,"currency":"eur","created":"2030-01-31T11:00:00Z"}`, JSONLines)
 	require.NoError(t, err)
 	require.Equal(t, want, json)
 }
@@ -45,6 +45,7 @@ func TestWhatIsWrongIsNamedWithItsLine(t *testing.T) {
 		{head + "p,charge,r,9999999999999,usd,1\n", "line 2: amount"},
 		{head + "p,charge,r,1,usd,1\n,charge,r,1,usd,1\n", "line 3: id must have"},
 		{head + "p,fee,r,1,usd,1\n", "line 2: kind must be"},
+		{head + "p,_failed,r,1,usd,1\n", "line 2: kind must be"},
 		{head + "p,charge,r,1,dollars,1\n", "line 2: currency"},
 		{head + "p,charge,r,1,usd,yesterday\n", "line 2: created"},
 		{head + "p,charge,r,1,usd\n", "line 2: wrong number of fields"},

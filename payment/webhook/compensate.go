@@ -12,6 +12,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
 )
 
 // Ghost is money that moved at a provider for an object that was refused, expired
@@ -25,8 +26,11 @@ type Ghost struct {
 	// Amount is in minor units of Currency.
 	Amount   int64
 	Currency string
-	// Reason is why nobody wants it, for logs: "late_success" or "second_movement".
+	// Reason is why nobody wants it, for logs: "late_success", "second_movement", or
+	// "refund_failed" where it had been given back and the refund has failed since.
 	Reason string
+	// failed is how many refunds of it have been booked and have failed since.
+	failed int
 }
 
 // Progress is how far a compensation has come.
@@ -41,10 +45,16 @@ const (
 	// Limbo: the provider refuses the refund for good. A person must decide; the
 	// suspense account shows the debt.
 	Limbo
+	// Held: automatic refunds are stopped, see [Brakes]. It goes on when they are
+	// released.
+	Held
+	// Doubtful: the provider does not show what is to be given back, so it is not. A
+	// person must look; nothing is booked.
+	Doubtful
 )
 
 func (p Progress) String() string {
-	return [...]string{"pending", "compensated", "LIMBO"}[p]
+	return [...]string{"pending", "compensated", "LIMBO", "held", "doubtful"}[p]
 }
 
 // Compensator gives ghosts back, each once. It holds no state and is safe for
@@ -52,14 +62,16 @@ func (p Progress) String() string {
 //
 // # Crash points
 //
-//	book the ghost | begin the claim | call the provider | settle | whatever follows
+//	ask the provider | book the ghost | count it | begin the claim | call the provider |
+//	settle | whatever follows
 //
-// A compensation is a claim of its own, whose key follows from the provider and its
-// reference alone, and which no merchant can name: see [claim.OwnKey]. So whoever comes
-// after a crash does all of it again, and:
+// A compensation is a claim of its own, whose key follows from the provider, its
+// reference and how many refunds of it have failed, and which no merchant can name: see
+// [claim.OwnKey]. So whoever comes after a crash does all of it again, and:
 //
-//	before the booking      nothing has happened
+//	before the booking      nothing has happened; the provider is asked again
 //	after it                Post finds the same transaction; suspense shows a debt
+//	after the count         see [Brakes]
 //	after Begin             the refund's intent is stored; the next try finds the
 //	                        claim, and so does the outbox worker when its lease ends
 //	during the call, or     the provider is asked, or called under the same provider
@@ -83,6 +95,10 @@ type Compensator struct {
 	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Code is the region code of a home.
 	Code func(home string) (claim.RegionCode, bool)
+	// Provider is asked for movements.
+	Provider psp.Provider
+	// Brakes say whether refunds may be made at all.
+	Brakes *Brakes
 }
 
 // compensationPath stands for a path in the fingerprint: no request can have it.
@@ -91,11 +107,18 @@ const compensationPath = "compensations"
 // Compensate refunds g, or finds that it has been refunded. detail is one line for
 // people. An error means that nothing is known about this try; try again.
 func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
-	if _, found, err := c.Books.Transaction(ctx, g.Home, ledger.GhostRefundID(g.Provider, g.ProviderRef)); err != nil || found {
-		if err != nil {
-			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
-		}
+	failed, stands, err := ledger.GivenBack(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
+	switch {
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+	case stands:
 		return Compensated, "refunded", nil
+	case failed == ledger.MaxGhostRefunds:
+		return Limbo, fmt.Sprintf("the provider has accepted %d refunds, and each has failed since", failed), nil
+	}
+	g.failed = failed
+	if p, detail, err := c.wanted(ctx, &g); p != Pending || detail != "" || err != nil {
+		return p, detail, err
 	}
 	req, stamped, err := c.request(&g)
 	if err != nil {
@@ -131,6 +154,14 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 		// The API takes no such operation: it is ours.
 		req.Key.Value = stamped
 	}
+	switch reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
+		ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
+	}); {
+	case err != nil:
+		return Pending, "", err
+	case reason != "":
+		return Held, reason, nil
+	}
 	reply, err := c.Do(ctx, req, g.Home)
 	var unknown *claim.UnknownError
 	var busy *claim.InUseError
@@ -162,16 +193,20 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 		return req, "", fmt.Errorf("webhook: there is no region %q", g.Home)
 	}
 	// As long as a stamp's random part may ever be; the name of the key is final.
-	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND", len(g.Provider), g.Provider, g.ProviderRef))
+	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND%s", len(g.Provider), g.Provider, g.ProviderRef, g.again()))
 	stamped, err = claim.Stamp(code, bytes.NewReader(seed[:]))
 	if err != nil {
 		return req, "", err
 	}
-	body, err := json.Marshal(map[string]any{
+	what := map[string]any{
 		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
 		// Not g.Reason, which may be another one at the next look.
 		"reason": "ghost_payment",
-	})
+	}
+	if g.failed > 0 {
+		what["failed_before"] = g.failed
+	}
+	body, err := json.Marshal(what)
 	if err != nil {
 		return req, "", err
 	}

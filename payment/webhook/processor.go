@@ -38,7 +38,9 @@ type ProcessorConfig struct {
 	Home        func(claim.RegionCode) (string, bool)
 	Compensator *Compensator
 	// Seal opens bodies; nil opens those that are not sealed.
-	Seal   *seal.Ring
+	Seal *seal.Ring
+	// Sinks get one message each for every event, as of payment.Options.
+	Sinks  []outbox.Kind
 	Logger *slog.Logger
 	// Now tells how old a notice is; nil means time.Now.
 	Now func() time.Time
@@ -55,13 +57,17 @@ type ProcessorConfig struct {
 //
 // The row of a notice is due again when its lease ends, and every step before its
 // last one, which closes notice and row together, finds what it did before: see
-// [Compensator], and claim.Service.Learn, which takes a claim over like a recovery.
+// [Compensator], [Processor.failed], and claim.Service.Learn, which takes a claim over
+// like a recovery.
 type Processor struct{ c ProcessorConfig }
 
 // NewProcessor checks the configuration.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Compensator == nil {
 		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home and Compensator")
+	}
+	if c.Compensator.Provider == nil || c.Compensator.Brakes == nil {
+		return nil, errors.New("webhook: compensator needs Provider and Brakes")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -76,6 +82,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 const (
 	pageLimbo   = "page: money that moved for nothing cannot be given back; decide by hand"
 	pageWaiting = "page: a payer has waited a day for money back; a chargeback may follow"
+	pageUndone  = "page: a charge failed after it was booked, and money had been given back for it; decide by hand"
 	pageLate    = "page: money moved though the merchant was told that it had not; it is booked"
 )
 
@@ -85,6 +92,8 @@ const (
 	lookAgain = 5 * time.Second
 	// unreachable is the pause when rows cannot be read: a region may be gone.
 	unreachable = 30 * time.Second
+	// heldPause is the longest pause until a ghost goes on after a release.
+	heldPause = time.Minute
 )
 
 // Handle works one notice off. It implements the handler of [outbox.KindNotice].
@@ -101,9 +110,11 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
+	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
+		return p.failed(ctx, m, &n)
 	case !n.Movement || n.Outcome != psp.Approved:
 		// Only money that moved changes anything: what was declined is asked for.
-		return p.close(ctx, m, Ignored, "no money moved")
+		return p.close(ctx, m, Ignored, noMoney)
 	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
 		return outbox.Parked("unknown charge: the notice names no movement of ours")
 	}
@@ -240,6 +251,11 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	case progress == Limbo:
 		log.Error(pageLimbo, "reason", g.Reason, "detail", detail)
 		return outbox.Parked("LIMBO: " + detail)
+	case progress == Doubtful: // whoever is to be woken has been
+		log.Warn("ghost payment is not refunded: the provider does not show it", "reason", g.Reason, "detail", detail)
+		return outbox.Parked("not given back: " + detail)
+	case progress == Held: // so here
+		return outbox.Later(heldPause)
 	case err != nil:
 		detail = err.Error()
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +47,16 @@ type world struct {
 	keys  []string
 	old   map[string]claim.Status
 	lease bool // the claim's lease still runs
+	// shows is what the provider shows by its own ids; blind: nothing, silent: no answer.
+	shows         map[string]psp.Movement
+	blind, silent bool
+	// aliases: notices call movements by other names than the provider's API.
+	aliases bool
+	brakes  map[string]Brake
+	limits  Limits
+	now     time.Time
+	told    []outbox.Message // events
+	pages   []string
 
 	steps, dieAt int
 }
@@ -53,6 +65,7 @@ func newWorld(t *testing.T) *world {
 	return &world{
 		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
 		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
+		shows: map[string]psp.Movement{}, brakes: map[string]Brake{}, limits: DefaultLimits(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
 
@@ -90,6 +103,24 @@ type bookkeeper struct {
 func (b bookkeeper) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
 	t, ok := b.books[id]
 	return t, ok, b.point()
+}
+
+func (b bookkeeper) GhostRefund(_ context.Context, _, object string) (ledger.Transaction, bool, error) {
+	for _, t := range b.books {
+		if t.Kind == ledger.GhostRefund && t.Object == object {
+			return t, true, b.point()
+		}
+	}
+	return ledger.Transaction{}, false, b.point()
+}
+
+func (b bookkeeper) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+	for _, t := range b.books {
+		if t.Reverses == id {
+			all = append(all, t)
+		}
+	}
+	return all, b.point()
 }
 
 func (b bookkeeper) Post(_ context.Context, t ledger.Transaction) (bool, error) {
@@ -140,6 +171,78 @@ func (w *world) inspect(_ context.Context, key claim.Key, hint string) (claim.St
 	return s, ok, w.point()
 }
 
+func (s shelves) Fail(_ context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
+	if err := s.point(); err != nil {
+		return false, err
+	}
+	require.NoError(s, t.Validate())
+	old, there := s.books[t.ID]
+	if there && !old.Same(t) {
+		return false, ledger.ErrConflict
+	}
+	if !there {
+		s.books[t.ID] = t
+		s.told = append(s.told, events...)
+	}
+	return !there, s.point()
+}
+
+// brakeRows are the world's brakes.
+type brakeRows struct{ *world }
+
+func (b brakeRows) Brakes(context.Context) (rows []Brake, now time.Time, err error) {
+	for _, row := range b.brakes {
+		rows = append(rows, row)
+	}
+	return rows, b.now, b.point()
+}
+
+func (b brakeRows) PutBrake(_ context.Context, row Brake) (bool, error) {
+	if err := b.point(); err != nil {
+		return false, err
+	}
+	if b.brakes[row.Provider].Version != row.Version {
+		return false, nil
+	}
+	row.Version++
+	b.brakes[row.Provider] = row
+	return true, b.point()
+}
+
+// pager collects what somebody is woken for.
+type pager struct {
+	slog.Handler
+	*world
+}
+
+func (p pager) Enabled(context.Context, slog.Level) bool { return true }
+func (p pager) WithAttrs([]slog.Attr) slog.Handler       { return p }
+func (p pager) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "page: ") {
+		p.pages = append(p.pages, r.Message)
+	}
+	return nil
+}
+
+// provider is the one that refunds are asked of, as far as it is asked here.
+type provider struct {
+	psp.Provider
+	*world
+}
+
+func (provider) Name() string                     { return "sim" }
+func (p provider) Capabilities() psp.Capabilities { return psp.Capabilities{Blind: p.blind} }
+func (p provider) Show(_ context.Context, _ psp.Kind, _, ref string) (psp.Found, psp.Movement, error) {
+	if err := p.point(); err != nil || p.silent {
+		return psp.FoundUnknown, psp.Movement{}, err
+	}
+	m, ok := p.shows[ref]
+	if !ok {
+		return psp.FoundNo, m, nil
+	}
+	return psp.FoundYes, m, nil
+}
+
 // do is a compensation's claim and its provider, which dedupes.
 func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply, error) {
 	if err := w.point(); err != nil {
@@ -155,6 +258,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 		ProviderRef string `json:"provider_ref"`
 		Amount      int64
 		Currency    string
+		Failed      int `json:"failed_before"`
 	}
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
 	w.asked[body.ProviderRef]++
@@ -167,11 +271,16 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	case "unknown":
 		return claim.Reply{}, &claim.UnknownError{}
 	}
+	if w.moved[req.Key.Value] == 1 {
+		return claim.Reply{State: claim.Completed, Response: claim.Response{Status: http.StatusCreated}}, w.point()
+	}
 	w.moved[req.Key.Value] = 1
-	id := ledger.GhostRefundID("sim", body.ProviderRef)
+	id := ledger.GhostRefundTryID("sim", body.ProviderRef, body.Failed+1)
+	object, ref := objectID(w, "re", 100+len(w.moved)), fmt.Sprint("r", len(w.moved))
+	w.shows[ref] = psp.Movement{ProviderRef: ref, Reference: object, Amount: body.Amount, Currency: body.Currency, Outcome: psp.Approved}
 	w.books[id] = ledger.Transaction{
 		ID: id, Region: home, Tenant: req.Key.Tenant, Kind: ledger.GhostRefund, Debit: ledger.Suspense(tenant), Credit: ledger.Provider("sim"),
-		Amount: body.Amount, Currency: body.Currency, Object: "re_1", Reverses: ledger.GhostID("sim", body.ProviderRef), Provider: "sim", ProviderRef: "r",
+		Amount: body.Amount, Currency: body.Currency, Object: object, Reverses: ledger.GhostID("sim", body.ProviderRef), Provider: "sim", ProviderRef: ref,
 	}
 	return claim.Reply{State: claim.Completed, Response: claim.Response{Status: http.StatusCreated}}, w.point()
 }
@@ -202,15 +311,18 @@ func (w *world) processor() *Processor {
 		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 },
 		Compensator: &Compensator{
 			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
-			Code: func(h string) (claim.RegionCode, bool) { return 1, h == home },
+			Code:     func(h string) (claim.RegionCode, bool) { return 1, h == home },
+			Provider: provider{world: w},
+			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Logger: slog.New(pager{world: w})},
 		},
+		Sinks: []outbox.Kind{outbox.KindLog, outbox.KindNATS}, Logger: slog.New(pager{world: w}),
 	})
 	require.NoError(w, err)
 	return p
 }
 
 func objectID(t testing.TB, prefix string, n int) string {
-	id, err := claim.NewObjectID(prefix, 1, bytes.NewReader(fmt.Appendf(nil, "%032d", n)))
+	id, err := claim.NewObjectID(prefix, 1, bytes.NewReader(fmt.Appendf(nil, "%010d", n)))
 	require.NoError(t, err)
 	return id
 }
@@ -220,6 +332,9 @@ func charged(reference, ref string) psp.Notice {
 }
 
 func (w *world) tell(n psp.Notice) outbox.Verdict {
+	if _, known := w.shows[n.ProviderRef]; !known && !w.aliases {
+		w.shows[n.ProviderRef] = psp.Movement{ProviderRef: n.ProviderRef, Reference: n.Reference, Amount: n.Amount, Currency: n.Currency, Outcome: n.Outcome}
+	}
 	body, err := json.Marshal(n)
 	require.NoError(w, err)
 	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now()})
@@ -228,7 +343,11 @@ func (w *world) tell(n psp.Notice) outbox.Verdict {
 func (w *world) have(id string, state claim.State, ref string) {
 	w.claims[id] = claim.Record{Key: claim.Key{Tenant: tenant, Value: "k"}, Home: home, Operation: "charge", State: state, ProviderRef: ref, Minted: claim.Minted{ID: id}}
 	if state == claim.Completed {
-		w.books[id] = ledger.Transaction{ID: id, Tenant: tenant, Amount: 100, Currency: "usd", ProviderRef: ref}
+		w.books[id] = ledger.Transaction{
+			ID: id, Region: home, Tenant: tenant, Kind: ledger.Charge, Debit: ledger.Provider("sim"), Credit: ledger.Merchant(tenant),
+			Amount: 100, Currency: "usd", Object: id, Provider: "sim", ProviderRef: ref,
+		}
+		w.shows[ref] = psp.Movement{ProviderRef: ref, Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
 	}
 }
 

@@ -4,6 +4,9 @@ package webhook
 import (
 	"context"
 	"time"
+
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Status is what became of a notice. Stored; values never change.
@@ -64,4 +67,10 @@ type Store interface {
 	Close(ctx context.Context, region, id string, fence uint64, status Status, detail string) error
 	// Notice reads one.
 	Notice(ctx context.Context, region, id string) (n Notice, found bool, err error)
+	// Fail books t, a ledger.FailureOf, with the events that tell of it, due at once and
+	// all of one tenant and key, in one step. posted is false, and nothing is done, where
+	// t is booked already: its events were made with it. ledger.ErrConflict as of
+	// ledger.Store.Post.
+	Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error)
+	BrakeStore
 }

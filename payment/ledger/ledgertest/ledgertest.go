@@ -377,6 +377,46 @@ var tests = []struct {
 		require.NoError(w, err)
 		require.Empty(w, none)
 	}},
+	{"failure: what was booked is taken back once, and stays", func(w *world) {
+		charge := w.post(w.charge("ch_1", 100))
+		refund := w.post(w.refund("re_1", charge, 60))
+		for _, of := range []ledger.Transaction{charge, refund} {
+			failed := ledger.FailureOf(of)
+			require.NoError(w, failed.Validate())
+			got := w.post(failed)
+			require.Equal(w, of.ID, got.Reverses)
+			posted, err := w.at().Post(w.ctx, failed)
+			require.NoError(w, err)
+			require.False(w, posted, "a movement fails once")
+		}
+		require.Equal(w, normal(charge), normal(w.get(charge)))
+		all, err := w.at().Reversals(w.ctx, refund.ID)
+		require.NoError(w, err)
+		require.Equal(w, []string{ledger.FailureID(refund.ID)}, ids(all))
+		for _, b := range w.balances(w.home, 10) {
+			require.Equal(w, b.Debits, b.Credits, "%s stands at what it stood at before", b.Account)
+		}
+	}},
+	{"ghost refund: found by its object, and nothing else is", func(w *world) {
+		ghost := w.charge(ledger.GhostID("sim", "p1"), 100)
+		ghost.Kind, ghost.Object, ghost.Credit, ghost.ProviderRef = ledger.Ghost, "ch_1", ledger.Suspense("acme"), "p1"
+		back := w.refund("re_1", w.post(ghost), 100)
+		back.ID, back.Kind = ledger.GhostRefundID("sim", "p1"), ledger.GhostRefund
+		w.post(back)
+		w.post(ledger.FailureOf(w.get(back)))
+		plain := w.post(w.refund("re_2", w.post(w.charge("ch_2", 100)), 100))
+		for _, region := range w.Regions[:2] {
+			got, found, err := w.Store(region).GhostRefund(w.ctx, w.home, "re_1")
+			require.NoError(w, err)
+			require.True(w, found)
+			require.Equal(w, normal(w.get(back)), normal(got))
+		}
+		for _, none := range []struct{ region, object string }{{w.home, plain.Object}, {w.home, "ch_1"}, {w.home, "re_"}, {w.Regions[1], "re_1"}} {
+			_, found, err := w.at().GhostRefund(w.ctx, none.region, none.object)
+			require.NoError(w, err)
+			require.False(w, found, "%v", none)
+		}
+	}},
 	{"balances: none for empty books", func(w *world) {
 		require.Empty(w, w.balances(w.home, 10))
 	}},

@@ -56,6 +56,11 @@ func (p *provider) Lookup(ctx context.Context, _ psp.Kind, _ string) (psp.Found,
 	return p.answer(ctx)
 }
 
+func (p *provider) Show(ctx context.Context, _ psp.Kind, _, _ string) (psp.Found, psp.Movement, error) {
+	found, r := p.answer(ctx)
+	return found, psp.Movement{ProviderRef: r.ProviderRef, Outcome: r.Outcome}, r.Err
+}
+
 func (p *provider) set(found psp.Found, r psp.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -3,6 +3,7 @@
 //
 //	POST {base}/v1/charges, /v1/transfers, /v1/refunds
 //	GET  {base}/v1/lookup?kind=…&reference=…
+//	GET  {base}/v1/movements?kind=…&reference=…&id=…
 //
 // How replies are read:
 //
@@ -25,8 +26,9 @@
 //	 "data":{"id":"psp_ch_…","status":"succeeded","reference","amount","currency"}}
 //
 // The type is charge, transfer or refund, a dot, and the status, which for a
-// refusal is declined and comes with the error object of a reply. Any other type
-// is none of our business.
+// refusal is declined and comes with the error object of a reply. What had succeeded
+// and has failed since is failed, with the id of the movement and an error object.
+// Any other type is none of our business.
 //
 // # Configuration
 //
@@ -104,7 +106,7 @@ type Config struct {
 }
 
 // Paths are where a provider takes calls and questions.
-type Paths struct{ Charges, Transfers, Refunds, Lookup string }
+type Paths struct{ Charges, Transfers, Refunds, Lookup, Movements string }
 
 // Webhooks says how a provider signs what it sends, in the manner of Standard
 // Webhooks.
@@ -125,7 +127,7 @@ type Provider struct {
 	client *http.Client
 	own    *http.Transport // nil when the client came from outside
 
-	charges, transfers, refunds, lookup string // URLs
+	charges, transfers, refunds, lookup, movements string // URLs
 
 	keyHeader string
 	header    http.Header
@@ -162,6 +164,7 @@ func New(cfg Config) (*Provider, error) {
 		transfers: base.JoinPath(orElse(cfg.Paths.Transfers, "v1/transfers")).String(),
 		refunds:   base.JoinPath(orElse(cfg.Paths.Refunds, "v1/refunds")).String(),
 		lookup:    base.JoinPath(orElse(cfg.Paths.Lookup, "v1/lookup")).String(),
+		movements: base.JoinPath(orElse(cfg.Paths.Movements, "v1/movements")).String(),
 		keyHeader: orElse(cfg.KeyHeader, "Idempotency-Key"),
 		header:    cfg.Header.Clone(),
 		buffers:   sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, expectedRead)) }},
@@ -274,6 +277,25 @@ func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) 
 		return psp.FoundUnknown, psp.Result{Err: err}
 	}
 	return reply.found(status, reference)
+}
+
+// Show implements [psp.Provider].
+func (p *Provider) Show(ctx context.Context, kind psp.Kind, reference, providerRef string) (psp.Found, psp.Movement, error) {
+	if p.caps.Blind {
+		return psp.FoundUnknown, psp.Movement{}, errors.New("httpjson: the provider shows no movement by its own id")
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	query := url.Values{"kind": {string(kind)}, "reference": {reference}, "id": {providerRef}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.movements+"?"+query, nil)
+	if err != nil {
+		return psp.FoundUnknown, psp.Movement{}, fmt.Errorf("httpjson: make request: %w", err)
+	}
+	reply, status, err := p.do(req)
+	if err != nil {
+		return psp.FoundUnknown, psp.Movement{}, err
+	}
+	return reply.shown(status)
 }
 
 // do sends the request once and reads a reply of at most maxReply bytes. An

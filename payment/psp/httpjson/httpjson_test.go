@@ -86,6 +86,11 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
 			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
 		},
+		Fail: func(providerRef string) {
+			if err := sim.Fail(providerRef); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Notices: func() <-chan psptest.Delivery {
 			handler, in := psptest.Receiver()
 			receiver := httptest.NewServer(handler)

@@ -92,7 +92,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	default:
 		return psp.Notice{ID: n.ID, At: n.At}, nil
 	}
-	if status != "succeeded" && status != "declined" {
+	if status != statusSucceeded && status != statusDeclined && status != statusFailed {
 		return psp.Notice{ID: n.ID, At: n.At}, nil
 	}
 	// Read only now: an event of another type may hold anything.
@@ -104,11 +104,14 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if !readable(n.Reference, maxEventID) || n.Amount <= 0 || len(n.Currency) != len("usd") || !readable(n.Currency, len("usd")) {
 		return psp.Notice{}, malformed("data lacks a reference, an amount above 0 or a currency")
 	}
-	if status == "succeeded" {
+	if status != statusDeclined {
 		if !readable(data.ID, maxEventID) {
 			return psp.Notice{}, malformed("data.id must be 1 to %d visible ASCII characters", maxEventID)
 		}
-		n.Outcome, n.ProviderRef = psp.Approved, data.ID
+		n.ProviderRef = data.ID
+	}
+	if status == statusSucceeded {
+		n.Outcome = psp.Approved
 		return n, nil
 	}
 	r := data.declined(http.StatusOK)

@@ -7,6 +7,14 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
+// What a movement can have come to, in replies and in events. Failed is what had
+// succeeded before; declined never had.
+const (
+	statusSucceeded = "succeeded"
+	statusDeclined  = "declined"
+	statusFailed    = "failed"
+)
+
 type moveBody struct {
 	Reference   string `json:"reference"`
 	Amount      int64  `json:"amount"`
@@ -38,7 +46,7 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 	case http.StatusOK:
 		// What the provider says it moved has to be what was asked for. Anything
 		// else is somebody else's approval, or half of ours.
-		if r.Status != "succeeded" || r.ID == "" {
+		if r.Status != statusSucceeded || r.ID == "" {
 			return unknown(status, "an approval without id or with status %q", r.Status)
 		}
 		if r.Reference != call.Reference || r.Amount != call.Amount || r.Currency != call.Currency {
@@ -76,9 +84,9 @@ func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
 	}
 	var res psp.Result
 	switch {
-	case r.Status == "succeeded" && r.ID != "":
+	case r.Status == statusSucceeded && r.ID != "":
 		res = psp.Result{Outcome: psp.Approved, ProviderRef: r.ID}
-	case r.Status == "declined":
+	case r.Status == statusDeclined, r.Status == statusFailed:
 		res = r.declined(status)
 	default:
 		res = unknown(status, "a look-up answered with status %q", r.Status)
@@ -87,6 +95,27 @@ func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
 		return psp.FoundUnknown, res
 	}
 	return psp.FoundYes, res
+}
+
+// shown reads the reply to a question for one movement. Whether it is the one that
+// was asked for is the caller's to see.
+func (r reply) shown(status int) (psp.Found, psp.Movement, error) {
+	switch {
+	case status == http.StatusNotFound && r.Error != nil && r.Error.Class == "not_found":
+		return psp.FoundNo, psp.Movement{}, nil
+	case status != http.StatusOK:
+		return psp.FoundUnknown, psp.Movement{}, r.unread(status).Err
+	case r.ID == "":
+		return psp.FoundUnknown, psp.Movement{}, unknown(status, "a movement without id").Err
+	}
+	m := psp.Movement{ProviderRef: r.ID, Reference: r.Reference, Amount: r.Amount, Currency: r.Currency}
+	switch r.Status {
+	case statusSucceeded:
+		m.Outcome = psp.Approved
+	case statusDeclined, statusFailed:
+		m.Outcome = psp.Declined
+	}
+	return psp.FoundYes, m, nil
 }
 
 // declined reads a decline, whose class decides what becomes of the key: one

@@ -1,6 +1,7 @@
 package psptest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/homeward-io/homeward/payment/psp"
@@ -106,5 +107,75 @@ func lookupKnowsTransfers(t *testing.T, h Harness) {
 	found, r := h.Provider.Lookup(t.Context(), psp.KindTransfer, call.Reference)
 	if found != psp.FoundYes || wantApproved(t, r) != ref {
 		t.Errorf("after approval %q: found %d, %s", ref, found, describe(r))
+	}
+}
+
+// wantShown asks for a movement by the provider's own id.
+func (h Harness) wantShown(t *testing.T, call psp.Call, ref string, want psp.Outcome) {
+	t.Helper()
+	found, m, err := h.Provider.Show(t.Context(), call.Kind, call.Reference, ref)
+	if err != nil || found != psp.FoundYes {
+		t.Fatalf("%s is not shown: found %d, %v", ref, found, err)
+	}
+	if want := (psp.Movement{ProviderRef: ref, Reference: call.Reference, Amount: call.Amount, Currency: call.Currency, Outcome: want}); m != want {
+		t.Errorf("got  %+v\nwant %+v", m, want)
+	}
+}
+
+// Two movements under one reference are shown as two, each by its own id: that is what
+// proves that there are two.
+func showsEach(t *testing.T, h Harness) {
+	first, second := h.charge("1"), h.charge("2")
+	second.Reference, second.Amount = first.Reference, 777
+	one, two := wantApproved(t, h.Provider.Charge(t.Context(), first)), wantApproved(t, h.Provider.Charge(t.Context(), second))
+	h.wantShown(t, first, one, psp.Approved)
+	h.wantShown(t, second, two, psp.Approved)
+	transfer := h.transfer("3")
+	h.wantShown(t, transfer, wantApproved(t, h.Provider.Transfer(t.Context(), transfer)), psp.Approved)
+	refund := h.refund("4", one, 1000)
+	h.wantShown(t, refund, wantApproved(t, h.Provider.Refund(t.Context(), refund)), psp.Approved)
+}
+
+func showsNoOther(t *testing.T, h Harness) {
+	call := h.charge("1")
+	ref := wantApproved(t, h.Provider.Charge(t.Context(), call))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if found, m, err := h.Provider.Show(ended, call.Kind, call.Reference, ref); found != psp.FoundUnknown || err == nil {
+		t.Errorf("with an ended context: found %d, %+v, %v; want FoundUnknown with a reason", found, m, err)
+	}
+	// A name that the provider's webhooks might have for it, and another kind.
+	for _, other := range []string{"tx_" + ref, ref + "0", call.Reference} {
+		if found, m, err := h.Provider.Show(t.Context(), call.Kind, call.Reference, other); found != psp.FoundNo || err != nil {
+			t.Errorf("%q: found %d, %+v, %v; want FoundNo", other, found, m, err)
+		}
+	}
+	if found, m, err := h.Provider.Show(t.Context(), psp.KindRefund, call.Reference, ref); found == psp.FoundYes || err == nil && found != psp.FoundNo {
+		t.Errorf("a charge is shown as a refund: found %d, %+v, %v", found, m, err)
+	}
+}
+
+// What has succeeded may fail. It is shown so, it is not found as an approval any more,
+// and its money can be given back, or taken, anew.
+func failsAfterSuccess(t *testing.T, h Harness) {
+	ctx, charge := t.Context(), h.charge("1")
+	chargeRef := wantApproved(t, h.Provider.Charge(ctx, charge))
+	refund := h.refund("2", chargeRef, charge.Amount)
+	refundRef := wantApproved(t, h.Provider.Refund(ctx, refund))
+	wantDeclined(t, h.Provider.Refund(ctx, h.refund("3", chargeRef, 1)), psp.Invalid)
+	h.Fail(refundRef)
+	h.wantShown(t, refund, refundRef, psp.Declined)
+	again := h.refund("4", chargeRef, charge.Amount)
+	againRef := wantApproved(t, h.Provider.Refund(ctx, again))
+	h.wantShown(t, again, againRef, psp.Approved)
+	h.Fail(againRef)
+	h.Fail(chargeRef)
+	h.wantShown(t, charge, chargeRef, psp.Declined)
+	if h.Provider.Capabilities().Lookup {
+		for _, call := range []psp.Call{charge, refund, again} {
+			if found, r := h.Provider.Lookup(ctx, call.Kind, call.Reference); found == psp.FoundYes && r.Outcome == psp.Approved {
+				t.Errorf("%s is found as %s", call.Reference, describe(r))
+			}
+		}
 	}
 }

@@ -62,6 +62,34 @@ func notices(t *testing.T, h Harness) {
 	if len(in) > 0 {
 		t.Errorf("a notice too many: %s", (<-in).Body)
 	}
+	h.tellsOfFailures(t, n, in, map[string]psp.Call{refundRef: refund, chargeRef: charge})
+}
+
+// tellsOfFailures: what has succeeded and fails is told again, by the same reference of
+// the provider's, under an event id of its own.
+func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Delivery, movements map[string]psp.Call) {
+	t.Helper()
+	for ref, call := range movements {
+		h.Fail(ref)
+		d := <-in
+		if _, err := n.Verify(d.Header, d.Body, d.At); err != nil {
+			t.Fatalf("%s does not verify: %v", d.Body, err)
+		}
+		got, err := n.Read(d.Body)
+		if err != nil {
+			t.Fatalf("%s does not read: %v", d.Body, err)
+		}
+		if got.Decline == nil {
+			t.Fatalf("%s reads as %+v; want a decline", d.Body, got)
+		}
+		got.ID, got.At, got.Decline = "", time.Time{}, nil
+		if want := (psp.Notice{
+			Movement: true, Kind: call.Kind, Reference: call.Reference, ProviderRef: ref,
+			Outcome: psp.Declined, Amount: call.Amount, Currency: call.Currency,
+		}); got != want {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+	}
 }
 
 func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery) {

@@ -35,6 +35,8 @@ type Harness struct {
 	Hold func() (arrived <-chan struct{}, release func())
 	// Late makes calls lose their reply and move no money before release.
 	Late func() (release func())
+	// Fail makes a charge or refund fail that has succeeded, by the provider's id of it.
+	Fail func(providerRef string)
 	// Notices makes the provider send its webhooks from now on, and returns what
 	// comes in. Nil for a provider that sends none. Stranger is the same adapter
 	// with another signing secret.
@@ -99,6 +101,9 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"SameKeySameRefund", dedupes, sameKeySameRefund},
 		{"LookupKnowsRefunds", looksUp, lookupKnowsRefunds},
 		{"LookupKnowsTransfers", looksUp, lookupKnowsTransfers},
+		{"ShowsEachMovement", shows, showsEach},
+		{"ShowsNoOtherMovement", shows, showsNoOther},
+		{"FailsAfterSuccess", shows, failsAfterSuccess},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := open(t)
@@ -123,6 +128,7 @@ func dedupesNot(c psp.Capabilities) bool {
 	return c.Dedupe == psp.DedupeNone
 }
 func looksUp(c psp.Capabilities) bool { return c.Lookup }
+func shows(c psp.Capabilities) bool   { return !c.Blind }
 
 func describes(t *testing.T, h Harness) {
 	if h.Provider.Name() == "" {

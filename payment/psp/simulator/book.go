@@ -61,13 +61,15 @@ type book struct {
 	byRef    map[string]refRecord // kind letter and reference → records
 	refunded map[uint32]int64     // charge → minor units refunded so far
 	refundOf map[uint32]uint32    // refund → the charge it gives back
+	failed   map[uint32]uint32    // movement → the record that says that it has failed
+	failure  map[uint32]uint32    // such a record → the movement
 }
 
 // refRecord holds record numbers from 1; 0 is none.
 type refRecord struct{ approved, last uint32 }
 
 func newBook() book {
-	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}}
+	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}, failed: map[uint32]uint32{}, failure: map[uint32]uint32{}}
 }
 
 func (b *book) len() int         { return b.n }
@@ -114,6 +116,10 @@ func (b *book) add(call psp.Call, sum [16]byte, v verdict, at int64) int {
 		b.byKey[r.key()] = uint32(i)
 	}
 	refText := r.text[r.keyLen:]
+	if v == failedSince {
+		b.fail(call, uint32(i), refText)
+		return i
+	}
 	ref := b.byRef[refText]
 	ref.last = uint32(i) + 1
 	if v == approved {
@@ -161,12 +167,14 @@ type Summary struct {
 	Calls int64 `json:"calls"`
 }
 
-// Stats is Summary and what helps to explain it. Declines is durable; the rest
-// counts since this process started.
+// Stats is Summary and what helps to explain it. Declines and Failures are durable; the
+// rest counts since this process started.
 type Stats struct {
 	Summary
 	// Declines is how many outcomes are declines.
 	Declines int64 `json:"declines"`
+	// Failures is how many of Effects have failed since; durable, too.
+	Failures int64 `json:"failures"`
 	// KeyReuses is how many calls were refused because their key had been used
 	// with other parameters.
 	KeyReuses int64 `json:"key_reuses"`
@@ -198,7 +206,7 @@ func (s *Simulator) Summary() Summary { return s.Stats().Summary }
 // Stats returns the totals of everything durable, and the counters.
 func (s *Simulator) Stats() Stats {
 	s.mu.Lock()
-	st := Stats{Summary: s.totals, Declines: s.declines, KeyReuses: s.keyReuses, LateEffects: s.lateEffects, LatePending: len(s.late)}
+	st := Stats{Summary: s.totals, Declines: s.declines, Failures: s.failures, KeyReuses: s.keyReuses, LateEffects: s.lateEffects, LatePending: len(s.late)}
 	s.mu.Unlock()
 	st.Calls = s.calls.Load()
 	st.ErrorsBefore = s.errorsBefore.Load()

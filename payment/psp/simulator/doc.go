@@ -30,6 +30,12 @@
 // its own, and NoLookup answers look-ups with 501. A simulator with both is a
 // provider with no dedupe at all.
 //
+//	GET /v1/movements?kind=charge&id=psp_ch_…
+//
+// answers with the body of that approval, or with 404 as above. What has failed since
+// (see POST /_sim/fail) has "status":"failed" and an error in both; its key goes on
+// answering what it answered first.
+//
 // # Stripe's spelling
 //
 // Below /stripe the same books are shown as Stripe would: POST
@@ -56,6 +62,7 @@
 //	GET /_sim/effects   one JSON line per movement, see [Effect]
 //	GET, PUT /_sim/faults   see [Faults]
 //	POST /_sim/late/release   lets calls of late_effect take effect now
+//	POST /_sim/fail {"id":"psp_re_…"}   a charge or refund that succeeded fails
 //	GET /_sim/statement?format=csv|jsonl&from=&to=&ids=stripe
 //	GET, PUT /_sim/webhooks   see [Webhooks], [WebhookStats]
 //	POST /_sim/webhooks/release?order=in_order|reversed|shuffled
@@ -72,7 +79,9 @@
 //
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
 //
-// where data is the body of a look-up. A target with "stripe" gets Stripe's event
+// where data is the body of a look-up. One that fails later is told as refund.failed or
+// charge.failed, with the id of the movement, and stated in a line of its own, whose
+// kind is refund_failed or charge_failed. A target with "stripe" gets Stripe's event
 // and signature instead. At least once: what a process did not see taken before
 // it ended, the next sends again, with the same id. Nobody is told twice what was
 // noted as taken (webhooks.json, each second).

@@ -56,12 +56,14 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, plain))
 	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, plain))
 	mux.HandleFunc("GET /v1/lookup", s.serveLookup)
+	mux.HandleFunc("GET /v1/movements", s.serveMovement)
 	mux.HandleFunc("GET /_sim/summary", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Summary()) })
 	mux.HandleFunc("GET /_sim/stats", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Stats()) })
 	mux.HandleFunc("GET /_sim/effects", s.serveEffects)
 	mux.HandleFunc("GET /_sim/faults", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.Faults().wire()) })
 	mux.HandleFunc("PUT /_sim/faults", s.serveSetFaults)
 	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
+	mux.HandleFunc("POST /_sim/fail", s.serveFail)
 	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
 	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.WebhookStats()) })
 	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetWebhooks)
@@ -254,7 +256,7 @@ func (s *Simulator) serveLookup(w http.ResponseWriter, r *http.Request) {
 	case !found:
 		refuse(w, http.StatusNotFound, "not_found", "not_found", "Nothing is known under this reference.")
 	default:
-		write(w, http.StatusOK, describe(rec, i))
+		write(w, http.StatusOK, s.standing(rec, i))
 	}
 }
 

@@ -61,6 +61,7 @@ type Simulator struct {
 	durable   int // records [0, durable) are safe to answer and to count
 	totals    Summary
 	declines  int64
+	failures  int64
 	open      *batch // collects; nil in memory
 	syncing   *batch // on its way to disk; nil when idle
 	failed    error  // sticky: the journal cannot be trusted with more
@@ -151,6 +152,9 @@ func (s *Simulator) restore(e entry) error {
 		Amount: e.Amount, Currency: e.Currency, Source: e.Source}
 	if err := validate(call); err != nil {
 		return err
+	}
+	if i, ok := parseID(call.Kind, call.Source); v == failedSince && (!ok || i >= s.book.len() || !s.book.stands(i)) {
+		return fmt.Errorf("entry %d says that %q has failed, which has not succeeded before", e.N, call.Source)
 	}
 	s.book.add(call, e.Sum, v, e.At)
 	s.count(s.book.len())
@@ -282,6 +286,10 @@ func (s *Simulator) count(end int) {
 		r := s.book.at(s.durable)
 		if r.keyLen > 0 {
 			s.totals.Keys++
+		}
+		if r.verdict == failedSince {
+			s.failures++
+			continue
 		}
 		if r.verdict != approved {
 			s.declines++

@@ -17,7 +17,9 @@ import (
 // StatementLine is one movement of money as the provider's statement has it.
 type StatementLine struct {
 	// ID is the provider's own id of the movement.
-	ID        string   `json:"id"`
+	ID string `json:"id"`
+	// Kind has "_failed" behind it in a line that takes the movement of the same id
+	// back, at the time that it failed.
 	Kind      psp.Kind `json:"kind"`
 	Reference string   `json:"reference"`
 	// Refunded is the provider's id of the charge that a refund gives back.
@@ -88,16 +90,19 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 	}
 	end := min(i+effectsPage, s.durable)
 	for ; i < end; i++ {
-		r := s.book.at(i)
+		r, n, failed := s.told(i)
 		at := time.Unix(0, r.at).UTC()
-		if r.verdict != approved || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
+		if r.verdict != approved && !failed || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
 			continue
 		}
 		l := StatementLine{
-			ID: id(r.kind(), i), Kind: r.kind(), Reference: r.reference(),
+			ID: id(r.kind(), n), Kind: r.kind(), Reference: r.reference(),
 			Amount: r.amount, Currency: string(r.currency[:]), Created: at,
 		}
-		if c, ok := s.book.refundOf[uint32(i)]; ok {
+		if failed {
+			l.Kind += "_failed"
+		}
+		if c, ok := s.book.refundOf[uint32(n)]; ok {
 			l.Refunded = id(psp.KindCharge, int(c))
 		}
 		page = append(page, l)

@@ -63,6 +63,7 @@ type stripeObject struct {
 	AmountReceived   *int64       `json:"amount_received,omitempty"`    // of a PaymentIntent
 	LastPaymentError *stripeError `json:"last_payment_error,omitempty"` // of a declined one
 	PaymentIntent    string       `json:"payment_intent,omitempty"`     // of a Refund
+	FailureReason    string       `json:"failure_reason,omitempty"`     // of a failed Refund
 	TransferGroup    string       `json:"transfer_group,omitempty"`     // of a Transfer
 	Reversed         *bool        `json:"reversed,omitempty"`           // of a Transfer
 }
@@ -115,6 +116,17 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 	return o
 }
 
+// failed makes of an object that has succeeded one that has failed since.
+func (o *stripeObject) failed() {
+	switch o.Object {
+	case "refund":
+		o.Status, o.FailureReason = "failed", "expired_or_canceled_card"
+	case "payment_intent":
+		e := stripeDecline(failedSince)
+		o.Status, o.AmountReceived, o.LastPaymentError = "requires_payment_method", new(int64), &e
+	}
+}
+
 // stripeDecline spells a decline as an error of a card, or of a request.
 func stripeDecline(v verdict) stripeError {
 	d := verdicts[v]
@@ -141,18 +153,27 @@ func stripeDecline(v verdict) stripeError {
 // made reports whether a record left an object behind: a request that was
 // refused outright did not.
 func (r *record) made() bool {
-	return r.verdict == approved || (r.kind() == psp.KindCharge && stripeDecline(r.verdict).Type == "card_error")
+	return r.verdict == approved || (r.verdict != failedSince && r.kind() == psp.KindCharge && stripeDecline(r.verdict).Type == "card_error")
 }
 
-// stripeEvent is a notice as Stripe would send it.
-func stripeEvent(rec record, i, charge int, refund bool) any {
-	o := describeStripe(rec, i, charge, refund)
+// stripeEvent is a notice as Stripe would send it: of record i, about object id.
+func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
+	if failed {
+		rec.verdict = approved // as it had been
+	}
+	o := describeStripe(rec, id, charge, refund)
+	var before map[string]string
+	if failed {
+		before = map[string]string{"status": o.Status}
+		o.failed()
+	}
 	kind := map[string]string{
 		"payment_intent succeeded": "payment_intent.succeeded", "payment_intent requires_payment_method": "payment_intent.payment_failed",
-		"refund succeeded": "refund.created", "transfer ": "transfer.created",
+		"refund succeeded": "refund.created", "refund failed": "refund.failed", "transfer ": "transfer.created",
 	}[o.Object+" "+o.Status]
 	type data struct {
-		Object stripeObject `json:"object"`
+		Object stripeObject      `json:"object"`
+		Before map[string]string `json:"previous_attributes,omitempty"`
 	}
 	return struct {
 		ID         string `json:"id"`
@@ -162,7 +183,7 @@ func stripeEvent(rec record, i, charge int, refund bool) any {
 		Livemode   bool   `json:"livemode"`
 		Type       string `json:"type"`
 		Data       data   `json:"data"`
-	}{eventID(i), "event", StripeAPIVersion, o.Created, false, kind, data{o}}
+	}{eventID(i), "event", StripeAPIVersion, o.Created, false, kind, data{o, before}}
 }
 
 // stripeHandler serves /v1/… in Stripe's spelling.
@@ -275,6 +296,18 @@ func (s *Simulator) stripeObject(rec record, i int) stripeObject {
 	return describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.verdict == approved)
 }
 
+// standingStripe is stripeObject as it stands now.
+func (s *Simulator) standingStripe(rec record, i int) stripeObject {
+	o := s.stripeObject(rec, i)
+	s.mu.Lock()
+	_, failed := s.book.failed[uint32(i)]
+	s.mu.Unlock()
+	if failed {
+		o.failed()
+	}
+	return o
+}
+
 func refuseStripe(w http.ResponseWriter, status int, class, code, message string) {
 	e := stripeError{Type: "api_error", Code: code, Message: message}
 	switch class {
@@ -350,7 +383,7 @@ func (s *Simulator) known(object, at string, kind psp.Kind, reference string) st
 	s.mu.Unlock()
 	for _, n := range slices.Compact([]uint32{ref.last, ref.approved}) { // newest first
 		if rec, _, ok := s.record(int(n) - 1); ok && rec.made() {
-			list.Data = append(list.Data, s.stripeObject(rec, int(n)-1))
+			list.Data = append(list.Data, s.standingStripe(rec, int(n)-1))
 		}
 	}
 	return list
@@ -383,7 +416,7 @@ func (s *Simulator) listRefunds(r *http.Request) (any, *stripeError) {
 		if !ok || rec.kind() != psp.KindRefund || rec.verdict != approved {
 			continue
 		}
-		o := s.stripeObject(rec, i)
+		o := s.standingStripe(rec, i)
 		if of := q.Get("payment_intent"); of != "" && of != o.PaymentIntent {
 			continue
 		}
@@ -401,7 +434,7 @@ func (s *Simulator) retrieve(kind psp.Kind) func(r *http.Request) (any, *stripeE
 		id, _ := fromStripeID(kind, r.PathValue("id"))
 		if i, ok := parseID(kind, id); ok {
 			if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.made() {
-				return s.stripeObject(rec, i), nil
+				return s.standingStripe(rec, i), nil
 			}
 		}
 		e := badStripeQuery("No such object.")

@@ -21,6 +21,8 @@ const (
 	chargeNotFound
 	refundExceedsCharge
 	currencyMismatch
+	// failedSince is no outcome of a call: an approved movement has failed.
+	failedSince
 )
 
 // verdicts holds each decline's code, class and message. They are part of
@@ -35,6 +37,7 @@ var verdicts = [...]psp.Decline{
 	chargeNotFound:       {Class: psp.Invalid, Code: "charge_not_found", Message: "The charge to refund does not exist."},
 	refundExceedsCharge:  {Class: psp.Invalid, Code: "refund_exceeds_charge", Message: "The refunds would exceed the charge."},
 	currencyMismatch:     {Class: psp.Invalid, Code: "currency_mismatch", Message: "A refund is made in the currency of its charge."},
+	failedSince:          {Class: psp.Soft, Code: "failed_after_success", Message: "The movement had succeeded, and has failed since."},
 }
 
 func parseVerdict(code string) (verdict, error) {
@@ -95,7 +98,7 @@ func (b *book) judgeRefund(call psp.Call) verdict {
 	}
 	charge := b.at(i)
 	switch {
-	case charge.kind() != psp.KindCharge || charge.verdict != approved:
+	case charge.kind() != psp.KindCharge || !b.stands(i):
 		return chargeNotFound
 	case string(charge.currency[:]) != call.Currency:
 		return currencyMismatch

@@ -454,7 +454,7 @@ func (n *notifier) look() {
 		end := min(from+effectsPage, n.sim.durable)
 		var tell []int
 		for i := from; i < end; i++ {
-			if v := n.sim.book.at(i).verdict; v == approved || (declines && verdicts[v].Class > 0) {
+			if v := n.sim.book.at(i).verdict; v == approved || v == failedSince || (declines && verdicts[v].Class > 0) {
 				tell = append(tell, i)
 			}
 		}
@@ -632,8 +632,8 @@ func eventID(i int) string { return fmt.Sprintf("evt_%012x", i+1) }
 // post makes one try.
 func (n *notifier) post(d delivery) error {
 	n.sim.mu.Lock()
-	rec := *n.sim.book.at(d.record)
-	charge, refund := n.sim.book.refundOf[uint32(d.record)]
+	rec, id, failed := n.sim.told(d.record)
+	charge, refund := n.sim.book.refundOf[uint32(id)]
 	n.sim.mu.Unlock()
 	now := n.sim.now()
 
@@ -641,12 +641,16 @@ func (n *notifier) post(d delivery) error {
 	var err error
 	header := http.Header{"Content-Type": {"application/json"}}
 	if d.target.Stripe {
-		if body, err = json.Marshal(stripeEvent(rec, d.record, int(charge), refund)); err != nil {
+		if body, err = json.Marshal(stripeEvent(rec, d.record, id, int(charge), refund, failed)); err != nil {
 			return err
 		}
 		header.Set("Stripe-Signature", stripeSignature(d.target.Secret, now, body))
 	} else {
-		out := describe(rec, d.record)
+		out := describe(rec, id)
+		if failed {
+			out.ID = formatID(rec.kind(), id)
+			out.failed()
+		}
 		if body, err = json.Marshal(event{eventID(d.record), string(rec.kind()) + "." + out.Status, out.Created, out}); err != nil {
 			return err
 		}

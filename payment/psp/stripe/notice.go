@@ -80,8 +80,10 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	case "transfer.created":
 		n.Kind = psp.KindTransfer
 		m, err = read(event.Data.Object, ofTransfer)
-	// A refund's first event may be the only one, or tell that it is pending.
-	case "refund.created", "refund.updated", "refund.failed":
+	// A refund's first event may be the only one, or tell that it is pending. One that
+	// has failed may have succeeded before. Only refund.updated would say so, in its
+	// previous_attributes, and it may come late or not at all: the books say it, too.
+	case "refund.created", "refund.updated", "refund.failed", "charge.refund.updated":
 		n.Kind = psp.KindRefund
 		m, err = read(event.Data.Object, ofRefund)
 	default:
@@ -98,7 +100,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, m.amount, m.currency
 	n.Outcome, n.Decline = m.status, m.decline
-	if n.Outcome == psp.Approved {
+	if n.Outcome != psp.Unknown {
 		n.ProviderRef = m.id
 	}
 	return n, nil

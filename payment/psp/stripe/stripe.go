@@ -384,6 +384,26 @@ func (p *Provider) retrieve(ctx context.Context, kind psp.Kind, id string) (move
 	}
 }
 
+// Show implements [psp.Provider].
+func (p *Provider) Show(ctx context.Context, kind psp.Kind, _, providerRef string) (psp.Found, psp.Movement, error) {
+	if !readable(providerRef) {
+		return psp.FoundNo, psp.Movement{}, nil // no id of Stripe's
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	m, err := p.retrieve(ctx, kind, providerRef)
+	if e := (*sdk.Error)(nil); errors.As(err, &e) && e.HTTPStatusCode == http.StatusNotFound && e.Code == sdk.ErrorCodeResourceMissing {
+		return psp.FoundNo, psp.Movement{}, nil
+	}
+	switch {
+	case err != nil:
+		return psp.FoundUnknown, psp.Movement{}, oneLine(err)
+	case m.id == "":
+		return psp.FoundUnknown, psp.Movement{}, errors.New("stripe: an object without id")
+	}
+	return psp.FoundYes, psp.Movement{ProviderRef: m.id, Reference: m.reference, Amount: m.amount, Currency: m.currency, Outcome: m.status}, nil
+}
+
 // errTooMany ends a look-up that has gone far enough.
 var errTooMany = fmt.Errorf("stripe: not among the newest %d refunds: look for it in the dashboard", refundsSought)
 

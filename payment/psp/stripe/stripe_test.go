@@ -74,6 +74,11 @@ func harness(t *testing.T) psptest.Harness {
 			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
 			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
 		},
+		Fail: func(providerRef string) {
+			if err := sim.Fail(providerRef); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Notices: func() <-chan psptest.Delivery {
 			handler, in := psptest.Receiver()
 			receiver := httptest.NewServer(handler)
@@ -385,13 +390,15 @@ func TestRead(t *testing.T) {
 	}{
 		"succeeded": {"payment_intent.succeeded", intent("succeeded", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}, ""},
 		"failed": {"payment_intent.payment_failed", intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"expired_card"}`),
-			psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Outcome: psp.Declined, Amount: 1250, Currency: "usd"}, "expired_card"},
+			psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Declined, Amount: 1250, Currency: "usd"}, "expired_card"},
 		"processing":     {"payment_intent.processing", intent("processing", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Amount: 1250, Currency: "usd"}, ""},
 		"refund":         {"refund.created", fmt.Sprintf(refund, "succeeded"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Approved, Amount: 7, Currency: "usd"}, ""},
 		"pending refund": {"refund.created", fmt.Sprintf(refund, "pending"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Amount: 7, Currency: "usd"}, ""},
-		"failed refund":  {"refund.failed", fmt.Sprintf(refund, "failed"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},
-		"not ours":       {"payment_intent.succeeded", `{"id":"pi_2","object":"payment_intent","amount":5,"currency":"usd","status":"succeeded","metadata":{}}`, psp.Notice{}, ""},
-		"another type":   {"customer.created", `{"anything":[1,2]}`, psp.Notice{}, ""},
+		"failed refund":  {"refund.failed", fmt.Sprintf(refund, "failed"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},
+		"refund that had succeeded": {"charge.refund.updated", fmt.Sprintf(refund, "failed") + `,"previous_attributes":{"status":"succeeded"}`,
+			psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},
+		"not ours":     {"payment_intent.succeeded", `{"id":"pi_2","object":"payment_intent","amount":5,"currency":"usd","status":"succeeded","metadata":{}}`, psp.Notice{}, ""},
+		"another type": {"customer.created", `{"anything":[1,2]}`, psp.Notice{}, ""},
 	} {
 		got, err := n.Read(fmt.Appendf(nil, event, c.kind, c.object))
 		if err != nil {

@@ -30,6 +30,7 @@ type Rows interface {
 	outbox.Queues
 	ledger.Store
 	webhook.Store
+	webhook.BrakeStore
 	recon.Claims
 }
 
@@ -184,7 +185,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	service.Start()
 	t.Cleanup(service.Stop)
 	w.compensator = &webhook.Compensator{
-		Books: h.Rows, Code: code,
+		Books: h.Rows, Code: code, Provider: w.bank, Brakes: &webhook.Brakes{Store: h.Rows, Limits: webhook.DefaultLimits()},
 		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
 			w.asked = append(w.asked, req)
 			return service.Do(ctx, h.Home, &req)
@@ -327,6 +328,11 @@ type bank struct {
 }
 
 type refund struct{ id, reference string }
+
+// Show is not asked: nothing was paid for what is told of.
+func (*bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
+	return psp.FoundUnknown, psp.Movement{}, errors.New("the bank shows no movements")
+}
 
 func (b *bank) all() (all []refund) {
 	b.mu.Lock()

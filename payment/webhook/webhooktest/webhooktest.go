@@ -15,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
+	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
 
@@ -25,6 +26,9 @@ type Harness struct {
 	// Store and Queue, of outbox.Notices, are the view of a node in a region.
 	Store func(region string) webhook.Store
 	Queue func(region string) outbox.Store
+	// Events are the queue of outbox.Events, Books the ledger, as such a node has them.
+	Events func(region string) outbox.Store
+	Books  func(region string) ledger.Store
 	// Lease is how long the tests take rows for.
 	Lease time.Duration
 	// Pass lets the store's clock go on by at least d; exactly d if Exact.
@@ -59,6 +63,12 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHarness(t)
 			require.GreaterOrEqual(t, len(h.Regions), 2)
+			tc.run(&world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]})
+		})
+	}
+	for _, tc := range moneyTests {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHarness(t)
 			tc.run(&world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]})
 		})
 	}

@@ -1,0 +1,132 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+// Brakes are like tenants: the table has a copy in each region, so that none of this
+// costs a trip. A row's value is its version and then the rest as JSON, which is what
+// the SQL store keeps, too.
+
+const brakeHead = 8 // bytes of the version
+
+// readBrakes reads every row. brakeMu must be held.
+func (db *DB) readBrakes() (rows []webhook.Brake, err error) {
+	prefix := []byte{tableBrake}
+	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		b := webhook.Brake{}
+		if len(value) < brakeHead {
+			return false, damaged("brake", string(k[1:]), errors.New("it is cut short"))
+		}
+		if err := json.Unmarshal(value[brakeHead:], &b); err != nil {
+			return false, damaged("brake", string(k[1:]), err)
+		}
+		b.Provider, b.Version = string(k[1:]), binary.BigEndian.Uint64(value)
+		rows = append(rows, b)
+		return true, nil
+	})
+	slices.SortFunc(rows, func(a, b webhook.Brake) int { return cmp.Compare(a.Provider, b.Provider) })
+	return rows, err
+}
+
+// Brakes implements [webhook.BrakeStore].
+func (db *DB) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
+	if err := db.enter(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	defer db.leave()
+	db.brakeMu.RLock()
+	defer db.brakeMu.RUnlock()
+	rows, err := db.readBrakes()
+	return rows, db.clock.now(), err
+}
+
+// PutBrake implements [webhook.BrakeStore].
+func (db *DB) PutBrake(ctx context.Context, b webhook.Brake) (changed bool, err error) {
+	if err := db.enter(ctx); err != nil {
+		return false, err
+	}
+	defer db.leave()
+	db.brakeMu.Lock()
+	defer db.brakeMu.Unlock()
+	rows, err := db.readBrakes()
+	if err != nil {
+		return false, err
+	}
+	var version uint64
+	for _, row := range rows {
+		if row.Provider == b.Provider {
+			version = row.Version
+		}
+	}
+	if version != b.Version {
+		return false, nil
+	}
+	state, err := json.Marshal(b)
+	if err != nil {
+		return false, err
+	}
+	batch := db.pebble.NewBatch()
+	defer func() { _ = batch.Close() }()
+	key := append([]byte{tableBrake}, b.Provider...)
+	if err := batch.Set(key, append(binary.BigEndian.AppendUint64(nil, version+1), state...), nil); err != nil {
+		return false, err
+	}
+	err = db.commit(batch, pebble.Sync)
+	return err == nil, err
+}
+
+// Brakes is [DB.Brakes].
+func (v *View) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
+	return v.db.Brakes(ctx)
+}
+
+// PutBrake is [DB.PutBrake].
+func (v *View) PutBrake(ctx context.Context, b webhook.Brake) (bool, error) {
+	return v.db.PutBrake(ctx, b)
+}
+
+// Fail implements [webhook.Store].
+func (v *View) Fail(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
+	return v.post(ctx, t, tell)
+}
+
+// GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
+// fails after it was booked is rare, and an index would be written with each.
+func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger.Transaction, found bool, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return t, false, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return t, false, err
+	}
+	defer v.db.leave()
+	prefix := appendRegion(nil, tableLedger, code)
+	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		row, err := decodeTransaction(region, string(k[len(prefix):]), value)
+		if err != nil {
+			return false, err
+		}
+		if found = row.Kind == ledger.GhostRefund && row.Object == object; found {
+			t = *row
+		}
+		return !found, ctx.Err()
+	})
+	if err != nil {
+		return ledger.Transaction{}, false, err
+	}
+	return t, found, v.db.afterScan()
+}

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+// CompensationSettings bound what is given back without being asked; see
+// webhook.Limits.
+type CompensationSettings struct {
+	// On: this node gives ghosts back. homeward compensations stop holds all nodes.
+	On bool `koanf:"on"`
+	// PerHour is how many, SumPerHour how much of a currency in minor units, and Sums
+	// says the latter for single currencies: "jpy=5000000".
+	PerHour    int      `koanf:"per_hour"`
+	SumPerHour int64    `koanf:"sum_per_hour"`
+	Sums       []string `koanf:"sums"`
+}
+
+// DefaultCompensations are those of webhook.DefaultLimits.
+func DefaultCompensations() CompensationSettings {
+	l := webhook.DefaultLimits()
+	return CompensationSettings{On: true, PerHour: l.Count, SumPerHour: l.Sum, Sums: []string{}}
+}
+
+func (s CompensationSettings) validate() error {
+	var errs []error
+	if s.PerHour < 1 || s.PerHour > webhook.MaxCount {
+		errs = append(errs, fmt.Errorf("settings: compensations.per_hour must be 1 to %d, is %d; compensations.on: false stops them", webhook.MaxCount, s.PerHour))
+	}
+	if s.SumPerHour < 1 {
+		errs = append(errs, fmt.Errorf("settings: compensations.sum_per_hour must be at least 1, is %d", s.SumPerHour))
+	}
+	if _, err := webhook.ParseSums(s.Sums); err != nil {
+		errs = append(errs, fmt.Errorf("settings: compensations.sums: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (s CompensationSettings) brakes(store webhook.BrakeStore, log *slog.Logger) *webhook.Brakes {
+	sums, _ := webhook.ParseSums(s.Sums) // validated where they are read
+	return &webhook.Brakes{
+		Store: store, Off: !s.On, Logger: log,
+		Limits: webhook.Limits{Count: s.PerHour, Sum: s.SumPerHour, Sums: sums},
+	}
+}

@@ -1,0 +1,146 @@
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// A movement that has succeeded can fail later: a bank sends a refund back, a debit is
+// not honoured. That is a record of its own, with its own event and its own line in
+// the statement, under the id of the movement. The key's answer stays what it was.
+
+// stands reports whether record i is a movement that has not failed since.
+func (b *book) stands(i int) bool {
+	_, failed := b.failed[uint32(i)]
+	return b.at(i).verdict == approved && !failed
+}
+
+// fail notes in record i that the movement of call.Source has failed.
+func (b *book) fail(call psp.Call, i uint32, refText string) {
+	n, _ := parseID(call.Kind, call.Source) // whoever adds it has looked
+	b.failed[uint32(n)], b.failure[i] = i, uint32(n)
+	if charge, ok := b.refundOf[uint32(n)]; ok {
+		b.refunded[charge] -= call.Amount
+	}
+	ref := b.byRef[refText]
+	ref.last = uint32(n) + 1
+	if ref.approved == ref.last {
+		ref.approved = 0
+		for k := range int(i) { // another that was made under the reference, if there is one
+			if r := b.at(k); r.text[r.keyLen:] == refText && b.stands(k) {
+				ref.approved = uint32(k) + 1
+				break
+			}
+		}
+	}
+	b.byRef[refText] = ref
+}
+
+// kinds that can fail later.
+var failing = []psp.Kind{psp.KindCharge, psp.KindRefund}
+
+// errNoMovement is the answer for what cannot fail.
+var errNoMovement = errors.New("simulator: there is no such charge or refund that has succeeded and stands: name one by the provider's id")
+
+// Fail makes a charge or refund fail that has succeeded, by the provider's own id of
+// it in either spelling: its money is back where it was. It returns once that is durable.
+func (s *Simulator) Fail(id string) error {
+	s.mu.Lock()
+	if err := s.refusal(); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	call, found := psp.Call{}, false
+	for _, kind := range failing {
+		id := id
+		if own, ok := fromStripeID(kind, id); ok {
+			id = own
+		}
+		if i, ok := parseID(kind, id); ok && i < s.book.len() && s.book.at(i).kind() == kind && s.book.stands(i) {
+			r := s.book.at(i)
+			call, found = psp.Call{Kind: kind, Reference: r.reference(), Amount: r.amount, Currency: string(r.currency[:]), Source: id}, true
+		}
+	}
+	if !found {
+		s.mu.Unlock()
+		return errNoMovement
+	}
+	i := s.book.add(call, fingerprint(call), failedSince, s.now().UnixNano())
+	if s.journal == nil {
+		s.count(s.book.len())
+	} else {
+		s.open.lines = appendEntry(s.open.lines, i+1, *s.book.at(i), call.Source)
+		s.open.end = s.book.len()
+	}
+	waiting := s.batchOf(i)
+	s.mu.Unlock()
+	if waiting != nil {
+		s.kick()
+	}
+	return waiting.wait()
+}
+
+// told is a record as an event or a statement names it: of a failure, the movement
+// that has failed, with its number. mu is held.
+func (s *Simulator) told(i int) (rec record, id int, failed bool) {
+	rec = *s.book.at(i)
+	if n, ok := s.book.failure[uint32(i)]; ok {
+		return rec, int(n), true
+	}
+	return rec, i, false
+}
+
+// standing is a record as it stands, against how it was answered: see [Simulator.Fail].
+func (s *Simulator) standing(rec record, i int) outcomeBody {
+	out := describe(rec, i)
+	s.mu.Lock()
+	_, failed := s.book.failed[uint32(i)]
+	s.mu.Unlock()
+	if failed {
+		out.failed()
+	}
+	return out
+}
+
+func (o *outcomeBody) failed() {
+	d := verdicts[failedSince]
+	o.Status, o.Error = "failed", &errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
+}
+
+// serveMovement shows one movement by the provider's own id, as it stands. A provider
+// that cannot be asked by our reference can be asked so: it knows its own ids.
+func (s *Simulator) serveMovement(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	kind := psp.Kind(q.Get("kind"))
+	if (fate{delay: s.Faults().Latency}).pause(r.Context()) != nil {
+		return
+	}
+	if i, ok := parseID(kind, q.Get("id")); ok {
+		if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.verdict == approved {
+			write(w, http.StatusOK, s.standing(rec, i))
+			return
+		}
+	}
+	refuse(w, http.StatusNotFound, "not_found", "not_found", "No movement has this id.")
+}
+
+func (s *Simulator) serveFail(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		ID string `json:"id"`
+	}
+	if status, err := readJSON(w, r, &body); err != nil {
+		refuse(w, status, "invalid", "invalid_request", fmt.Sprintf("body: %v", err))
+		return
+	}
+	switch err := s.Fail(body.ID); {
+	case errors.Is(err, errNoMovement):
+		refuse(w, http.StatusNotFound, "not_found", "not_found", err.Error())
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, "server", "storage", err.Error())
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}

@@ -1,0 +1,373 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// AllProviders is the name of the brake that is every provider's.
+const AllProviders = ""
+
+// Brake is one provider's row: what keeps its automatic refunds from being made, and
+// how many were let through of late. It is the same row for every region.
+type Brake struct {
+	// Provider is its name in the books, or [AllProviders].
+	Provider string `json:"-"`
+	// Version counts the changes of the row; 0: there is none yet.
+	Version uint64 `json:"-"`
+	// Held: no compensation is begun or goes on until a person releases it.
+	Held *Hold `json:"held,omitempty"`
+	// ReleasedAt is when a person last did. What was let through before counts no more.
+	ReleasedAt time.Time `json:"released_at,omitzero"`
+	// Doubt is when the provider last did not show what was to be given back.
+	Doubt *Hold `json:"doubt,omitempty"`
+	// Admitted are the refunds that were let through in the last hour, oldest first.
+	Admitted []Admission `json:"admitted,omitempty"`
+}
+
+// Hold is why a brake is on, or why somebody has been called.
+type Hold struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	// Paged: a person has been told. It is set after the log line, so that a process
+	// that dies in between leaves it to the next.
+	Paged bool `json:"paged"`
+}
+
+// Admission is one refund that was let through.
+type Admission struct {
+	// ID is that of its transaction.
+	ID       string    `json:"id"`
+	At       time.Time `json:"at"`
+	Amount   int64     `json:"amount"` // minor units of Currency
+	Currency string    `json:"currency"`
+}
+
+// BrakeStore keeps brakes. All of it is one small table, read whole.
+type BrakeStore interface {
+	// Brakes reads every row, in the order of providers, with the store's clock.
+	Brakes(ctx context.Context) (rows []Brake, now time.Time, err error)
+	// PutBrake writes b with its Version raised by one. changed is false, and nothing is
+	// done, unless b.Version is the row's, or 0 where there is no row. An error means
+	// that it is not known whether it was done: read again.
+	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
+}
+
+// Limits bound the automatic refunds of a provider in an hour. What is beyond them puts
+// the brake on, until a person releases it.
+type Limits struct {
+	// Count is how many.
+	Count int
+	// Sum is how much of a currency, in minor units; Sums says so for single ones.
+	Sum  int64
+	Sums map[string]int64
+}
+
+// window is the time that limits are of.
+const window = time.Hour
+
+// MaxCount bounds Limits.Count: the row has each of them, in some 120 bytes.
+const MaxCount = 1000
+
+// DefaultLimits let through what an outage of a provider leaves behind, and stop what a
+// provider whose answers have changed would cost.
+func DefaultLimits() Limits { return Limits{Count: 100, Sum: 5_000_000} }
+
+func (l Limits) sum(currency string) int64 {
+	if s, ok := l.Sums[currency]; ok {
+		return s
+	}
+	return l.Sum
+}
+
+// admit is the rule: whether one more refund may be made at now. b is the provider's
+// row and next what becomes of it.
+func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted bool) {
+	next = b
+	if b.Held != nil {
+		return next, false
+	}
+	if slices.ContainsFunc(b.Admitted, func(old Admission) bool { return old.ID == a.ID }) {
+		return next, true // it was counted when it was first tried
+	}
+	next.Admitted = nil
+	count, sum := 1, a.Amount
+	for _, old := range b.Admitted {
+		if now.Sub(old.At) >= window || old.At.Before(b.ReleasedAt) {
+			continue
+		}
+		next.Admitted = append(next.Admitted, old)
+		count++
+		if old.Currency == a.Currency {
+			sum += old.Amount // an hour's cannot pass 64 bits: MaxCount times payment.MaxAmount
+		}
+	}
+	switch most := l.sum(a.Currency); {
+	case count > l.Count:
+		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be more than %d automatic refunds within an hour", l.Count)}
+	case sum > most:
+		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be automatic refunds of more than %d %s within an hour", most, a.Currency)}
+	default:
+		a.At = now
+		next.Admitted = append(next.Admitted, a)
+	}
+	return next, next.Held == nil
+}
+
+// doubted is the rule for paging of movements that a provider does not show: once for
+// all of an hour.
+func doubted(b Brake, reason string, now time.Time) (next Brake) {
+	next = b
+	if b.Doubt == nil || now.Sub(b.Doubt.At) >= window {
+		next.Doubt = &Hold{At: now, Reason: reason}
+	}
+	return next
+}
+
+// pageAgain is when somebody else pages, where whoever put the brake on has not.
+const pageAgain = time.Minute
+
+// What operators are woken for: once, however many ghosts wait.
+const (
+	pageHeld  = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
+	pageDoubt = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
+)
+
+// Brakes decide whether a compensation may go on. They hold no state and are safe for
+// concurrent use: what they go by is in the rows.
+//
+// # Crash points
+//
+//	count the refund | (ghost's claim, see Compensator)
+//	put the brake on | page | note that it was paged
+//
+//	before the count        nothing has happened
+//	after it                the next try finds itself counted
+//	after the brake is on   no refund is made; whoever looks a minute later pages
+//	after the page          it is paged once more
+type Brakes struct {
+	Store  BrakeStore
+	Limits Limits
+	// Off: this process makes no automatic refunds, whatever the rows say.
+	Off    bool
+	Logger *slog.Logger
+}
+
+// offReason is said where Off.
+const offReason = "automatic refunds are switched off in this node's settings (compensations.on)"
+
+// maxChanges is how often a row is tried to be changed, each time by a winner before
+// us: as many as may be in hand in all regions.
+const maxChanges = 64
+
+// errContended: others were faster each time.
+var errContended = errors.New("webhook: the brake was changed by others each time; try again")
+
+// Held says why no compensation of provider may go on, "" if one may.
+func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {
+	if b.Off {
+		return offReason, nil
+	}
+	rows, now, err := b.Store.Brakes(ctx)
+	if err != nil {
+		return "", fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+	}
+	return b.held(ctx, rows, now, provider), nil
+}
+
+func (b *Brakes) held(ctx context.Context, rows []Brake, now time.Time, provider string) string {
+	for _, row := range rows {
+		if row.Held == nil || row.Provider != AllProviders && row.Provider != provider {
+			continue
+		}
+		if !row.Held.Paged && now.Sub(row.Held.At) >= pageAgain {
+			b.page(ctx, row)
+		}
+		return row.Held.Reason
+	}
+	return ""
+}
+
+// brakeOf is the provider's own.
+func brakeOf(rows []Brake, provider string) Brake {
+	for _, row := range rows {
+		if row.Provider == provider {
+			return row
+		}
+	}
+	return Brake{Provider: provider}
+}
+
+// Admit counts a refund of provider and says why it may not be made, "" if it may. The
+// one that is too many puts the brake on.
+func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reason string, err error) {
+	if b.Off {
+		return offReason, nil
+	}
+	for range maxChanges {
+		rows, now, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return "", fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+		}
+		if reason := b.held(ctx, rows, now, provider); reason != "" {
+			return reason, nil
+		}
+		row := brakeOf(rows, provider)
+		next, admitted := b.Limits.admit(row, a, now)
+		if admitted && len(next.Admitted) == len(row.Admitted) && slices.Equal(next.Admitted, row.Admitted) {
+			return "", nil // counted before
+		}
+		changed, err := b.Store.PutBrake(ctx, next)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("webhook: the brake cannot be changed: %w", err)
+		case !changed:
+			continue
+		case admitted:
+			return "", nil
+		}
+		next.Version++
+		b.page(ctx, next)
+		return next.Held.Reason, nil
+	}
+	return "", errContended
+}
+
+// Doubts pages that provider does not show what was to be given back, unless somebody
+// was paged for that within the hour.
+func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
+	for range maxChanges {
+		rows, now, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+		}
+		row := brakeOf(rows, provider)
+		next := doubted(row, reason, now)
+		if next.Doubt == row.Doubt {
+			if !row.Doubt.Paged && now.Sub(row.Doubt.At) >= pageAgain {
+				b.page(ctx, row)
+			}
+			return nil
+		}
+		changed, err := b.Store.PutBrake(ctx, next)
+		if err != nil {
+			return fmt.Errorf("webhook: the brake cannot be changed: %w", err)
+		}
+		if changed {
+			next.Version++
+			b.page(ctx, next)
+			return nil
+		}
+	}
+	return errContended
+}
+
+// page wakes somebody for what row has that nobody was woken for, and notes it.
+func (b *Brakes) page(ctx context.Context, row Brake) {
+	held, doubt := row.Held.unpaged(), row.Doubt.unpaged()
+	if held != nil {
+		b.log().Error(pageHeld, "provider", row.Provider, "reason", held.Reason)
+	}
+	if doubt != nil {
+		b.log().Error(pageDoubt, "provider", row.Provider, "first", doubt.Reason)
+	}
+	for range maxChanges {
+		row.Held, row.Doubt = row.Held.told(held), row.Doubt.told(doubt)
+		// Where this is not known to be done, whoever looks in a minute pages again.
+		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
+			return
+		}
+		rows, _, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return
+		}
+		row = brakeOf(rows, row.Provider)
+	}
+}
+
+// unpaged is h if nobody has been told of it.
+func (h *Hold) unpaged() *Hold {
+	if h == nil || h.Paged {
+		return nil
+	}
+	return h
+}
+
+// told is h as one that somebody has been told of, if it is that which was said.
+func (h *Hold) told(said *Hold) *Hold {
+	if h == nil || said == nil || !h.At.Equal(said.At) {
+		return h
+	}
+	told := *h
+	told.Paged = true
+	return &told
+}
+
+func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
+
+// Stop puts the brake of provider on, for a person who says why; of [AllProviders],
+// every one's. changed is false where it is on already.
+func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed bool, err error) {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+		if b.Held != nil {
+			return false
+		}
+		b.Held = &Hold{At: now, Reason: "stopped by a person: " + reason, Paged: true}
+		return true
+	})
+}
+
+// Release takes it off. What waits goes on, counted from now; changed is false where it
+// is off already.
+func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+		if b.Held == nil {
+			return false
+		}
+		b.Held, b.ReleasedAt, b.Admitted = nil, now, nil
+		return true
+	})
+}
+
+func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake, time.Time) bool) (bool, error) {
+	for range maxChanges {
+		rows, now, err := s.Brakes(ctx)
+		if err != nil {
+			return false, err
+		}
+		row := brakeOf(rows, provider)
+		if !how(&row, now) {
+			return false, nil
+		}
+		if changed, err := s.PutBrake(ctx, row); err != nil || changed {
+			return changed, err
+		}
+	}
+	return false, fmt.Errorf("%w: %w", claim.ErrUnavailable, errContended)
+}
+
+// ParseSums reads limits of single currencies: "jpy=5000000".
+func ParseSums(list []string) (map[string]int64, error) {
+	sums := make(map[string]int64, len(list))
+	for _, text := range list {
+		currency, amount, _ := strings.Cut(text, "=")
+		n, err := strconv.ParseInt(amount, 10, 64)
+		if err != nil || n < 1 || len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" {
+			return nil, fmt.Errorf("%q is no limit of a currency; write it as in jpy=5000000, in minor units", text)
+		}
+		if _, twice := sums[currency]; twice {
+			return nil, fmt.Errorf("%s has two limits; leave one", currency)
+		}
+		sums[currency] = n
+	}
+	return sums, nil
+}

@@ -1,0 +1,252 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// A provider whose webhooks name its movements otherwise than its API: a hundred good
+// charges end in one page and no refund, and each notice waits for a person.
+func TestAliasesOfGoodChargesAreNotRefunded(t *testing.T) {
+	for name, spoil := range map[string]func(w *world, id, alias string){
+		"not known by its API": func(*world, string, string) {},
+		"shown as itself":      func(w *world, id, alias string) { w.shows[alias] = w.shows[w.books[id].ProviderRef] },
+		"of another reference": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: "other", Amount: 100, Currency: "usd", Outcome: psp.Approved}
+		},
+		"of another amount": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 99, Currency: "usd", Outcome: psp.Approved}
+		},
+		"of another currency": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "eur", Outcome: psp.Approved}
+		},
+		"declined": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Declined}
+		},
+		"that has the booked one under no such name": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+			delete(w.shows, w.books[id].ProviderRef)
+		},
+		"that shows nothing by its own ids": func(w *world, _, _ string) { w.blind = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.aliases = true
+			for i := range 100 {
+				id, alias := objectID(t, "ch", i), fmt.Sprint("tx_", i)
+				w.have(id, claim.Completed, fmt.Sprint("p", i))
+				spoil(w, id, alias)
+				n := charged(id, alias)
+				n.ID = alias
+				require.Contains(t, fmt.Sprint(w.tell(n)), "Parked: not given back")
+				require.NotContains(t, w.books, ledger.GhostID("sim", alias), "nothing is booked either")
+			}
+			require.Empty(t, w.asked)
+			require.Equal(t, []string{pageDoubt}, w.pages)
+			w.now = w.now.Add(window)
+			w.tell(charged(objectID(t, "ch", 1), "tx_1"))
+			require.Len(t, w.pages, 2, "an hour later it is said again")
+		})
+	}
+}
+
+// What the provider does not answer is unknown, and asked again; never taken for a no.
+func TestASilentProviderProvesNothing(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.Completed, "p1")
+	w.silent = true
+	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p2"))), "Failed: the provider does not say")
+	require.Empty(t, w.asked)
+	require.Empty(t, w.pages)
+	w.silent = false
+	w.tell(charged(id, "p2"))
+	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+	require.Len(t, w.moved, 1)
+}
+
+// More refunds within an hour than there may be, by number and by sum: one page, no
+// refund beyond the limit, and all go on once a person has released them.
+func TestTooManyCompensationsStop(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"by number":           {Count: 5, Sum: 1 << 40},
+		"by sum":              {Count: 100, Sum: 599},
+		"by sum of the usd":   {Count: 100, Sum: 1, Sums: map[string]int64{"usd": 500}},
+		"by number, released": {Count: 5, Sum: 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits = limits
+			const ghosts = 12
+			tell := func(i int) string {
+				id := objectID(t, "ch", i)
+				w.have(id, claim.FailedTerminal, "")
+				n := charged(id, fmt.Sprint("p", i))
+				n.ID = fmt.Sprint("e", i)
+				return fmt.Sprint(w.tell(n))
+			}
+			for i := range ghosts {
+				verdict := tell(i)
+				require.Equal(t, i >= 5, verdict == fmt.Sprint(outbox.Later(heldPause)), "%d: %s", i, verdict)
+				require.Contains(t, w.books, ledger.GhostID("sim", fmt.Sprint("p", i)), "suspense shows the debt of each")
+			}
+			require.Len(t, w.moved, 5)
+			require.Equal(t, []string{pageHeld}, w.pages)
+			w.now = w.now.Add(2 * window) // time alone releases nothing
+			tell(11)
+			require.Len(t, w.moved, 5)
+			require.Len(t, w.pages, 1)
+
+			for released := 0; len(w.moved) < ghosts; released++ {
+				require.Less(t, released, 3)
+				changed, err := Release(t.Context(), brakeRows{w}, "sim")
+				require.NoError(t, err)
+				require.True(t, changed)
+				for i := range ghosts {
+					tell(i)
+				}
+			}
+			require.Len(t, w.moved, ghosts, "nothing is lost, and nothing is refunded twice")
+			require.Len(t, w.asked, ghosts)
+		})
+	}
+}
+
+// The window slides: what was let through an hour ago counts no more, and a refund that
+// is tried again counts once.
+func TestTheLimitIsOfOneHour(t *testing.T) {
+	l, at := Limits{Count: 2, Sum: 100}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	b := Brake{Provider: "sim"}
+	admit := func(id string, amount int64, after time.Duration) bool {
+		next, ok := l.admit(b, Admission{ID: id, Amount: amount, Currency: "usd"}, at.Add(after))
+		if ok {
+			b = next
+		}
+		return ok
+	}
+	require.True(t, admit("a", 50, 0))
+	require.True(t, admit("a", 50, time.Minute), "again")
+	require.True(t, admit("b", 50, 30*time.Minute))
+	require.Len(t, b.Admitted, 2)
+	require.False(t, admit("c", 1, 59*time.Minute))
+	require.True(t, admit("c", 50, 60*time.Minute))
+	require.False(t, admit("d", 1, 89*time.Minute))
+	b.ReleasedAt = at.Add(70 * time.Minute)
+	require.True(t, admit("d", 100, 89*time.Minute), "what was before a release counts no more")
+	require.Len(t, b.Admitted, 1)
+}
+
+// A person stops all compensations at once, or those of one provider; those of a node
+// whose settings switch them off do not go on either.
+func TestASwitchStopsCompensations(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, of := range []string{AllProviders, "sim"} {
+		w := newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		changed, err := Stop(t.Context(), brakeRows{w}, of, "a drill")
+		require.NoError(t, err)
+		require.True(t, changed)
+		changed, err = Stop(t.Context(), brakeRows{w}, of, "twice")
+		require.NoError(t, err)
+		require.False(t, changed)
+		w.tell(charged(id, "p1"))
+		require.Empty(t, w.asked)
+		require.Empty(t, w.pages, "whoever stopped them knows")
+		b := w.processor().c.Compensator.Brakes
+		reason, err := b.Held(t.Context(), "sim")
+		require.NoError(t, err)
+		require.Equal(t, "stopped by a person: a drill", reason)
+		if of == "sim" {
+			reason, err = b.Held(t.Context(), "bank")
+			require.NoError(t, err)
+			require.Empty(t, reason)
+		}
+		_, err = Release(t.Context(), brakeRows{w}, of)
+		require.NoError(t, err)
+		w.tell(charged(id, "p1"))
+		require.Len(t, w.moved, 1)
+	}
+	w := newWorld(t)
+	off := &Brakes{Store: brakeRows{w}, Off: true}
+	for _, held := range []func() (string, error){
+		func() (string, error) { return off.Held(t.Context(), "sim") },
+		func() (string, error) { return off.Admit(t.Context(), "sim", Admission{ID: "a"}) },
+	} {
+		reason, err := held()
+		require.NoError(t, err)
+		require.Equal(t, offReason, reason)
+	}
+	require.Empty(t, w.brakes)
+}
+
+// The process dies before and after each step of putting the brake on: it is on or it is
+// not, nothing is refunded beyond the limit, and somebody is paged for it.
+func TestTheBrakeSurvivesADeathAtEachStep(t *testing.T) {
+	points := 0
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		w.limits = Limits{Count: 1, Sum: 1 << 40}
+		for i := range 2 {
+			w.have(objectID(t, "ch", i), claim.FailedTerminal, "")
+		}
+		w.tell(charged(objectID(t, "ch", 0), "p0"))
+		w.steps, w.dieAt = 0, die
+		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		died := w.steps >= die
+		w.dieAt = 0
+		w.now = w.now.Add(pageAgain)
+		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		require.Len(t, w.moved, 1, "death at point %d", die)
+		require.NotNil(t, w.brakes["sim"].Held, "death at point %d", die)
+		require.True(t, w.brakes["sim"].Held.Paged, "death at point %d", die)
+		require.NotEmpty(t, w.pages, "death at point %d", die)
+		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
+		if !died {
+			require.Len(t, w.pages, 1)
+			break
+		}
+		points++
+	}
+	require.Greater(t, points, 10, "a run has that many points at which it can die")
+}
+
+// Where the brakes cannot be read nothing is given back.
+func TestUnreadableBrakesHold(t *testing.T) {
+	w := newWorld(t)
+	w.have(objectID(t, "ch", 1), claim.FailedTerminal, "")
+	p := w.processor()
+	p.c.Compensator.Brakes.Store = noBrakes{}
+	progress, _, err := p.c.Compensator.Compensate(t.Context(), Ghost{
+		Tenant: tenant, Object: objectID(t, "ch", 1), Home: home, Provider: "sim", ProviderRef: "p1", Amount: 100, Currency: "usd",
+	})
+	require.ErrorIs(t, err, errDied)
+	require.Equal(t, Pending, progress)
+	require.Empty(t, w.asked)
+}
+
+type noBrakes struct{ BrakeStore }
+
+func (noBrakes) Brakes(context.Context) ([]Brake, time.Time, error) {
+	return nil, time.Time{}, errDied
+}
+
+func TestParseSums(t *testing.T) {
+	sums, err := ParseSums([]string{"jpy=5000000", "usd=1"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"jpy": 5000000, "usd": 1}, sums)
+	for _, bad := range []string{"", "usd", "usd=", "usd=0", "USD=1", "dollars=1", "usd=1.5", "usd=1 "} {
+		_, err := ParseSums([]string{bad})
+		require.Error(t, err, bad)
+	}
+	_, err = ParseSums([]string{"usd=1", "usd=2"})
+	require.Error(t, err)
+}
