@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/payment/webhook"
@@ -204,6 +205,9 @@ func (r *reconciler) repeat(ctx context.Context, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+				log.Error("the comparison of the statement panicked", "fault", caught)
+			}
 			log.Error("the statement could not be compared; it is tried again at the next round", "statement", display(r.Statement), "error", err, "next", r.Every)
 		default:
 			since = now
@@ -239,8 +243,10 @@ func (c *comparison) log(log *slog.Logger) {
 	}
 }
 
-// once compares the statement of a period.
+// once compares the statement of a period. A panic is its error: what it would have
+// found is the next round's.
 func (r *reconciler) once(ctx context.Context, from, to time.Time) (_ *comparison, err error) {
+	defer fault.Recover(&err)
 	statement, format, err := r.fetch(ctx, from, to)
 	if err != nil {
 		return nil, err
@@ -288,7 +294,7 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 	}
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
-	progress, detail, err := r.heal(ctx, m.Ghost(r.provider))
+	progress, detail, err := r.give(ctx, m.Ghost(r.provider))
 	switch {
 	case err != nil:
 		one.Healing, one.HealDetail = healPending, err.Error()
@@ -300,6 +306,12 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 		one.Healing, one.HealDetail = healPending, detail
 	}
 	return one
+}
+
+// give heals a ghost. A panic over it leaves it to the next run, and the others healed.
+func (r *reconciler) give(ctx context.Context, g webhook.Ghost) (p webhook.Progress, detail string, err error) {
+	defer fault.Recover(&err)
+	return r.heal(ctx, g)
 }
 
 // fetch opens the statement.

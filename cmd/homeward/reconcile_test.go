@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +25,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -148,6 +152,29 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	cannot(t, []string{"cannot be fetched from " + host}, "--statement", secret+"/typed")
 	_, _, errs := homeward(t, "reconcile", "--statement", secret+"/typed")
 	require.NotContains(t, errs, "hunter2")
+}
+
+// A panic over one ghost leaves the others to be healed, and one over a comparison
+// leaves the daily run at work.
+func TestAPanicCostsOneComparison(t *testing.T) {
+	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
+	r.heal = func(context.Context, webhook.Ghost) (webhook.Progress, string, error) { panic("no ghost is like this") }
+	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
+	require.Equal(t, healPending, one.Healing)
+	require.Contains(t, one.HealDetail, "no ghost is like this")
+
+	ctx, stop := context.WithCancel(t.Context())
+	rounds := 0
+	r.open = func(context.Context, func(*books) error) error {
+		if rounds++; rounds == 3 {
+			stop()
+		}
+		panic("no row is like this")
+	}
+	var said bytes.Buffer
+	r.repeat(ctx, slog.New(slog.NewJSONHandler(&said, nil)))
+	require.Equal(t, 3, rounds)
+	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
 }
 
 func TestAStatementFromStandardInput(t *testing.T) {

@@ -284,10 +284,13 @@ func (s *Sink) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
 	if !ok {
 		return relay.Later(wait)
 	}
-	began := time.Now()
-	err := s.publish(ctx, e)
-	poison := isPoison(err)
-	s.gate.Leave(time.Since(began), err == nil || poison)
+	var err error
+	var poison bool
+	s.gate.Try(func() bool {
+		err = s.publish(ctx, e)
+		poison = isPoison(err)
+		return err == nil || poison
+	})
 	switch {
 	case err == nil:
 		return relay.Delivered()
