@@ -23,7 +23,8 @@ import (
 )
 
 type reconcileCommand struct {
-	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an http or https URL, in which {from} and {to} stand for the period."`
+	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL, in which {from} and {to} stand for the period."`
+	AllowHTTP bool          `name:"allow-http" help:"Let the URL of the statement be http://: whoever is on the way can then read it, and make up payments that --heal gives back."`
 	Format    string        `enum:",csv,jsonl" default:"" placeholder:"csv|jsonl" help:"How it is written. Default: as its name or its Content-Type says."`
 	From      time.Time     `placeholder:"TIME" help:"The statement is of movements from this time on, as in 2026-03-01T00:00:00Z. Default: from the beginning."`
 	To        time.Time     `placeholder:"TIME" help:"The statement ends before this time. Default: now."`
@@ -156,6 +157,8 @@ func (c *reconcileCommand) check() error {
 	switch {
 	case !c.From.IsZero() && !c.To.IsZero() && !c.From.Before(c.To):
 		return fmt.Errorf("--from %s must be before --to %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339))
+	case strings.HasPrefix(strings.ToLower(c.Statement), "http://") && !c.AllowHTTP:
+		return fmt.Errorf("--statement: %s is asked without encryption, so that anybody on the way could write the statement; use https, or add --allow-http if that is wanted", display(c.Statement))
 	case c.Slack <= 0:
 		return fmt.Errorf("--slack must be above 0, is %v", c.Slack)
 	case c.Every < 0:
@@ -175,7 +178,8 @@ func (c *reconcileCommand) check() error {
 }
 
 func isURL(name string) bool {
-	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+	scheme, _, found := strings.Cut(strings.ToLower(name), "://")
+	return found && (scheme == "http" || scheme == "https")
 }
 
 // reconciler is a command with what it works on.
@@ -348,7 +352,7 @@ func (r *reconciler) download(ctx context.Context, from, to time.Time, format re
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = headTime
-	client := &http.Client{Transport: transport, Timeout: fetchTime}
+	client := &http.Client{Transport: transport, Timeout: fetchTime, CheckRedirect: r.follow}
 	defer func() {
 		if err != nil {
 			transport.CloseIdleConnections()
@@ -374,6 +378,21 @@ func (r *reconciler) download(ctx context.Context, from, to time.Time, format re
 		}
 	}
 	return body, format, nil
+}
+
+// errClearRedirect: what was asked for safely would be answered by anybody.
+var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is wanted")
+
+// follow decides about a redirect.
+func (r *reconciler) follow(req *http.Request, via []*http.Request) error {
+	const most = 10 // as http.Client's own
+	switch {
+	case req.URL.Scheme != "https" && !r.AllowHTTP:
+		return errClearRedirect
+	case len(via) >= most:
+		return fmt.Errorf("it redirects more than %d times", most)
+	}
+	return nil
 }
 
 // download is a body whose connection goes with it.
