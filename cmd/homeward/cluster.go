@@ -301,9 +301,13 @@ func (k *localCluster) startDatabase(ctx context.Context) error {
 const duplicateDatabase = "42P04"
 
 func (k *localCluster) migrate(ctx context.Context) (err error) {
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, k.urls[k.regions[0]])
+	m, err := cockroach.OpenMigrator(opening, k.urls[k.regions[0]], allowUnverified)
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,13 @@ func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error
 	if err != nil {
 		return err
 	}
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, url)
+	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 		}
 		provider, log = settings.Provider.Name, jsonLog(io, settings)
 		r.open = func(ctx context.Context, do func(*books) error) error {
-			return withSQLBooks(ctx, secrets.DatabaseURL, do)
+			return withSQLBooks(ctx, secrets.DatabaseURL, settings.Database.AllowUnverified, do)
 		}
 		if c.Heal {
 			if c.Provider != "" && c.Provider != provider {

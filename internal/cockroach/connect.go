@@ -16,15 +16,16 @@ import (
 )
 
 // goodURL is how the variable's value should look.
-const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward"
+const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward?sslmode=verify-full"
 
 // errNoURL: nobody said where the database is.
 var errNoURL = errors.New("there is no database; set its URL, " + goodURL)
 
 // readURL reads a connection string and refuses what would be understood otherwise
 // than it was meant, before any part of it is sent, looked up or shown: what is read
-// as a host or a database may be the rest of a password.
-func readURL(text string) (*pgx.ConnConfig, error) {
+// as a host or a database may be the rest of a password. Unless allowUnverified, it
+// refuses to go to another machine that need not prove to be the database.
+func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 	if text == "" {
 		return nil, errNoURL
 	}
@@ -50,7 +51,31 @@ func readURL(text string) (*pgx.ConnConfig, error) {
 	if c.Database == "" {
 		return nil, errors.New("HOMEWARD_DATABASE_URL names no database; write its name behind the host, " + goodURL)
 	}
+	if host := unverified(c); host != "" && !allowUnverified {
+		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL leads to %s, which need not prove to be the database: whoever is on the way could read and change every charge; add sslmode=verify-full (and sslrootcert=FILE for a CA of your own), or set database.allow_unverified, HOMEWARD_DATABASE__ALLOW_UNVERIFIED=true, if that is wanted", host)
+	}
 	return c, nil
+}
+
+// unverified is a host of another machine that c may talk to without a certificate that
+// was checked and has the host's name; "" if there is none. pgx keeps each host, and
+// each thing to try with it, as a fallback of its own.
+func unverified(c *pgx.ConnConfig) string {
+	all := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+	for _, to := range all {
+		if network, _ := pgconn.NetworkAddress(to.Host, to.Port); network == "unix" || onThisMachine(to.Host) {
+			continue
+		}
+		if to.TLSConfig == nil || to.TLSConfig.InsecureSkipVerify || to.TLSConfig.ServerName == "" {
+			return to.Host
+		}
+	}
+	return ""
+}
+
+func onThisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // unambiguous: a URL has one '@' at most, before the first '/'. Only there does

@@ -102,6 +102,7 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"a token for NATS":      {"events: {nats: {url: 'nats://hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
 		"NATS by its host":      {"events: {nats: {url: 'me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
 		"no URL for NATS":       {"events: {nats: {url: 'nats://me:hunter2@b b:4222'}}", []string{"events.nats.url"}},
+		"a provider in clear":   {"provider: {base_url: 'http://bank.example'}", []string{"provider.base_url", "provider.allow_http"}},
 		"unknown dedupe":        {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
 		"none without a window": {"provider: {dedupe: none}", []string{"provider.settle_window"}},
 		"a call too long":       {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
