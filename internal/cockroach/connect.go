@@ -174,11 +174,9 @@ func cause(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// needed are the rights that a node uses, by table. The others of docs/DATABASE.md
-// are for the tools.
-const needed = `
-SELECT tables.name, rights.name, current_user
-FROM (VALUES
+// usedTables are the tables, with the rights that a node uses. The others of
+// docs/DATABASE.md are for the tools.
+const usedTables = `(VALUES
     ('` + versionTable + `', 'SELECT'),
     ('regions', 'SELECT UPDATE'),
     ('tenants', 'SELECT UPDATE'),
@@ -195,7 +193,12 @@ FROM (VALUES
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
     ('windows', 'SELECT INSERT UPDATE')
-) AS tables (name, uses), (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
+) AS tables (name, uses)`
+
+// needed are those of the rights that the session's role lacks.
+const needed = `
+SELECT tables.name, rights.name, current_user
+FROM ` + usedTables + `, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
 WHERE tables.uses LIKE '%' || rights.name || '%'
   AND NOT has_table_privilege(to_regclass(tables.name)::oid, rights.name)
 ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
@@ -224,7 +227,7 @@ func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string
 	}); err != nil || last == "" {
 		return "", err
 	}
-	return fmt.Sprintf("database %q does not let user %q use %s); have the tables' owner run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
+	return fmt.Sprintf("database %q does not let user %q use %s); have their owner run homeward migrate roles, or: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
 		database, user, &lacks, quote(user)), nil
 }
 

@@ -65,6 +65,9 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
+	for _, doubt := range s.means.db.Doubts() {
+		s.log.Warn(doubt)
+	}
 	s.keep(settings)
 	return s, nil
 }
@@ -158,6 +161,8 @@ type DatabaseFacts struct {
 	// in one line why it could not be found out, or is nil.
 	MaxOffset    time.Duration
 	OffsetUnread error
+	// Doubts are what a node would warn of at its start, a line each.
+	Doubts []string
 }
 
 // CheckDatabase looks at the database as a node with these settings would at its
@@ -168,6 +173,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	c := cockroach.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
 	if c.Pool.Validate() != nil {
 		c.Pool = cockroach.DefaultPool()
+		c.Pool.AllowUnverified = settings.Database.AllowUnverified
 	}
 	db, err := cockroach.Open(ctx, c)
 	if err != nil {
@@ -178,7 +184,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
-	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows)}
+	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows), Doubts: db.Doubts()}
 	var errs []error
 	if region.ValidName(settings.Node.Region) {
 		_, err := db.Region(settings.Node.Region)
