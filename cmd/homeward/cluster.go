@@ -336,10 +336,17 @@ func (k *localCluster) migrate(ctx context.Context) (err error) {
 	return err
 }
 
-// putTenants makes the demo's merchants, or leaves them as they are.
+// putTenants makes the demo's merchants, or leaves them as they are: their rates may
+// have been set since.
 func (k *localCluster) putTenants(ctx context.Context) error {
 	return withDatabaseAt(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
 		for _, t := range demoTenants(k.regions) {
+			switch _, err := db.Tenant(ctx, t.ID); {
+			case err == nil:
+				continue
+			case !errors.Is(err, claim.ErrUnknownTenant):
+				return err
+			}
 			if err := db.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
 				return err
 			}
