@@ -97,6 +97,11 @@
 // ends. Between the last reply and its audit note: the note is lost; notes of
 // replays are the one thing that is allowed to be.
 //
+// A panic in an attempt is a crash of that attempt alone. In the executor it is C: the
+// outcome is unknown, the row is put off, and asking is never given up for it. In the
+// settlement it is D. Either way no lease is renewed any more, and the worker counts the
+// failure and parks the row after some tries, with the claim in flight.
+//
 // # Outcomes
 //
 // An attempt ends in done, refused, released or unknown. Unknown keeps the row

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/homeward-io/homeward/fault"
 )
 
 // holdings are the claims that this process is working on. Each has a trust
@@ -187,6 +189,12 @@ func (s *Service) renew(ctx context.Context) {
 // renewHome extends leases of one home. A failure changes nothing: trust runs
 // out by itself.
 func (s *Service) renewHome(ctx context.Context, home string, holds []*holding) {
+	if caught := fault.Caught(func() { s.tryRenew(ctx, home, holds) }); caught != nil {
+		s.c.Logger.Error("a renewal panicked; calls under way end before their leases do", "home", home, "held", len(holds), "fault", caught)
+	}
+}
+
+func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 	leases := make([]Lease, len(holds))
 	for i, hold := range holds {
 		leases[i] = hold.lease

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/span"
 )
@@ -35,7 +36,8 @@ type Attempt struct {
 
 // Executor makes attempts. Attempt makes at most one call that can move money,
 // under Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown
-// if it cannot tell. It is called concurrently.
+// if it cannot tell. It is called concurrently. One that panics leaves the outcome
+// unknown.
 type Executor interface {
 	Attempt(ctx context.Context, a Attempt) Verdict
 }
@@ -238,6 +240,10 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		}
 		// The provider may have done it: whatever the store says of itself, the
 		// caller must not read it as "nothing happened".
+		var caught *fault.Error
+		if errors.As(err, &caught) {
+			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, caught)
+		}
 		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
@@ -250,13 +256,23 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	return reply, nil
 }
 
-// attempt calls the provider under the lease and settles what came of it.
-func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (*Record, Verdict, error) {
+// attempt calls the provider under the lease and settles what came of it. A panic is
+// its error, a *[fault.Error]: the claim stays in flight, with its lease or without.
+func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (_ *Record, _ Verdict, err error) {
+	defer func() {
+		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+			s.c.Logger.Error("an attempt panicked; its outcome is unknown and the claim stays in flight",
+				"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider, "fault", caught)
+		}
+	}()
+	defer fault.Recover(&err)
 	p := &s.c.Policy
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
+	defer s.held.remove(hold) // the heartbeat must not renew what nobody works on
 	// Where trust has ended before the executor is called, nothing was sent.
 	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
+	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	switch {
 	case rec.elsewhere(s.c.Provider):
@@ -265,7 +281,10 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
 	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
-		verdict = s.c.Executor.Attempt(tryCtx, a)
+		if caught = fault.Caught(func() { verdict = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
+			// It may have called. Never given up for that: it is we who cannot tell.
+			verdict = Verdict{Reason: reasonFault, KeepAsking: true}
+		}
 	}
 	traceAttempt(try, rec, a.Recovery, &verdict)
 	try.End()
@@ -273,6 +292,9 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 
 	settled, err := s.settle(ctx, rec, verdict)
+	if caught != nil {
+		err = errors.Join(caught, err)
+	}
 	if err != nil {
 		return nil, verdict, err
 	}
@@ -282,6 +304,10 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}
 	return &settled, verdict, nil
 }
+
+// reasonFault marks an attempt in which our own code failed, in the audit, where
+// merchants can read it.
+const reasonFault = "our_fault"
 
 // pageElsewhere is what operators watch for.
 const pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
@@ -314,7 +340,7 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 // Learn settles the claim of a provider call m that is in flight, now that the
 // provider has said by itself that it did what was asked, under the reference told
 // of its own. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
-// not in flight any more, whoever settled it.
+// not in flight any more, whoever settled it, [outbox.Faulted] that our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
 	return s.recover(ctx, m, told)
 }
@@ -337,6 +363,9 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 		return outbox.Later(s.c.Policy.Lease)
 	}
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told}, asked); err != nil {
+		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
+		}
 		var unknown *UnknownError
 		if !errors.As(err, &unknown) {
 			s.c.Logger.Warn("recovery of a provider call did not settle", "tenant", key.Tenant, "home", m.Region, "error", err)

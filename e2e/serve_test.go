@@ -68,7 +68,7 @@ func newDeployment(t *testing.T) *deployment {
 // addRegions does what homeward migrate up --regions does.
 func (d *deployment) addRegions(names ...string) {
 	d.t.Helper()
-	m, err := cockroach.OpenMigrator(d.ctx, d.url)
+	m, err := cockroach.OpenMigrator(d.ctx, d.url, false)
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, m.Close(d.ctx)) }()
 	var specs []cockroach.RegionSpec

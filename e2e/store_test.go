@@ -98,7 +98,7 @@ func prepare(s *localdb.Server) error {
 	if err := s.CreateDatabase(ctx, schema, ""); err != nil {
 		return err
 	}
-	m, err := cockroach.OpenMigrator(ctx, s.URL(us, schema))
+	m, err := cockroach.OpenMigrator(ctx, s.URL(us, schema), false)
 	if err != nil {
 		return err
 	}

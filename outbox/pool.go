@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/homeward-io/homeward/fault"
 )
 
 // pool is what runs between a Start and the end of its Drain: a loop that takes
@@ -52,7 +54,11 @@ func (p *pool) run() {
 		if p.ctx.Err() != nil {
 			return // select tosses a coin where the pause was over, too
 		}
-		took, short := p.look(&rows)
+		var took int
+		var short bool
+		if caught := fault.Caught(func() { took, short = p.look(&rows) }); caught != nil {
+			p.w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "fault", caught)
+		}
 		freed = nil
 		if short {
 			// There may be more rows than slots: look again once a slot is free.

@@ -18,6 +18,10 @@
 // its lease has run out. After the handling and before the finish, the row is
 // handled again, so handlers are idempotent; a provider call's handler finds its
 // claim settled and the row gone.
+//
+// A handler that panics is a crash of its row alone: the row counts as failed, and
+// is parked, with a page, after a few such tries. What the row stands for is as open
+// as it was: a parked provider call's claim stays in flight.
 package outbox
 
 import (
@@ -28,6 +32,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -36,6 +41,7 @@ type Verdict struct {
 	kind   verdict
 	after  time.Duration
 	reason string
+	caught *fault.Error
 }
 
 type verdict uint8
@@ -46,6 +52,7 @@ const (
 	verdictLater
 	verdictFailed
 	verdictParked
+	verdictFaulted
 )
 
 // Gone: the handler's own atomic step has removed or rescheduled the row.
@@ -63,12 +70,22 @@ func (v Verdict) Delay() (d time.Duration, ok bool) { return v.after, v.kind == 
 // Failed: try again after the back-off; park the row at the bound.
 func Failed(reason string) Verdict { return Verdict{kind: verdictFailed, reason: reason} }
 
+// Faulted: our code panicked over the row. As [Failed], but the row is parked after a
+// few tries, whatever the worker's bound, and somebody is woken. The worker gives this
+// verdict itself for what it catches.
+func Faulted(caught *fault.Error) Verdict {
+	return Verdict{kind: verdictFaulted, reason: caught.Error(), caught: caught}
+}
+
+// Fault is what [Faulted] was given; nil for every other verdict.
+func (v Verdict) Fault() *fault.Error { return v.caught }
+
 // Parked: no further try can help; the row waits for a person.
 func Parked(reason string) Verdict { return Verdict{kind: verdictParked, reason: reason} }
 
 // String is for logs and tests.
 func (v Verdict) String() string {
-	names := [...]string{verdictGone: "Gone", verdictDone: "Done", verdictLater: "Later", verdictFailed: "Failed", verdictParked: "Parked"}
+	names := [...]string{verdictGone: "Gone", verdictDone: "Done", verdictLater: "Later", verdictFailed: "Failed", verdictParked: "Parked", verdictFaulted: "Faulted"}
 	switch {
 	case v.reason != "":
 		return names[v.kind] + ": " + v.reason
@@ -107,6 +124,15 @@ type WorkerConfig struct {
 	BackoffMin, BackoffMax time.Duration
 	Logger                 *slog.Logger
 }
+
+// maxFaults is how many failures park a row that our code panics on. The same code
+// panics on the same row again; with the default back-off ten tries are some four
+// minutes, in which a node of another build may take the row, and a fault that was
+// the moment's is over.
+const maxFaults = 10
+
+// What operators watch for.
+const pageFaulted = "page: our code panics on a row, which is parked; mend the code, then retry the row"
 
 // Worker takes due rows and hands them to their handlers. Start, Drain and Stop
 // may be called any number of times, from any goroutine.
@@ -218,7 +244,27 @@ func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Mes
 	}
 }
 
+// handle works one row off. A panic of the store costs the row its lease.
 func (w *Worker) handle(ctx context.Context, m Message) {
+	if caught := fault.Caught(func() { w.dispose(ctx, m) }); caught != nil {
+		w.c.Logger.Error("the store panicked over an outbox row, which keeps its lease until it runs out", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
+	}
+}
+
+// ask runs the row's handler.
+func (w *Worker) ask(ctx context.Context, m Message) (v Verdict) {
+	handler, ok := w.c.Handlers[m.Kind]
+	if !ok {
+		return Failed("no handler for kind " + string(m.Kind))
+	}
+	if caught := fault.Caught(func() { v = handler(ctx, m) }); caught != nil {
+		w.c.Logger.Error("the handler of an outbox row panicked; the row counts as failed", "home", m.Region, "id", m.ID, "kind", m.Kind, "attempts", m.Attempts, "fault", caught)
+		return Faulted(caught)
+	}
+	return v
+}
+
+func (w *Worker) dispose(ctx context.Context, m Message) {
 	// The work may be hours later than its cause, so it gets a trace of its own.
 	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
 	defer sp.End()
@@ -226,12 +272,11 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
 			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
 	}
-	handler, ok := w.c.Handlers[m.Kind]
-	verdict := Failed("no handler for kind " + string(m.Kind))
-	if ok {
-		verdict = handler(ctx, m)
-	}
-	if verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts {
+	verdict, parked := w.ask(ctx, m), "outbox row parked; retry it by hand once the cause is mended"
+	switch {
+	case verdict.kind == verdictFaulted && m.Attempts+1 >= min(maxFaults, w.c.MaxAttempts):
+		verdict.kind, parked = verdictParked, pageFaulted
+	case verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts:
 		verdict.kind = verdictParked
 	}
 	if verdict.reason != "" {
@@ -245,9 +290,9 @@ func (w *Worker) handle(ctx context.Context, m Message) {
 	case verdictLater:
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, verdict.after, "")
 	case verdictParked:
-		w.c.Logger.Error("outbox row parked; retry it by hand once the cause is mended", "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
+		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
 		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
-	case verdictFailed:
+	case verdictFailed, verdictFaulted:
 		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, w.backoff(m.Attempts), verdict.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {

@@ -3,7 +3,6 @@ package payment
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -32,7 +31,6 @@ const (
 	reasonNotAsked   = "lookup_unanswered"  // asked, without an answer
 	reasonCannotAsk  = "cannot_ask"         // neither dedupe nor look-up: only a person can tell
 	reasonUnreadable = "payload_unreadable" // the stored request does not parse
-	reasonPanic      = "adapter_fault"      // our own code failed in mid-call
 	reasonNotSent    = "not_sent"           // nothing left for the provider
 	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
 	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
@@ -98,18 +96,11 @@ type attempt struct {
 // afterwards. It returns once the provider has answered, its time-out has
 // passed or ctx is done; the latter two are unknown outcomes. See the package
 // comment for when it calls, when it asks, and when it does neither.
-func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) (v claim.Verdict) {
+func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	t := &attempt{Executor: e, Attempt: a, op: Operation(a.Record.Operation)}
 	if sp := span.Current(ctx); sp.IsRecording() {
 		sp.SetAttributes(span.Provider.String(e.name), span.Operation.String(a.Record.Operation), span.Object.String(a.Record.Minted.ID))
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			e.log.ErrorContext(ctx, "payment attempt panicked; the outcome is unknown",
-				"object", a.Record.Minted.ID, "provider", e.name, "panic", p, "stack", string(debug.Stack()))
-			v = t.unknown(ctx, reasonPanic)
-		}
-	}()
 	intent, err := Parse(t.op, a.Payload)
 	if err != nil {
 		e.log.ErrorContext(ctx, "stored request does not parse; nothing was sent to the provider",

@@ -126,8 +126,6 @@ func TestAttempt(t *testing.T) {
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
 		{name: "decline without a decline", provider: fake{result: psp.Result{Outcome: psp.Declined}}, caps: both,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
-		{name: "panic", provider: fake{panics: true}, caps: both,
-			want: want{outcome: claim.OutcomeUnknown, reason: reasonPanic, status: 503, calls: 1}},
 
 		{name: "dedupes: repeat the call", provider: fake{result: approved}, caps: both, recovery: true, generation: 3,
 			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1}},

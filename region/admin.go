@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/homeward-io/homeward/fault"
 	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
 )
@@ -273,7 +274,11 @@ func (a *Admin) askPart(ctx context.Context, n Node, epoch uint64, m *adminv1.Me
 func (a *Admin) askBacklog(ctx context.Context, s *adminv1.RegionState) {
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
-	b, err := a.c.Backlog(ctx, s.GetName())
+	var b Backlog
+	var err error
+	if caught := fault.Caught(func() { b, err = a.c.Backlog(ctx, s.GetName()) }); caught != nil {
+		err = caught // nobody else would catch it: this goroutine is not the request's
+	}
 	if err != nil {
 		s.BacklogError = strings.Join(strings.Fields(err.Error()), " ")
 		return

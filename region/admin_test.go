@@ -41,6 +41,7 @@ type deployment struct {
 	asked   []string
 	part    Part
 	backlog map[string]Backlog
+	panics  string // the region whose rows cannot be counted for a fault of ours
 	refuse  error
 }
 
@@ -69,6 +70,9 @@ func (d *deployment) admin(log *slog.Logger, certs *TLS) http.Handler {
 			return p
 		},
 		Backlog: func(_ context.Context, region string) (Backlog, error) {
+			if region == d.panics {
+				panic("no row is like this")
+			}
 			b, ok := d.backlog[region]
 			if !ok {
 				return b, errors.New("its rows\nare away")
@@ -148,6 +152,18 @@ func TestAnOverviewIsWhatTheNodeSees(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"status":"draining"`)
 	require.NotContains(t, string(text), "0001-01-01")
+}
+
+// A panic over the rows of one region leaves that region's count unknown, and the node
+// running.
+func TestAPanicOverRowsIsNoOverviewsEnd(t *testing.T) {
+	d := newDeployment(t, "n1", us)
+	d.panics = eu
+	addr, _ := serve(t, d.admin(nil, nil))
+	got, err := adminAt(t, addr, nil).Overview(t.Context(), false, 0)
+	require.NoError(t, err)
+	require.Contains(t, got.Region(eu).Unknown, "our code panicked: no row is like this")
+	require.NotNil(t, got.Region(us).Backlog)
 }
 
 func TestAStatusIsSet(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 )
@@ -90,7 +92,7 @@ func (h *Handler) SetServing(serving bool) {
 }
 
 func (h *Handler) recovered(ctx context.Context, spec connect.Spec, _ http.Header, value any) error {
-	h.log.ErrorContext(ctx, "a peer request panicked", "procedure", spec.Procedure, "panic", fmt.Sprint(value))
+	h.log.ErrorContext(ctx, "a peer request panicked", "procedure", spec.Procedure, "fault", &fault.Error{Value: value, Stack: debug.Stack()})
 	return connect.NewError(connect.CodeInternal, errors.New("internal error"))
 }
 

@@ -301,9 +301,13 @@ func (k *localCluster) startDatabase(ctx context.Context) error {
 const duplicateDatabase = "42P04"
 
 func (k *localCluster) migrate(ctx context.Context) (err error) {
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, k.urls[k.regions[0]])
+	m, err := cockroach.OpenMigrator(opening, k.urls[k.regions[0]], allowUnverified)
 	if err != nil {
 		return err
 	}
@@ -332,10 +336,17 @@ func (k *localCluster) migrate(ctx context.Context) (err error) {
 	return err
 }
 
-// putTenants makes the demo's merchants, or leaves them as they are.
+// putTenants makes the demo's merchants, or leaves them as they are: their rates may
+// have been set since.
 func (k *localCluster) putTenants(ctx context.Context) error {
 	return withDatabaseAt(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
 		for _, t := range demoTenants(k.regions) {
+			switch _, err := db.Tenant(ctx, t.ID); {
+			case err == nil:
+				continue
+			case !errors.Is(err, claim.ErrUnknownTenant):
+				return err
+			}
 			if err := db.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
 				return err
 			}

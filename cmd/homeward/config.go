@@ -70,6 +70,7 @@ func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings,
 	for _, r := range found.Regions {
 		facts = append(facts, fmt.Sprintf("region: %s, code %d, %v", r.Name, r.Code, r.Status))
 	}
+	facts = append(facts, found.Doubts...)
 	if found.OffsetUnread != nil {
 		return append(facts, fmt.Sprintf("the database's --max-offset could not be read; see to it that claim.clock_offset is at least that (%v)", found.OffsetUnread)), nil
 	}

@@ -58,7 +58,9 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 	if err != nil {
 		return fmt.Errorf("--wan: %w", err)
 	}
-	flush, err := telemetry.Setup(ctx, telemetry.Process{Version: node.Version, Log: warnings(io)})
+	flush, err := telemetry.Setup(ctx, telemetry.Process{
+		Version: node.Version, Log: warnings(io), AllowPlaintext: true, // nobody has paid anything
+	})
 	if err != nil {
 		return err
 	}

@@ -67,13 +67,19 @@ func (f *storeFlags) withBooks(ctx context.Context, do func(*books) error) (err 
 	if err != nil {
 		return err
 	}
-	return withSQLBooks(ctx, url, do)
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
+	return withSQLBooks(ctx, url, allowUnverified, do)
 }
 
-func withSQLBooks(ctx context.Context, url string, do func(*books) error) (err error) {
+func withSQLBooks(ctx context.Context, url string, allowUnverified bool, do func(*books) error) (err error) {
+	pool := booksPool()
+	pool.AllowUnverified = allowUnverified
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: booksPool()})
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type commands struct {
 	Migrate       migrateCommand       `cmd:"" help:"Make and change the tables of a database."`
 	Regions       regionsCommand       `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
 	Region        regionCommand        `cmd:"" help:"Drain a region, take it down, and bring it back."`
-	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their keys and registrars."`
+	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their rates, keys and registrars."`
 	Endpoint      endpointCommand      `cmd:"" help:"Set where tenants are told of events, by webhook."`
 	Outbox        outboxCommand        `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
 	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`

@@ -18,6 +18,7 @@ type migrateCommand struct {
 	Up     migrateUpCommand     `cmd:"" help:"Make the tables that this build needs, and add regions."`
 	Plan   migratePlanCommand   `cmd:"" help:"Print what up would run now, as SQL, and run nothing."`
 	Status migrateStatusCommand `cmd:"" help:"Print how far the database has come; exits with 1 unless it has all that this build needs."`
+	Roles  migrateRolesCommand  `cmd:"" help:"Make the users of the database: one that migrates, one for nodes and tools, one that only reads."`
 }
 
 // Help is what homeward migrate --help adds.
@@ -60,9 +61,13 @@ func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error
 	if err != nil {
 		return err
 	}
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, url)
+	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
 	if err != nil {
 		return err
 	}
@@ -111,15 +116,7 @@ func (c *migratePlanCommand) Run(ctx context.Context, io streams) error {
 		if err != nil {
 			return err
 		}
-		if len(steps) == 0 {
-			fmt.Fprintln(io.out, "-- Nothing to do.")
-			return nil
-		}
-		fmt.Fprintf(io.out, "-- To read. Run it with homeward migrate up, which also counts what is done.\n-- %s\n", m.Version())
-		for _, s := range steps {
-			fmt.Fprintf(io.out, "\n-- %s\n%s;\n", s.Name, strings.TrimSuffix(s.SQL, ";"))
-		}
-		return nil
+		return printPlan(io, m, steps, "homeward migrate up does, which also counts what is done.")
 	})
 }
 
@@ -146,6 +143,58 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 		}
 		return behind(s)
 	})
+}
+
+type migrateRolesCommand struct {
+	Owner  string `default:"homeward_owner" placeholder:"NAME" help:"Who is to own the tables, and migrates from then on. Default: homeward_owner."`
+	Node   string `default:"homeward_node" placeholder:"NAME" help:"Who nodes and tools are: may add to the books, and change nothing there. Default: homeward_node."`
+	Reader string `default:"homeward_reader" placeholder:"NAME" help:"Who people are that only read: no secret, and nothing that merchants or providers sent. Default: homeward_reader."`
+	DryRun bool   `name:"dry-run" help:"Print what would be run now, as SQL, and run nothing."`
+}
+
+// Help is what homeward migrate roles --help adds.
+func (migrateRolesCommand) Help() string {
+	return "Run it after migrate up, as a superuser (CockroachDB: a member of admin), and again after an upgrade that made tables. What is there already is left as it is. It sets no password.\n\n" + migrateCommand{}.Help()
+}
+
+func (c *migrateRolesCommand) Run(ctx context.Context, io streams) error {
+	want := cockroach.Roles{Owner: c.Owner, Node: c.Node, Reader: c.Reader}
+	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+		if c.DryRun {
+			steps, err := m.PlanRoles(ctx, want)
+			if err != nil {
+				return err
+			}
+			return printPlan(io, m, steps, "homeward migrate roles does.")
+		}
+		steps := 0
+		if err := m.MakeRoles(ctx, want, func(s cockroach.Step) {
+			steps++
+			fmt.Fprintln(io.out, s.SQL)
+		}); err != nil {
+			return err
+		}
+		if steps == 0 {
+			fmt.Fprint(io.out, "nothing to do: ")
+		}
+		fmt.Fprintf(io.out, `%[1]s owns the tables and migrates, %[2]s is for nodes and tools, %[3]s only reads.
+Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s into the nodes' HOMEWARD_DATABASE_URL.
+`, c.Owner, c.Node, c.Reader)
+		return nil
+	})
+}
+
+// printPlan prints steps as SQL; how says what runs them.
+func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how string) error {
+	if len(steps) == 0 {
+		_, err := fmt.Fprintln(io.out, "-- Nothing to do.")
+		return err
+	}
+	fmt.Fprintf(io.out, "-- To read. This is what %s\n-- %s\n", how, m.Version())
+	for _, s := range steps {
+		fmt.Fprintf(io.out, "\n-- %s\n%s;\n", s.Name, strings.TrimSuffix(s.SQL, ";"))
+	}
+	return nil
 }
 
 // behind says what to run when the database has not all that this build needs.

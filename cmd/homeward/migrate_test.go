@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -86,6 +88,37 @@ func TestMigrate(t *testing.T) {
 
 	require.Contains(t, does(t, "migrate", "up", "--regions", "asia-northeast1=9"), "region asia-northeast1")
 	require.Regexp(t, `asia-northeast1 +code 9`, does(t, "migrate", "status"))
+}
+
+// The roles are made by a command that shows what it would do, says what it did, and
+// does it once.
+func TestMigrateRoles(t *testing.T) {
+	roles := []string{"migrate", "roles", "--owner", "till_owner", "--node", "till_node", "--reader", "till_reader"}
+	url := emptyDatabase(t)
+	refuses(t, []string{"run homeward migrate up first"}, roles...)
+	refuses(t, []string{"roles: ", "must be three"}, "migrate", "roles", "--node", "till", "--reader", "till")
+	does(t, "migrate", "up", "--regions", "us-east1")
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	if conn.PgConn().ParameterStatus("crdb_version") != "" {
+		t.Skip("roles outlive a test's database on CockroachDB")
+	}
+	defer func() {
+		for _, name := range []string{"till_reader", "till_node", "till_owner"} {
+			_, err := conn.Exec(context.Background(), "DROP OWNED BY "+name)
+			require.NoError(t, err)
+			_, err = conn.Exec(context.Background(), "DROP ROLE "+name)
+			require.NoError(t, err)
+		}
+	}()
+	plan := does(t, append(roles, "--dry-run")...)
+	require.Contains(t, plan, `CREATE ROLE "till_node" LOGIN;`)
+	made := does(t, roles...)
+	require.Contains(t, made, `CREATE ROLE "till_node" LOGIN`, "the dry run made none")
+	require.Contains(t, made, "till_node is for nodes and tools")
+	require.Contains(t, does(t, roles...), "nothing to do: till_owner owns the tables")
+	require.Contains(t, does(t, append(roles, "--dry-run")...), "-- Nothing to do.")
 }
 
 func TestMigrateRefuses(t *testing.T) {

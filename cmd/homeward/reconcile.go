@@ -16,13 +16,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 type reconcileCommand struct {
-	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an http or https URL, in which {from} and {to} stand for the period."`
+	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL, in which {from} and {to} stand for the period."`
+	AllowHTTP bool          `name:"allow-http" help:"Let the URL of the statement be http://: whoever is on the way can then read it, and make up payments that --heal gives back."`
 	Format    string        `enum:",csv,jsonl" default:"" placeholder:"csv|jsonl" help:"How it is written. Default: as its name or its Content-Type says."`
 	From      time.Time     `placeholder:"TIME" help:"The statement is of movements from this time on, as in 2026-03-01T00:00:00Z. Default: from the beginning."`
 	To        time.Time     `placeholder:"TIME" help:"The statement ends before this time. Default: now."`
@@ -119,7 +121,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 		}
 		provider, log = settings.Provider.Name, jsonLog(io, settings)
 		r.open = func(ctx context.Context, do func(*books) error) error {
-			return withSQLBooks(ctx, secrets.DatabaseURL, do)
+			return withSQLBooks(ctx, secrets.DatabaseURL, settings.Database.AllowUnverified, do)
 		}
 		if c.Heal {
 			if c.Provider != "" && c.Provider != provider {
@@ -160,6 +162,8 @@ func (c *reconcileCommand) check() error {
 	switch {
 	case !c.From.IsZero() && !c.To.IsZero() && !c.From.Before(c.To):
 		return fmt.Errorf("--from %s must be before --to %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339))
+	case strings.HasPrefix(strings.ToLower(c.Statement), "http://") && !c.AllowHTTP:
+		return fmt.Errorf("--statement: %s is asked without encryption, so that anybody on the way could write the statement; use https, or add --allow-http if that is wanted", display(c.Statement))
 	case c.Slack <= 0:
 		return fmt.Errorf("--slack must be above 0, is %v", c.Slack)
 	case c.Every < 0:
@@ -179,7 +183,8 @@ func (c *reconcileCommand) check() error {
 }
 
 func isURL(name string) bool {
-	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+	scheme, _, found := strings.Cut(strings.ToLower(name), "://")
+	return found && (scheme == "http" || scheme == "https")
 }
 
 // reconciler is a command with what it works on.
@@ -209,6 +214,9 @@ func (r *reconciler) repeat(ctx context.Context, log *slog.Logger) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
+			if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+				log.Error("the comparison of the statement panicked", "fault", caught)
+			}
 			log.Error("the statement could not be compared; it is tried again at the next round", "statement", display(r.Statement), "error", err, "next", r.Every)
 		default:
 			since = now
@@ -244,8 +252,10 @@ func (c *comparison) log(log *slog.Logger) {
 	}
 }
 
-// once compares the statement of a period.
+// once compares the statement of a period. A panic is its error: what it would have
+// found is the next round's.
 func (r *reconciler) once(ctx context.Context, from, to time.Time) (_ *comparison, err error) {
+	defer fault.Recover(&err)
 	statement, format, err := r.fetch(ctx, from, to)
 	if err != nil {
 		return nil, err
@@ -293,7 +303,7 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 	}
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
-	progress, detail, err := r.heal(ctx, m.Ghost(r.provider))
+	progress, detail, err := r.give(ctx, m.Ghost(r.provider))
 	switch {
 	case err != nil:
 		one.Healing, one.HealDetail = healPending, err.Error()
@@ -309,6 +319,12 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 		one.Healing, one.HealDetail = healPending, detail
 	}
 	return one
+}
+
+// give heals a ghost. A panic over it leaves it to the next run, and the others healed.
+func (r *reconciler) give(ctx context.Context, g webhook.Ghost) (p webhook.Progress, detail string, err error) {
+	defer fault.Recover(&err)
+	return r.heal(ctx, g)
 }
 
 // fetch opens the statement.
@@ -345,7 +361,7 @@ func (r *reconciler) download(ctx context.Context, from, to time.Time, format re
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout = headTime
-	client := &http.Client{Transport: transport, Timeout: fetchTime}
+	client := &http.Client{Transport: transport, Timeout: fetchTime, CheckRedirect: r.follow}
 	defer func() {
 		if err != nil {
 			transport.CloseIdleConnections()
@@ -371,6 +387,21 @@ func (r *reconciler) download(ctx context.Context, from, to time.Time, format re
 		}
 	}
 	return body, format, nil
+}
+
+// errClearRedirect: what was asked for safely would be answered by anybody.
+var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is wanted")
+
+// follow decides about a redirect.
+func (r *reconciler) follow(req *http.Request, via []*http.Request) error {
+	const most = 10 // as http.Client's own
+	switch {
+	case req.URL.Scheme != "https" && !r.AllowHTTP:
+		return errClearRedirect
+	case len(via) >= most:
+		return fmt.Errorf("it redirects more than %d times", most)
+	}
+	return nil
 }
 
 // download is a body whose connection goes with it.

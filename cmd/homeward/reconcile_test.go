@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,6 +28,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -106,7 +110,8 @@ func TestReconcileRefuses(t *testing.T) {
 	cannot(t, []string{"--every"}, "--statement", good, "--every", "-1s")
 	cannot(t, []string{"read again"}, "--statement", "-", "--every", "1h")
 	cannot(t, []string{"{from} and {to}"}, "--statement", good, "--every", "1h", "--from", "2026-03-02T00:00:00Z")
-	cannot(t, []string{"place for the period"}, "--statement", "http://127.0.0.1:1/?from={from}")
+	cannot(t, []string{"place for the period"}, "--statement", "https://127.0.0.1:1/?from={from}")
+	cannot(t, []string{"127.0.0.1:1", "https", "--allow-http"}, "--statement", "HTTP://me:hunter2@127.0.0.1:1/s.csv")
 	cannot(t, []string{"leave --data out"}, "--statement", good, "--heal", "--data", t.TempDir())
 	cannot(t, []string{"--json"}, "--statement", good, "--json", "--every", "1h")
 	cannot(t, []string{"no store of a demo"}, "--statement", good, "--data", t.TempDir())
@@ -136,21 +141,81 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	secret := "http://me:hunter2@" + host
 
-	does(t, "reconcile", "--statement", secret+"/typed")
-	does(t, "reconcile", "--statement", secret+"/named.csv")
-	does(t, "reconcile", "--statement", secret+"/untyped", "--format", "csv")
-	cannot(t, []string{"--format csv", host}, "--statement", secret+"/untyped")
-	cannot(t, []string{host + " answered 403 Forbidden"}, "--statement", secret+"/typo")
-	cannot(t, []string{"read statement", "unexpected EOF"}, "--statement", secret+"/broken.csv")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/named.csv")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/untyped", "--format", "csv")
+	cannot(t, []string{"--format csv", host}, "--allow-http", "--statement", secret+"/untyped")
+	cannot(t, []string{host + " answered 403 Forbidden"}, "--allow-http", "--statement", secret+"/typo")
+	cannot(t, []string{"read statement", "unexpected EOF"}, "--allow-http", "--statement", secret+"/broken.csv")
 	for len(asked) > 0 {
 		<-asked
 	}
-	does(t, "reconcile", "--statement", secret+"/typed?since={from}&until={to}", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed?since={from}&until={to}", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
 	require.Equal(t, "since=2026-02-28T23%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z", <-asked)
 	server.Close()
-	cannot(t, []string{"cannot be fetched from " + host}, "--statement", secret+"/typed")
-	_, _, errs := homeward(t, "reconcile", "--statement", secret+"/typed")
+	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http", "--statement", secret+"/typed")
+	_, _, errs := homeward(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
 	require.NotContains(t, errs, "hunter2")
+}
+
+// A statement decides about money, so it is fetched from where nobody on the way can
+// write it, also after a redirect, unless a flag says otherwise.
+func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
+	asked := 0
+	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", "text/csv")
+		_, _ = io.WriteString(w, statementHead)
+	}))
+	defer clear.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(clear.URL, http.StatusFound))
+	defer secure.Close()
+	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
+	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
+
+	for _, statement := range []string{clear.URL, secure.URL} {
+		c := &reconcileCommand{Statement: statement, Slack: time.Hour}
+		fetch := func() error {
+			if err := c.check(); err != nil {
+				return err
+			}
+			body, _, err := (&reconciler{reconcileCommand: c}).fetch(t.Context(), time.Time{}, time.Time{})
+			if err == nil {
+				err = body.Close()
+			}
+			return err
+		}
+		asked = 0
+		require.ErrorContains(t, fetch(), "--allow-http")
+		require.Zero(t, asked, statement)
+		c.AllowHTTP = true
+		require.NoError(t, fetch())
+		require.Equal(t, 1, asked)
+	}
+}
+
+// A panic over one ghost leaves the others to be healed, and one over a comparison
+// leaves the daily run at work.
+func TestAPanicCostsOneComparison(t *testing.T) {
+	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
+	r.heal = func(context.Context, webhook.Ghost) (webhook.Progress, string, error) { panic("no ghost is like this") }
+	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
+	require.Equal(t, healPending, one.Healing)
+	require.Contains(t, one.HealDetail, "no ghost is like this")
+
+	ctx, stop := context.WithCancel(t.Context())
+	rounds := 0
+	r.open = func(context.Context, func(*books) error) error {
+		if rounds++; rounds == 3 {
+			stop()
+		}
+		panic("no row is like this")
+	}
+	var said bytes.Buffer
+	r.repeat(ctx, slog.New(slog.NewJSONHandler(&said, nil)))
+	require.Equal(t, 3, rounds)
+	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
 }
 
 func TestAStatementFromStandardInput(t *testing.T) {
@@ -214,12 +279,12 @@ func TestReconcileHeals(t *testing.T) {
 	}))
 	statement := "http://" + sim.addr + "/_sim/statement"
 
-	code, out, _ := homeward(t, "reconcile", "--statement", statement)
+	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
 	require.Regexp(t, `charged_but_unknown_to_us +2`, out)
-	out = does(t, "reconcile", "--statement", statement, "--heal", "--config", config)
+	out = does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config)
 	require.Regexp(t, `healed +2`, out)
-	out = does(t, "reconcile", "--statement", statement, "--heal", "--config", config)
+	out = does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config)
 	require.Contains(t, out, "4 movements agree", "two charges and two refunds")
 	require.NotContains(t, out, "healed")
 	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")
@@ -332,7 +397,7 @@ func TestReconcileEvery(t *testing.T) {
 	r, w := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"reconcile", "--statement", server.URL + "/?from={from}", "--every", "20ms"}, streams{io.Discard, w})
+		code <- run(ctx, []string{"reconcile", "--allow-http", "--statement", server.URL + "/?from={from}", "--every", "20ms"}, streams{io.Discard, w})
 		_ = w.Close()
 	}()
 	lines := bufio.NewScanner(r)

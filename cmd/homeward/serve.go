@@ -23,7 +23,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	log := jsonLog(io, settings)
 	flush, err := telemetry.Setup(ctx, telemetry.Process{
-		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, Log: log,
+		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
 	})
 	if err != nil {
 		return err

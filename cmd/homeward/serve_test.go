@@ -59,6 +59,7 @@ type serving struct {
 	out  *bufio.Reader
 	line string
 	api  string
+	errs *strings.Builder // to be read once it has ended
 }
 
 func serveHere(t *testing.T, settings string) *serving {
@@ -68,6 +69,7 @@ func serveHere(t *testing.T, settings string) *serving {
 	r, w := io.Pipe()
 	s := &serving{t: t, end: cancel, code: make(chan int, 1), out: bufio.NewReader(r)}
 	var errs strings.Builder
+	s.errs = &errs
 	go func() {
 		code := run(ctx, []string{"serve", "--config", settingsFile(t, settings)}, streams{w, &errs})
 		_ = w.CloseWithError(fmt.Errorf("serve ended with %d: %s", code, &errs))
@@ -110,6 +112,9 @@ func TestServe(t *testing.T) {
 			settingsFile(t, strings.Replace(freePorts, what+": {listen: '127.0.0.1:0'}", what+": {listen: '"+taken+"'}", 1)))
 	}
 	s.stop()
+	// It was the owner of the tables.
+	require.Contains(t, s.errs.String(), `"level":"WARN","msg":"user`)
+	require.Contains(t, s.errs.String(), "may UPDATE, DELETE")
 }
 
 func TestServeRefusesToStart(t *testing.T) {
@@ -164,6 +169,7 @@ func TestConfigCheck(t *testing.T) {
 	require.NotContains(t, out, url)
 	require.Regexp(t, `# database: (PostgreSQL|CockroachDB) \S+, schema version \d+\n`, out)
 	require.Contains(t, out, "# region: europe-west1, code 7, active\n")
+	require.Regexp(t, `# user "\w+" of the database may UPDATE, DELETE\b.*homeward migrate roles`, out)
 	again := does(t, "config", "check", "--config", settingsFile(t, out))
 	require.Contains(t, out, again, "what is printed can be used")
 	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"), "--database")

@@ -19,6 +19,7 @@ type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
+	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
 }
 
@@ -44,9 +45,14 @@ func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 }
 
 func withDatabaseAt(ctx context.Context, url string, do func(*cockroach.DB) error) error {
+	pool := tenantPool()
+	var err error
+	if pool.AllowUnverified, err = node.AllowUnverified(os.Environ()); err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: tenantPool()})
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
 	if err != nil {
 		return err
 	}
@@ -145,13 +151,13 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		}
 		page := all[:min(len(all), c.Limit)]
 		t := table(io)
-		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED")
+		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST")
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {
 				moved = one.RegistrarMovedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one))
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -236,7 +236,7 @@ func newLedger(ctx context.Context, s *localdb.Server, name string) (l *ledger, 
 	if l.charges, err = newCharges("bench"); err != nil {
 		return nil, err
 	}
-	m, err := cockroach.OpenMigrator(ctx, l.url)
+	m, err := cockroach.OpenMigrator(ctx, l.url, false)
 	if err != nil {
 		return nil, err
 	}

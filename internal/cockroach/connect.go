@@ -16,15 +16,16 @@ import (
 )
 
 // goodURL is how the variable's value should look.
-const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward"
+const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward?sslmode=verify-full"
 
 // errNoURL: nobody said where the database is.
 var errNoURL = errors.New("there is no database; set its URL, " + goodURL)
 
 // readURL reads a connection string and refuses what would be understood otherwise
 // than it was meant, before any part of it is sent, looked up or shown: what is read
-// as a host or a database may be the rest of a password.
-func readURL(text string) (*pgx.ConnConfig, error) {
+// as a host or a database may be the rest of a password. Unless allowUnverified, it
+// refuses to go to another machine that need not prove to be the database.
+func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 	if text == "" {
 		return nil, errNoURL
 	}
@@ -50,7 +51,31 @@ func readURL(text string) (*pgx.ConnConfig, error) {
 	if c.Database == "" {
 		return nil, errors.New("HOMEWARD_DATABASE_URL names no database; write its name behind the host, " + goodURL)
 	}
+	if host := unverified(c); host != "" && !allowUnverified {
+		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL leads to %s, which need not prove to be the database: whoever is on the way could read and change every charge; add sslmode=verify-full (and sslrootcert=FILE for a CA of your own), or set database.allow_unverified, HOMEWARD_DATABASE__ALLOW_UNVERIFIED=true, if that is wanted", host)
+	}
 	return c, nil
+}
+
+// unverified is a host of another machine that c may talk to without a certificate that
+// was checked and has the host's name; "" if there is none. pgx keeps each host, and
+// each thing to try with it, as a fallback of its own.
+func unverified(c *pgx.ConnConfig) string {
+	all := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+	for _, to := range all {
+		if network, _ := pgconn.NetworkAddress(to.Host, to.Port); network == "unix" || onThisMachine(to.Host) {
+			continue
+		}
+		if to.TLSConfig == nil || to.TLSConfig.InsecureSkipVerify || to.TLSConfig.ServerName == "" {
+			return to.Host
+		}
+	}
+	return ""
+}
+
+func onThisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // unambiguous: a URL has one '@' at most, before the first '/'. Only there does
@@ -149,11 +174,9 @@ func cause(err error) string {
 	return strings.Join(said, "; ")
 }
 
-// needed are the rights that a node uses, by table. The others of docs/DATABASE.md
-// are for the tools.
-const needed = `
-SELECT tables.name, rights.name, current_user
-FROM (VALUES
+// usedTables are the tables, with the rights that a node uses. The others of
+// docs/DATABASE.md are for the tools.
+const usedTables = `(VALUES
     ('` + versionTable + `', 'SELECT'),
     ('regions', 'SELECT UPDATE'),
     ('tenants', 'SELECT UPDATE'),
@@ -172,7 +195,12 @@ FROM (VALUES
     ('audit', 'SELECT INSERT DELETE'),
     ('unpaid', 'SELECT INSERT UPDATE DELETE'),
     ('windows', 'SELECT INSERT UPDATE')
-) AS tables (name, uses), (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
+) AS tables (name, uses)`
+
+// needed are those of the rights that the session's role lacks.
+const needed = `
+SELECT tables.name, rights.name, current_user
+FROM ` + usedTables + `, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
 WHERE tables.uses LIKE '%' || rights.name || '%'
   AND NOT has_table_privilege(to_regclass(tables.name)::oid, rights.name)
 ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
@@ -201,7 +229,7 @@ func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string
 	}); err != nil || last == "" {
 		return "", err
 	}
-	return fmt.Sprintf("database %q does not let user %q use %s); have the tables' owner run: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
+	return fmt.Sprintf("database %q does not let user %q use %s); have their owner run homeward migrate roles, or: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
 		database, user, &lacks, quote(user)), nil
 }
 

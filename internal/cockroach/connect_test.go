@@ -22,7 +22,7 @@ import (
 func refusals(t *testing.T, rawURL string) (all []string) {
 	t.Helper()
 	_, opened := cockroach.Open(t.Context(), cockroach.Config{URL: rawURL, Policy: claim.DefaultPolicy()})
-	_, migrated := cockroach.OpenMigrator(t.Context(), rawURL)
+	_, migrated := cockroach.OpenMigrator(t.Context(), rawURL, false)
 	for _, err := range []error{opened, migrated} {
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "\n")
@@ -231,4 +231,46 @@ func TestMigrateWithoutRights(t *testing.T) {
 	}
 	_, err := migrator(t, as).Status(t.Context())
 	require.ErrorContains(t, err, "must run as")
+}
+
+// A database on another machine proves who it is, by a certificate with its name, or it
+// is not talked to, by anything that opens one, unless a setting says otherwise. A
+// socket and loopback lead nowhere else.
+func TestTheDatabaseProvesWhoItIs(t *testing.T) {
+	nowhere, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is dialled: what counts is who would have been
+	said := func(url string, allow bool) []string {
+		pool := cockroach.DefaultPool()
+		pool.AllowUnverified = allow
+		_, opened := cockroach.Open(nowhere, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Pool: pool})
+		_, migrated := cockroach.OpenMigrator(nowhere, url, allow)
+		require.Error(t, opened)
+		require.Error(t, migrated)
+		return []string{opened.Error(), migrated.Error()}
+	}
+	const at, refusal = "postgresql://hw:s3cret@", "need not prove to be the database"
+	for _, url := range []string{
+		at + "db.example/homeward", at + "10.0.0.1/homeward?sslmode=disable", at + "db.example/homeward?sslmode=allow",
+		at + "db.example/homeward?sslmode=prefer", at + "db.example/homeward?sslmode=require", at + "db.example/homeward?sslmode=verify-ca",
+		at + "127.0.0.1,db.example/homeward", "host=db.example dbname=homeward password=s3cret", "postgresql://[fd00::1]/homeward",
+	} {
+		for _, text := range said(url, false) {
+			require.Contains(t, text, refusal, url)
+			require.Contains(t, text, "sslmode=verify-full")
+			require.Contains(t, text, "database.allow_unverified")
+			require.NotContains(t, text, "s3cret")
+			require.NotContains(t, text, "\n")
+		}
+		for _, text := range said(url, true) {
+			require.NotContains(t, text, refusal, url)
+		}
+	}
+	for _, url := range []string{
+		at + "db.example/homeward?sslmode=verify-full", at + "10.0.0.1/homeward?sslmode=verify-full", at + "localhost/homeward",
+		at + "127.0.0.2/homeward?sslmode=disable", at + "[::1]/homeward", "postgresql:///homeward?host=/run/postgresql", "host=/run/postgresql dbname=homeward",
+	} {
+		for _, text := range said(url, false) {
+			require.NotContains(t, text, refusal, url)
+		}
+	}
 }

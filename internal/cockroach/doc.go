@@ -49,6 +49,7 @@
 //	notices_drop_…  that there is a body           run again: nothing changes
 //	endpoint_put    nothing: the latest counts     run again
 //	endpoint_remove that it is there               run again; one that is gone is removed
+//	tenant_rate     nothing: the latest counts     run again
 //	endpoint_note   what the delivery changes      run again; on "no row" the row that is read is the answer
 //	registrar_move  the move that was read         run again; on "no row" read who is registrar
 //	region_status   the epoch that was read        run again; on "no row" read the table

@@ -227,7 +227,11 @@ type pinRow struct {
 	CreatedAt       time.Time
 }
 
-type tenantRow struct{ Name, Registrar, Previous string }
+type tenantRow struct {
+	Name, Registrar, Previous string
+	Rate                      float64
+	Burst                     int
+}
 
 func (c *cell) stored() *stored {
 	c.Helper()
@@ -244,7 +248,7 @@ func (c *cell) stored() *stored {
 	}](c, `SELECT event, fence FROM audit WHERE tenant_id = $1 AND idem_key = $2 ORDER BY at, id`, c.key.Tenant, c.key.Value) {
 		s.Audit = append(s.Audit, fmt.Sprint(e.Event, " ", e.Fence))
 	}
-	s.Tenants = rows[tenantRow](c, `SELECT name, registrar::text, coalesce(previous_registrar::text, '') FROM tenants WHERE id = $1`, c.key.Tenant)
+	s.Tenants = rows[tenantRow](c, `SELECT name, registrar::text, coalesce(previous_registrar::text, ''), rate_per_second, burst FROM tenants WHERE id = $1`, c.key.Tenant)
 	s.Booked = rows[string](c, `SELECT id || ' ' || debit_amount::text FROM ledger WHERE tenant_id = $1 AND object_id LIKE $2 ORDER BY id`, c.key.Tenant, c.object("%"))
 	s.Events = rows[string](c, `SELECT id FROM events WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
 	s.Expiries = rows[string](c, `SELECT id FROM expiries WHERE tenant_id = $1 AND idem_key = $2 ORDER BY id`, c.key.Tenant, c.key.Value)
@@ -990,6 +994,19 @@ func operations(d database) []operation {
 			want.Tenants, want.Keys = []tenantRow{{Name: "Acme", Registrar: here}}, 1
 		},
 		next: func(c *cell, done bool) { opens(c, "new ", done) },
+	}, {
+		name: "set a tenant's rate", statements: []string{"tenant_rate"}, latest: true,
+		before: ownTenant,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.hurt.SetRate(ctx, c.key.Tenant, 2.5, 10)
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Tenants[0].Rate, want.Tenants[0].Burst = 2.5, 10 },
+		next: func(c *cell, done bool) {
+			tenant, err := c.other.Tenant(c.ctx, c.key.Tenant)
+			require.NoError(c, err)
+			require.Equal(c, done, tenant.Burst == 10)
+		},
 	}, {
 		name: "rotate an API key", statements: []string{"api_key_put", "api_keys_end", commit}, commit: true,
 		before: ownTenant,

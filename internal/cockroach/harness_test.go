@@ -82,7 +82,7 @@ func prepare(ctx context.Context, s *localdb.Server, name string) error {
 	if err := s.CreateDatabase(ctx, name, ""); err != nil {
 		return err
 	}
-	m, err := cockroach.OpenMigrator(ctx, s.URL(regions[0], name))
+	m, err := cockroach.OpenMigrator(ctx, s.URL(regions[0], name), false)
 	if err != nil {
 		return err
 	}

@@ -102,9 +102,9 @@ type Migrator struct {
 	version string
 }
 
-// OpenMigrator connects. The caller must Close it.
-func OpenMigrator(ctx context.Context, url string) (*Migrator, error) {
-	c, err := readURL(url)
+// OpenMigrator connects. allowUnverified is as in [Pool]. The caller must Close it.
+func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migrator, error) {
+	c, err := readURL(url, allowUnverified)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 // migrator connects to an empty database, or to the one at url.
 func migrator(t testing.TB, url string) *cockroach.Migrator {
 	t.Helper()
-	m, err := cockroach.OpenMigrator(t.Context(), url)
+	m, err := cockroach.OpenMigrator(t.Context(), url, false)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = m.Close(context.Background()) })
 	return m

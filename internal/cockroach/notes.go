@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 )
 
 const (
@@ -93,7 +94,9 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			db.flushNotes(ctx)
+			if caught := fault.Caught(func() { db.flushNotes(ctx) }); caught != nil {
+				db.log.Error("writing audit notes panicked; it is tried again", "fault", caught)
+			}
 		}
 	}
 }

@@ -69,6 +69,9 @@ type Pool struct {
 	// without asking again: how long a revoked key may still open the door.
 	// Negative: not at all. Default 5 s.
 	TenantCache time.Duration `koanf:"tenant_cache"`
+	// AllowUnverified lets connections go to another machine without a certificate that
+	// proves it to be the database, in clear text even. Default: they are refused.
+	AllowUnverified bool `koanf:"allow_unverified"`
 }
 
 // DefaultPool is the pool of a node with two processors of a database to itself.
@@ -137,6 +140,7 @@ type DB struct {
 	version string
 	queries map[string]*query
 	log     *slog.Logger
+	doubts  []string
 
 	// slots admits calls: as many as have a connection or may wait for one. For
 	// arrivals and away see enter.
@@ -186,6 +190,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		byKey:     newMemory[apiKeyHash](c.Pool.TenantCache),
 		byID:      newMemory[string](c.Pool.TenantCache),
 	}
+	if host := unverified(pc.ConnConfig); host != "" {
+		db.doubts = append(db.doubts, "the database at "+host+" need not prove who it is: whoever is on the way could read and change every charge")
+	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
 		pool.Close()
 		return nil, err
@@ -197,7 +204,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 }
 
 func poolConfig(c Config) (*pgxpool.Config, error) {
-	if _, err := readURL(c.URL); err != nil {
+	if _, err := readURL(c.URL, c.Pool.AllowUnverified); err != nil {
 		return nil, err
 	}
 	pc, err := pgxpool.ParseConfig(c.URL)
@@ -316,6 +323,9 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	case lacks != "":
 		return errors.New(lacks)
 	}
+	if err := db.inspectBooks(ctx, conn.Conn()); err != nil {
+		return connectError(c, err)
+	}
 	have, err := schemaVersion(ctx, conn.Conn())
 	if err != nil {
 		return connectError(c, err)
@@ -342,6 +352,28 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	}
 	return db.promise(ctx, conn, c)
 }
+
+// inspectBooks finds out whether this process may change what is booked. It never does,
+// but whoever gets hold of its password could.
+func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `
+		SELECT current_user::text, rights.name FROM unnest($1::text[]) AS rights (name)
+		WHERE has_table_privilege(to_regclass('ledger')::oid, rights.name)`, db.dialect.bookChanges())
+	if err != nil {
+		return err
+	}
+	var user, right string
+	var may []string
+	if _, err := pgx.ForEachRow(rows, []any{&user, &right}, func() error { may = append(may, right); return nil }); err != nil || len(may) == 0 {
+		return err
+	}
+	db.doubts = append(db.doubts, fmt.Sprintf("user %q of the database may %s what is booked; make roles with homeward migrate roles, and let nodes be the one that is theirs", user, strings.Join(may, ", ")))
+	return nil
+}
+
+// Doubts are what somebody should know of this use of the database, though it works: a
+// line each.
+func (db *DB) Doubts() []string { return db.doubts }
 
 // Breaks names every window of a policy that is shorter than what keys in the
 // database were promised, one to a line; nodes with it are refused. It promises

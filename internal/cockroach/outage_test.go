@@ -51,7 +51,7 @@ func newOutage(t *testing.T, change func(p *cockroach.Pool)) *outage {
 	s := dbtest.Start(t, localdb.Config{Regions: []string{here}, Durable: true})
 	require.NoError(t, s.CreateDatabase(t.Context(), "homeward", ""))
 	o := &outage{T: t, server: s, url: s.URL(here, "homeward"), pool: cockroach.DefaultPool()}
-	m, err := cockroach.OpenMigrator(t.Context(), o.url)
+	m, err := cockroach.OpenMigrator(t.Context(), o.url, false)
 	require.NoError(t, err)
 	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: []cockroach.RegionSpec{{Name: here}}}, nil))
 	require.NoError(t, m.Close(t.Context()))

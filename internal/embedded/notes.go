@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 )
 
 const (
@@ -133,7 +134,9 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 			if db.broken.Load() == nil {
-				db.flushNotes()
+				if caught := fault.Caught(db.flushNotes); caught != nil {
+					db.log.Error("store: writing audit notes panicked; it is tried again", "fault", caught)
+				}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
@@ -222,7 +223,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if p == http.ErrAbortHandler {
 				panic(p)
 			}
-			s.Logger.ErrorContext(r.Context(), "request panicked", "panic", p, "stack", string(debug.Stack()))
+			s.Logger.ErrorContext(r.Context(), "request panicked", "fault", &fault.Error{Value: p, Stack: debug.Stack()})
 			if res.status != 0 {
 				// Half an answer must not look like a whole one.
 				panic(http.ErrAbortHandler)

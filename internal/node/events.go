@@ -40,17 +40,19 @@ type WebhookSettings struct {
 // credentials file.
 type NATSSettings struct {
 	// URL is "" for none.
-	URL         string        `koanf:"url"`
-	Credentials string        `koanf:"credentials"`
-	CA          string        `koanf:"ca"`
-	Cert        string        `koanf:"cert"`
-	Key         string        `koanf:"key"`
-	Stream      string        `koanf:"stream"`
-	Prefix      string        `koanf:"prefix"`
-	Create      bool          `koanf:"create"`
-	Replicas    int           `koanf:"replicas"`
-	Duplicates  time.Duration `koanf:"duplicates"`
-	MaxAge      time.Duration `koanf:"max_age"`
+	URL string `koanf:"url"`
+	// AllowPlaintext lets events go to other machines without TLS.
+	AllowPlaintext bool          `koanf:"allow_plaintext"`
+	Credentials    string        `koanf:"credentials"`
+	CA             string        `koanf:"ca"`
+	Cert           string        `koanf:"cert"`
+	Key            string        `koanf:"key"`
+	Stream         string        `koanf:"stream"`
+	Prefix         string        `koanf:"prefix"`
+	Create         bool          `koanf:"create"`
+	Replicas       int           `koanf:"replicas"`
+	Duplicates     time.Duration `koanf:"duplicates"`
+	MaxAge         time.Duration `koanf:"max_age"`
 }
 
 // DefaultEvents tells nobody.
@@ -75,7 +77,7 @@ func (s EventsSettings) validate() error {
 		u, err := url.Parse(server)
 		switch {
 		case err != nil: // its text holds the URL, which may hold a password
-			return errors.New("settings: events.nats.url is no URL; write nats://host:4222")
+			return errors.New("settings: events.nats.url is no URL; write tls://host:4222")
 		case u.User != nil:
 			return errors.New("settings: events.nats.url holds a user, password or token, which the settings must not; put it into the file that events.nats.credentials names")
 		}
@@ -112,7 +114,7 @@ func (s EventsSettings) open(ctx context.Context, endpoints relay.Endpoints, log
 	}
 	if n := s.NATS; n.URL != "" {
 		if all.nats, err = nats.Open(ctx, nats.Config{
-			URL: n.URL, Credentials: n.Credentials, CAFile: n.CA, CertFile: n.Cert, KeyFile: n.Key,
+			URL: n.URL, AllowPlaintext: n.AllowPlaintext, Credentials: n.Credentials, CAFile: n.CA, CertFile: n.Cert, KeyFile: n.Key,
 			Stream: n.Stream, Prefix: n.Prefix, Create: n.Create, Replicas: n.Replicas,
 			Duplicates: n.Duplicates, MaxAge: n.MaxAge, Logger: log,
 		}); err != nil {

@@ -255,7 +255,7 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
 	n.newAdmin(transport, log).Mount(rpcMux)
 	topologyEvery := cmp.Or(c.TopologyEvery, defaultTopologyEvery)
-	n.serving.Go(func() { every(background, topologyEvery, func(ctx context.Context) { _ = n.follower.read(ctx) }) })
+	n.serving.Go(func() { every(background, log, topologyEvery, func(ctx context.Context) { _ = n.follower.read(ctx) }) })
 	n.api = httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, log)
 	n.serve(log, "api", n.api, apiListener)
 	if len(c.Seeds) > 0 {

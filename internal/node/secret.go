@@ -4,12 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 )
 
 // DatabaseURL is the variable of the database's connection string, which holds
 // its password.
 const DatabaseURL = "HOMEWARD_DATABASE_URL"
+
+// DatabaseUnverified is the variable of the setting database.allow_unverified, for tools
+// that read no settings.
+const DatabaseUnverified = "HOMEWARD_DATABASE__ALLOW_UNVERIFIED"
+
+// AllowUnverified reads [DatabaseUnverified] of the environment; unset is false.
+func AllowUnverified(environ []string) (bool, error) {
+	value := variable(environ, DatabaseUnverified)
+	if value == "" {
+		return false, nil
+	}
+	allow, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, fmt.Errorf("%s is %q, which is neither true nor false; write one of them", DatabaseUnverified, value)
+	}
+	return allow, nil
+}
 
 // fileSuffix turns a secret's variable into the one that names a file with it.
 const fileSuffix = "_FILE"

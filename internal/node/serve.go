@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/region"
@@ -64,6 +65,9 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
+	for _, doubt := range s.means.db.Doubts() {
+		s.log.Warn(doubt)
+	}
 	s.trySeal(ctx, settings)
 	s.keep(settings)
 	return s, nil
@@ -90,7 +94,7 @@ func (s *Server) keep(settings ServeSettings) {
 		sweep:   s.means.view.Sweep,
 		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
 	}
-	s.kept.Go(func() { every(ctx, settings.SweepEvery, sweep.round) })
+	s.kept.Go(func() { every(ctx, s.log, settings.SweepEvery, sweep.round) })
 }
 
 // Node is the node that runs.
@@ -171,6 +175,8 @@ type DatabaseFacts struct {
 	// in one line why it could not be found out, or is nil.
 	MaxOffset    time.Duration
 	OffsetUnread error
+	// Doubts are what a node would warn of at its start, a line each.
+	Doubts []string
 }
 
 // CheckDatabase looks at the database as a node with these settings would at its
@@ -181,6 +187,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	c := cockroach.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
 	if c.Pool.Validate() != nil {
 		c.Pool = cockroach.DefaultPool()
+		c.Pool.AllowUnverified = settings.Database.AllowUnverified
 	}
 	db, err := cockroach.Open(ctx, c)
 	if err != nil {
@@ -191,7 +198,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
-	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows)}
+	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows), Doubts: db.Doubts()}
 	var errs []error
 	if region.ValidName(settings.Node.Region) {
 		_, err := db.Region(settings.Node.Region)
@@ -229,8 +236,8 @@ func (inRows) Put(context.Context, []byte) (string, error) { return "", errNoBuc
 func (inRows) Get(context.Context, string) ([]byte, error) { return nil, errNoBucket }
 
 // every runs f about each d until ctx ends, with jitter that keeps nodes which
-// were started together from asking the database together.
-func every(ctx context.Context, d time.Duration, f func(context.Context)) {
+// were started together from asking the database together. A panic costs one round.
+func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(context.Context)) {
 	pause := time.NewTimer(rand.N(d))
 	defer pause.Stop()
 	for {
@@ -238,7 +245,9 @@ func every(ctx context.Context, d time.Duration, f func(context.Context)) {
 		case <-ctx.Done():
 			return
 		case <-pause.C:
-			f(ctx)
+			if caught := fault.Caught(func() { f(ctx) }); caught != nil {
+				log.Error("what a node does now and then panicked; it is tried again", "fault", caught)
+			}
 			pause.Reset(d/2 + rand.N(d))
 		}
 	}
@@ -312,7 +321,11 @@ func (r *readiness) check(ctx context.Context) error {
 	asked := r.group.DoChan("", func() (any, error) {
 		a := &answer{}
 		// Not the probe's ctx: others wait for the answer, too.
-		err := r.ask(context.WithoutCancel(ctx))
+		// Nor its panic: singleflight would end the process with it.
+		err := func() (err error) {
+			defer fault.Recover(&err)
+			return r.ask(context.WithoutCancel(ctx))
+		}()
 		r.trouble.note(err)
 		if err != nil {
 			a.err = errNotAnswering

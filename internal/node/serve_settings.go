@@ -68,6 +68,8 @@ type ServeSettings struct {
 	TenantBurst int     `koanf:"tenant_burst"`
 	// Drain bounds a shutdown.
 	Drain time.Duration `koanf:"drain"`
+	// Traces are where OpenTelemetry's own variables say.
+	Traces TraceSettings `koanf:"traces"`
 	// Log is the least level that is logged: debug, info, warn or error.
 	Log string `koanf:"log"`
 }
@@ -91,6 +93,12 @@ type RPCSettings struct {
 	Advertise string `koanf:"advertise"` // host:port; "" is the one listened on
 }
 
+// TraceSettings are what OpenTelemetry has no variable for.
+type TraceSettings struct {
+	// AllowPlaintext lets them go to another machine without TLS.
+	AllowPlaintext bool `koanf:"allow_plaintext"`
+}
+
 // GossipSettings say where gossip reaches it, and whom it asks first.
 type GossipSettings struct {
 	Listen    string   `koanf:"listen"`    // host:port, TCP and UDP
@@ -107,6 +115,8 @@ type ProviderSettings struct {
 	Name string `koanf:"name"`
 	// BaseURL may be "" for stripe: then it is Stripe's own.
 	BaseURL string `koanf:"base_url"`
+	// AllowHTTP lets BaseURL be http:// on another machine.
+	AllowHTTP bool `koanf:"allow_http"`
 	// What follows, but Timeout, is of httpjson only: other adapters know.
 	// Dedupe is key_and_parameters, key or none; see psp.Dedupe.
 	Dedupe string `koanf:"dedupe"`
@@ -323,6 +333,7 @@ func (p ProviderSettings) validate() error {
 	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
 	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set provider.allow_http if that is wanted")
 	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", ProviderKey)
 	if p.Kind == kindStripe {
 		return errors.Join(errs...)
@@ -506,7 +517,7 @@ func readSecrets(environ []string) (Secrets, error) {
 func (s Secrets) Missing(settings ServeSettings) error {
 	var errs []error
 	if s.DatabaseURL == "" {
-		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward", DatabaseURL))
+		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL))
 	}
 	if settings.Provider.Kind == kindStripe && s.ProviderKey == "" {
 		errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", ProviderKey))

@@ -106,6 +106,7 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"more than a row holds": {"compensations: {per_hour: 100000}", []string{"compensations.per_hour must be 1 to 1000"}},
 		"no sum":                {"compensations: {sum_per_hour: 0}", []string{"compensations.sum_per_hour"}},
 		"a sum without amount":  {"compensations: {sums: [jpy]}", []string{"compensations.sums", "jpy=5000000"}},
+		"a provider in clear":   {"provider: {base_url: 'http://bank.example'}", []string{"provider.base_url", "provider.allow_http"}},
 		"unknown dedupe":        {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
 		"none without a window": {"provider: {dedupe: none}", []string{"provider.settle_window"}},
 		"a call too long":       {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},

@@ -56,7 +56,7 @@ func TestWhatIsDoneEverySoOftenIsSpreadOut(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			every(ctx, time.Minute, func(context.Context) { at = append(at, time.Since(began)) })
+			every(ctx, slog.New(slog.DiscardHandler), time.Minute, func(context.Context) { at = append(at, time.Since(began)) })
 		}()
 		time.Sleep(100 * time.Minute)
 		cancel()
@@ -71,6 +71,34 @@ func TestWhatIsDoneEverySoOftenIsSpreadOut(t *testing.T) {
 			pauses[pause] = true
 		}
 		require.Greater(t, len(pauses), 1, "not in step")
+	})
+}
+
+// A panic in what a node does now and then, or over a question of a probe, is logged
+// with its stack, costs one round, and leaves the node running.
+func TestAPanicCostsOneRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, said := record()
+		ctx, cancel := context.WithCancel(t.Context())
+		rounds, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			every(ctx, log, time.Minute, func(context.Context) {
+				if rounds++; rounds == 1 {
+					panic("no row is like this")
+				}
+			})
+		}()
+		time.Sleep(10 * time.Minute)
+		cancel()
+		<-done
+		require.Greater(t, rounds, 1)
+		require.Contains(t, said.String(), "no row is like this")
+		require.Contains(t, said.String(), "TestAPanicCostsOneRound")
+
+		r := readiness{ask: func(context.Context) error { panic("driver") }, trouble: trouble{log: log, began: "does not answer"}}
+		require.ErrorIs(t, r.check(t.Context()), errNotAnswering)
+		require.Contains(t, said.String(), "does not answer")
 	})
 }
 

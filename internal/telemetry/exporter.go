@@ -3,6 +3,8 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -31,6 +33,34 @@ func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExp
 	default:
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q; use http/protobuf or grpc", protocol)
 	}
+}
+
+// plaintext is the other machine that spans would go to without TLS, as the exporters
+// read the variables; "" if there is none. Without an endpoint they stay on this one.
+func plaintext(env func(string) string) (host string) {
+	if env("OTEL_TRACES_EXPORTER") == "console" {
+		return ""
+	}
+	endpoint := or(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), or(env("OTEL_EXPORTER_OTLP_ENDPOINT"), ""))
+	scheme, rest, found := strings.Cut(endpoint, "://")
+	if !found { // host:port, of gRPC
+		scheme, rest = "", endpoint
+	}
+	clear := strings.EqualFold(scheme, "http")
+	if insecure := or(env("OTEL_EXPORTER_OTLP_TRACES_INSECURE"), or(env("OTEL_EXPORTER_OTLP_INSECURE"), "")); insecure != "" {
+		clear = strings.EqualFold(insecure, "true") // the last word, whatever the scheme
+	}
+	if endpoint == "" || !clear || strings.EqualFold(scheme, "unix") {
+		return ""
+	}
+	u, err := url.Parse("//" + strings.TrimLeft(rest, "/")) // gRPC has dns:///host:port, too
+	if err != nil {
+		return "a host that cannot be read"
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		return ""
+	}
+	return u.Host
 }
 
 func or(text, otherwise string) string {

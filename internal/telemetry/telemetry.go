@@ -41,7 +41,9 @@ type Process struct {
 	Region string
 	// Node is the node's configured name, or "".
 	Node string
-	Log  *slog.Logger
+	// AllowPlaintext lets spans go to another machine without TLS.
+	AllowPlaintext bool
+	Log            *slog.Logger
 }
 
 // Setup sets the process's tracer provider and propagator, or does nothing where
@@ -52,6 +54,9 @@ type Process struct {
 func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if !wanted(os.Getenv) {
 		return func() {}, nil
+	}
+	if host := plaintext(os.Getenv); host != "" && !p.AllowPlaintext {
+		return nil, fmt.Errorf("traces would go to %s without TLS, and with them which tenant did what and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, or set traces.allow_plaintext if that is wanted", host)
 	}
 	who, err := p.resource(ctx)
 	if err != nil {

@@ -141,3 +141,39 @@ func TestResource(t *testing.T) {
 	_, ok = r.Set().Value(span.Region)
 	require.False(t, ok, "a process of several regions has none")
 }
+
+// Spans say which tenant did what, and go to another machine by TLS or not at all, unless a
+// setting says otherwise.
+func TestSpansLeaveTheMachineByTLSOnly(t *testing.T) {
+	for environ, host := range map[string]string{
+		"OTEL_TRACES_EXPORTER=otlp":                                                                        "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318":                                                        "c:4318",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=HTTP://10.0.0.1:4318":                                                 "10.0.0.1:4318",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://me:hunter2@c:4318":                                             "c:4318",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4318":                                                       "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4318 OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://d/v1/traces": "d",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4318 OTEL_EXPORTER_OTLP_INSECURE=true":                      "c:4318",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318 OTEL_EXPORTER_OTLP_INSECURE=false":                      "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=c:4317 OTEL_EXPORTER_OTLP_TRACES_INSECURE=true":                       "c:4317",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=dns:///c:4317 OTEL_EXPORTER_OTLP_INSECURE=true":                       "c:4317",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=c:4317":                                                               "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318":                                                "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318":                                                "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]:4318":                                                    "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=unix:///run/otel OTEL_EXPORTER_OTLP_INSECURE=true":                    "",
+		"OTEL_EXPORTER_OTLP_INSECURE=true OTEL_TRACES_EXPORTER=otlp":                                       "",
+		"OTEL_TRACES_EXPORTER=console OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318":                           "",
+	} {
+		set := map[string]string{}
+		for v := range strings.FieldsSeq(environ) {
+			name, value, _ := strings.Cut(v, "=")
+			set[name] = value
+		}
+		require.Equal(t, host, plaintext(func(name string) string { return set[name] }), environ)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@c:4318")
+	t.Setenv("OTEL_TRACES_EXPORTER", "")
+	_, err := Setup(t.Context(), Process{Log: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "traces.allow_plaintext")
+	require.NotContains(t, err.Error(), "hunter2")
+}

@@ -168,10 +168,13 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) Outcome {
 		gate.Cancel()
 		return Later(w.busy.Postpone())
 	}
-	began := time.Now()
-	status, err := w.post(ctx, to, e)
-	ok := err == nil && status >= 200 && status < 300
-	gate.Leave(time.Since(began), ok)
+	var status int
+	var ok bool
+	gate.Try(func() bool {
+		status, err = w.post(ctx, to, e)
+		ok = err == nil && status >= 200 && status < 300
+		return ok
+	})
 	if ok {
 		return w.delivered(ctx, to, e)
 	}

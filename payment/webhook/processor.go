@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
@@ -231,7 +232,11 @@ func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice)
 		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
 		if err == nil && (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency) {
-			if d, later := p.c.Learn(ctx, call, n.ProviderRef).Delay(); later {
+			told := p.c.Learn(ctx, call, n.ProviderRef)
+			if caught := told.Fault(); caught != nil {
+				return claim.Record{}, false, 0, caught
+			}
+			if d, later := told.Delay(); later {
 				pause = min(pause, d)
 			}
 		}
@@ -295,6 +300,9 @@ func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, h
 }
 
 func (p *Processor) later(m outbox.Message, what string, err error) outbox.Verdict {
+	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+		return outbox.Faulted(caught) // counted, so that it does not go on for ever
+	}
 	p.c.Logger.Warn("a notice waits: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
 	return outbox.Later(unreachable)
 }

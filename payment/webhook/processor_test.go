@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
@@ -57,6 +58,7 @@ type world struct {
 	now     time.Time
 	told    []outbox.Message // events
 	pages   []string
+	fault   *fault.Error // what a recovery of the claim panics with; nil: it does not
 
 	steps, dieAt int
 }
@@ -298,8 +300,11 @@ func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
 		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w},
 		Learn: func(_ context.Context, m outbox.Message, told string) outbox.Verdict {
-			if w.lease {
+			switch {
+			case w.lease:
 				return outbox.Later(leaseLeft)
+			case w.fault != nil:
+				return outbox.Faulted(w.fault)
 			}
 			w.learnt = told
 			rec := w.claims[m.ID]
@@ -603,4 +608,19 @@ func TestACompensationOfAnOlderBuildGoesOn(t *testing.T) {
 	w.tell(charged(id, "p1"))
 	require.NotContains(t, w.keys, oldKey)
 	require.Len(t, w.moved, 1)
+}
+
+// A notice whose claim our code panics over is counted as failed, and not put off for
+// ever: the worker parks it after some tries.
+func TestAPanicOverTheClaimCountsAgainstTheNotice(t *testing.T) {
+	w := newWorld(t)
+	w.fault = &fault.Error{Value: "adapter"}
+	id := objectID(t, "ch", 1)
+	w.have(id, claim.InFlight, "")
+	w.calls[id] = outbox.Message{ID: id, Payload: []byte(payload)}
+	require.Equal(t, outbox.Faulted(w.fault), w.tell(charged(id, "pr_1")))
+	require.Empty(t, w.closed)
+	w.fault = nil
+	require.Equal(t, outbox.Gone(), w.tell(charged(id, "pr_1")))
+	require.Equal(t, map[string]Status{"sim:e": ProcessedOK}, w.closed)
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/span"
@@ -187,7 +188,7 @@ func (r *Receiver) keep() {
 			}
 		}
 		err := r.store(batch)
-		if len(batch) == 1 || !errors.Is(err, ErrRefused) {
+		if len(batch) == 1 || !oneToBlame(err) {
 			for _, a := range batch {
 				a.kept <- err
 			}
@@ -196,7 +197,7 @@ func (r *Receiver) keep() {
 		// One of them is to blame, and no other may suffer for it. With another error
 		// the store is, and the rest need not try it.
 		for i := range batch {
-			if err == nil || errors.Is(err, ErrRefused) {
+			if err == nil || oneToBlame(err) {
 				err = r.store(batch[i : i+1])
 			}
 			batch[i].kept <- err
@@ -204,8 +205,21 @@ func (r *Receiver) keep() {
 	}
 }
 
+// oneToBlame: the step failed for what is in one of its notices. A panic is taken for
+// that; whether it was kept is unknown, and it is kept once, whoever tries.
+func oneToBlame(err error) bool {
+	var caught *fault.Error
+	return errors.Is(err, ErrRefused) || errors.As(err, &caught)
+}
+
 // store makes a batch durable in one step.
-func (r *Receiver) store(batch []arrival) error {
+func (r *Receiver) store(batch []arrival) (err error) {
+	defer func() {
+		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+			r.c.Logger.Error("keeping notices panicked; the provider repeats them", "region", r.c.Region, "notices", len(batch), "first", batch[0].notice.ID, "fault", caught)
+		}
+	}()
+	defer fault.Recover(&err)
 	notices := make([]Notice, len(batch))
 	for i := range batch {
 		notices[i] = batch[i].notice
@@ -213,7 +227,7 @@ func (r *Receiver) store(batch []arrival) error {
 	// Not under r.ctx: a step that was begun is finished.
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
-	_, err := r.c.Store.Keep(ctx, r.c.Region, notices)
+	_, err = r.c.Store.Keep(ctx, r.c.Region, notices)
 	switch {
 	case err == nil:
 		return nil

@@ -26,6 +26,8 @@ type shelf struct {
 	fail    error
 	// refuse are the ids of notices that are not taken.
 	refuse map[string]bool
+	// panics are those of notices that the code of the store cannot bear.
+	panics map[string]bool
 	// hold, where it is not nil, makes steps wait for it to be closed.
 	hold chan struct{}
 }
@@ -41,6 +43,9 @@ func (s *shelf) Keep(ctx context.Context, region string, notices []Notice) (fres
 	}
 	s.batches = append(s.batches, len(notices))
 	for _, n := range notices {
+		if s.panics[n.ID] {
+			panic("no notice is like this")
+		}
 		if s.refuse[n.ID] {
 			return 0, fmt.Errorf("%w: no", ErrRefused)
 		}
@@ -191,6 +196,35 @@ func TestOneThatIsRefusedFailsNoOther(t *testing.T) {
 			require.NoError(t, <-answer, id)
 		}
 		require.Contains(t, s.batches, 4, "they shared a step first")
+		require.Len(t, s.kept, 5)
+		r.Stop()
+	})
+}
+
+// One that the store panics over is told to come again, and costs the others of its
+// step, and the keepers of notices, nothing.
+func TestAPanicFailsNoOtherNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{hold: make(chan struct{}), kept: map[string]Notice{}, panics: map[string]bool{"echo:bad": true}}
+		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
+		require.NoError(t, err)
+		answers := map[string]chan error{}
+		for _, id := range []string{"first", "second", "a", "bad", "b"} { // each keeper has one, the rest share a step
+			answer := make(chan error, 1)
+			answers[id] = answer
+			go func() { answer <- r.Receive(t.Context(), "echo", good, []byte(id)) }()
+			synctest.Wait()
+		}
+		close(s.hold)
+		synctest.Wait()
+		require.ErrorContains(t, <-answers["bad"], "no notice is like this")
+		for _, id := range []string{"first", "second", "a", "b"} {
+			require.NoError(t, <-answers[id], id)
+		}
+		for range 2 * keepers {
+			require.Error(t, r.Receive(t.Context(), "echo", good, []byte("bad")))
+		}
+		require.NoError(t, r.Receive(t.Context(), "echo", good, []byte("last")))
 		require.Len(t, s.kept, 5)
 		r.Stop()
 	})

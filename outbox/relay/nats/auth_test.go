@@ -87,3 +87,27 @@ func TestACredentialsFileOpensTheDoor(t *testing.T) {
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true, Credentials: write(t, creds)})
 	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
 }
+
+// Events, and the credentials that come before them, go to another machine by TLS or not
+// at all, unless a setting says otherwise.
+func TestEventsLeaveTheMachineByTLSOnly(t *testing.T) {
+	refusal := "without TLS"
+	nowhere := func(c nats.Config) error { // what it finds wrong before it connects
+		c.Stream = "A.B"
+		_, err := nats.Open(t.Context(), c)
+		return err
+	}
+	for _, url := range []string{"nats://nats.example:4222", "nats.example", "nats://127.0.0.1:4222,nats://10.0.0.1:4222", "ws://nats.example"} {
+		err := nowhere(nats.Config{URL: "nats://me:hunter2@a.example," + url})
+		require.ErrorContains(t, err, refusal)
+		require.ErrorContains(t, nowhere(nats.Config{URL: url}), refusal)
+		require.ErrorContains(t, err, "allow_plaintext")
+		require.NotContains(t, err.Error(), "hunter2")
+		require.NotContains(t, nowhere(nats.Config{URL: url, AllowPlaintext: true}).Error(), refusal)
+	}
+	for _, c := range []nats.Config{
+		{URL: "tls://nats.example"}, {URL: "nats://127.0.0.1:4222, localhost, nats://[::1]:4222"}, {URL: "nats://nats.example", CAFile: "ca.pem"},
+	} {
+		require.NotContains(t, nowhere(c).Error(), refusal, c.URL)
+	}
+}

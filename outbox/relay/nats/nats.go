@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -59,9 +60,13 @@ const (
 
 // Config is how to reach a stream. URL is required; zero values take the defaults.
 type Config struct {
-	// URL is one server or several, separated by commas: nats://host:4222, or tls://
-	// to insist on TLS. It may carry user:password@ or token@.
+	// URL is one server or several, separated by commas: tls://host:4222, or nats:// for
+	// one on this machine, which TLS need not be insisted on. It may carry user:password@
+	// or token@.
 	URL string
+	// AllowPlaintext lets events, and credentials, go to other machines in clear text,
+	// and to whoever answers there. Default: they are refused.
+	AllowPlaintext bool
 	// Credentials is the path of a .creds file, "" for none.
 	Credentials string
 	// CAFile is whom to trust instead of the system's authorities; CertFile and
@@ -107,7 +112,9 @@ func (c *Config) complete() error {
 	}
 	switch {
 	case c.URL == "":
-		return errors.New("nats: no URL given; write nats://host:4222")
+		return errors.New("nats: no URL given; write tls://host:4222")
+	case !c.AllowPlaintext && c.plaintext() != "":
+		return fmt.Errorf("nats: events would go to %s without TLS, for whoever is on the way to read and to answer for; write tls:// (and name the CA if it is your own), or set allow_plaintext if that is wanted", c.plaintext())
 	case strings.ContainsAny(c.Stream, ". *>/\\\t\r\n"):
 		return fmt.Errorf("nats: %q cannot be the name of a stream; leave out dots, slashes, white space, * and >", c.Stream)
 	case !isSubject(c.Prefix):
@@ -122,6 +129,32 @@ func (c *Config) complete() error {
 		return fmt.Errorf("nats: a stream has 1 to 5 replicas, not %d", c.Replicas)
 	}
 	return nil
+}
+
+// plaintext is a server on another machine that the client would talk to without
+// insisting on TLS; "" if there is none. It insists on it at every server where one is
+// tls://, or where there are files of certificates.
+func (c *Config) plaintext() (host string) {
+	if c.CAFile != "" || c.CertFile != "" {
+		return ""
+	}
+	for server := range strings.SplitSeq(c.URL, ",") {
+		server = strings.TrimSpace(server)
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server // as the client reads it
+		}
+		u, err := url.Parse(server)
+		switch {
+		case err != nil:
+			continue // the client says so
+		case u.Scheme == "tls" || u.Scheme == "wss":
+			return ""
+		}
+		if ip := net.ParseIP(u.Hostname()); host == "" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			host = u.Host
+		}
+	}
+	return host
 }
 
 // Sink publishes events. It is safe for concurrent use.
@@ -284,10 +317,13 @@ func (s *Sink) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
 	if !ok {
 		return relay.Later(wait)
 	}
-	began := time.Now()
-	err := s.publish(ctx, e)
-	poison := isPoison(err)
-	s.gate.Leave(time.Since(began), err == nil || poison)
+	var err error
+	var poison bool
+	s.gate.Try(func() bool {
+		err = s.publish(ctx, e)
+		poison = isPoison(err)
+		return err == nil || poison
+	})
 	switch {
 	case err == nil:
 		return relay.Delivered()

@@ -372,7 +372,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		c    nats.Config
 		says string
 	}{
-		"no URL":            {nats.Config{}, "nats://host:4222"},
+		"no URL":            {nats.Config{}, "tls://host:4222"},
 		"not a URL":         {nats.Config{URL: "nats://me:hunter2@b b:4222"}, "the URL cannot be read"},
 		"no stream":         {nats.Config{URL: srv.ClientURL()}, "there is no stream HOMEWARD_EVENTS"},
 		"other subjects":    {nats.Config{URL: srv.ClientURL(), Stream: "OTHER"}, "do not lead to stream OTHER"},

@@ -60,7 +60,7 @@ const (
 // adapter behind it, whatever its circuit. It is safe for concurrent use.
 type Provider struct {
 	psp.Provider
-	circuit *gobreaker.CircuitBreaker[answer]
+	circuit *gobreaker.TwoStepCircuitBreaker[answer]
 	// opened is when the circuit opened last, in nanoseconds since began: gobreaker
 	// does not tell.
 	began  time.Time
@@ -76,7 +76,8 @@ type answer struct {
 // Outcomes of a call as the circuit sees them.
 var (
 	errNoAnswer = errors.New("breaker: no answer")
-	// errAbandoned: we hung up ourselves, which says nothing about the provider.
+	// errAbandoned: we hung up ourselves, or our adapter panicked, which says nothing
+	// about the provider.
 	errAbandoned = errors.New("breaker: abandoned")
 )
 
@@ -87,7 +88,7 @@ func New(p psp.Provider, log *slog.Logger) *Provider {
 		log = slog.Default()
 	}
 	b := &Provider{Provider: p, began: time.Now()}
-	b.circuit = gobreaker.NewCircuitBreaker[answer](gobreaker.Settings{
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[answer](gobreaker.Settings{
 		Name: p.Name(), MaxRequests: Probes, Interval: Window, BucketPeriod: bucket, Timeout: OpenFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			answered := c.TotalSuccesses + c.TotalFailures // Requests has those under way, too
@@ -135,26 +136,27 @@ func (b *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) 
 	return a.found, a.result
 }
 
-// run lets ask go ahead if the circuit does, and counts whether it was answered.
+// run lets ask go ahead if the circuit does, and counts whether it was answered. An
+// adapter that panics counts for nothing: the fault is ours, and a request that is sent
+// again and again because of it must not stop everybody else's.
 func (b *Provider) run(ctx context.Context, ask func() (answer, bool)) answer {
-	a, err := b.circuit.Execute(func() (answer, error) {
-		a, answered := ask()
-		switch {
-		case answered:
-			return a, nil
-		case errors.Is(ctx.Err(), context.Canceled):
-			return a, errAbandoned
-		default:
-			return a, errNoAnswer
-		}
-	})
+	done, err := b.circuit.Allow()
 	switch {
 	case errors.Is(err, gobreaker.ErrOpenState):
 		left := OpenFor - (time.Since(b.began) - time.Duration(b.opened.Load()))
 		// The circuit half-opens after its time, not at it.
 		return held("the provider's circuit is open", max(left, 0)+time.Millisecond)
-	case errors.Is(err, gobreaker.ErrTooManyRequests):
+	case err != nil:
 		return held("the provider's circuit is half open, and its probes are under way", probeWait)
+	}
+	outcome := errAbandoned
+	defer func() { done(outcome) }()
+	a, answered := ask()
+	switch {
+	case answered:
+		outcome = nil
+	case !errors.Is(ctx.Err(), context.Canceled):
+		outcome = errNoAnswer
 	}
 	return a
 }

@@ -186,7 +186,7 @@ func TestOnlySilenceOpens(t *testing.T) {
 			p.mu.Unlock()
 			defer func() { _ = recover() }()
 			b.Charge(ctx, psp.Call{})
-		}, "open"},
+		}, "closed"},
 		"time-outs": {func(ctx context.Context, p *provider, b *Provider, _ int) {
 			p.hold = make(chan struct{})
 			ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -46,7 +46,7 @@ type Gate struct {
 // NewGate lets limit tries in at once.
 func NewGate(limit int) *Gate { return &Gate{limit: limit, used: time.Now()} }
 
-// Enter admits a try, which must end with Leave, or says how long to wait before
+// Enter admits a try, which must end with Leave, Cancel or Try, or says how long to wait before
 // asking again. After a few failures in a row one try at a time is admitted, with
 // growing pauses, until one succeeds.
 func (g *Gate) Enter() (wait time.Duration, ok bool) {
@@ -86,6 +86,20 @@ func (g *Gate) Leave(took time.Duration, ok bool) {
 		}
 		g.until = now.Add(pause/2 + rand.N(pause/2+1))
 	}
+}
+
+// Try makes a try that was admitted and ends it with what it returns. One that panics
+// says nothing of the destination, and keeps no place at the gate.
+func (g *Gate) Try(try func() (ok bool)) {
+	began, over := time.Now(), false
+	defer func() {
+		if !over {
+			g.Cancel()
+		}
+	}()
+	ok := try()
+	over = true
+	g.Leave(time.Since(began), ok)
 }
 
 // Cancel ends a try that was admitted and not made.

@@ -25,6 +25,22 @@ func TestAGateBoundsWhatIsInHand(t *testing.T) {
 	})
 }
 
+// Tries that panic keep no place at the gate, and are no reason to spare the
+// destination.
+func TestATryThatPanicsLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(2)
+		for range 2 * tolerated {
+			_, ok := g.Enter()
+			require.True(t, ok)
+			require.Panics(t, func() { g.Try(func() bool { panic("our fault") }) })
+		}
+		_, ok := g.Enter()
+		require.True(t, ok)
+		g.Try(func() bool { return true })
+	})
+}
+
 // A backlog comes back spread out, as fast as the destination works, and none of it
 // later than the bound.
 func TestAppointmentsAreSpread(t *testing.T) {

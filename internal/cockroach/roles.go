@@ -1,0 +1,340 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Roles names the users of a database, each of whom may do what it is for and no more.
+type Roles struct {
+	// Owner owns the tables and migrates.
+	Owner string
+	// Node is who nodes and tools are. It may add to the books and change nothing there.
+	Node string
+	// Reader is for people and reports: claims, books and audit. It sees no secret, and
+	// nothing that providers or merchants sent.
+	Reader string
+}
+
+// DefaultRoles are for a database whose users have no names yet.
+func DefaultRoles() Roles {
+	return Roles{Owner: "homeward_owner", Node: "homeward_node", Reader: "homeward_reader"}
+}
+
+// roleName is what both databases take for a name, and neither for another one.
+var roleName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,62}$`)
+
+func (r Roles) validate() error {
+	for _, name := range r.all() {
+		if !roleName.MatchString(name) || name == "public" {
+			return fmt.Errorf("roles: %q cannot be the name of one; write 1 to 63 characters of a-z, 0-9, '_' and '-', the first a letter or '_'", name)
+		}
+	}
+	if r.Owner == r.Node || r.Node == r.Reader || r.Owner == r.Reader {
+		return fmt.Errorf("roles: owner, node and reader must be three, are %s, %s and %s; one who may migrate may change the books", r.Owner, r.Node, r.Reader)
+	}
+	return nil
+}
+
+func (r Roles) all() []string { return []string{r.Owner, r.Node, r.Reader} }
+
+// booksView shows the books as accountants read them.
+const booksView = "ledger_entries"
+
+// readable are the tables without secrets and without the words of merchants, payers
+// and providers. What is not named here, as what a later migration makes, is not.
+var readable = []string{versionTable, "regions", "tenants", "pins", "claims", "ledger", booksView, "audit", "windows"}
+
+// nodeRights are the rights of the node role on a table. Those of nodes are in needed;
+// tools also add tenants, keys and endpoints, and remove them.
+func nodeRights(table string) []string {
+	switch table {
+	case "ledger":
+		return []string{"SELECT", "INSERT"}
+	case versionTable, booksView:
+		return []string{"SELECT"}
+	default:
+		return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+	}
+}
+
+// relation is a table or view of ours.
+type relation struct{ name, kind, owner string }
+
+// rolePlan reads what there is and collects what is missing.
+type rolePlan struct {
+	*Migrator
+	roles     Roles
+	there     map[string]bool // which of the roles exist
+	relations []relation
+	steps     []Step
+}
+
+// PlanRoles returns the statements that MakeRoles would run now. Of roles that are not
+// there it is taken that they may do nothing yet.
+func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error) {
+	defer func() { err = m.refusedRoles(err) }()
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	p := &rolePlan{Migrator: m, roles: r, there: map[string]bool{}}
+	for _, part := range []func(context.Context) error{p.look, p.create, p.own, p.node, p.reader} {
+		if err := part(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.steps, nil
+}
+
+// MakeRoles runs what PlanRoles returns, and tells report before each step. It may be
+// stopped anywhere and run again; what there is already is left as it is, passwords
+// too, which it sets none of.
+func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (err error) {
+	steps, err := m.PlanRoles(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = m.refusedRoles(err) }()
+	for _, s := range steps {
+		report(s)
+		if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
+			return fmt.Errorf("%s: %w; mend the cause and run homeward migrate roles again, what is done stays done", s.Name, &lineError{err})
+		}
+	}
+	may, err := m.bookChanges(ctx, r.Node)
+	if err == nil && len(may) > 0 {
+		err = fmt.Errorf("role %s still has the right to %s on ledger: it is a superuser, owns the table, or is a member of a role that has it; take that away, or name another with --node", r.Node, strings.Join(may, " and "))
+	}
+	return err
+}
+
+// refusedRoles adds to a refusal who may do this.
+func (m *Migrator) refusedRoles(err error) error {
+	if !hasCode(err, insufficientPrivilege) {
+		return err
+	}
+	return fmt.Errorf("%w; homeward migrate roles must run as a superuser (CockroachDB: a member of admin), or as who owns database %q and its tables and may create roles", &lineError{err}, m.conn.Config().Database)
+}
+
+func (p *rolePlan) add(name, sql string, args ...any) {
+	p.steps = append(p.steps, Step{name, fmt.Sprintf(sql, args...)})
+}
+
+// look reads which roles and relations there are.
+func (p *rolePlan) look(ctx context.Context) error {
+	if ok, err := tableExists(ctx, p.conn, "ledger"); err != nil || !ok {
+		return errors.Join(err, errors.New("roles: the database has no tables yet; run homeward migrate up first"))
+	}
+	var name string
+	rows, err := p.conn.Query(ctx, "SELECT rolname::text FROM pg_roles WHERE rolname = ANY($1::text[])", p.roles.all())
+	if err != nil {
+		return err
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&name}, func() error { p.there[name] = true; return nil }); err != nil {
+		return err
+	}
+	// A sequence goes with its table on PostgreSQL, and on its own on CockroachDB.
+	rows, err = p.conn.Query(ctx, `
+		SELECT c.relname::text, c.relkind::text, pg_get_userbyid(c.relowner)::text
+		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'public' AND (c.relname IN (SELECT name FROM `+usedTables+`) OR c.relname = $1::text OR $2::bool AND c.relkind::text = 'S')
+		  AND c.relkind::text IN ('r', 'v', 'S')
+		ORDER BY c.relname`, booksView, p.dialect.cockroach)
+	if err != nil {
+		return err
+	}
+	p.relations, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r relation, err error) {
+		return r, row.Scan(&r.name, &r.kind, &r.owner)
+	})
+	return err
+}
+
+func (p *rolePlan) create(context.Context) error {
+	for _, name := range p.roles.all() {
+		if !p.there[name] {
+			p.add("role "+name, "CREATE ROLE %s LOGIN", quote(name))
+		}
+	}
+	return nil
+}
+
+// own makes the owner's what is ours.
+func (p *rolePlan) own(ctx context.Context) error {
+	owner := p.roles.Owner
+	var me string
+	var member bool
+	// Who gives something to a role must be one of it, unless he may do anything.
+	sql := "SELECT current_user::text, coalesce((SELECT rolsuper FROM pg_roles WHERE rolname = current_user), false)"
+	if p.there[owner] {
+		sql = "SELECT current_user::text, pg_has_role(" + literal(owner) + ", 'MEMBER')"
+	}
+	if err := p.conn.QueryRow(ctx, sql).Scan(&me, &member); err != nil {
+		return err
+	}
+	if !member && me != owner {
+		p.add(me+" acts for "+owner, "GRANT %s TO %s", quote(owner), quote(me))
+	}
+	if err := p.enter(ctx, owner, "CREATE"); err != nil {
+		return err
+	}
+	if p.dialect.cockroach { // who adds regions must own the database
+		var has string
+		if err := p.conn.QueryRow(ctx, "SELECT pg_get_userbyid(datdba)::text FROM pg_database WHERE datname = current_database()").Scan(&has); err != nil {
+			return err
+		}
+		if has != owner {
+			p.add("owner of the database", "ALTER DATABASE %s OWNER TO %s", quote(p.conn.Config().Database), quote(owner))
+		}
+	}
+	for _, r := range p.relations {
+		if what := map[string]string{"r": "TABLE", "v": "VIEW", "S": "SEQUENCE"}[r.kind]; r.owner != owner {
+			p.add("owner of "+r.name, "ALTER %s public.%s OWNER TO %s", what, quote(r.name), quote(owner))
+		}
+	}
+	if p.dialect.cockroach {
+		return nil
+	}
+	var others bool // the type of region columns, which is the database's own on CockroachDB
+	if err := p.conn.QueryRow(ctx, `
+		SELECT count(*) > 0 FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace
+		WHERE n.nspname = 'public' AND t.typname = 'crdb_internal_region' AND pg_get_userbyid(t.typowner) <> $1::text`, owner).Scan(&others); err != nil {
+		return err
+	}
+	if others {
+		p.add("owner of crdb_internal_region", "ALTER DOMAIN public.crdb_internal_region OWNER TO %s", quote(owner))
+	}
+	return nil
+}
+
+// enter lets a role into the database and its schema, with more rights there.
+func (p *rolePlan) enter(ctx context.Context, role string, more ...string) error {
+	database := p.conn.Config().Database
+	connects := false
+	if p.there[role] {
+		if err := p.conn.QueryRow(ctx, "SELECT has_database_privilege($1::text, $2::text, 'CONNECT')", role, database).Scan(&connects); err != nil {
+			return err
+		}
+	}
+	if !connects {
+		p.add(role+" connects", "GRANT CONNECT ON DATABASE %s TO %s", quote(database), quote(role))
+	}
+	rights := append([]string{"USAGE"}, more...)
+	lacks := !p.there[role]
+	for _, right := range rights {
+		if lacks {
+			break
+		}
+		var has bool
+		if err := p.conn.QueryRow(ctx, "SELECT has_schema_privilege($1::text, 'public', $2::text)", role, right).Scan(&has); err != nil {
+			return err
+		}
+		lacks = !has
+	}
+	if lacks {
+		p.add(role+" uses the schema", "GRANT %s ON SCHEMA public TO %s", strings.Join(rights, ", "), quote(role))
+	}
+	return nil
+}
+
+// grant gives a role the rights that it lacks on our tables, in one step for all that
+// have the same.
+func (p *rolePlan) grant(ctx context.Context, role string, rights func(table string) []string) error {
+	same := map[string][]string{}
+	var order []string
+	for _, r := range p.relations {
+		if r.kind == "S" {
+			continue
+		}
+		var lacks []string
+		for _, right := range rights(r.name) {
+			var has bool
+			if p.there[role] {
+				if err := p.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass($2::text)::oid, $3::text)", role, "public."+quote(r.name), right).Scan(&has); err != nil {
+					return err
+				}
+			}
+			if !has {
+				lacks = append(lacks, right)
+			}
+		}
+		if list := strings.Join(lacks, ", "); list != "" {
+			if same[list] == nil {
+				order = append(order, list)
+			}
+			same[list] = append(same[list], "public."+quote(r.name))
+		}
+	}
+	for _, list := range order {
+		p.add(role+": "+list, "GRANT %s ON %s TO %s", list, strings.Join(same[list], ", "), quote(role))
+	}
+	return nil
+}
+
+func (p *rolePlan) node(ctx context.Context) error {
+	node := p.roles.Node
+	if err := errors.Join(p.enter(ctx, node), p.grant(ctx, node, nodeRights)); err != nil {
+		return err
+	}
+	var later int
+	if !p.dialect.cockroach {
+		// What a later migration makes is the nodes' to use, or a rolling upgrade would
+		// wait for this command.
+		if err := p.conn.QueryRow(ctx, `
+			SELECT count(DISTINCT a.privilege_type)
+			FROM pg_default_acl AS d JOIN pg_namespace AS n ON n.oid = d.defaclnamespace, aclexplode(d.defaclacl) AS a
+			WHERE n.nspname = 'public' AND d.defaclobjtype = 'r' AND pg_get_userbyid(d.defaclrole) = $1::text
+			  AND a.grantee <> 0 AND pg_get_userbyid(a.grantee) = $2::text AND a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE')`,
+			p.roles.Owner, node).Scan(&later); err != nil {
+			return err
+		}
+	}
+	if later < 4 {
+		p.add(node+" uses later tables", "ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO %s", quote(p.roles.Owner), quote(node))
+	}
+	if !p.there[node] {
+		return nil
+	}
+	if may, err := p.bookChanges(ctx, node); err != nil || len(may) == 0 {
+		return err
+	}
+	p.add(node+" cannot change the books", "REVOKE %s ON public.ledger FROM %s", strings.Join(p.dialect.bookChanges(), ", "), quote(node))
+	return nil
+}
+
+func (p *rolePlan) reader(ctx context.Context) error {
+	return errors.Join(p.enter(ctx, p.roles.Reader), p.grant(ctx, p.roles.Reader, func(table string) []string {
+		if slices.Contains(readable, table) {
+			return []string{"SELECT"}
+		}
+		return nil
+	}))
+}
+
+// bookChanges are the rights to change or remove what is booked, where the database has
+// them. CockroachDB's TRUNCATE is for who may drop the table.
+func (d dialect) bookChanges() []string {
+	if d.cockroach {
+		return []string{"UPDATE", "DELETE"}
+	}
+	return []string{"UPDATE", "DELETE", "TRUNCATE"}
+}
+
+// bookChanges returns which of the rights to change what is booked a role has.
+func (m *Migrator) bookChanges(ctx context.Context, role string) (may []string, err error) {
+	for _, right := range m.dialect.bookChanges() {
+		var has bool
+		if err := m.conn.QueryRow(ctx, "SELECT has_table_privilege($1::text, to_regclass('public.ledger')::oid, $2::text)", role, right).Scan(&has); err != nil {
+			return nil, err
+		}
+		if has {
+			may = append(may, right)
+		}
+	}
+	return may, nil
+}

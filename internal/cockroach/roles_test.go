@@ -1,0 +1,159 @@
+package cockroach_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+)
+
+// rolesOf names roles of one test's own, and removes them after it.
+func rolesOf(t *testing.T, d database, who string) cockroach.Roles {
+	t.Helper()
+	if d.server.Kind() != localdb.PostgreSQL {
+		t.Skip("roles outlive a test's database on CockroachDB")
+	}
+	r := cockroach.Roles{Owner: who + "_owner", Node: who + "_node", Reader: who + "_reader"}
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), d.admin)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close(context.Background())) }()
+		for _, name := range []string{r.Reader, r.Node, r.Owner} {
+			_, err := conn.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %[1]s", name))
+			require.NoError(t, err)
+		}
+	})
+	return r
+}
+
+// Who could change or remove what is booked is told so, for each right.
+func TestWhoMayChangeTheBooksIsInDoubt(t *testing.T) {
+	d := newDatabase(t)
+	doubts := func(url string) string {
+		db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: claim.DefaultPolicy()})
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		return strings.Join(db.Doubts(), "\n")
+	}
+	require.Contains(t, doubts(d.url), "may UPDATE, DELETE")
+	require.Contains(t, doubts(d.url), "homeward migrate roles")
+	if d.server.Kind() != localdb.PostgreSQL {
+		return
+	}
+	as := d.role(t, "teller")
+	d.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO teller")
+	for _, right := range []string{"UPDATE", "DELETE"} {
+		require.Contains(t, doubts(as), right)
+		d.exec(t, "REVOKE "+right+" ON ledger FROM teller")
+	}
+	require.Empty(t, doubts(as))
+}
+
+// The roles are made once, whoever asks how often: the owner migrates, nodes work and
+// cannot change the books, readers read what holds no secret.
+func TestRolesAreMade(t *testing.T) {
+	d := newDatabase(t)
+	r := rolesOf(t, d, "bank")
+	m := migrator(t, d.admin)
+	planned, err := m.PlanRoles(t.Context(), r)
+	require.NoError(t, err)
+	require.NotEmpty(t, planned)
+	var made []cockroach.Step
+	make := func(m *cockroach.Migrator) {
+		t.Helper()
+		made = nil
+		require.NoError(t, m.MakeRoles(t.Context(), r, func(s cockroach.Step) { made = append(made, s) }))
+	}
+	make(m)
+	require.Equal(t, planned, made, "what is shown is what is done")
+	make(m)
+	require.Empty(t, made, "there is nothing left to do")
+	d.exec(t, "GRANT UPDATE ON ledger TO "+r.Node)
+	make(m)
+	require.Len(t, made, 1)
+	require.Contains(t, made[0].SQL, "REVOKE")
+
+	for _, name := range []string{r.Owner, r.Node, r.Reader} {
+		d.exec(t, "ALTER ROLE "+name+" PASSWORD 'secret'")
+	}
+	// The owner migrates, and what a later migration makes is the nodes' to use.
+	owner := migrator(t, asUser(t, d.admin, r.Owner))
+	require.NoError(t, owner.Up(t.Context(), allRegions(regions[0]), nil))
+	make(owner)
+	require.Empty(t, made)
+	asOwner, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Owner))
+	require.NoError(t, err)
+	_, err = asOwner.Exec(t.Context(), "CREATE TABLE later (a int)")
+	require.NoError(t, err)
+	require.NoError(t, asOwner.Close(t.Context()))
+
+	// A node works, and is in no doubt. Tools are the same role.
+	db := open(t, cockroach.Config{URL: asUser(t, d.admin, r.Node)})
+	require.Empty(t, db.Doubts())
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}, "sk_acme"))
+	v := view(t, db, regions[0])
+	got, err := v.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "works"}, regions[0], "1", "n", "ch_1"))
+	require.NoError(t, err)
+	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{
+		Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("ok")}, Posting: claimtest.Posting(got.Record, "ch_1"),
+	})
+	require.NoError(t, err)
+	require.NoError(t, db.Exec(t.Context(), "INSERT INTO later VALUES (1)"))
+	for _, change := range []string{"UPDATE ledger SET debit_amount = 1", "DELETE FROM ledger", "TRUNCATE ledger", "ALTER TABLE ledger ADD COLUMN a int", "DELETE FROM homeward_schema_version"} {
+		require.Error(t, db.Exec(t.Context(), change), change)
+	}
+
+	// Readers read, and no secret.
+	reader, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Reader))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, reader.Close(context.Background())) }()
+	for table, may := range map[string]bool{
+		"claims": true, "ledger": true, "ledger_entries": true, "audit": true, "tenants": true,
+		"endpoints": false, "notices": false, "api_keys": false, "responses": false, "outbox": false, "later": false,
+	} {
+		_, err := reader.Exec(t.Context(), "SELECT count(*) FROM "+table)
+		require.Equal(t, may, err == nil, "%s: %v", table, err)
+	}
+	_, err = reader.Exec(t.Context(), "DELETE FROM audit")
+	require.ErrorContains(t, err, "permission denied")
+}
+
+// What cannot be meant, or cannot be kept, is said in one line.
+func TestRolesThatCannotBe(t *testing.T) {
+	d := newDatabase(t)
+	m := migrator(t, d.admin)
+	r := cockroach.DefaultRoles()
+	for _, wrong := range []cockroach.Roles{
+		{}, {Owner: r.Owner, Node: r.Owner, Reader: r.Reader}, {Owner: r.Owner, Node: r.Node, Reader: "public"}, {Owner: "x; DROP TABLE ledger", Node: r.Node, Reader: r.Reader},
+	} {
+		_, err := m.PlanRoles(t.Context(), wrong)
+		require.ErrorContains(t, err, "roles: ")
+		require.NotContains(t, err.Error(), "\n")
+	}
+	if d.server.Kind() != localdb.PostgreSQL {
+		return
+	}
+	empty := migrator(t, dbtest.Database(t))
+	_, err := empty.PlanRoles(t.Context(), r)
+	require.ErrorContains(t, err, "run homeward migrate up first")
+
+	// A node's role that may do anything cannot be kept from the books.
+	made := rolesOf(t, d, "boss")
+	d.exec(t, "CREATE ROLE "+made.Node+" LOGIN SUPERUSER")
+	err = m.MakeRoles(t.Context(), made, func(cockroach.Step) {})
+	require.ErrorContains(t, err, "still has the right to UPDATE")
+
+	as := d.role(t, "nobody_here")
+	err = migrator(t, as).MakeRoles(t.Context(), cockroach.Roles{Owner: "a_owner", Node: "a_node", Reader: "a_reader"}, func(cockroach.Step) {})
+	require.ErrorContains(t, err, "must run as a superuser")
+	require.NotContains(t, err.Error(), "\n")
+}
