@@ -39,6 +39,8 @@ type Arrival struct {
 	Input FingerprintInput
 	// Print is Input's fingerprint under [CurrentFingerprint].
 	Print Fingerprint
+	// Also is [Request.Also].
+	Also Fingerprint
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
 	// Holder is the node that will act if the claim is won.
@@ -108,7 +110,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 			return nil, Effects{}, 0, err
 		}
 	}
-	if print != rec.Fingerprint {
+	if print != rec.Fingerprint && a.Also != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
 	switch rec.State {
@@ -124,7 +126,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		}
 		return next, fx, WonUnknown, nil
 	default:
-		return nil, Effects{}, 0, fmt.Errorf("claim: row %s/%s has state %d, which this version does not know", rec.Home, rec.Key.Value, rec.State)
+		return nil, Effects{}, 0, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not know", rec.Minted.ID, rec.Home, rec.State)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *peerv1.ExecuteRequest {
-	return &peerv1.ExecuteRequest{
+	m := &peerv1.ExecuteRequest{
 		Tenant:        req.Key.Tenant,
 		Key:           req.Key.Value,
 		Home:          home,
@@ -44,6 +44,10 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		Hops:          int32(min(hops, math.MaxInt32)),
 		Entry:         entry,
 	}
+	if req.Also != (claim.Fingerprint{}) {
+		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
+	}
+	return m
 }
 
 // fromExecuteRequest checks and converts. Whether the key is stamped is read off
@@ -80,9 +84,14 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
 		return claim.Request{}, &errBadRequest{"pinned_at is not a time"}
 	}
+	also, err := fromFingerprint(m.GetAlso(), m.GetAlsoVersion())
+	if err != nil {
+		return claim.Request{}, err
+	}
 	_, stamped := claim.ReadStamp(key.Value)
 	return claim.Request{
 		Key:       key,
+		Also:      also,
 		Operation: m.GetOperation(),
 		Input: claim.FingerprintInput{
 			Method:      m.GetMethod(),
@@ -94,6 +103,17 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		Stamped:  stamped,
 		PinnedAt: fromTimestamp(m.PinnedAt),
 	}, nil
+}
+
+func fromFingerprint(sum []byte, version uint32) (f claim.Fingerprint, err error) {
+	if len(sum) == 0 {
+		return f, nil
+	}
+	if copy(f.Sum[:], sum) != len(sum) || len(sum) != len(f.Sum) || version == 0 || version > math.MaxUint8 {
+		return f, &errBadRequest{"also is not a fingerprint"}
+	}
+	f.Version = claim.FingerprintVersion(version)
+	return f, nil
 }
 
 func fromKey(tenant, value string) (claim.Key, error) {

@@ -41,7 +41,11 @@ type ExecuteRequest struct {
 	// Forwards so far, this one included.
 	Hops int32 `protobuf:"varint,10,opt,name=hops,proto3" json:"hops,omitempty"`
 	// The region the request arrived at.
-	Entry         string `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`
+	Entry string `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`
+	// The fingerprint of the same request in another spelling, with its version; absent
+	// for none.
+	Also          []byte `protobuf:"bytes,12,opt,name=also,proto3" json:"also,omitempty"`
+	AlsoVersion   uint32 `protobuf:"varint,13,opt,name=also_version,json=alsoVersion,proto3" json:"also_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -151,6 +155,20 @@ func (x *ExecuteRequest) GetEntry() string {
 		return x.Entry
 	}
 	return ""
+}
+
+func (x *ExecuteRequest) GetAlso() []byte {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
+func (x *ExecuteRequest) GetAlsoVersion() uint32 {
+	if x != nil {
+		return x.AlsoVersion
+	}
+	return 0
 }
 
 type Header struct {
@@ -1440,7 +1458,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x02\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x02\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1453,7 +1471,9 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\tpinned_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bpinnedAt\x12\x12\n" +
 	"\x04hops\x18\n" +
 	" \x01(\x05R\x04hops\x12\x14\n" +
-	"\x05entry\x18\v \x01(\tR\x05entry\"2\n" +
+	"\x05entry\x18\v \x01(\tR\x05entry\x12\x12\n" +
+	"\x04also\x18\f \x01(\fR\x04also\x12!\n" +
+	"\falso_version\x18\r \x01(\rR\valsoVersion\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
