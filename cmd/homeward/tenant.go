@@ -18,6 +18,7 @@ import (
 type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
+	Set           tenantSetCommand           `cmd:"" help:"Change what is said of a tenant."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
 }
@@ -145,13 +146,13 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		}
 		page := all[:min(len(all), c.Limit)]
 		t := table(io)
-		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED")
+		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tCARD NUMBERS")
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {
 				moved = one.RegistrarMovedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, one.CardNumbers)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -159,6 +160,21 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		if len(all) > len(page) {
 			fmt.Fprintf(io.err, "there are more: homeward tenant list --after %s\n", page[len(page)-1].ID)
 		}
+		return nil
+	})
+}
+
+type tenantSetCommand struct {
+	ID          string            `arg:"" help:"The tenant's id."`
+	CardNumbers claim.CardNumbers `required:"" enum:"refuse,mask,allow" help:"What becomes of a card number in free text: refuse the request, mask all digits but the last four, or allow it."`
+}
+
+func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		if err := db.SetCardNumbers(ctx, c.ID, c.CardNumbers); err != nil {
+			return unknownTenant(c.ID, err)
+		}
+		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %v\n", c.ID, c.CardNumbers, cockroach.DefaultPool().TenantCache)
 		return nil
 	})
 }

@@ -1,6 +1,7 @@
 package cockroach
 
 import (
+	"cmp"
 	"context"
 	cryptorand "crypto/rand"
 	"crypto/sha256"
@@ -35,7 +36,7 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	var previous zeronull.Text
 	var moved zeronull.Timestamptz
 	var burst int32
-	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst)
+	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst, &t.CardNumbers)
 	t.PreviousRegistrar, t.Burst = string(previous), int(burst)
 	if at := time.Time(moved); !at.IsZero() {
 		t.RegistrarMovedAt = at.UTC()
@@ -90,7 +91,7 @@ func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Ten
 var errForeignKey = errors.New("an API key is empty or belongs to another tenant; mint a new one")
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. Of one that exists it changes name and rate, adds the keys, and leaves
+// kept. Of one that exists it changes name, rate and card numbers, adds the keys, and leaves
 // the registrar alone, since only MoveRegistrar moves it safely.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if t.ID == "" {
@@ -99,8 +100,9 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
 	}
+	cards := string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers))
 	return db.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst)); err != nil {
+		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst), cards); err != nil {
 			return err
 		}
 		for _, k := range apiKeys {
@@ -136,6 +138,16 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 		_, err := tx.Exec(ctx, db.queries["api_keys_end"].sql, tenant, hash[:], endOthersAfter)
 		return err
 	})
+}
+
+// SetCardNumbers says what becomes of card numbers in a tenant's free text. Nodes
+// follow within Pool.TenantCache.
+func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
+	n, lost, err := affected(ctx, db, "tenant_card_numbers", repeatable, []any{tenant, string(cards)})
+	if err == nil && n == 0 && !lost {
+		return claim.ErrUnknownTenant
+	}
+	return claimError("tenant_card_numbers", err)
 }
 
 // transaction runs f in a transaction until its outcome is known, within

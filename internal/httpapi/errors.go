@@ -114,7 +114,7 @@ func problemOf(err error) (p problem.Problem, ok bool) {
 func (s *server) fail(res *response, r *http.Request, err error) {
 	p, ok := problemOf(err)
 	if !ok {
-		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "path", r.URL.Path, "tenant", res.tenant.ID, "error", err)
+		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
 	h := res.Header()
 	if res.tenant.ID != "" {

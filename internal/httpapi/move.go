@@ -42,7 +42,7 @@ func (s *server) move(op payment.Operation) handler {
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()
 		stamp, stamped := claim.ReadStamp(value)
-		reply, err := s.Router.Do(ctx, claim.Request{
+		req := claim.Request{
 			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 			Operation: string(op),
 			Input: claim.FingerprintInput{
@@ -51,7 +51,11 @@ func (s *server) move(op payment.Operation) handler {
 			Stamped:     stamped,
 			PreferHome:  near,
 			TraceParent: trace,
-		}, hint(r))
+		}
+		if err := s.screen(ctx, res.tenant.CardNumbers, &req, hint(r)); err != nil {
+			return err
+		}
+		reply, err := s.Router.Do(ctx, req, hint(r))
 		if err != nil {
 			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
 			if stamped && stamp == s.RegionCode {

@@ -223,7 +223,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.fail(res, r, refuse(problem.Internal, internalDetail))
 		}
 		if debugging {
-			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "tenant", res.tenant.ID,
+			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
 				"status", res.status, "took", s.Now().Sub(began))
 		}
 	}()
