@@ -119,7 +119,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		case !errors.Is(err, claim.ErrUnknownTenant):
 			return err
 		}
-		key := cockroach.NewAPIKey()
+		key := claim.NewAPIKey()
 		if err := db.PutTenant(ctx, claim.Tenant{ID: c.ID, Name: c.Name, Registrar: c.Registrar}, key); err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 		return fmt.Errorf("--keep must not be negative, is %v", c.Keep)
 	}
 	return withDatabase(ctx, func(db *cockroach.DB) error {
-		key := cockroach.NewAPIKey()
+		key := claim.NewAPIKey()
 		if err := db.RotateKey(ctx, c.ID, key, c.Keep); err != nil {
 			return unknownTenant(c.ID, err)
 		}
