@@ -110,7 +110,8 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 			return nil, Effects{}, 0, err
 		}
 	}
-	if print != rec.Fingerprint && a.Also != rec.Fingerprint {
+	respelled := print != rec.Fingerprint
+	if respelled && a.Also != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
 	switch rec.State {
@@ -118,8 +119,16 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		return nil, Effects{}, Replay, nil
 	case FailedRetry:
 		next, fx := reclaim(rec, a, p, now)
+		if respelled {
+			next.Fingerprint = a.Print // it names what this generation's provider is told
+		}
 		return next, fx, Won, nil
 	case InFlight:
+		if respelled {
+			// The provider was told the other spelling under this provider key, and must
+			// not be told this one. The outbox has the first, and recovers it.
+			return nil, Effects{}, Busy, nil
+		}
 		next, fx, err := TakeOver(rec, a.Holder, a.Region, p, now)
 		if err != nil {
 			return nil, Effects{}, Busy, nil

@@ -83,13 +83,22 @@ var beginTests = []test{
 		}
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.begin(respelled(), claim.Busy)
+		w.lapse(rec)
+		w.begin(respelled(), claim.Busy) // the provider was told the first spelling
+		rec = w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		w.settle(rec, declinedSoft("no"))
-		rec = w.begin(respelled(), claim.Won)
 		w.begin(w.arrival("k", "1**"), claim.Mismatch)
+		rec = w.begin(respelled(), claim.Won) // and from now on it is spelled so
+		w.begin(w.arrival("k", "100"), claim.Mismatch)
+		w.lapse(rec)
+		back := w.arrival("k", "100")
+		back.Also = w.arrival("k", "1**").Print
+		w.begin(back, claim.Busy)
+		rec = w.begin(respelled(), claim.WonUnknown)
 		rec = w.settle(rec, approved("paid"))
 		w.begin(respelled(), claim.Replay)
-		w.begin(w.arrival("k", "100"), claim.Replay)
-		other := w.arrival("k", "1**")
+		w.begin(back, claim.Replay)
+		other := w.arrival("k", "1x*")
 		other.Also = w.arrival("k", "101").Print
 		w.begin(other, claim.Mismatch)
 		w.same(rec, w.get(rec))
