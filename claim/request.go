@@ -13,6 +13,10 @@ type Request struct {
 	Operation string
 	// Input holds the canonical body, which is also the operation's payload.
 	Input FingerprintInput
+	// Also is the fingerprint of the same request in another spelling, under which an
+	// earlier try may have begun; zero for none. It is only compared: a claim keeps the
+	// spelling that its provider is told.
+	Also Fingerprint
 	// Stamped: the key names its home itself. Otherwise PinnedAt is the time of
 	// the pin that does, zero if none has been read.
 	Stamped  bool

@@ -193,7 +193,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print,
+		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print, Also: req.Also,
 		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
 		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
@@ -431,7 +431,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 		return Reply{}, false, nil // a newer node's row: its home can answer
 	}
 	reply = s.frame(&rec, rec.SettledAt, true)
-	if print != rec.Fingerprint {
+	if print != rec.Fingerprint && req.Also != rec.Fingerprint {
 		return reply, true, ErrMismatch
 	}
 	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {

@@ -17,4 +17,20 @@ type Tenant struct {
 	// deployment's default.
 	RatePerSecond float64
 	Burst         int
+	// CardNumbers is what becomes of a card number in the free text of a request.
+	CardNumbers CardNumbers
 }
+
+// CardNumbers is what becomes of card numbers in a tenant's free text. The values are
+// stored and never change. Whatever is none of them counts as [RefuseCardNumbers].
+type CardNumbers string
+
+const (
+	// RefuseCardNumbers: the request is refused, and nothing of it is kept. The default.
+	RefuseCardNumbers CardNumbers = "refuse"
+	// MaskCardNumbers: all digits but the last four are replaced before anything is
+	// kept or sent.
+	MaskCardNumbers CardNumbers = "mask"
+	// AllowCardNumbers: the text is kept and sent as it came.
+	AllowCardNumbers CardNumbers = "allow"
+)

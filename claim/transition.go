@@ -41,6 +41,8 @@ type Arrival struct {
 	Input FingerprintInput
 	// Print is Input's fingerprint under [CurrentFingerprint].
 	Print Fingerprint
+	// Also is [Request.Also].
+	Also Fingerprint
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
 	// Holder is the node that will act if the claim is won.
@@ -118,7 +120,8 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 			return nil, Effects{}, 0, err
 		}
 	}
-	if print != rec.Fingerprint {
+	respelled := print != rec.Fingerprint
+	if respelled && a.Also != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
 	if !rec.State.Final() && rec.Refusal != nil && !a.began(now).After(rec.Refusal.SharedUntil(p)) {
@@ -129,15 +132,23 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		return nil, Effects{}, Replay, nil
 	case FailedRetry:
 		next, fx := reclaim(rec, a, p, now)
+		if respelled {
+			next.Fingerprint = a.Print // it names what this generation's provider is told
+		}
 		return next, fx, Won, nil
 	case InFlight:
+		if respelled {
+			// The provider was told the other spelling under this provider key, and must
+			// not be told this one. The outbox has the first, and recovers it.
+			return nil, Effects{}, Busy, nil
+		}
 		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
 		if err != nil {
 			return nil, Effects{}, Busy, nil
 		}
 		return next, fx, WonUnknown, nil
 	default:
-		return nil, Effects{}, 0, fmt.Errorf("claim: row %s/%s has state %d, which this version does not know", rec.Home, rec.Key.Value, rec.State)
+		return nil, Effects{}, 0, fmt.Errorf("claim: row of %s in %s has state %d, which this version does not know", rec.Minted.ID, rec.Home, rec.State)
 	}
 }
 

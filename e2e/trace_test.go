@@ -188,6 +188,9 @@ const (
 	secretAmount = 918273645
 	secretMethod = "pm_card_visa"
 	secretKey    = "order-secret-"
+	secretOrder  = "order-id-of-nobodys-business"
+	secretText   = "a text of nobody's business"
+	secretNote   = "metadata-of-nobodys-business"
 )
 
 // buyer is acme's client at a region. Its bodies hold what no trace may tell.
@@ -211,14 +214,23 @@ func (w *world) buys(region, key string) (*client.Charge, traced) {
 }
 
 func buying(key string) client.ChargeParams {
-	return client.ChargeParams{Amount: secretAmount, Currency: "usd", PaymentMethod: secretMethod, IdempotencyKey: key}
+	return client.ChargeParams{
+		Amount: secretAmount, Currency: "usd", PaymentMethod: secretMethod, IdempotencyKey: key,
+		OrderID: secretOrder, Description: secretText, Metadata: map[string]string{secretNote: secretNote},
+	}
+}
+
+// bought is what the client sends for it.
+func bought(key string) request {
+	return request{acme, "/v1/charges", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":%q,"description":%q,"order_id":%q,"metadata":{%q:%q}}`,
+		secretAmount, secretMethod, secretText, secretOrder, secretNote, secretNote), ""}
 }
 
 // secretive checks the trace against the request's secrets and the provider keys
 // that the judge has seen.
 func (w *world) secretive(spans traced) traced {
 	w.t.Helper()
-	secrets := []string{acme, fmt.Sprint(secretAmount), secretMethod, secretKey}
+	secrets := []string{acme, fmt.Sprint(secretAmount), secretMethod, secretKey, secretOrder, secretText, secretNote}
 	for _, e := range w.judge.Effects() {
 		require.NotEmpty(w.t, e.ProviderKey)
 		secrets = append(secrets, e.ProviderKey)
@@ -301,9 +313,9 @@ func TestTraces(t *testing.T) {
 
 	// Finished more than a few seconds ago: the replica answers.
 	w.age()
-	w.known(asia, charge(sentHome, secretAmount), 0)
+	w.known(asia, bought(sentHome), 0)
 	shape(asia, sentHome, asked("asia", "asia", "eu", true, "route=replica home=eu hops=0", found))
-	w.known(eu, charge(pinnedAway, secretAmount), 0)
+	w.known(eu, bought(pinnedAway), 0)
 	shape(eu, pinnedAway, asked("eu", "eu", "asia", true, "route=replica home=asia hops=0", missing, found))
 	w.judge.once(t, 4)
 }

@@ -1,50 +1,233 @@
 package payment
 
-// The lengths of a primary account number (ISO/IEC 7812-1), in digits. Shorter
-// ones exist on paper; no network issues below 13.
+import (
+	"math/bits"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Lengths of a primary account number, in digits (ISO/IEC 7812-1). Shorter ones
+// exist on paper; no network issues below 13.
 const (
 	minCardDigits = 13
 	maxCardDigits = 19
 )
 
-// HasCardNumber reports whether s holds what looks like a card number: a run of
-// 13 to 19 digits, perhaps grouped by single spaces or dashes, whose last digit
-// is the Luhn check of the others.
-func HasCardNumber(s string) bool {
-	if len(s) < minCardDigits {
-		return false
+const (
+	// prefixDigits is how much of a number the table of issuers looks at.
+	prefixDigits = 6
+	// shownDigits is what a mask leaves: the last four, which receipts may show
+	// (PCI DSS 4.0, requirement 3.4.1).
+	shownDigits = 4
+	// maxGap is how many separators may stand between two groups of one number, as
+	// in "4242 - 4242".
+	maxGap = 3
+	// maxPhoneDigits: a number behind a plus sign that has no more digits than that
+	// is a telephone number (ITU-T E.164).
+	maxPhoneDigits = 15
+)
+
+// issuer is a range of first digits, six of them, and the lengths that its numbers
+// have: bit n for n digits.
+type issuer struct {
+	first, last uint32
+	lengths     uint32
+}
+
+func lengths(of ...int) (set uint32) {
+	for _, n := range of {
+		set |= 1 << n
 	}
-	var digits [maxCardDigits]byte
-	n, gap := 0, false
-	for i := 0; i <= len(s); i++ {
-		var c byte
-		if i < len(s) {
-			c = s[i]
+	return set
+}
+
+// issuers is what has been given to the networks. ISO/IEC 7812 leaves the register to
+// its keeper, who does not publish it, so this is what two public lists of it agree on
+// or one of them adds: "Payment card number" of Wikipedia, and card-types.ts of
+// github.com/braintree/credit-card-type. Left out are UATP (1…, 15 digits, paid with at
+// airlines alone) and networks that are gone. Ranges may overlap.
+var issuers = func() []issuer {
+	var (
+		sixteen  = lengths(16)
+		upward   = lengths(16, 17, 18, 19)
+		anything = lengths(13, 14, 15, 16, 17, 18, 19)
+	)
+	return []issuer{
+		{220000, 220599, upward},                  // Mir, BORICA
+		{222100, 272099, sixteen},                 // Mastercard, the second series
+		{300000, 305999, lengths(14, 16, 19)},     // Diners Club
+		{309500, 309599, lengths(14, 16, 19)},     // Diners Club
+		{340000, 349999, lengths(15)},             // American Express
+		{352800, 358999, upward},                  // JCB
+		{360000, 369999, lengths(14, 16, 19)},     // Diners Club
+		{370000, 379999, lengths(15)},             // American Express
+		{380000, 399999, lengths(14, 16, 19)},     // Diners Club
+		{400000, 499999, lengths(13, 16, 18, 19)}, // Visa
+		{500000, 509999, anything},                // Maestro, Elo, Verve, RuPay, Dankort
+		{510000, 559999, sixteen},                 // Mastercard
+		{560000, 589999, anything},                // Maestro
+		{600000, 609999, upward},                  // Discover, RuPay, Hipercard, UkrCard
+		{620000, 629999, upward},                  // UnionPay
+		{630000, 639999, anything},                // Maestro, InterPayment, InstaPayment
+		{644000, 659999, upward},                  // Discover, RuPay, Elo, Troy
+		{670000, 679999, anything},                // Maestro
+		{810000, 829999, upward},                  // UnionPay, RuPay
+		{860000, 860099, sixteen},                 // Uzcard
+		{970400, 970499, lengths(16, 19)},         // NAPAS
+		{979200, 979299, sixteen},                 // Troy
+		{986000, 986099, sixteen},                 // Humo
+	}
+}()
+
+// lengthsOf returns the lengths that numbers of this prefix have.
+func lengthsOf(prefix uint32) (set uint32) {
+	for i := range issuers {
+		if issuers[i].first <= prefix && prefix <= issuers[i].last {
+			set |= issuers[i].lengths
 		}
-		switch {
-		case c >= '0' && c <= '9':
-			if n < maxCardDigits {
-				digits[n] = c - '0'
+	}
+	return set
+}
+
+// HasCardNumber reports whether s holds what looks like a card number: 13 to 19
+// digits, alone or in groups between spaces, dashes and dots, that begin as a network's
+// numbers do, have one of its lengths, and end in the check digit of the others. One in
+// ten numbers that begin so does by chance.
+func HasCardNumber(s string) (has bool) {
+	findCards([]byte(s), utf8.DecodeRune, func([]digit) bool {
+		has = true
+		return false
+	})
+	return has
+}
+
+// digit is one digit of a text: its value, and where it stands.
+type digit struct {
+	value        uint8
+	begins, ends bool // a group of digits
+	plus         bool // stands before it: a plus sign
+	start, end   int
+}
+
+// digitsInView is how many digits of a run are looked at together: enough that moving
+// the view is rare.
+const digitsInView = 4 * maxCardDigits
+
+// cardSearch is a view of a run: digits with nothing but separators in between. It
+// moves, so that a text of a million digits takes no memory.
+type cardSearch struct {
+	run   [digitsInView]digit
+	n     int
+	found func(number []digit) (more bool)
+}
+
+// findCards hands every card number of text to found, from left to right, until found
+// returns false. read returns the character at the beginning of what it is given, and
+// how many bytes it takes.
+func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) bool) {
+	if !manyDigits(text) {
+		return
+	}
+	s := cardSearch{found: found}
+	gap, plus := 0, false
+	for i := 0; i < len(text); {
+		r, size := rune(text[i]), 1
+		if r >= utf8.RuneSelf || r == '\\' {
+			r, size = read(text[i:])
+		}
+		switch value := digitValue(r); {
+		case value >= 0:
+			if s.n == len(s.run) && !s.look(false) {
+				return
 			}
-			n++ // a longer run is counted on, and is no card number
-			gap = false
-		case (c == ' ' || c == '-') && n > 0 && !gap:
-			gap = true
+			begins := s.n == 0 || gap > 0
+			if begins && s.n > 0 {
+				s.run[s.n-1].ends = true
+			}
+			s.run[s.n] = digit{value: uint8(value), begins: begins, plus: plus, start: i, end: i + size}
+			s.n++
+			gap = 0
+		case s.n > 0 && gap < maxGap && separates(r):
+			gap++
 		default:
-			if n >= minCardDigits && n <= maxCardDigits && luhn(digits[:n]) {
+			if s.n > 0 && !s.look(true) {
+				return
+			}
+			gap = 0
+		}
+		plus = r == '+'
+		i += size
+	}
+	s.look(true)
+}
+
+// manyDigits reports whether text may hold a whole number. Most texts do not, and that
+// is cheap to see.
+func manyDigits(text []byte) bool {
+	n := 0
+	for _, c := range text {
+		if c >= '0' && c <= '9' || c >= utf8.RuneSelf {
+			if n++; n == minCardDigits {
 				return true
 			}
-			n, gap = 0, false
 		}
 	}
 	return false
 }
 
-func luhn(digits []byte) bool {
+// look tries every stretch of whole groups, and moves the view on. Unless the run is
+// over, it leaves those that may go on behind the view. Where one is a card number, the
+// search goes on at its last four digits: what a mask leaves of it must not be the
+// beginning of another.
+func (s *cardSearch) look(over bool) (more bool) {
+	from := 0
+	if over && s.n > 0 {
+		s.run[s.n-1].ends = true
+	}
+	for from+minCardDigits <= s.n && (over || from+maxCardDigits < s.n) {
+		n := 0
+		if s.run[from].begins {
+			n = cardAt(s.run[from:s.n])
+		}
+		if n == 0 {
+			from++
+			continue
+		}
+		if !s.found(s.run[from : from+n]) {
+			return false
+		}
+		from += n - shownDigits
+		s.run[from].begins, s.run[from].plus = true, false
+	}
+	if over {
+		from = s.n
+	}
+	s.n = copy(s.run[:], s.run[from:s.n])
+	return true
+}
+
+// cardAt returns the length of the longest card number that run begins with, or 0.
+func cardAt(run []digit) int {
+	var prefix uint32
+	for _, d := range run[:prefixDigits] {
+		prefix = 10*prefix + uint32(d.value)
+	}
+	for set := lengthsOf(prefix); set != 0; {
+		n := bits.Len32(set) - 1
+		set &^= 1 << n
+		if n <= len(run) && run[n-1].ends && !(run[0].plus && n <= maxPhoneDigits) && luhn(run[:n]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// luhn checks the last digit of a number (ISO/IEC 7812-1, annex B).
+func luhn(number []digit) bool {
 	sum := 0
-	for i, d := range digits {
-		v := int(d)
-		if (len(digits)-i)%2 == 0 {
+	for i, d := range number {
+		v := int(d.value)
+		if (len(number)-i)%2 == 0 {
 			if v *= 2; v > 9 {
 				v -= 9
 			}
@@ -52,4 +235,42 @@ func luhn(digits []byte) bool {
 		sum += v
 	}
 	return sum%10 == 0
+}
+
+// digitValue returns what r counts as a digit, in any script, or -1.
+func digitValue(r rune) int {
+	if r < utf8.RuneSelf {
+		if r >= '0' && r <= '9' {
+			return int(r - '0')
+		}
+		return -1
+	}
+	if !unicode.IsDigit(r) {
+		return -1
+	}
+	// The digits of a script follow each other from zero on, and so do the scripts
+	// that share a range.
+	for _, in := range unicode.Nd.R16 {
+		if r <= rune(in.Hi) && r >= rune(in.Lo) {
+			return int(r-rune(in.Lo)) % 10
+		}
+	}
+	for _, in := range unicode.Nd.R32 {
+		if r <= rune(in.Hi) && r >= rune(in.Lo) {
+			return int(r-rune(in.Lo)) % 10
+		}
+	}
+	return -1
+}
+
+// separates reports whether r may stand between the groups of a number: white space,
+// dashes, dots, and what cannot be seen.
+func separates(r rune) bool {
+	switch r {
+	case ' ', '-', '.':
+		return true
+	case '\u00b7', '\u2022', '\u2212': // middle dot, bullet, minus sign
+		return true
+	}
+	return unicode.IsSpace(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Pd, unicode.Cf)
 }

@@ -196,7 +196,8 @@ func token(member, prefix string, raw []byte) (string, error) {
 	if !ok {
 		return "", invalid(member, "must be a string: a token that starts with %s", prefix)
 	}
-	if HasCardNumber(t) {
+	// A destination is an identifier, and is not refused for its look.
+	if member == "payment_method" && HasCardNumber(t) {
 		return "", invalid(member, "holds what looks like a card number; send a token that starts with %s, never a card number", prefix)
 	}
 	rest, ok := strings.CutPrefix(t, prefix)

@@ -183,6 +183,7 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 		Input: claim.FingerprintInput{
 			Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: `application/json; charset="x"`, Canonical: canonical,
 		},
+		Also:        claim.Fingerprint{Version: 1, Sum: [32]byte{1, 31: 32}},
 		PinnedAt:    time.Unix(1700000000, 5).UTC(),
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
@@ -634,6 +635,8 @@ func TestHandlerRefusesMalformedMessages(t *testing.T) {
 		"home is not":               func(m *peerv1.ExecuteRequest) { m.Home = "" },
 		"hops must":                 func(m *peerv1.ExecuteRequest) { m.Hops = 0 },
 		"pinned_at is not":          func(m *peerv1.ExecuteRequest) { m.PinnedAt.Nanos = -1 },
+		"also is not a":             func(m *peerv1.ExecuteRequest) { m.Also, m.AlsoVersion = make([]byte, 31), 1 },
+		"also is not":               func(m *peerv1.ExecuteRequest) { m.Also = make([]byte, 32) },
 	} {
 		req := requestFor(node, node)
 		m := toExecuteRequest(eu, &req, 1, us)

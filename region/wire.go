@@ -34,7 +34,7 @@ const (
 )
 
 func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *peerv1.ExecuteRequest {
-	return &peerv1.ExecuteRequest{
+	m := &peerv1.ExecuteRequest{
 		Tenant:        req.Key.Tenant,
 		Key:           req.Key.Value,
 		Home:          home,
@@ -48,6 +48,10 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		Entry:         entry,
 		UnderWayUs:    req.UnderWay().Microseconds(),
 	}
+	if req.Also != (claim.Fingerprint{}) {
+		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
+	}
+	return m
 }
 
 // fromExecuteRequest checks and converts. Whether the key is stamped is read off
@@ -86,9 +90,14 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	case m.GetUnderWayUs() < 0 || m.GetUnderWayUs() > maxUnderWay.Microseconds():
 		return claim.Request{}, &errBadRequest{fmt.Sprintf("under_way_us must be from 0 to %d", maxUnderWay.Microseconds())}
 	}
+	also, err := fromFingerprint(m.GetAlso(), m.GetAlsoVersion())
+	if err != nil {
+		return claim.Request{}, err
+	}
 	_, stamped := claim.ReadStamp(key.Value)
 	return claim.Request{
 		Key:       key,
+		Also:      also,
 		Operation: m.GetOperation(),
 		Input: claim.FingerprintInput{
 			Method:      m.GetMethod(),
@@ -101,6 +110,17 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		PinnedAt: fromTimestamp(m.PinnedAt),
 		Began:    time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
 	}, nil
+}
+
+func fromFingerprint(sum []byte, version uint32) (f claim.Fingerprint, err error) {
+	if len(sum) == 0 {
+		return f, nil
+	}
+	if copy(f.Sum[:], sum) != len(sum) || len(sum) != len(f.Sum) || version == 0 || version > math.MaxUint8 {
+		return f, &errBadRequest{"also is not a fingerprint"}
+	}
+	f.Version = claim.FingerprintVersion(version)
+	return f, nil
 }
 
 func fromKey(tenant, value string) (claim.Key, error) {

@@ -74,6 +74,41 @@ var beginTests = []test{
 		w.begin(w.arrival("k", "101"), claim.Mismatch)
 		w.same(rec, w.get(rec))
 	}},
+	{"begin: a request that comes in another spelling is the same request in every state", func(w *world) {
+		// A retry after the tenant's setting for card numbers was changed.
+		respelled := func() claim.Arrival {
+			first, again := w.arrival("k", "100"), w.arrival("k", "1**")
+			again.Also = first.Print
+			return again
+		}
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.begin(respelled(), claim.Busy)
+		w.lapse(rec)
+		w.begin(respelled(), claim.Busy) // the provider was told the first spelling
+		rec = w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		w.settle(rec, declinedSoft("no"))
+		w.begin(w.arrival("k", "1**"), claim.Mismatch)
+		rec = w.begin(respelled(), claim.Won) // and from now on it is spelled so
+		w.begin(w.arrival("k", "100"), claim.Mismatch)
+		w.lapse(rec)
+		back := w.arrival("k", "100")
+		back.Also = w.arrival("k", "1**").Print
+		w.begin(back, claim.Busy)
+		rec = w.begin(respelled(), claim.WonUnknown)
+		rec = w.settle(rec, approved("paid"))
+		w.begin(respelled(), claim.Replay)
+		w.begin(back, claim.Replay)
+		other := w.arrival("k", "1x*")
+		other.Also = w.arrival("k", "101").Print
+		w.begin(other, claim.Mismatch)
+		w.same(rec, w.get(rec))
+		// A claim that is made keeps the spelling that it came in.
+		fresh := w.arrival("fresh", "1**")
+		fresh.Also = w.arrival("fresh", "100").Print
+		w.begin(fresh, claim.Won)
+		w.begin(w.arrival("fresh", "100"), claim.Mismatch)
+		w.begin(w.arrival("fresh", "1**"), claim.Busy)
+	}},
 	{"begin: past the replay window the key is a tombstone", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		w.expire(rec)

@@ -19,7 +19,7 @@ type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
-	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask."`
+	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask, and what becomes of card numbers."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
 }
 
@@ -124,7 +124,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		case !errors.Is(err, claim.ErrUnknownTenant):
 			return err
 		}
-		key := cockroach.NewAPIKey()
+		key := claim.NewAPIKey()
 		if err := db.PutTenant(ctx, claim.Tenant{ID: c.ID, Name: c.Name, Registrar: c.Registrar}, key); err != nil {
 			return err
 		}
@@ -151,13 +151,13 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		}
 		page := all[:min(len(all), c.Limit)]
 		t := table(io)
-		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST")
+		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST\tCARD NUMBERS")
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {
 				moved = one.RegistrarMovedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 		return fmt.Errorf("--keep must not be negative, is %v", c.Keep)
 	}
 	return withDatabase(ctx, func(db *cockroach.DB) error {
-		key := cockroach.NewAPIKey()
+		key := claim.NewAPIKey()
 		if err := db.RotateKey(ctx, c.ID, key, c.Keep); err != nil {
 			return unknownTenant(c.ID, err)
 		}

@@ -50,6 +50,12 @@ func TestTenants(t *testing.T) {
 	require.Empty(t, more)
 	refuses(t, []string{"--limit"}, "tenant", "list", "--limit", "0")
 
+	require.Regexp(t, `acme .* refuse\n`, list, "card numbers are refused unless told")
+	require.Contains(t, does(t, "tenant", "set", "acme", "--card-numbers", "mask"), "acme: mask")
+	require.Regexp(t, `(?s)acme [^\n]* mask\n.*globex [^\n]* refuse\n`, does(t, "tenant", "list"))
+	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "set", "nobody", "--card-numbers", "allow")
+	refuses(t, []string{"--card-numbers", "refuse"}, "tenant", "set", "acme", "--card-numbers", "maybe")
+
 	moved := does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1")
 	require.Contains(t, moved, "from now on")
 	require.Contains(t, moved, "for as long as there are any", "the last pin may outlive its windows")

@@ -93,7 +93,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 }
 
 func restless(key claim.Key) error {
-	return fmt.Errorf("%w: the claim of key %q keeps changing; try again", claim.ErrUnavailable, key.Value)
+	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
 }
 
 // dated moves a claim that was begun at epoch to when it was made.

@@ -54,6 +54,8 @@
 //	registrar_move  the move that was read         run again; on "no row" read who is registrar
 //	region_status   the epoch that was read        run again; on "no row" read the table
 //	tenants, keys   nothing: the latest counts     run the transaction again
+//	tenant_card_numbers
+//	                nothing: the latest counts     run again
 //
 // Every queue has the statements of outbox_…, under the name of its own table:
 // events_take and so on.
@@ -112,6 +114,12 @@
 // On CockroachDB gateways may differ by up to its max-offset:
 // [claim.Policy.ClockOffset] must be at least that. Time-outs of calls are this
 // process's own and only bound its patience.
+//
+// # The door
+//
+// API keys are looked up on connections of their own, each once at a time, and what
+// nobody has is remembered for some seconds: see [door]. It is a read of rows that are
+// consistent in every region, and may be repeated as often as it likes.
 //
 // # Reading elsewhere
 //

@@ -14,6 +14,7 @@ import (
 type Listener struct {
 	mu    sync.Mutex
 	heard map[string]Heard
+	times map[string]int
 }
 
 // Heard is a statement as it was last sent.
@@ -24,7 +25,7 @@ type Heard struct {
 
 // Listen makes l hear what a DB of this configuration sends.
 func (c Config) Listen(l *Listener) Config {
-	l.heard = map[string]Heard{}
+	l.heard, l.times = map[string]Heard{}, map[string]int{}
 	c.adjust = func(pc *pgxpool.Config) { pc.ConnConfig.Tracer = l }
 	return c
 }
@@ -49,6 +50,7 @@ func (l *Listener) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 		name, _, _ = strings.Cut(name, "\n")
 		l.mu.Lock()
 		l.heard[name] = Heard{data.SQL, data.Args}
+		l.times[name]++
 		l.mu.Unlock()
 	}
 	return ctx
@@ -56,6 +58,13 @@ func (l *Listener) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 
 // TraceQueryEnd implements [pgx.QueryTracer].
 func (*Listener) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Times is how often a statement was sent.
+func (l *Listener) Times(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.times[name]
+}
 
 // All returns what was heard, by name.
 func (l *Listener) All() map[string]Heard {

@@ -39,9 +39,10 @@ type Config struct {
 // Pool bounds the use of the database. Zero values take the defaults of
 // [DefaultPool].
 type Pool struct {
-	// MaxConns is the most connections of this process. CockroachDB works best
-	// with at most 4 active ones for each of its processors in the region, over
-	// all nodes of Homeward there. Default 16.
+	// MaxConns is the most connections of this process, beside those that look API
+	// keys up: one for each eight, at least two. CockroachDB works best with at most 4
+	// active ones for each of its processors in the region, over all nodes of Homeward
+	// there. Default 16.
 	MaxConns int32 `koanf:"max_conns"`
 	// MinConns are kept open, so that a burst does not wait for handshakes.
 	// Default 2.
@@ -66,8 +67,9 @@ type Pool struct {
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
 	ConnectTimeout time.Duration `koanf:"connect_timeout"`
 	// TenantCache is how long a tenant's row, found by its API key, is believed
-	// without asking again: how long a revoked key may still open the door.
-	// Negative: not at all. Default 5 s.
+	// without asking again: how long a revoked key may still open the door. A key that
+	// nobody has is refused for as long without asking, at most 5 s: how long a new key
+	// that was tried too early may be refused. Negative: neither. Default 5 s.
 	TenantCache time.Duration `koanf:"tenant_cache"`
 	// AllowUnverified lets connections go to another machine without a certificate that
 	// proves it to be the database, in clear text even. Default: they are refused.
@@ -146,8 +148,8 @@ type DB struct {
 	// arrivals and away see enter.
 	slots, awaySlots, arrivals, away chan struct{}
 	regions                          atomic.Pointer[map[string]claim.RegionCode]
-	byKey                            *memory[apiKeyHash]
 	byID                             *memory[string]
+	door                             *door
 	notes                            notes
 	since                            func(time.Time) time.Duration // how long a note has waited
 	sweeps                           sweeps
@@ -187,13 +189,16 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		since:     time.Since,
 		stopped:   make(chan struct{}),
 		notes:     notes{flushing: make(chan struct{}, 1)},
-		byKey:     newMemory[apiKeyHash](c.Pool.TenantCache),
 		byID:      newMemory[string](c.Pool.TenantCache),
 	}
 	if host := unverified(pc.ConnConfig); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" need not prove who it is: whoever is on the way could read and change every charge")
 	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	if db.door, err = openDoor(ctx, c); err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -421,6 +426,7 @@ func (db *DB) Close() error {
 		<-db.stopped
 		db.flushNotes(context.Background())
 		db.pool.Close()
+		db.door.pool.Close()
 	})
 	return nil
 }

@@ -43,6 +43,9 @@ func (m *memory[K]) get(k K) (claim.Tenant, bool) {
 	return r.tenant, ok && time.Now().Before(r.until)
 }
 
+// knows reports whether k was put here, however long ago, and is not forgotten yet.
+func (m *memory[K]) knows(k K) bool { return m != nil && m.cache.Contains(k) }
+
 func (m *memory[K]) put(k K, t claim.Tenant) {
 	if m != nil {
 		m.cache.Add(k, remembered{t, time.Now().Add(m.life)})

@@ -1,10 +1,9 @@
 package cockroach
 
 import (
+	"cmp"
 	"context"
-	cryptorand "crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,22 +19,11 @@ import (
 // apiKeyHash is all that is kept of an API key.
 type apiKeyHash [sha256.Size]byte
 
-// apiKeyBytes is the randomness of an API key: 256 bits, so that a plain hash of
-// it cannot be searched.
-const apiKeyBytes = 32
-
-// NewAPIKey mints an API key, "sk_live_" and 43 characters.
-func NewAPIKey() string {
-	var b [apiKeyBytes]byte
-	_, _ = cryptorand.Read(b[:]) // never fails
-	return "sk_live_" + base64.RawURLEncoding.EncodeToString(b[:])
-}
-
 func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	var previous zeronull.Text
 	var moved zeronull.Timestamptz
 	var burst int32
-	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst)
+	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst, &t.CardNumbers)
 	t.PreviousRegistrar, t.Burst = string(previous), int(burst)
 	if at := time.Time(moved); !at.IsZero() {
 		t.RegistrarMovedAt = at.UTC()
@@ -43,19 +31,11 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	return t, err
 }
 
-// TenantByAPIKey returns the tenant that a key was given to. Answers are
-// believed for Pool.TenantCache.
+// TenantByAPIKey returns the tenant that a key was given to. A tenant is believed for
+// Pool.TenantCache, and for as long, at most refusedFor, that nobody has the key. Keys
+// are compared by their hash: how long that takes tells nothing of a key.
 func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
-	db, hash := v.db, apiKeyHash(sha256.Sum256([]byte(key)))
-	if t, ok := db.byKey.get(hash); ok {
-		return t, true, nil
-	}
-	t, found, _, err := one(ctx, db, "tenant_by_api_key", repeatable, []any{hash[:]}, scanTenant)
-	if err != nil || !found {
-		return claim.Tenant{}, false, claimError("tenant_by_api_key", err)
-	}
-	db.byKey.put(hash, t)
-	return t, true, nil
+	return v.db.tenantByAPIKey(ctx, sha256.Sum256([]byte(key)))
 }
 
 // Registrar implements [claim.Store].
@@ -87,10 +67,10 @@ func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Ten
 }
 
 // errForeignKey: the API key is somebody else's.
-var errForeignKey = errors.New("an API key is empty or belongs to another tenant; mint a new one")
+var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. Of one that exists it changes name and rate, adds the keys, and leaves
+// kept. Of one that exists it changes name, rate and card numbers, adds the keys, and leaves
 // the registrar alone, since only MoveRegistrar moves it safely.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if t.ID == "" {
@@ -99,8 +79,10 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
 	}
+	cards := string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers))
+	defer db.recall(apiKeys)
 	return db.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst)); err != nil {
+		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst), cards); err != nil {
 			return err
 		}
 		for _, k := range apiKeys {
@@ -114,6 +96,9 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 
 func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error {
 	hash := sha256.Sum256([]byte(key))
+	if claim.APIKeyMadeUp(key) {
+		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
+	}
 	var owner string
 	err := tx.QueryRow(ctx, db.queries["api_key_put"].sql, hash[:], tenant).Scan(&owner)
 	if key == "" || errors.Is(err, pgx.ErrNoRows) {
@@ -122,12 +107,20 @@ func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error 
 	return err
 }
 
+// recall makes this process look keys up that it may have refused.
+func (db *DB) recall(keys []string) {
+	for _, k := range keys {
+		db.door.refused.forget(sha256.Sum256([]byte(k)))
+	}
+}
+
 // RotateKey gives a tenant a new API key and ends all others after the time
 // given: until then both open the door, so that merchants can change over.
 func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter time.Duration) error {
 	if _, err := db.Tenant(ctx, tenant); err != nil {
 		return err
 	}
+	defer db.recall([]string{key})
 	return db.transaction(ctx, func(tx pgx.Tx) error {
 		if err := db.giveKey(ctx, tx, tenant, key); err != nil {
 			return err
@@ -136,6 +129,16 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 		_, err := tx.Exec(ctx, db.queries["api_keys_end"].sql, tenant, hash[:], endOthersAfter)
 		return err
 	})
+}
+
+// SetCardNumbers says what becomes of card numbers in a tenant's free text. Nodes
+// follow within Pool.TenantCache.
+func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
+	n, lost, err := affected(ctx, db, "tenant_card_numbers", repeatable, []any{tenant, string(cards)})
+	if err == nil && n == 0 && !lost {
+		return claim.ErrUnknownTenant
+	}
+	return claimError("tenant_card_numbers", err)
 }
 
 // transaction runs f in a transaction until its outcome is known, within

@@ -67,6 +67,33 @@ func TestRegistrarForgotten(t *testing.T) {
 	require.NoError(t, db.MoveRegistrar(ctx, "globex", asia))
 }
 
+// TestCardNumbers: what becomes of a tenant's card numbers is in its row; a tenant that
+// nothing was said of, by a node of the version before, refuses them.
+func TestCardNumbers(t *testing.T) {
+	d := newDatabase(t)
+	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()
+	reads := func(want claim.CardNumbers) {
+		t.Helper()
+		tenant, found, err := view(t, db, regions[2]).TenantByAPIKey(ctx, "sk")
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, want, tenant.CardNumbers)
+	}
+	d.exec(t, "INSERT INTO tenants (id, name, registrar, created_at) VALUES ('acme', 'Acme', '"+regions[0]+"', now())")
+	require.NoError(t, db.RotateKey(ctx, "acme", "sk", 0))
+	reads(claim.RefuseCardNumbers)
+	for _, c := range []claim.CardNumbers{claim.AllowCardNumbers, claim.MaskCardNumbers, claim.RefuseCardNumbers} {
+		require.NoError(t, db.SetCardNumbers(ctx, "acme", c))
+		reads(c)
+	}
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0], CardNumbers: claim.MaskCardNumbers}))
+	reads(claim.MaskCardNumbers)
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	reads(claim.RefuseCardNumbers)
+	require.Error(t, db.SetCardNumbers(ctx, "acme", "maybe"), "the table says what there is")
+	require.ErrorIs(t, db.SetCardNumbers(ctx, "nobody", claim.MaskCardNumbers), claim.ErrUnknownTenant)
+}
+
 // TestAPIKeys checks that only hashes are stored, that a rotation leaves the old
 // keys their time, and that keys belong to one tenant.
 func TestAPIKeys(t *testing.T) {

@@ -85,7 +85,7 @@ func responseFromProto(m *storev1.Response) *claim.Response {
 func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error) {
 	var m storev1.Claim
 	if err := proto.Unmarshal(value, &m); err != nil {
-		return nil, damaged("claim", key.Value, err)
+		return nil, damaged("claim of", key.Tenant, err)
 	}
 	r := &claim.Record{
 		Key: key, Home: home, Operation: m.Operation,
@@ -98,7 +98,7 @@ func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error
 		Reason: m.Reason, ProviderRef: m.ProviderRef, SettledAt: fromMicros(m.SettledAt),
 	}
 	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {
-		return nil, damaged("claim", key.Value, fmt.Errorf("fingerprint of %d bytes", len(m.Fingerprint)))
+		return nil, damaged("claim of", key.Tenant, fmt.Errorf("fingerprint of %d bytes", len(m.Fingerprint)))
 	}
 	if m.Response != nil {
 		r.Response = responseFromProto(m.Response)
@@ -141,7 +141,7 @@ func auditToProto(e *claim.AuditEntry) *storev1.Audit {
 func decodeAudit(key claim.Key, value []byte) (claim.AuditEntry, error) {
 	var m storev1.Audit
 	if err := proto.Unmarshal(value, &m); err != nil {
-		return claim.AuditEntry{}, damaged("audit row", key.Value, err)
+		return claim.AuditEntry{}, damaged("audit row of", key.Tenant, err)
 	}
 	return claim.AuditEntry{
 		At: fromMicros(m.At), Event: claim.Event(m.Event), Region: m.Region, Node: m.Node,
@@ -152,7 +152,7 @@ func decodeAudit(key claim.Key, value []byte) (claim.AuditEntry, error) {
 func decodePin(key claim.Key, value []byte) (*claim.Pin, error) {
 	var m storev1.Pin
 	if err := proto.Unmarshal(value, &m); err != nil {
-		return nil, damaged("pin", key.Value, err)
+		return nil, damaged("pin of", key.Tenant, err)
 	}
 	return &claim.Pin{Key: key, Home: m.Home, CreatedAt: fromMicros(m.CreatedAt)}, nil
 }
@@ -161,6 +161,7 @@ func tenantToProto(t *claim.Tenant) *storev1.Tenant {
 	return &storev1.Tenant{
 		Name: t.Name, Registrar: t.Registrar, PreviousRegistrar: t.PreviousRegistrar,
 		RegistrarMovedAt: micros(t.RegistrarMovedAt), RatePerSecond: t.RatePerSecond, Burst: int64(t.Burst),
+		CardNumbers: string(t.CardNumbers),
 	}
 }
 
@@ -172,6 +173,7 @@ func decodeTenant(id string, value []byte) (claim.Tenant, error) {
 	return claim.Tenant{
 		ID: id, Name: m.Name, Registrar: m.Registrar, PreviousRegistrar: m.PreviousRegistrar,
 		RegistrarMovedAt: fromMicros(m.RegistrarMovedAt), RatePerSecond: m.RatePerSecond, Burst: int(m.Burst),
+		CardNumbers: claim.CardNumbers(m.CardNumbers),
 	}, nil
 }
 

@@ -267,8 +267,9 @@ func TestTenants(t *testing.T) {
 	moved := acme
 	moved.Registrar, moved.PreviousRegistrar, moved.RegistrarMovedAt = eu, us, clock.now().UTC().Truncate(time.Microsecond)
 	require.Error(t, db.MoveRegistrar(ctx, "acme", asia), "pins in three places would not be found")
-	// Written again, as a start-up does: the registrar is kept, the rate is not.
+	// Written again, as a start-up does: the registrar is kept, rate and card numbers are not.
 	acme.RatePerSecond, moved.RatePerSecond = 99, 99
+	acme.CardNumbers, moved.CardNumbers = claim.MaskCardNumbers, claim.MaskCardNumbers
 	require.NoError(t, db.PutTenant(ctx, acme, "sk_1"))
 	require.NoError(t, db.Close())
 

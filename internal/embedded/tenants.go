@@ -17,7 +17,7 @@ import (
 const maxTenants = 100_000
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. On a tenant that exists it changes name and rate, adds the keys, and
+// kept. On a tenant that exists it changes name, rate and card numbers, adds the keys, and
 // leaves the registrar alone, since only MoveRegistrar moves it safely. An API
 // key of another tenant is refused.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
@@ -15,14 +16,17 @@ const maxAPIKey = 255
 func (s *server) admit(res *response, r *http.Request) error {
 	key, ok := bearer(r)
 	if !ok {
-		return unauthorized("Send an Authorization header with your API key: Bearer sk_…")
+		return unauthorized("Send an Authorization header with your API key: Bearer hwk_…")
+	}
+	if claim.APIKeyMadeUp(key) {
+		return errUnknownKey // nobody needs to be asked
 	}
 	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), key)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return unauthorized("This API key is not known.")
+		return errUnknownKey
 	}
 	res.tenant = tenant
 	if wait := s.rates.take(&tenant, s.Now()); wait > 0 {
@@ -32,6 +36,8 @@ func (s *server) admit(res *response, r *http.Request) error {
 	}
 	return nil
 }
+
+var errUnknownKey = unauthorized("This API key is not known.")
 
 func unauthorized(detail string) error {
 	return &refusal{Problem: problem.New(problem.Unauthorized, detail), challenge: true}

@@ -5,7 +5,7 @@
 // The checks run in one order, so that every refusal comes before any claim:
 //
 //	API key → rate limit → route and method → media type → Idempotency-Key
-//	→ body, whole → canonical JSON → payment.Parse → Router.Do
+//	→ body, whole → canonical JSON → payment.Parse → payment.Screen → Router.Do
 //
 // The body is read in full, under its own deadline, before a claim exists: a
 // slow client holds a connection and nothing else.

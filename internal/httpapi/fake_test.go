@@ -31,9 +31,13 @@ type fake struct {
 
 	tenants    map[string]claim.Tenant
 	tenantsErr error
+	asked      int // for a tenant
 }
 
 func (f *fake) TenantByAPIKey(_ context.Context, key string) (claim.Tenant, bool, error) {
+	f.mu.Lock()
+	f.asked++
+	f.mu.Unlock()
 	t, ok := f.tenants[key]
 	return t, ok, f.tenantsErr
 }

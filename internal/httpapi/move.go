@@ -46,7 +46,7 @@ func (s *server) move(op payment.Operation) handler {
 		_, near, _ := claim.ReadObjectID(intent.Charge)
 		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
 		defer cancel()
-		reply, err := s.Router.Do(ctx, claim.Request{
+		req := claim.Request{
 			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 			Operation: string(op),
 			Input: claim.FingerprintInput{
@@ -56,7 +56,11 @@ func (s *server) move(op payment.Operation) handler {
 			PreferHome:  near,
 			TraceParent: trace,
 			Began:       began,
-		}, hint(r))
+		}
+		if err := s.screen(ctx, res.tenant.CardNumbers, &req, hint(r)); err != nil {
+			return err
+		}
+		reply, err := s.Router.Do(ctx, req, hint(r))
 		if err != nil {
 			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
 			if reply.Home != "" {

@@ -24,7 +24,8 @@ const (
 // notice takes in a provider's webhook: the raw body, as it came, for its signature
 // stands on that. Nothing but keeping it is done before the answer.
 func (s *server) notice(res *response, r *http.Request) error {
-	if s.Notices == nil {
+	// No body is read for a provider that there is not: anybody can send one.
+	if s.Notices == nil || !s.Notices.Knows(r.PathValue("provider")) {
 		return errNoProvider
 	}
 	var body []byte

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,6 +42,8 @@ type notices struct {
 	limited  bool
 }
 
+func (n *notices) Knows(provider string) bool { return provider == "stripe" }
+
 func (n *notices) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
 	n.provider, n.header, n.body = provider, header, string(body)
 	_, n.limited = ctx.Deadline()
@@ -70,7 +73,9 @@ func TestNotices(t *testing.T) {
 		{name: "empty", request: notice("POST", "/v1/webhooks/stripe", ""), status: 200, reaches: true},
 		{name: "too large", request: notice("POST", "/v1/webhooks/stripe", largest+" "), status: 413, code: "body_too_large"},
 		{name: "too large, in chunks", request: chunked(notice("POST", "/v1/webhooks/stripe", largest+" ")), status: 413, code: "body_too_large"},
-		{name: "no such provider", request: notice("POST", "/v1/webhooks/nobody", "{}"), err: webhook.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
+		{name: "no such provider", request: notice("POST", "/v1/webhooks/nobody", "{}"), status: 404, code: "not_found"},
+		{name: "no such provider, and too large", request: notice("POST", "/v1/webhooks/nobody", largest+" "), status: 404, code: "not_found"},
+		{name: "gone meanwhile", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
 		{name: "none are taken", request: notice("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
 		{name: "forged", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrForged), status: 400, code: "invalid_request", reaches: true},
 		{name: "stale", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrStale, status: 400, code: "invalid_request", reaches: true},
@@ -108,6 +113,25 @@ func TestNotices(t *testing.T) {
 			require.True(t, n.limited)
 		})
 	}
+}
+
+// unread fails the test that reads it.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+func (unread) Close() error { return nil }
+
+// TestNoBodyIsReadForNobody: where no provider of the path's name sends notices, the
+// body stays where it is.
+func TestNoBodyIsReadForNobody(t *testing.T) {
+	h := newAPI(t, newFake(), func(c *Config) { c.Notices = &notices{} })
+	r := notice("POST", "/v1/webhooks/nobody", "")
+	r.Body, r.ContentLength = unread{t}, 1<<20
+	require.Equal(t, 404, serve(h, r).Code)
 }
 
 // The limit of a tenant's requests is none for providers, who have no tenant.

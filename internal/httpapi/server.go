@@ -40,6 +40,8 @@ type Router interface {
 // Notices takes in what providers say unasked. Implementations are safe for
 // concurrent use.
 type Notices interface {
+	// Knows reports whether a provider of this name sends notices here.
+	Knows(provider string) bool
 	// Receive keeps a notice and returns once it is durable. It may keep body, and only
 	// reads header. It refuses with the errors of package webhook; any other error says
 	// that nothing is known and the notice should be sent again.

@@ -112,6 +112,12 @@ func (r *Receiver) Stop() {
 	r.done.Wait()
 }
 
+// Knows reports whether a provider of this name sends notices here.
+func (r *Receiver) Knows(provider string) bool {
+	_, ok := r.c.Notifiers[provider]
+	return ok
+}
+
 // Receive keeps one notice and returns once it is durable; nil also when it was
 // there already. After an error nothing may be assumed: the provider repeats it.
 func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {

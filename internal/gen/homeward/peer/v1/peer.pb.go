@@ -43,7 +43,11 @@ type ExecuteRequest struct {
 	// The region the request arrived at.
 	Entry string `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`
 	// How long ago that was at most when the receiver reads this, in microseconds.
-	UnderWayUs    int64 `protobuf:"varint,12,opt,name=under_way_us,json=underWayUs,proto3" json:"under_way_us,omitempty"`
+	UnderWayUs int64 `protobuf:"varint,12,opt,name=under_way_us,json=underWayUs,proto3" json:"under_way_us,omitempty"`
+	// The fingerprint of the same request in another spelling, with its version; absent
+	// for none.
+	Also          []byte `protobuf:"bytes,13,opt,name=also,proto3" json:"also,omitempty"`
+	AlsoVersion   uint32 `protobuf:"varint,14,opt,name=also_version,json=alsoVersion,proto3" json:"also_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +162,20 @@ func (x *ExecuteRequest) GetEntry() string {
 func (x *ExecuteRequest) GetUnderWayUs() int64 {
 	if x != nil {
 		return x.UnderWayUs
+	}
+	return 0
+}
+
+func (x *ExecuteRequest) GetAlso() []byte {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
+func (x *ExecuteRequest) GetAlsoVersion() uint32 {
+	if x != nil {
+		return x.AlsoVersion
 	}
 	return 0
 }
@@ -1474,7 +1492,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x02\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\x03\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1489,7 +1507,9 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	" \x01(\x05R\x04hops\x12\x14\n" +
 	"\x05entry\x18\v \x01(\tR\x05entry\x12 \n" +
 	"\funder_way_us\x18\f \x01(\x03R\n" +
-	"underWayUs\"2\n" +
+	"underWayUs\x12\x12\n" +
+	"\x04also\x18\r \x01(\fR\x04also\x12!\n" +
+	"\falso_version\x18\x0e \x01(\rR\valsoVersion\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +

@@ -652,6 +652,7 @@ type Tenant struct {
 	RegistrarMovedAt  int64                  `protobuf:"varint,4,opt,name=registrar_moved_at,json=registrarMovedAt" json:"registrar_moved_at,omitempty"`
 	RatePerSecond     float64                `protobuf:"fixed64,5,opt,name=rate_per_second,json=ratePerSecond" json:"rate_per_second,omitempty"`
 	Burst             int64                  `protobuf:"varint,6,opt,name=burst" json:"burst,omitempty"`
+	CardNumbers       string                 `protobuf:"bytes,7,opt,name=card_numbers,json=cardNumbers" json:"card_numbers,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -726,6 +727,13 @@ func (x *Tenant) GetBurst() int64 {
 		return x.Burst
 	}
 	return 0
+}
+
+func (x *Tenant) GetCardNumbers() string {
+	if x != nil {
+		return x.CardNumbers
+	}
+	return ""
 }
 
 // Transaction is one row of the books; home and id are in the row's key.
@@ -1166,14 +1174,15 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x06 \x01(\rR\n" +
 	"generation\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"\xd5\x01\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"\xf8\x01\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tregistrar\x18\x02 \x01(\tR\tregistrar\x12-\n" +
 	"\x12previous_registrar\x18\x03 \x01(\tR\x11previousRegistrar\x12,\n" +
 	"\x12registrar_moved_at\x18\x04 \x01(\x03R\x10registrarMovedAt\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
-	"\x05burst\x18\x06 \x01(\x03R\x05burst\"\x9e\x02\n" +
+	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
+	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\x9e\x02\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +

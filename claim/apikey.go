@@ -1,0 +1,63 @@
+package claim
+
+import (
+	"crypto/rand"
+	"hash/crc32"
+	"strings"
+)
+
+// An API key is "hwk_", 43 random characters and 6 that check all before them: the
+// form in which secret scanners find keys and can tell that they are ours.
+const (
+	apiKeyPrefix = "hwk_"
+	// apiKeyRandom characters hold 256 bits, so that a plain hash of a key cannot be
+	// searched.
+	apiKeyRandom = 43
+	// apiKeyCheck characters hold a CRC-32.
+	apiKeyCheck  = 6
+	apiKeyLength = len(apiKeyPrefix) + apiKeyRandom + apiKeyCheck
+)
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// NewAPIKey mints an API key.
+func NewAPIKey() string {
+	key := append(make([]byte, 0, apiKeyLength), apiKeyPrefix...)
+	var random [2 * apiKeyRandom]byte
+	for len(key) < apiKeyLength-apiKeyCheck {
+		_, _ = rand.Read(random[:]) // never fails
+		for _, b := range random {
+			// Bytes that would make some characters likelier than others are left out.
+			if int(b) < 256-256%len(base62) && len(key) < apiKeyLength-apiKeyCheck {
+				key = append(key, base62[int(b)%len(base62)])
+			}
+		}
+	}
+	return string(appendAPIKeyCheck(key, string(key)))
+}
+
+// APIKeyMadeUp reports whether key says that it is one of ours and is none: a wrong
+// length, or a check value that does not match. Nobody was ever given it. What does not
+// say so, such as a key of an earlier form, has to be looked up. The check value is no
+// secret and proves nothing; it spares the look-up.
+func APIKeyMadeUp(key string) bool {
+	if !strings.HasPrefix(key, apiKeyPrefix) {
+		return false
+	}
+	if len(key) != apiKeyLength {
+		return true
+	}
+	var check [apiKeyCheck]byte
+	body := key[:apiKeyLength-apiKeyCheck]
+	return string(appendAPIKeyCheck(check[:0], body)) != key[len(body):]
+}
+
+func appendAPIKeyCheck(to []byte, body string) []byte {
+	sum := crc32.ChecksumIEEE([]byte(body))
+	var check [apiKeyCheck]byte
+	for i := len(check) - 1; i >= 0; i-- {
+		check[i] = base62[sum%uint32(len(base62))]
+		sum /= uint32(len(base62))
+	}
+	return append(to, check[:]...)
+}

@@ -1,0 +1,165 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// doorShare is how many connections look API keys up: one for so many of the others,
+	// and at least leastDoor, of which strangers use half. A look-up takes about a
+	// millisecond, so one connection finds all the keys of a node within a second.
+	doorShare, leastDoor = 8, 2
+	// maxStrangers is how many keys that are not known may be looked up or wait for it.
+	// At a thousand look-ups a second it is what is done within the patience of a call.
+	maxStrangers = 256
+	// refusedFor is the longest time for which a key that nobody has is refused without
+	// asking: how long a new key may be refused by a node that was asked for it before
+	// it was made.
+	refusedFor = 5 * time.Second
+)
+
+// door looks API keys up. What comes without a good one must not take the place of what
+// has one: look-ups have connections of their own, which no claim uses and beyond which
+// they use none. One key is looked up once at a time, however many bring it, and one
+// that nobody has is remembered. Keys of tenants that were let in lately have a half of
+// the connections to themselves: a flood of others cannot keep them out.
+type door struct {
+	pool      *pgxpool.Pool
+	flights   singleflight.Group
+	queue     chan struct{}       // strangers, those that wait included
+	strangers chan struct{}       // those at a connection
+	byKey     *memory[apiKeyHash] // who was let in
+	refused   *memory[apiKeyHash] // who was not
+}
+
+// openDoor makes a door beside the pool of c.
+func openDoor(ctx context.Context, c Config) (*door, error) {
+	life := c.Pool.TenantCache
+	c.Pool.MaxConns = max(leastDoor, c.Pool.MaxConns/doorShare)
+	c.Pool.MinConns = min(1, c.Pool.MinConns)
+	pc, err := poolConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, connectError(pc.ConnConfig, err)
+	}
+	return &door{
+		pool:      pool,
+		queue:     make(chan struct{}, maxStrangers),
+		strangers: make(chan struct{}, c.Pool.MaxConns/2),
+		byKey:     newMemory[apiKeyHash](life),
+		refused:   newMemory[apiKeyHash](min(life, refusedFor)),
+	}, nil
+}
+
+// answer is what a look-up comes to: whose the key is, or that it is nobody's.
+type answer struct {
+	tenant claim.Tenant
+	found  bool
+}
+
+func (d *door) remembers(key apiKeyHash) (answer, bool) {
+	if t, ok := d.byKey.get(key); ok {
+		return answer{t, true}, true
+	}
+	_, ok := d.refused.get(key)
+	return answer{}, ok
+}
+
+// tenantByAPIKey returns the tenant that a key was given to. Both answers are believed
+// for a while. An error says that it is not known.
+func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant, bool, error) {
+	d := db.door
+	if a, ok := d.remembers(key); ok {
+		return a.tenant, a.found, nil
+	}
+	// Whoever asked first may go away, and the others go on waiting.
+	asked := d.flights.DoChan(string(key[:]), func() (any, error) {
+		if a, ok := d.remembers(key); ok {
+			return a, nil // somebody has asked in between
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.limits.CallTimeout)
+		defer cancel()
+		t, found, err := db.askForKey(ctx, key)
+		if err != nil {
+			return answer{}, err
+		}
+		if found {
+			d.byKey.put(key, t)
+		} else {
+			d.byKey.forget(key)
+			d.refused.put(key, claim.Tenant{})
+		}
+		return answer{t, found}, nil
+	})
+	select {
+	case got := <-asked:
+		a, _ := got.Val.(answer)
+		return a.tenant, a.found, got.Err
+	case <-ctx.Done():
+		return claim.Tenant{}, false, ctx.Err()
+	}
+}
+
+// askForKey asks the database, within ctx.
+func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, found bool, err error) {
+	d, q := db.door, db.queries["tenant_by_api_key"]
+	turn, done := context.WithTimeout(ctx, db.limits.patience())
+	defer done()
+	if !d.byKey.knows(key) {
+		select {
+		case d.queue <- struct{}{}:
+			defer func() { <-d.queue }()
+		default:
+			return t, false, fmt.Errorf("%w: more than %d API keys that nobody was seen with lately are looked up or wait for it", claim.ErrUnavailable, cap(d.queue))
+		}
+		select {
+		case d.strangers <- struct{}{}:
+			defer func() { <-d.strangers }()
+		case <-turn.Done():
+			return t, false, unavailable(q.name, errNoTurn)
+		}
+	}
+	pause := firstPause
+	for try := 1; ; try++ {
+		t, found, err = d.try(ctx, turn, q.sql, key)
+		if err == nil {
+			return t, found, nil
+		}
+		turn = ctx // it had its turn
+		if try == maxTries || judge(err) == refused || !sleep(ctx, pause/2+rand.N(pause)) {
+			return claim.Tenant{}, false, unavailable(q.name, err)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// try asks once. It waits for a connection until turn ends.
+func (d *door) try(ctx, turn context.Context, sql string, key apiKeyHash) (claim.Tenant, bool, error) {
+	conn, err := d.pool.Acquire(turn)
+	if err != nil {
+		return claim.Tenant{}, false, err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, sql, key[:])
+	if err != nil {
+		return claim.Tenant{}, false, err
+	}
+	t, err := pgx.CollectOneRow(rows, scanTenant)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return claim.Tenant{}, false, nil
+	}
+	return t, err == nil, err
+}

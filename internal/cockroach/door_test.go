@@ -1,0 +1,120 @@
+package cockroach_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
+)
+
+const lookUp = "tenant_by_api_key"
+
+// TestBadKeysHardlyReachTheDatabase: a key that nobody has is looked up once for as long
+// as that is remembered, however many bring it and at once; a good one likewise. A key
+// that is made then opens the door at once in this process, and in others soon.
+func TestBadKeysHardlyReachTheDatabase(t *testing.T) {
+	d := newDatabase(t)
+	pool, ctx := testPool(), t.Context()
+	pool.TenantCache = time.Hour
+	var said cockroach.Listener
+	db := open(t, cockroach.Config{URL: d.url, Pool: pool}.Listen(&said))
+	v := view(t, db, regions[0])
+	acme := claim.Tenant{ID: "acme", Registrar: regions[0]}
+	require.NoError(t, db.PutTenant(ctx, acme, "sk_old", claim.NewAPIKey()))
+
+	var all sync.WaitGroup
+	for range 50 {
+		for i := range 10 {
+			all.Go(func() {
+				_, found, err := v.TenantByAPIKey(ctx, fmt.Sprintf("sk_none_%d", i))
+				if err != nil || found {
+					t.Errorf("found %v: %v", found, err)
+				}
+			})
+			all.Go(func() {
+				got, found, err := v.TenantByAPIKey(ctx, "sk_old")
+				if err != nil || !found || got.ID != "acme" {
+					t.Errorf("an old key: %v %v", got, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	require.LessOrEqual(t, said.Times(lookUp), 10+1, "500 bad requests, and 500 good ones")
+
+	require.NoError(t, db.PutTenant(ctx, acme, "sk_none_1"))
+	_, found, err := v.TenantByAPIKey(ctx, "sk_none_1")
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Error(t, db.PutTenant(ctx, acme, claim.NewAPIKey()+"x"), "a key that no node would let in")
+
+	pool.TenantCache = 20 * time.Millisecond
+	other := view(t, open(t, cockroach.Config{URL: d.url, Pool: pool}), regions[1])
+	_, found, err = other.TenantByAPIKey(ctx, "sk_new")
+	require.NoError(t, err)
+	require.False(t, found)
+	require.NoError(t, db.RotateKey(ctx, "acme", "sk_new", 0))
+	require.Eventually(t, func() bool {
+		_, found, err := other.TenantByAPIKey(ctx, "sk_new")
+		return err == nil && found
+	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { // one that was let in, and has ended
+		_, found, err := other.TenantByAPIKey(ctx, "sk_old")
+		return err == nil && !found
+	}, patience, time.Millisecond)
+}
+
+// TestAFloodOfStrangersHoldsNobodyBack: while the database is slow to find a key that
+// nobody was seen with, a flood of such keys keeps neither charges nor known merchants
+// out, sends nothing, and ends in "not known", never in "refused".
+func TestAFloodOfStrangersHoldsNobodyBack(t *testing.T) {
+	w := newWire(t, newDatabase(t), "acme", testPool())
+	ctx, pool := t.Context(), testPool()
+	pool.MaxConns, pool.MinConns = 4, 0
+	pool.StatementTimeout, pool.CallTimeout = 4*time.Second, 6*time.Second
+	pool.TenantCache = 1 // a merchant who was seen is looked up again, and is known
+	var said cockroach.Listener
+	db := open(t, cockroach.Config{URL: w.proxy.URL(w.admin), Pool: pool}.Listen(&said))
+	v := view(t, db, here)
+	require.NoError(t, w.other.PutTenant(ctx, claim.Tenant{ID: "acme", Name: "Acme", Registrar: here}, "sk_acme"))
+	knownHere := func() {
+		t.Helper()
+		_, found, err := v.TenantByAPIKey(ctx, "sk_acme")
+		require.NoError(t, err)
+		require.True(t, found)
+	}
+	knownHere()
+
+	stalled := w.proxy.Arm(lookUp, wireproxy.StallBefore, 1)
+	const flood = 400
+	answers := make(chan error, flood)
+	for i := range flood {
+		go func() {
+			_, found, err := v.TenantByAPIKey(ctx, fmt.Sprint("sk_flood_", i))
+			if err == nil && !found {
+				err = errors.New("said to be nobody's")
+			}
+			answers <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return stalled.Fired() == 1 && len(answers) >= flood-256 }, patience, time.Millisecond)
+	before := said.Times(lookUp)
+	for i := range 20 {
+		knownHere()
+		got, err := v.Begin(ctx, claimtest.NewArrival(claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)}, here, "100", "node", fmt.Sprint("ch_k", i)))
+		require.NoError(t, err)
+		require.Equal(t, claim.Won, got.Decision)
+	}
+	require.Equal(t, 20, said.Times(lookUp)-before, "the flood was looked up")
+	for range flood {
+		require.ErrorIs(t, <-answers, claim.ErrUnavailable)
+	}
+}

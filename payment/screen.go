@@ -1,0 +1,145 @@
+package payment
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Screened is what [Screen] found in the free text of a request.
+type Screened struct {
+	// Member is the path of the first member with a card number; "" when there is none.
+	Member string
+	// Masked is the request with every digit of each such number but the last four
+	// replaced by '*'. It is canonical, has as many characters, and follows from the
+	// request alone. It is nil when there is none, and when a name in metadata holds
+	// one: two names could become the same.
+	Masked []byte
+}
+
+// Refusal is the error for a caller whose text may hold no card numbers.
+func (s *Screened) Refusal() error {
+	return invalid(s.Member, "holds what looks like a card number; take it out: card numbers have no place here")
+}
+
+// Screen looks for card numbers in the free text of canonical, a request that [Parse]
+// has accepted: in description and reason, and in metadata, names and values, but for
+// those that are digits alone. These, and everything else, are identifiers or are
+// checked by Parse; one in ten numbers has a right check digit, and an identifier is
+// never refused for its look. It copies nothing unless it finds one, and is safe for
+// concurrent use.
+func Screen(canonical []byte) Screened {
+	if !manyDigits(canonical) {
+		return Screened{}
+	}
+	m := masker{in: canonical}
+	s := scanner{in: canonical}
+	members(&s, func(name, value []byte, at int) {
+		switch string(name) {
+		case `"description"`, `"reason"`:
+			m.text(value, at, "", name)
+		case `"metadata"`:
+			inner := scanner{in: canonical, pos: at}
+			members(&inner, func(name, value []byte, at int) {
+				if !digitsAlone(name) && hasCard(name) {
+					m.found(name, "metadata.")
+					m.fixed = true
+				}
+				if !digitsAlone(value) {
+					m.text(value, at, "metadata.", name)
+				}
+			})
+		}
+	})
+	found := Screened{Member: m.member}
+	if m.member != "" && !m.fixed {
+		found.Masked = append(m.out, canonical[m.copied:]...)
+	}
+	return found
+}
+
+// masker rewrites a request while it is walked.
+type masker struct {
+	in, out []byte
+	copied  int // how much of in is in out
+	member  string
+	fixed   bool // there is one that cannot be masked
+}
+
+// members walks the members of the object that s is at, each with its name and its
+// value and where in the request that begins. What is no object has none.
+func members(s *scanner, visit func(name, value []byte, at int)) {
+	if !s.accept('{') {
+		return
+	}
+	for {
+		name, ok := s.str()
+		if !ok || !s.accept(':') {
+			return
+		}
+		value, ok := s.value(1)
+		if !ok {
+			return
+		}
+		visit(name, value, s.pos-len(value))
+		if !s.accept(',') {
+			return
+		}
+	}
+}
+
+func (m *masker) found(name []byte, path string) {
+	if m.member == "" {
+		m.member = path + MemberName(string(name[1:len(name)-1]))
+	}
+}
+
+// text masks the string raw, the value of a member, which begins at start.
+func (m *masker) text(raw []byte, start int, path string, name []byte) {
+	findCards(raw, escapedRune, func(card []digit) bool {
+		m.found(name, path)
+		for _, d := range card[:len(card)-shownDigits] {
+			m.out = append(append(m.out, m.in[m.copied:start+d.start]...), '*')
+			m.copied = start + d.end
+		}
+		return true
+	})
+}
+
+func hasCard(raw []byte) (found bool) {
+	findCards(raw, escapedRune, func([]digit) bool {
+		found = true
+		return false
+	})
+	return found
+}
+
+// digitsAlone reports whether a string, given with its quotes, has nothing else.
+func digitsAlone(raw []byte) bool {
+	for _, c := range raw[1 : len(raw)-1] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// escapedRune reads a character of a string in canonical escapes.
+func escapedRune(b []byte) (rune, int) {
+	if b[0] != '\\' || len(b) < 2 {
+		return utf8.DecodeRune(b)
+	}
+	switch b[1] {
+	case 'u':
+		const size = len(`\u0000`)
+		if len(b) >= size {
+			if n, err := strconv.ParseUint(string(b[2:size]), 16, 16); err == nil {
+				return rune(n), size
+			}
+		}
+		return utf8.RuneError, len(b)
+	case 'n', 't', 'r', 'f', 'b':
+		return ' ', 2
+	default:
+		return rune(b[1]), 2
+	}
+}
