@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // State is a claim's place in its life. Expiry is not a state: it is judged
@@ -98,6 +100,9 @@ type Record struct {
 	// ProviderRef is the provider's own id of the movement, once known.
 	ProviderRef string
 	SettledAt   time.Time
+	// Verdict names the verdict that left the claim as it is; zero while somebody holds
+	// it. Who does not know whether it recorded a verdict finds it here.
+	Verdict uuid.UUID
 	// Response is set in final states, nil otherwise.
 	Response *Response
 }

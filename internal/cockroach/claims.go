@@ -216,9 +216,17 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 // Settle implements [claim.Store].
 func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
 	p := &v.db.policy
+	if verdict.ID == uuid.Nil {
+		verdict.ID = newStep()
+	}
+	// The verdict's name is the step's, so that whoever says it again finds it.
+	step := verdict.ID
 	next, fx, err := claim.Settle(&held, &held, &verdict, p, epoch, rand.Float64())
 	if err != nil {
 		return claim.Record{}, err
+	}
+	if next == &held {
+		return held, nil
 	}
 	ctx, err = v.reach(ctx, held.Home)
 	if err != nil {
@@ -229,7 +237,6 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
 		}
 	}
-	step := newStep()
 	first, second := &fx.Audit[0], &fx.Audit[1]
 	name, args := "settle", []any{held.Home, held.Key.Tenant, held.Key.Value, held.Minted.ID, int64(held.Fence), int32(held.Unknowns)}
 	if next.State == claim.InFlight {
@@ -258,7 +265,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		args = append(args, int64(next.Fence))
 	}
 	type stored struct{ now, lease time.Time }
-	at, found, lost, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
+	at, found, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
 		err = row.Scan(&s.now, &s.lease)
 		return s, err
 	})
@@ -273,15 +280,15 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			next.SettledAt = at.now.UTC()
 		}
 		return *next, nil
-	case lost:
-		// Perhaps the row has our own verdict already.
-		row, _, err := v.get(ctx, held.Key, held.Home)
-		if err != nil {
-			return claim.Record{}, err
-		}
-		if row != nil && row.step == step {
-			return row.record, nil
-		}
+	}
+	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
+	// this call or in one before.
+	row, _, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if row != nil && row.step == step && row.record.Minted.ID == held.Minted.ID {
+		return row.record, nil
 	}
 	return claim.Record{}, claim.ErrFenced
 }
@@ -565,6 +572,9 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
 	}
 	copy(r.record.Fingerprint.Sum[:], r.print)
+	if r.record.Holder == "" {
+		r.record.Verdict = r.step // only a verdict leaves a claim without a holder
+	}
 	return nil
 }
 

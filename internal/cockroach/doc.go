@@ -30,6 +30,7 @@
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
 //	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step
+//	                               also in a later call: it is the verdict's id
 //	renew           the step that was read         reported as unknown: the holder's trust is not extended
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer

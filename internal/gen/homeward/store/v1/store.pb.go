@@ -45,7 +45,9 @@ type Claim struct {
 	ProviderRef        string                 `protobuf:"bytes,19,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
 	SettledAt          int64                  `protobuf:"varint,20,opt,name=settled_at,json=settledAt" json:"settled_at,omitempty"`
 	// Present in final states. Inline, so that a replay costs one read.
-	Response      *Response `protobuf:"bytes,21,opt,name=response" json:"response,omitempty"`
+	Response *Response `protobuf:"bytes,21,opt,name=response" json:"response,omitempty"`
+	// The id of the verdict that left the claim as it is; absent while it is held.
+	Verdict       []byte `protobuf:"bytes,22,opt,name=verdict" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +225,13 @@ func (x *Claim) GetSettledAt() int64 {
 func (x *Claim) GetResponse() *Response {
 	if x != nil {
 		return x.Response
+	}
+	return nil
+}
+
+func (x *Claim) GetVerdict() []byte {
+	if x != nil {
+		return x.Verdict
 	}
 	return nil
 }
@@ -1002,7 +1011,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\x97\x05\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xb1\x05\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1031,7 +1040,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\fprovider_ref\x18\x13 \x01(\tR\vproviderRef\x12\x1d\n" +
 	"\n" +
 	"settled_at\x18\x14 \x01(\x03R\tsettledAt\x127\n" +
-	"\bresponse\x18\x15 \x01(\v2\x1b.homeward.store.v1.ResponseR\bresponse\"2\n" +
+	"\bresponse\x18\x15 \x01(\v2\x1b.homeward.store.v1.ResponseR\bresponse\x12\x18\n" +
+	"\averdict\x18\x16 \x01(\fR\averdict\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
