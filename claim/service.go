@@ -218,6 +218,7 @@ func receipt(id string) string {
 func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked time.Time) (Reply, error) {
 	s.executing.Add(1)
 	defer s.executing.Done()
+	ctx = outbox.Begun(ctx)
 	end := s.flight.begin(rec.Home, rec.Key)
 	defer end()
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)

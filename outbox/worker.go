@@ -212,7 +212,7 @@ func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Mes
 	return rows, func(m Message) {
 		// A drain finishes what it has begun: the handler's time is bounded by the
 		// row's lease, not by the drain.
-		work, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+		work, cancel := context.WithDeadline(context.WithoutCancel(Begun(ctx)), end)
 		defer cancel()
 		w.handle(work, m)
 	}

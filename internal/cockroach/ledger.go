@@ -61,6 +61,7 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	if err != nil {
 		return false, err
 	}
+	within = ofClaims(within)
 	_, posted, _, err = one(within, v.db, "ledger_post", repeatable, append([]any{t.Region}, postArgs(&t)...), pgx.RowTo[time.Time])
 	var pg *pgconn.PgError
 	// Perhaps by a twin that posts the same transaction at this moment.
@@ -108,7 +109,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
 func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	all, err := many(v.anywhere(ctx), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
+	all, err := many(anywhere(ctx), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
 	return all, claimError("ledger_reversals", err)
 }
 

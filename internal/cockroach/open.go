@@ -49,8 +49,11 @@ type Pool struct {
 	// MaxLifetime closes a connection after that long, give or take a tenth, so
 	// that load follows when the database grows. Default 5 min.
 	MaxLifetime time.Duration `koanf:"max_lifetime"`
-	// MaxWaiting is how many calls may wait for a connection; more are refused at
-	// once. Waiting holds a request's memory, not a connection. Default 1024.
+	// MaxWaiting is how many calls may wait for a connection, requests that arrive
+	// and work that was begun each for themselves, on rows of other regions a quarter
+	// of that; more are refused at once, and of one tenant those that would leave less
+	// for others than it has. Waiting holds a request's memory, not a connection.
+	// Default 1024.
 	MaxWaiting int `koanf:"max_waiting"`
 	// StatementTimeout is when the database gives one statement up. A statement
 	// takes milliseconds at home; one that is stuck on a lost range would hang for
@@ -117,15 +120,6 @@ func (p Pool) away() Pool {
 	return p
 }
 
-// reserveShare is the part of the connections, one in so many, that is kept for
-// what finishes work.
-const reserveShare = 4
-
-// awayShare is the part of the connections, one in so many, that statements on
-// rows of other regions may hold at once: with such a region lost, each holds its
-// own until its time is over.
-const awayShare = 4
-
 // DB is the database as one process uses it. It is safe for concurrent use;
 // nodes use it through the views that [DB.Region] returns.
 type DB struct {
@@ -138,15 +132,13 @@ type DB struct {
 	queries map[string]*query
 	log     *slog.Logger
 
-	// slots admits calls: as many as have a connection or may wait for one. For
-	// arrivals and away see enter.
-	slots, awaySlots, arrivals, away chan struct{}
-	regions                          atomic.Pointer[map[string]claim.RegionCode]
-	byKey                            *memory[apiKeyHash]
-	byID                             *memory[string]
-	notes                            notes
-	since                            func(time.Time) time.Duration // how long a note has waited
-	sweeps                           sweeps
+	rooms   *rooms
+	regions atomic.Pointer[map[string]claim.RegionCode]
+	byKey   *memory[apiKeyHash]
+	byID    *memory[string]
+	notes   notes
+	since   func(time.Time) time.Duration // how long a note has waited
+	sweeps  sweeps
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -176,15 +168,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger,
-		slots:     make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
-		arrivals:  make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
-		away:      make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
-		awaySlots: make(chan struct{}, max(1, (int(c.Pool.MaxConns)+c.Pool.MaxWaiting)/awayShare)),
-		since:     time.Since,
-		stopped:   make(chan struct{}),
-		notes:     notes{flushing: make(chan struct{}, 1)},
-		byKey:     newMemory[apiKeyHash](c.Pool.TenantCache),
-		byID:      newMemory[string](c.Pool.TenantCache),
+		rooms:   newRooms(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
+		since:   time.Since,
+		stopped: make(chan struct{}),
+		notes:   notes{flushing: make(chan struct{}, 1)},
+		byKey:   newMemory[apiKeyHash](c.Pool.TenantCache),
+		byID:    newMemory[string](c.Pool.TenantCache),
 	}
 	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
 		pool.Close()

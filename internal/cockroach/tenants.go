@@ -43,6 +43,10 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	return t, err
 }
 
+// keyLookUps is where whoever shows an API key is not known yet: all who do are one
+// tenant among others. No tenant has that id.
+const keyLookUps = "\x00api keys"
+
 // TenantByAPIKey returns the tenant that a key was given to. Answers are
 // believed for Pool.TenantCache.
 func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
@@ -50,7 +54,7 @@ func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bo
 	if t, ok := db.byKey.get(hash); ok {
 		return t, true, nil
 	}
-	t, found, _, err := one(ctx, db, "tenant_by_api_key", repeatable, []any{hash[:]}, scanTenant)
+	t, found, _, err := one(ofTenant(ctx, keyLookUps), db, "tenant_by_api_key", repeatable, []any{hash[:]}, scanTenant)
 	if err != nil || !found {
 		return claim.Tenant{}, false, claimError("tenant_by_api_key", err)
 	}
@@ -69,7 +73,7 @@ func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
 
 // Tenant returns one tenant, or [claim.ErrUnknownTenant].
 func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
-	t, found, _, err := one(ctx, db, "tenant", repeatable, []any{id}, scanTenant)
+	t, found, _, err := one(ofTenant(ctx, id), db, "tenant", repeatable, []any{id}, scanTenant)
 	if err != nil {
 		return claim.Tenant{}, claimError("tenant", err)
 	}
