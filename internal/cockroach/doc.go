@@ -16,6 +16,10 @@
 // database can, and never open while we think. The few places that need more
 // than one (tenants, topology) are for people and use an explicit transaction.
 //
+// Isolation is not assumed: sessions set the level that the statements are written
+// for and check what they got, serializable on CockroachDB, read committed on
+// PostgreSQL. docs/DATABASE.md says by statement what needs it.
+//
 // # Lost replies
 //
 // A statement whose reply is lost (40003, a connection that broke after the

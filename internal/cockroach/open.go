@@ -229,63 +229,6 @@ func statementName(sql string) string {
 	return strings.ToLower(word)
 }
 
-// asNeeded sets a new session up.
-func asNeeded(ctx context.Context, conn *pgx.Conn) error {
-	if conn.PgConn().ParameterStatus("crdb_version") == "" {
-		// What PostgreSQL acknowledges must be on disk, whatever the database's
-		// default says: a charge that it forgets would be made again.
-		err := plainly(ctx, conn, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
-		if err != nil {
-			return err
-		}
-		// Statements go by keys, and so are they to be run. A plan is kept for longer
-		// than a table stays as small as it was, so that none may read it from end to
-		// end. Where an index has the order, it is to be walked until the limit is
-		// reached, and not all be read and sorted: without statistics the planner
-		// believes that next to no rows of a queue are due. What has to be done in
-		// these ways all the same counts as immense, and is not to be compiled for that.
-		err = plainly(ctx, conn, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('jit', 'off', false)")
-		if err != nil {
-			return err
-		}
-		// On tables that were never analysed one index is as good as another, and a plan
-		// that is kept reads all claims of a tenant before long. Sessions that find them
-		// so plan each statement anew, which costs half a millisecond, for their five
-		// minutes; by then there are statistics.
-		return plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
-			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
-	}
-	// CockroachDB is to plan each statement for the region that it names: a generic
-	// plan is made for any region, and may visit all of them. Not as the database's
-	// default, which does not hold for every user.
-	return plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'")
-}
-
-// plainly runs SQL that is about the session and not about rows, below pgx, whose
-// tracer would show it as a statement of ours.
-func plainly(ctx context.Context, conn *pgx.Conn, sql string) error {
-	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-	return err
-}
-
-// patient gives a session the statement timeout of rows elsewhere, until restore. It
-// costs two round trips at home, which are nothing beside the way, and statements at
-// home none.
-func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
-	set := func(d time.Duration) error {
-		return plainly(ctx, conn.Conn(), fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
-	}
-	if err := set(db.limits.away().StatementTimeout); err != nil {
-		_ = conn.Conn().Close(ctx) // who knows which it has
-		return nil, unsentError{err}
-	}
-	return func() {
-		if set(db.limits.StatementTimeout) != nil {
-			_ = conn.Conn().Close(ctx)
-		}
-	}, nil
-}
-
 // inspect finds out which database this is and whether its tables fit.
 func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	conn, err := db.pool.Acquire(ctx)
