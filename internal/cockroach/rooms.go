@@ -88,7 +88,7 @@ func newRooms(conns, waiting int) *rooms {
 	rs.all = [numRooms]room{
 		claimsNear:   {size: near, most: conns},
 		claimsFar:    {size: far, most: part(8), leaves: claims},
-		errandsNear:  {size: near, most: part(4), leaves: claims},
+		errandsNear:  {size: near, most: part(2), leaves: claims},
 		errandsFar:   {size: far, most: part(16), leaves: claims},
 		arrivalsNear: {size: near, most: conns, leaves: begun, apart: true},
 		arrivalsFar:  {size: far, most: part(4), leaves: begun, apart: true},
