@@ -64,6 +64,13 @@
 // ClockOffset longer than the lease. A heartbeat renews all leases of the
 // process in one step, up to LeaseCeiling.
 //
+// What an attempt has learned is said to the store again and again, with back-off,
+// while the store gives no answer and trust lasts; the heartbeat goes on meanwhile.
+// Each verdict has an id of its own, which the row keeps until somebody has the claim
+// again. So a verdict that was recorded, though its reply was lost, is answered with
+// what it left when it is said again, and the caller gets the answer. Nothing is said
+// again after [ErrFenced].
+//
 // # The provider key
 //
 // It is a hash of tenant, key, first use and generation. The generation goes up
@@ -88,6 +95,9 @@
 //	                               because all that varies was minted in Begin
 //	E  after Settle, before or     COMPLETED: replay
 //	   during the reply
+//
+// While a verdict is said again the row is as in D or, where a try was done and only
+// its reply lost, as in E: a holder that dies then leaves one of the two.
 //
 // Between the pin of an opaque key and its Begin: a pin without a claim; the
 // next request is sent to the pinned home, which begins. Between the large body

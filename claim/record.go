@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // State is a claim's place in its life. Expiry is not a state: it is judged
@@ -120,6 +122,9 @@ type Record struct {
 	ProviderRef string
 	// SettledAt is when the final answer was recorded; zero before.
 	SettledAt time.Time
+	// Verdict names the verdict that left the claim as it is; zero while somebody holds
+	// it. Who does not know whether it recorded a verdict finds it here.
+	Verdict uuid.UUID
 	// Response is set in final states, nil otherwise.
 	Response *Response
 	// Refusal is the latest release, for as long as no answer is final; nil where

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/span"
@@ -228,6 +230,7 @@ func receipt(id string) string {
 func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked time.Time) (Reply, error) {
 	s.executing.Add(1)
 	defer s.executing.Done()
+	ctx = outbox.Begun(ctx)
 	end := s.flight.begin(rec.Home, rec.Key)
 	defer end()
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)
@@ -288,10 +291,11 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}
 	traceAttempt(try, rec, a.Recovery, &verdict)
 	try.End()
-	s.held.remove(hold)
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 
-	settled, err := s.settle(ctx, rec, verdict)
+	// Held, and so renewed, until what is known is recorded.
+	settled, err := s.settle(ctx, callCtx, rec, verdict)
+	s.held.remove(hold)
 	if caught != nil {
 		err = errors.Join(caught, err)
 	}
@@ -315,10 +319,39 @@ const pageElsewhere = "page: a claim was begun for another provider; it stays op
 // otherProviderPause is long, as only a change of settings ends the wait.
 const otherProviderPause = time.Minute
 
-// settle records the verdict, its body elsewhere if that is too large for a row.
-func (s *Service) settle(ctx context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
+const (
+	// settlePause is the pause before a verdict is said again; it doubles up to
+	// settlePauseMax, which is short against what a lease leaves.
+	settlePause    = 25 * time.Millisecond
+	settlePauseMax = time.Second
+)
+
+// settle records the verdict. Where the store gives no answer it says the same
+// verdict again, for as long as trust lasts and once more: trust may have ended
+// because a renewal found the claim settled, by a try whose reply was lost. The
+// fence and not trust is what makes each try safe.
+func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
+	verdict.ID = uuid.New()
+	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
+		last := trust.Err() != nil
+		settled, err = s.record(ctx, rec, &verdict)
+		if last || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHomeUnreachable) {
+			return settled, err
+		}
+		if pause == settlePause {
+			s.c.Logger.Warn("a verdict could not be recorded; it is said again for as long as its lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+		}
+		select {
+		case <-trust.Done():
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+	}
+}
+
+// record says the verdict once, its body elsewhere if that is too large for a row.
+func (s *Service) record(ctx context.Context, rec *Record, verdict *Verdict) (Record, error) {
 	if len(verdict.Response.Body) > s.c.Policy.InlineBody {
 		// Stored before the row that points to it: a crash in between leaves an
 		// orphan that a retry of the same bytes adopts, never a dangling row.
@@ -328,7 +361,7 @@ func (s *Service) settle(ctx context.Context, rec *Record, verdict Verdict) (set
 		}
 		verdict.Response.Body, verdict.Response.Blob = nil, ref
 	}
-	return s.c.Store.Settle(ctx, *rec, verdict)
+	return s.c.Store.Settle(ctx, *rec, *verdict)
 }
 
 // Recover works a due provider call off: it takes the claim over and attempts
@@ -395,7 +428,7 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Verdict {
 		return outbox.Failed("closing gave " + verdict.Outcome.String())
 	}
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
-	switch _, err := s.settle(ctx, &rec, verdict); {
+	switch _, err := s.record(ctx, &rec, &verdict); {
 	case err == nil:
 		return outbox.Done()
 	case errors.Is(err, ErrFenced):

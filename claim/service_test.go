@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // rows is the smallest Store that keeps the contract: a map under a mutex. The
@@ -379,8 +381,9 @@ func TestAFencedHolderAbandonsItsResult(t *testing.T) {
 			return charged(a)
 		})
 		var winner Reply
-		// The first holder stalls between the provider's answer and its Settle,
-		// longer than its lease, and another node takes over meanwhile.
+		// The first holder stalls between the provider's answer and its Settle, its
+		// heartbeat with it, longer than its lease, and another node takes over meanwhile.
+		store.renew = func([]Lease) error { return ErrUnavailable }
 		store.settling = func() {
 			store.settling = nil
 			time.Sleep(store.policy.Lease + time.Second)
@@ -515,6 +518,86 @@ type brokenSettle struct{ *rows }
 
 func (brokenSettle) Settle(context.Context, Record, Verdict) (Record, error) {
 	return Record{}, ErrUnavailable
+}
+
+// faultySettle answers Settle with err until then, before the row hears of it or
+// after; nil for as long as the row says.
+type faultySettle struct {
+	*rows
+	err   error
+	until time.Time
+	after bool
+	tries atomic.Int64
+}
+
+func (s *faultySettle) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
+	s.tries.Add(1)
+	if faulty := time.Now().Before(s.until); faulty && !s.after {
+		return Record{}, s.err
+	} else if rec, err := s.rows.Settle(ctx, held, v); err != nil || !faulty {
+		return rec, err
+	}
+	return Record{}, s.err
+}
+
+// What is known is never thrown away: while the store gives no answer the verdict
+// is said again, and its lease renewed, for as long as trust lasts.
+func TestAVerdictIsSaidUntilItIsRecorded(t *testing.T) {
+	lease := DefaultPolicy().Lease
+	for name, c := range map[string]struct {
+		err       error
+		after     bool
+		away      time.Duration
+		renewable bool
+		want      time.Duration // until the answer; 0: at once
+		recorded  bool
+		tries     int
+	}{
+		"the store is away for two leases":        {err: ErrUnavailable, away: 2 * lease, renewable: true, want: 2 * lease, recorded: true},
+		"the home is out of reach for a while":    {err: ErrHomeUnreachable, away: lease / 2, want: lease / 2, recorded: true},
+		"for longer than trust lasts":             {err: ErrUnavailable, away: time.Hour, want: lease - DefaultPolicy().LeaseMargin},
+		"for longer than a holder may hold":       {err: ErrUnavailable, away: time.Hour, renewable: true, want: DefaultPolicy().LeaseCeiling - DefaultPolicy().LeaseMargin},
+		"it was recorded, and the reply lost":     {err: ErrUnavailable, after: true, away: time.Nanosecond, recorded: true, tries: 2},
+		"so, and a renewal finds it settled":      {err: ErrUnavailable, after: true, away: DefaultPolicy().RenewEvery - time.Millisecond, renewable: true, want: DefaultPolicy().RenewEvery - time.Millisecond, recorded: true},
+		"fenced off: not again":                   {err: ErrFenced, away: time.Hour, tries: 1},
+		"what is booked already is so: not again": {err: ledger.ErrConflict, away: time.Hour, tries: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := DefaultPolicy()
+				p.InlineBody = 4 // the body goes to the object store, once
+				store := &faultySettle{rows: newRows(p), err: c.err, until: time.Now().Add(c.away), after: c.after}
+				if !c.renewable {
+					store.renew = func([]Lease) error { return ErrUnavailable }
+				}
+				calls, began := 0, time.Now()
+				s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+					calls++
+					return charged(a)
+				})
+				reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				took := time.Since(began)
+				require.Equal(t, 1, calls)
+				require.GreaterOrEqual(t, took, c.want)
+				require.LessOrEqual(t, took, c.want+2*settlePauseMax)
+				if c.tries != 0 {
+					require.EqualValues(t, c.tries, store.tries.Load())
+				}
+				require.EqualValues(t, 1, store.row(order("k", 100).Key).Fence)
+				if !c.recorded {
+					require.Error(t, err)
+					return
+				}
+				require.NoError(t, err)
+				require.False(t, reply.Replayed)
+				require.Equal(t, "charged "+store.row(order("k", 100).Key).Minted.ID, string(reply.Response.Body))
+				require.Less(t, store.tries.Load(), int64(100), "with back-off")
+				again, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				require.Equal(t, reply.Response, again.Response)
+			})
+		})
+	}
 }
 
 func TestASoftDeclineReleasesTheKey(t *testing.T) {

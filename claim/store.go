@@ -66,6 +66,10 @@ type Store interface {
 	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
 	// or an earlier Settle returned it, and returns the row as stored. Of held a
 	// store may use everything: under its fence nothing but the lease changes.
+	//
+	// Who got no answer says the same verdict, with the same ID, again: if it was
+	// recorded after all, the row is returned that it left, unless somebody has the
+	// claim since.
 	Settle(ctx context.Context, held Record, v Verdict) (Record, error)
 	// Renew applies [Renew] to each lease in one step; the result tells, in the
 	// order of leases, which are still held.

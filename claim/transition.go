@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 )
@@ -183,6 +185,7 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}
+	next.Verdict = uuid.Nil
 	return &next, Effects{
 		Enqueue: providerCall(&next, a, now),
 		Audit:   []AuditEntry{next.entry(EventReclaimed, a.Region, a.Holder, now, "")},
@@ -213,6 +216,7 @@ func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Ti
 	next := *rec
 	next.Fence++
 	next.Holder, next.HeldSince, next.LeaseUntil = holder, now, now.Add(p.Lease)
+	next.Verdict = uuid.Nil
 	next.Attempts++
 	return &next, Effects{
 		Reschedule: next.LeaseUntil,
@@ -270,6 +274,9 @@ func (o Outcome) String() string {
 
 // Verdict is an attempt's outcome with the answer that goes with it.
 type Verdict struct {
+	// ID is the verdict's own, and the same however often it is said. Zero: it is said
+	// once.
+	ID      uuid.UUID
 	Outcome Outcome
 	// Response answers the caller. For OutcomeUnknown it is the final answer to
 	// be remembered if this unknown is the last one allowed; without one it never is.
@@ -309,6 +316,9 @@ type Verdict struct {
 //
 // A verdict that leaves the outcome open raises either Unknowns or the fence.
 //
+// A verdict with an ID that is said again finds itself for as long as nothing was
+// written after it: rec is returned then, as it is, and nothing is to be stored.
+//
 // No state is final without a response to replay. A verdict that is final and has
 // none is refused with [ErrNoResponse], and nothing changes; an unknown that has
 // none is never given up on.
@@ -320,6 +330,9 @@ type Verdict struct {
 // Apart from these comparisons the result depends on held alone, and its times on
 // now alone, by addition: a store may record a verdict without reading first.
 func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter float64) (*Record, Effects, error) {
+	if rec != nil && v.ID != uuid.Nil && rec.Verdict == v.ID && rec.Minted.ID == held.Minted.ID {
+		return rec, Effects{}, nil
+	}
 	closing := held.State == FailedRetry && v.Outcome == OutcomeRefused
 	if rec == nil || rec.State != held.State || rec.State != InFlight && !closing || rec.Fence != held.Fence ||
 		rec.Unknowns != held.Unknowns || rec.Minted.ID != held.Minted.ID ||
@@ -330,7 +343,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		return nil, Effects{}, fmt.Errorf("%w: %s is %v", ErrNoResponse, rec.Minted.ID, v.Outcome)
 	}
 	next := *rec
-	next.Holder = ""
+	next.Holder, next.Verdict = "", v.ID
 	next.Reason = printable(v.Reason)
 	attempt := next.entry(EventAttempt, v.Region, v.Node, now, v.Outcome.String())
 	if closing {

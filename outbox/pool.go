@@ -1,37 +1,55 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/homeward-io/homeward/fault"
 )
 
-// pool is what runs between a Start and the end of its Drain: a loop that takes
-// rows while there are free slots, and one goroutine per row in hand.
+// pool is what runs between a Start and the end of its Drain: a loop that decides
+// which regions are looked at, one goroutine per look, and one per row in hand. Looks
+// do not wait for each other, so that one at rows that cannot be reached, which takes
+// as long as the store has patience, delays no other region's.
 type pool struct {
 	w    *Worker
 	ctx  context.Context // ends with stop: no more rows
 	stop context.CancelFunc
-	// idle is closed once the loop has ended and no row is in hand.
+	// idle is closed once the loop has ended, and no look is under way and no row in
+	// hand.
 	idle chan struct{}
-	// freed holds a token after a row has left its slot.
-	freed chan struct{}
-	// turn moves the region that is looked at first.
-	turn int
+	// news holds a token after a look has ended or a row has left its slot.
+	news chan struct{}
+	work sync.WaitGroup // looks and rows
 
-	mu   sync.Mutex
-	hand map[string]int // rows in hand by region; no zeros
+	mu    sync.Mutex
+	homes map[string]*home
+	turns uint64
+}
+
+// home is what the pool knows of a region.
+type home struct {
+	rows  int // in hand
+	asked int // slots that the look under way may fill; 0: there is none
+	// next is when to look again, and turn when it was looked at last: who was not for
+	// longest goes first.
+	next time.Time
+	turn uint64
+	// failed: the last look got no answer. Until there is one, only one row is asked
+	// for: the slots would be missed for as long as the store has patience.
+	failed bool
 }
 
 func startPool(w *Worker) *pool {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &pool{
 		w: w, ctx: ctx, stop: stop,
-		idle: make(chan struct{}), freed: make(chan struct{}, 1), hand: map[string]int{},
+		idle: make(chan struct{}), news: make(chan struct{}, 1), homes: map[string]*home{},
 	}
 	go p.run()
 	return p
@@ -39,112 +57,127 @@ func startPool(w *Worker) *pool {
 
 func (p *pool) run() {
 	defer close(p.idle)
-	var rows sync.WaitGroup
-	defer rows.Wait()
+	defer p.work.Wait()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var freed <-chan struct{}
 	for {
 		select {
 		case <-p.ctx.Done():
 			return
 		case <-pause.C:
-		case <-freed:
+		case <-p.news:
 		}
 		if p.ctx.Err() != nil {
-			return // select tosses a coin where the pause was over, too
+			return // select tosses a coin where something else was ready, too
 		}
-		var took int
-		var short bool
-		if caught := fault.Caught(func() { took, short = p.look(&rows) }); caught != nil {
+		again := p.w.c.Poll
+		if caught := fault.Caught(func() { again = p.look() }); caught != nil {
 			p.w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "fault", caught)
 		}
-		freed = nil
-		if short {
-			// There may be more rows than slots: look again once a slot is free.
-			freed = p.freed
-		}
-		if took > 0 {
-			pause.Reset(0)
-			continue
-		}
-		// Jitter keeps the workers of a region from looking in step.
-		pause.Reset(p.w.c.Poll/2 + rand.N(p.w.c.Poll))
+		pause.Reset(again)
 	}
 }
 
-// look takes as many due rows as there are slots for, region by region, and
-// starts on them. short: some region had no slot and was not looked at.
-func (p *pool) look(rows *sync.WaitGroup) (took int, short bool) {
-	regions := p.w.c.Regions()
-	p.turn++
-	for i := range regions {
-		region := regions[(p.turn+i)%len(regions)]
-		limit := p.room(region, regions, len(regions)-i)
-		if limit == 0 {
-			short = true
-			continue
-		}
-		taken, work := p.w.take(p.ctx, region, limit)
-		took += len(taken)
-		for _, m := range taken {
-			p.enter(region)
-			rows.Go(func() {
-				defer p.leave(region)
-				work(m)
-			})
-		}
-	}
-	return took, short
-}
+// pause is between two looks at a region that found nothing. Jitter keeps the workers
+// of a region from looking in step.
+func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }
 
-// room is how many rows region may take now, with left regions, itself
-// included, still to be looked at: its share of the free slots. One slot is kept
-// for each other region that has no row in hand, so that the rows of one home,
-// be they all slow, never keep another's waiting.
-func (p *pool) room(region string, regions []string, left int) int {
+// look begins a look at each region where one is due, as far as there are slots, and
+// returns after which time to come back if there is no news before.
+func (p *pool) look() time.Duration {
+	regions, now := p.w.c.Regions(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	free := p.w.c.Batch - p.inHand()
+	back := p.pause() // others may have been adopted by then
+	var due []string
+	for _, region := range regions {
+		h := p.homes[region]
+		switch {
+		case h == nil:
+			p.homes[region] = &home{}
+			due = append(due, region)
+		case h.asked > 0: // its end is news
+		case h.next.After(now):
+			back = min(back, h.next.Sub(now))
+		default:
+			due = append(due, region)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b string) int { return cmp.Compare(p.homes[a].turn, p.homes[b].turn) })
+	for i, region := range due {
+		h := p.homes[region]
+		limit := p.room(region, regions, len(due)-i)
+		if limit == 0 {
+			continue // there may be more rows than slots: one that falls free is news
+		}
+		if h.failed {
+			limit = 1
+		}
+		p.turns++
+		h.turn, h.asked = p.turns, limit
+		p.work.Go(func() { p.take(region, h, limit) })
+	}
+	return back
+}
+
+// take looks at one region and starts on what it finds.
+func (p *pool) take(region string, h *home, limit int) {
+	rows, work, err := p.w.take(p.ctx, region, limit)
+	p.mu.Lock()
+	h.asked, h.failed = 0, err != nil
+	h.rows += len(rows)
+	h.next = time.Now()
+	if len(rows) == 0 {
+		h.next = h.next.Add(p.pause())
+	}
+	p.mu.Unlock()
+	for _, m := range rows {
+		p.work.Go(func() {
+			defer p.leave(h)
+			work(m)
+		})
+	}
+	p.tell()
+}
+
+// room is how many rows region may take now, with left regions, itself included,
+// still to be looked at: its share of the free slots. One slot is kept for each other
+// region that has none, so that the rows of one home, be they all slow, never keep
+// another's waiting. The caller holds the lock.
+func (p *pool) room(region string, regions []string, left int) int {
+	free := p.w.c.Batch
+	for _, h := range p.homes {
+		free -= h.rows + h.asked
+	}
 	if free <= 0 {
 		return 0
 	}
 	kept := 0
 	for _, other := range regions {
-		if other != region && p.hand[other] == 0 {
+		if other != region && !p.homes[other].busy() {
 			kept++
 		}
 	}
 	room := min((free+left-1)/left, free-kept)
-	if p.hand[region] == 0 {
+	if !p.homes[region].busy() {
 		room = max(room, 1) // the slot that was kept
 	}
 	return max(room, 0)
 }
 
-// inHand counts the rows in hand. The caller holds the lock.
-func (p *pool) inHand() int {
-	n := 0
-	for _, rows := range p.hand {
-		n += rows
-	}
-	return n
-}
+// busy reports whether a region has a slot.
+func (h *home) busy() bool { return h != nil && h.rows+h.asked > 0 }
 
-func (p *pool) enter(region string) {
+func (p *pool) leave(h *home) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.hand[region]++
-}
-
-func (p *pool) leave(region string) {
-	p.mu.Lock()
-	if p.hand[region]--; p.hand[region] == 0 {
-		delete(p.hand, region)
-	}
+	h.rows--
 	p.mu.Unlock()
+	p.tell()
+}
+
+func (p *pool) tell() {
 	select {
-	case p.freed <- struct{}{}:
+	case p.news <- struct{}{}:
 	default: // a token is there already
 	}
 }
@@ -153,5 +186,9 @@ func (p *pool) leave(region string) {
 func (p *pool) unfinished(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("outbox: rows still in hand when the time to drain ran out: %d; others take them when their leases lapse: %w", p.inHand(), ctx.Err())
+	rows := 0
+	for _, h := range p.homes {
+		rows += h.rows
+	}
+	return fmt.Errorf("outbox: rows still in hand when the time to drain ran out: %d; others take them when their leases lapse: %w", rows, ctx.Err())
 }

@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/homeward-io/homeward/fault"
@@ -104,8 +105,9 @@ type Handler func(ctx context.Context, m Message) Verdict
 // WorkerConfig assembles a [Worker]. Zero values take the stated defaults.
 type WorkerConfig struct {
 	Store Store
-	// Regions returns the homes whose rows this worker takes, each once; asked at
-	// each look, so that deputies can adopt and return regions.
+	// Regions returns the homes whose rows this worker takes, each once; asked before
+	// each look, so that deputies can adopt and return regions. A home is looked at
+	// while others are: one that does not answer delays nobody's rows.
 	Regions  func() []string
 	Handlers map[Kind]Handler
 	// Poll is the pause after a look that found nothing. Default 500 ms: well
@@ -209,39 +211,44 @@ func (w *Worker) Stop() { _ = w.Drain(context.Background()) }
 // took. It is for whoever wants one look and no worker running, and shares no
 // slots with a started one.
 func (w *Worker) Round(ctx context.Context) int {
-	total := 0
+	var total atomic.Int64
+	var wg sync.WaitGroup
 	for _, region := range w.c.Regions() {
-		rows, work := w.take(ctx, region, w.c.Batch)
-		total += len(rows)
-		var wg sync.WaitGroup
-		for _, m := range rows {
-			wg.Go(func() { work(m) })
-		}
-		wg.Wait()
+		wg.Go(func() {
+			rows, work, _ := w.take(ctx, region, w.c.Batch)
+			total.Add(int64(len(rows)))
+			for _, m := range rows {
+				wg.Go(func() { work(m) })
+			}
+		})
 	}
-	return total
+	wg.Wait()
+	return int(total.Load())
 }
 
 // take leases up to limit rows of region. Each is to be given to work, which
 // returns when the row is dealt with.
-func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Message, work func(Message)) {
+func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Message, work func(Message), err error) {
 	// Counted from before the store is asked, so that it ends no later than the
 	// store's lease.
 	end := time.Now().Add(w.c.Lease)
-	rows, err := w.c.Store.Take(ctx, region, limit, w.c.Lease)
+	if caught := fault.Caught(func() { rows, err = w.c.Store.Take(ctx, region, limit, w.c.Lease) }); caught != nil {
+		w.c.Logger.Error("the look for outbox rows panicked; it is repeated after the pause", "home", region, "fault", caught)
+		return nil, nil, caught
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			w.c.Logger.Warn("outbox rows could not be taken", "home", region, "error", err)
 		}
-		return nil, nil
+		return nil, nil, err
 	}
 	return rows, func(m Message) {
 		// A drain finishes what it has begun: the handler's time is bounded by the
 		// row's lease, not by the drain.
-		work, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+		work, cancel := context.WithDeadline(context.WithoutCancel(Begun(ctx)), end)
 		defer cancel()
 		w.handle(work, m)
-	}
+	}, nil
 }
 
 // handle works one row off. A panic of the store costs the row its lease.

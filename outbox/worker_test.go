@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -295,6 +296,96 @@ func TestASlowRegionDelaysNoOther(t *testing.T) {
 		require.Equal(t, 1, s.inHand("b"))
 		require.Equal(t, 3, s.inHand("a"))
 		require.Equal(t, 4, s.most)
+	})
+}
+
+// hangs is a store whose rows of some regions cannot be reached: whoever wants to
+// take them waits as long as the store has patience.
+type hangs struct {
+	*queue
+	lost     map[string]bool
+	patience time.Duration
+	looks    atomic.Int64 // at lost regions, that are under way
+	asked    atomic.Int64 // rows, by the latest of them
+}
+
+func (h *hangs) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	if !h.lost[region] {
+		return h.queue.Take(ctx, region, limit, lease)
+	}
+	h.looks.Add(1)
+	defer h.looks.Add(-1)
+	h.asked.Store(int64(limit))
+	select {
+	case <-time.After(h.patience):
+		return nil, context.DeadlineExceeded
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// One slow lost region must not delay the take of another lost region's rows, nor
+// keep slots from it, and a worker that is stopped does not wait for it.
+func TestALostRegionDelaysNoOthersTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue(), newSlowly()
+		store := &hangs{queue: q, lost: map[string]bool{"a": true, "c": true}, patience: time.Hour}
+		w, err := outbox.NewWorker(outbox.WorkerConfig{
+			Store: store, Regions: func() []string { return []string{"a", "b", "c", "d"} }, Batch: 8,
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: s.handle},
+		})
+		require.NoError(t, err)
+		defer w.Stop()
+		defer s.release()
+		w.Start()
+		for i := range 5 {
+			row := fmt.Sprint("quick", i)
+			q.putIn("b", row+"b")
+			q.putIn("d", row+"d")
+			time.Sleep(aLook)
+			synctest.Wait()
+			require.Empty(t, q.state(row+"b").ID)
+			require.Empty(t, q.state(row+"d").ID)
+			require.EqualValues(t, 2, store.looks.Load(), "one look at each lost region, which hangs")
+		}
+		// Once it is known that they do not answer they hold one slot each.
+		time.Sleep(store.patience)
+		q.putIn("b", ids("slow b", 10)...)
+		q.putIn("d", ids("slow d", 10)...)
+		time.Sleep(5 * aLook)
+		require.Equal(t, 6, s.inHand("b")+s.inHand("d"))
+		require.EqualValues(t, 2, store.looks.Load())
+		require.EqualValues(t, 1, store.asked.Load())
+		s.release()
+		before := time.Now()
+		w.Stop()
+		require.Equal(t, before, time.Now(), "a look is given up")
+		require.Zero(t, store.looks.Load())
+		w.Start()
+		time.Sleep(aLook)
+		w.Stop()
+	})
+}
+
+// What a worker that is drained with a look under way says is left are rows, not slots.
+func TestDrainCountsNoLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().putIn("b", "slow"), newSlowly()
+		store := &hangs{queue: q, lost: map[string]bool{"a": true}, patience: time.Hour}
+		w, err := outbox.NewWorker(outbox.WorkerConfig{
+			Store: store, Regions: func() []string { return []string{"a", "b"} },
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: s.handle},
+		})
+		require.NoError(t, err)
+		defer w.Stop()
+		defer s.release()
+		w.Start()
+		require.Equal(t, 1, s.inHand("b"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorContains(t, w.Drain(ctx), "ran out: 1;")
+		s.release()
+		require.NoError(t, w.Drain(t.Context()))
 	})
 }
 

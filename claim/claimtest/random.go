@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"github.com/homeward-io/homeward/claim"
@@ -187,7 +188,14 @@ func (r *random) settle(t *rapid.T) {
 		}
 		v.Expiry = expiry(now.Add(r.Policy.ReplayFor))
 	}
+	v.ID = uuid.New()
 	rec, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)
+	if err == nil && rapid.Bool().Draw(t, "said again") {
+		again, err := r.Store(r.region(t, "from")).Settle(r.ctx, held, v)
+		if err != nil || !reflect.DeepEqual(normal(again), normal(rec)) {
+			t.Fatalf("settle of %v, said again: %v, %+v and not %+v", at, err, again, rec)
+		}
+	}
 	want, fair := r.model.Learn(at, held, v, rec.LeaseUntil, now)
 	switch {
 	case !errors.Is(err, want):

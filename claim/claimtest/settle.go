@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -198,6 +201,68 @@ var settleTests = []test{
 		require.ErrorIs(w, err, claim.ErrFenced)
 		w.same(done, w.get(rec))
 		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled}, w.events(rec))
+	}},
+	{"settle: a verdict that is said again is answered with what it left", func(w *world) {
+		for i, v := range []claim.Verdict{approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(true), unsent(0)} {
+			held := w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won)
+			require.Zero(w, held.Verdict)
+			v.ID, v.Events = uuid.New(), Events(held, 1)
+			if v.Outcome == claim.OutcomeDone {
+				v.Posting = Posting(held, held.Minted.ID)
+			}
+			done := w.settle(held, v)
+			require.Equal(w, v.ID, done.Verdict)
+			w.same(done, w.get(held))
+			events := w.events(held)
+			for _, region := range w.Regions {
+				again, err := w.at(region).Settle(w.ctx, held, v)
+				require.NoError(w, err)
+				w.same(done, again)
+			}
+			require.Equal(w, events, w.events(held), "recorded once")
+			other := v
+			other.ID = uuid.New()
+			_, err := w.at(w.home).Settle(w.ctx, held, other)
+			require.ErrorIs(w, err, claim.ErrFenced, "another one comes too late, whatever it says")
+			w.same(done, w.get(held))
+		}
+	}},
+	{"settle: a verdict is not found any more once somebody has the claim", func(w *world) {
+		for i, v := range []claim.Verdict{declinedSoft("no funds"), unknown(false), unsent(0)} {
+			a := w.arrival(fmt.Sprint("k", i), "100")
+			held := w.begin(a, claim.Won)
+			v.ID = uuid.New()
+			done := w.settle(held, v)
+			want := claim.Won
+			if done.State == claim.InFlight {
+				w.lapse(done)
+				want = claim.WonUnknown
+			}
+			next := w.begin(a, want)
+			require.Zero(w, next.Verdict)
+			_, err := w.at(w.home).Settle(w.ctx, held, v)
+			require.ErrorIs(w, err, claim.ErrFenced)
+			w.same(next, w.get(next))
+		}
+	}},
+	{"settle: a verdict that many say at once is recorded once", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := approved("paid")
+		v.ID, v.Events, v.Posting = uuid.New(), Events(held, 1), Posting(held, held.Minted.ID)
+		answers := make([]claim.Record, 6)
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				var err error
+				answers[i], err = w.at(w.Regions[i%len(w.Regions)]).Settle(w.ctx, held, v)
+				assert.NoError(w, err)
+			})
+		}
+		all.Wait()
+		for _, a := range answers {
+			w.same(w.get(held), a)
+		}
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventSettled}, w.events(held))
 	}},
 	{"settle: there must be a claim", func(w *world) {
 		_, err := w.at(w.home).Settle(w.ctx, claim.Record{Key: w.key("none"), Home: w.home, Fence: 1, State: claim.InFlight}, approved("paid"))

@@ -42,7 +42,7 @@ func TestALostRegionLeavesRoomForHome(t *testing.T) {
 	const callers = 8
 	for range callers {
 		go func() {
-			_, err := v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+			_, err := v.Settle(t.Context(), got.Record, paid("far"))
 			stuck <- err
 		}()
 	}
@@ -56,7 +56,7 @@ func TestALostRegionLeavesRoomForHome(t *testing.T) {
 	near := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "near"}, regions[0], "1", "n", "ch_near")
 	got, err = v.Begin(t.Context(), near)
 	require.NoError(t, err)
-	_, err = v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+	_, err = v.Settle(t.Context(), got.Record, paid("near"))
 	require.NoError(t, err)
 	require.Equal(t, 1, waiting(), "a quarter of the connections")
 
@@ -98,7 +98,7 @@ func TestRowsElsewhereHaveMoreTime(t *testing.T) {
 	require.NoError(t, err)
 	settled := make(chan error, 1)
 	go func() {
-		_, err := v.Settle(t.Context(), got.Record, claim.Verdict{Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201}})
+		_, err := v.Settle(t.Context(), got.Record, paid("far"))
 		settled <- err
 	}()
 	const waits = `SELECT count(*) FROM pg_stat_activity

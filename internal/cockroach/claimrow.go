@@ -63,6 +63,9 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 		return fmt.Errorf("%w: the fingerprint of %s is %d bytes long; the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, len(r.print))
 	}
 	copy(r.record.Fingerprint.Sum[:], r.print)
+	if r.record.Holder == "" {
+		r.record.Verdict = r.step // only a verdict leaves a claim without a holder
+	}
 	if r.refusal != nil {
 		response, err := readRefusal(r.refusal)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -29,7 +30,7 @@ const (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
-	ctx, err := v.reach(ctx, a.Home)
+	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
 	if err != nil {
 		return claim.Begun{}, err
 	}
@@ -171,7 +172,7 @@ func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *
 
 // TakeOver implements [claim.Store].
 func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofClaims(ctx), home)
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -207,7 +208,7 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 
 func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
 	entry := &fx.Audit[0]
-	_, found, _, err := one(ctx, v.db, "take_over", repeatable, []any{
+	_, found, _, err := one(ofClaims(ctx), v.db, "take_over", repeatable, []any{
 		next.Home, next.Key.Tenant, next.Key.Value, row.step,
 		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, int32(next.Attempts), step,
 		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail, next.Minted.ID,
@@ -218,11 +219,19 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 // Settle implements [claim.Store].
 func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
 	p := &v.db.policy
+	if verdict.ID == uuid.Nil {
+		verdict.ID = newStep()
+	}
+	// The verdict's name is the step's, so that whoever says it again finds it.
+	step := verdict.ID
 	next, fx, err := claim.Settle(&held, &held, &verdict, p, epoch, rand.Float64())
 	if err != nil {
 		return claim.Record{}, err
 	}
-	ctx, err = v.reach(ctx, held.Home)
+	if next == &held {
+		return held, nil
+	}
+	ctx, err = v.reach(ofClaims(ctx), held.Home)
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -231,7 +240,6 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
 		}
 	}
-	step := newStep()
 	first, second := &fx.Audit[0], &fx.Audit[1]
 	name, args := "settle", []any{held.Home, held.Key.Tenant, held.Key.Value, held.Minted.ID, int64(held.Fence), int32(held.Unknowns)}
 	if next.State == claim.InFlight {
@@ -260,7 +268,7 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 		args = append(args, int64(next.Fence))
 	}
 	type stored struct{ now, lease time.Time }
-	at, found, lost, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
+	at, found, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
 		err = row.Scan(&s.now, &s.lease)
 		return s, err
 	})
@@ -278,15 +286,15 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			next.Refusal.At = at.now.UTC()
 		}
 		return *next, nil
-	case lost:
-		// Perhaps the row has our own verdict already.
-		row, _, err := v.get(ctx, held.Key, held.Home)
-		if err != nil {
-			return claim.Record{}, err
-		}
-		if row != nil && row.step == step {
-			return row.record, nil
-		}
+	}
+	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
+	// this call or in one before.
+	row, _, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if row != nil && row.step == step && row.record.Minted.ID == held.Minted.ID {
+		return row.record, nil
 	}
 	return claim.Record{}, claim.ErrFenced
 }
@@ -365,17 +373,20 @@ func scanOwned(home string) pgx.RowToFunc[claim.Record] {
 	}
 }
 
-// Renew implements [claim.Store]. It is one step for each home.
+// Renew implements [claim.Store]. It is one step for each home, all at once, so that
+// one that cannot be reached uses up nobody else's time.
 func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
 	held := make([]bool, len(leases))
 	homes := map[string][]int{}
 	for i, l := range leases {
 		homes[l.Home] = append(homes[l.Home], i)
 	}
+	var steps errgroup.Group
 	for home, of := range homes {
-		if err := v.renew(ctx, home, holder, leases, of, held); err != nil {
-			return nil, err
-		}
+		steps.Go(func() error { return v.renew(ctx, home, holder, leases, of, held) })
+	}
+	if err := steps.Wait(); err != nil {
+		return nil, err
 	}
 	return held, nil
 }
@@ -383,7 +394,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 // renew renews those of leases that of names, all at home, and marks in held
 // which are.
 func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofClaims(ctx), home)
 	if err != nil {
 		return err
 	}
@@ -468,7 +479,7 @@ func scanRenewable(row pgx.CollectableRow) (r renewable, err error) {
 
 // Get implements [claim.Store].
 func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), home)
 	if err != nil {
 		return claim.Record{}, time.Time{}, false, err
 	}
@@ -485,7 +496,7 @@ func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, 
 
 // Object implements [claim.Store].
 func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
 	if err != nil {
 		return claim.Record{}, time.Time{}, false, err
 	}

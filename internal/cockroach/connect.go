@@ -118,6 +118,7 @@ func (e *unreachableError) Unwrap() error { return claim.ErrUnavailable }
 func connectError(c *pgx.ConnConfig, err error) error {
 	var pg *pgconn.PgError
 	var certificate *tls.CertificateVerificationError
+	var level *isolationError
 	where := fmt.Sprintf("database %q at %s", c.Database, net.JoinHostPort(c.Host, fmt.Sprint(c.Port)))
 	if c.Host != "" && c.Host[0] == '/' {
 		where = fmt.Sprintf("database %q in %s", c.Database, c.Host)
@@ -136,6 +137,8 @@ func connectError(c *pgx.ConnConfig, err error) error {
 		case insufficientPrivilege:
 			return fmt.Errorf("%s lets user %q do too little: %s; have its owner grant what docs/DATABASE.md lists", where, c.User, pg.Message)
 		}
+	case errors.As(err, &level):
+		return fmt.Errorf("%s does not give transactions the isolation that was set: they are %q and statements need %q; take out what changes it, as a proxy that pools transactions does, see docs/DATABASE.md", where, level.have, level.want)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%s has a certificate that is not trusted: %s; name its CA with sslrootcert in HOMEWARD_DATABASE_URL", where, oneLine(certificate.Err))
 	}

@@ -16,6 +16,10 @@
 // database can, and never open while we think. The few places that need more
 // than one (tenants, topology) are for people and use an explicit transaction.
 //
+// Isolation is not assumed: sessions set the level that the statements are written
+// for and check what they got, serializable on CockroachDB, read committed on
+// PostgreSQL. docs/DATABASE.md says by statement what needs it.
+//
 // # Lost replies
 //
 // A statement whose reply is lost (40003, a connection that broke after the
@@ -29,7 +33,8 @@
 //	begin           there is no row                run again: our step in the row that comes back is our own win
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
-//	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step
+//	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step,
+//	                                              which is the verdict's id: also in a later call
 //	renew           the step that was read         reported as unknown: the holder's trust is not extended
 //	pin             there is no row                run again; whatever pin there is now is the answer
 //	pin_write       the time that was read         read again: the pin there is the answer
@@ -91,6 +96,14 @@
 //
 // Keeping notices and closing one are a statement each: no notice is without its
 // row in the queue, and no row is left of one that is closed.
+//
+// # Rooms
+//
+// A call waits for its connection in the room of its purpose, see [rooms]: what ends,
+// keeps or takes over the work of a claim is not refused for what arrives, near rows
+// not for far ones, and no tenant for another. The methods that finish say so
+// themselves; what an attempt or a handler reads says it through [outbox.Begun]. A
+// call that is refused room has sent nothing.
 //
 // # The books
 //

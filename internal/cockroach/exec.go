@@ -125,26 +125,17 @@ func affected(ctx context.Context, db *DB, name string, again repeat, args []any
 }
 
 // do runs one statement until its outcome is known, within CallTimeout, or
-// awayTimes that where ctx is marked by [View.toward]. Each try
-// hands its rows to read, which consumes them. lost reports whether a try that
+// awayTimes that where ctx is marked by [View.toward], from the room that ctx is
+// marked for. Each try hands its rows to read, which consumes them. lost reports whether a try that
 // seemed to fail may have been done. Errors wrap [claim.ErrUnavailable], except
 // the database's refusal of the statement, a [pgconn.PgError].
 func (db *DB) do(ctx context.Context, name string, again repeat, args []any, read func(rows pgx.Rows) error) (lost bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	rooms, limits := []chan struct{}{db.slots}, db.limits
+	limits := db.limits
 	if isAway(ctx) {
-		rooms = []chan struct{}{db.awaySlots, db.slots} // they must not fill the room of all
 		limits = limits.away()
-	}
-	for _, room := range rooms {
-		select {
-		case room <- struct{}{}:
-			defer func() { <-room }()
-		default:
-			return false, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, cap(room))
-		}
 	}
 	q, ok := db.queries[name]
 	if !ok {
@@ -154,9 +145,12 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	defer cancel()
 	turn, done := context.WithTimeout(ctx, limits.patience())
 	defer done()
-	leave, err := db.enter(turn, q)
-	if err != nil {
+	leave, err := db.rooms.enter(turn)
+	switch {
+	case errors.Is(err, errNoTurn):
 		return false, unavailable(name, err)
+	case err != nil:
+		return false, err
 	}
 	defer leave()
 	pause := firstPause
@@ -183,37 +177,6 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 		}
 		pause = min(2*pause, lastPause)
 	}
-}
-
-// errNoTurn: there was no connection to be had in time. Nothing was sent.
-var errNoTurn = errors.New("no connection became free in time; there is more work than the database does, or it does not answer")
-
-// enter waits for a place among those who may use connections, until turn ends.
-//
-// Requests that arrive may use three quarters of them: what finishes or keeps work
-// that was begun always finds one, or a flood of new work would let the leases of
-// the old lapse, and its recovery would add to the flood. Statements on rows of
-// other regions may use one quarter.
-func (db *DB) enter(turn context.Context, q *query) (leave func(), err error) {
-	var places []chan struct{}
-	if !q.finishes {
-		places = append(places, db.arrivals)
-	}
-	if isAway(turn) {
-		places = append(places, db.away)
-	}
-	leave = func() {}
-	for _, p := range places {
-		before := leave
-		select {
-		case p <- struct{}{}:
-			leave = func() { <-p; before() }
-		case <-turn.Done():
-			leave()
-			return nil, errNoTurn
-		}
-	}
-	return leave, nil
 }
 
 // try runs a statement once. Waiting for a connection ends with turn, so that who

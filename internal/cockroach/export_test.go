@@ -31,10 +31,10 @@ func (db *DB) Statements() map[string]string {
 }
 
 // Calls is how many calls have a connection or wait for one.
-func (db *DB) Calls() int { return len(db.slots) }
+func (db *DB) Calls() int { return db.rooms.calls() }
 
-// MostCalls is how many may.
-func (db *DB) MostCalls() int { return cap(db.slots) }
+// MostCalls is how many arrivals may.
+func (db *DB) MostCalls() int { return db.rooms.all[arrivalsNear].size }
 
 // Connections is the pool's count of them, those being made included.
 func (db *DB) Connections() int { return int(db.pool.Stat().TotalConns()) }

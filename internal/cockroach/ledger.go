@@ -86,6 +86,7 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 	if err != nil {
 		return false, err
 	}
+	within = ofClaims(within)
 	posted, err = book(within)
 	var pg *pgconn.PgError
 	// Perhaps by a twin that posts the same transaction at this moment.
@@ -146,7 +147,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
 func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	all, err := many(v.anywhere(ctx), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
+	all, err := many(anywhere(ctx), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
 	return all, claimError("ledger_reversals", err)
 }
 

@@ -156,7 +156,7 @@ func noteArgs(some []note, since func(time.Time) time.Duration) []any {
 
 // Timeline implements [claim.Store].
 func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit int) ([]claim.AuditEntry, error) {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), home)
 	if err != nil {
 		return nil, err
 	}

@@ -61,6 +61,7 @@ func isDataError(err error) bool {
 
 // Close implements [webhook.Store].
 func (v *View) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+	ctx = outbox.Begun(ctx)
 	within, err := v.reach(ctx, region)
 	if err != nil {
 		return err

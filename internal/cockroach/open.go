@@ -50,8 +50,11 @@ type Pool struct {
 	// MaxLifetime closes a connection after that long, give or take a tenth, so
 	// that load follows when the database grows. Default 5 min.
 	MaxLifetime time.Duration `koanf:"max_lifetime"`
-	// MaxWaiting is how many calls may wait for a connection; more are refused at
-	// once. Waiting holds a request's memory, not a connection. Default 1024.
+	// MaxWaiting is how many calls may wait for a connection, requests that arrive
+	// and work that was begun each for themselves, on rows of other regions a quarter
+	// of that; more are refused at once, and of one tenant those that would leave less
+	// for others than it has. Waiting holds a request's memory, not a connection.
+	// Default 1024.
 	MaxWaiting int `koanf:"max_waiting"`
 	// StatementTimeout is when the database gives one statement up. A statement
 	// takes milliseconds at home; one that is stuck on a lost range would hang for
@@ -122,15 +125,6 @@ func (p Pool) away() Pool {
 	return p
 }
 
-// reserveShare is the part of the connections, one in so many, that is kept for
-// what finishes work.
-const reserveShare = 4
-
-// awayShare is the part of the connections, one in so many, that statements on
-// rows of other regions may hold at once: with such a region lost, each holds its
-// own until its time is over.
-const awayShare = 4
-
 // DB is the database as one process uses it. It is safe for concurrent use;
 // nodes use it through the views that [DB.Region] returns.
 type DB struct {
@@ -144,15 +138,13 @@ type DB struct {
 	log     *slog.Logger
 	doubts  []string
 
-	// slots admits calls: as many as have a connection or may wait for one. For
-	// arrivals and away see enter.
-	slots, awaySlots, arrivals, away chan struct{}
-	regions                          atomic.Pointer[map[string]claim.RegionCode]
-	byID                             *memory[string]
-	door                             *door
-	notes                            notes
-	since                            func(time.Time) time.Duration // how long a note has waited
-	sweeps                           sweeps
+	rooms   *rooms
+	regions atomic.Pointer[map[string]claim.RegionCode]
+	byID    *memory[string]
+	door    *door
+	notes   notes
+	since   func(time.Time) time.Duration // how long a note has waited
+	sweeps  sweeps
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -182,14 +174,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	db := &DB{
 		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger,
-		slots:     make(chan struct{}, int(c.Pool.MaxConns)+c.Pool.MaxWaiting),
-		arrivals:  make(chan struct{}, max(1, c.Pool.MaxConns-c.Pool.MaxConns/reserveShare)),
-		away:      make(chan struct{}, max(1, c.Pool.MaxConns/awayShare)),
-		awaySlots: make(chan struct{}, max(1, (int(c.Pool.MaxConns)+c.Pool.MaxWaiting)/awayShare)),
-		since:     time.Since,
-		stopped:   make(chan struct{}),
-		notes:     notes{flushing: make(chan struct{}, 1)},
-		byID:      newMemory[string](c.Pool.TenantCache),
+		rooms:   newRooms(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
+		since:   time.Since,
+		stopped: make(chan struct{}),
+		notes:   notes{flushing: make(chan struct{}, 1)},
+		byID:    newMemory[string](c.Pool.TenantCache),
 	}
 	if host := unverified(pc.ConnConfig); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" need not prove who it is: whoever is on the way could read and change every charge")
@@ -250,63 +239,6 @@ func statementName(sql string) string {
 	}
 	word, _, _ := strings.Cut(first, " ")
 	return strings.ToLower(word)
-}
-
-// asNeeded sets a new session up.
-func asNeeded(ctx context.Context, conn *pgx.Conn) error {
-	if conn.PgConn().ParameterStatus("crdb_version") == "" {
-		// What PostgreSQL acknowledges must be on disk, whatever the database's
-		// default says: a charge that it forgets would be made again.
-		err := plainly(ctx, conn, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
-		if err != nil {
-			return err
-		}
-		// Statements go by keys, and so are they to be run. A plan is kept for longer
-		// than a table stays as small as it was, so that none may read it from end to
-		// end. Where an index has the order, it is to be walked until the limit is
-		// reached, and not all be read and sorted: without statistics the planner
-		// believes that next to no rows of a queue are due. What has to be done in
-		// these ways all the same counts as immense, and is not to be compiled for that.
-		err = plainly(ctx, conn, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('jit', 'off', false)")
-		if err != nil {
-			return err
-		}
-		// On tables that were never analysed one index is as good as another, and a plan
-		// that is kept reads all claims of a tenant before long. Sessions that find them
-		// so plan each statement anew, which costs half a millisecond, for their five
-		// minutes; by then there are statistics.
-		return plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
-			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
-	}
-	// CockroachDB is to plan each statement for the region that it names: a generic
-	// plan is made for any region, and may visit all of them. Not as the database's
-	// default, which does not hold for every user.
-	return plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'")
-}
-
-// plainly runs SQL that is about the session and not about rows, below pgx, whose
-// tracer would show it as a statement of ours.
-func plainly(ctx context.Context, conn *pgx.Conn, sql string) error {
-	_, err := conn.PgConn().Exec(ctx, sql).ReadAll()
-	return err
-}
-
-// patient gives a session the statement timeout of rows elsewhere, until restore. It
-// costs two round trips at home, which are nothing beside the way, and statements at
-// home none.
-func (db *DB) patient(ctx context.Context, conn *pgxpool.Conn) (restore func(), err error) {
-	set := func(d time.Duration) error {
-		return plainly(ctx, conn.Conn(), fmt.Sprintf("SET statement_timeout = %d", d.Milliseconds()))
-	}
-	if err := set(db.limits.away().StatementTimeout); err != nil {
-		_ = conn.Conn().Close(ctx) // who knows which it has
-		return nil, unsentError{err}
-	}
-	return func() {
-		if set(db.limits.StatementTimeout) != nil {
-			_ = conn.Conn().Close(ctx)
-		}
-	}, nil
 }
 
 // inspect finds out which database this is and whether its tables fit.

@@ -47,6 +47,15 @@ func (v *View) Queue(q outbox.Queue) outbox.Store { return v.queue(q) }
 
 func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 
+// work marks ctx as that of a worker. What is told to the world, or heard from it,
+// does not take the place of what holds money.
+func (q queue) work(ctx context.Context) context.Context {
+	if q.table == queueTables[outbox.ProviderCalls].table {
+		return ofClaims(ctx)
+	}
+	return outbox.Begun(ctx)
+}
+
 // dueMessage is a row and when it was due before it was taken.
 type dueMessage struct {
 	was     time.Time
@@ -76,7 +85,7 @@ func messages(rows []dueMessage, region string) []outbox.Message {
 
 // Take implements [outbox.Store].
 func (q queue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	ctx, err := q.reach(ctx, region)
+	ctx, err := q.reach(q.work(ctx), region)
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
@@ -112,7 +121,7 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,
 	// whoever did it.
-	_, found, _, err := one(ctx, q.db, q.statement("outbox_row"), repeatable, []any{region, id}, pgx.RowTo[int64])
+	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, q.statement("outbox_row"), repeatable, []any{region, id}, pgx.RowTo[int64])
 	if err != nil {
 		return claimError(q.statement("outbox_row"), err)
 	}
@@ -136,7 +145,7 @@ func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason
 
 // fenced runs a statement of the worker that took row id under fence.
 func (q queue) fenced(ctx context.Context, name string, again repeat, region, id string, fence uint64, more ...any) (lost bool, err error) {
-	ctx, err = q.reach(ctx, region)
+	ctx, err = q.reach(q.work(ctx), region)
 	if err != nil {
 		return false, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // Pin implements [claim.Store].
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	ctx, err := v.reach(ctx, entry)
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), entry)
 	if err != nil {
 		return claim.Pin{}, err
 	}
@@ -108,7 +108,7 @@ func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, 
 		now, created time.Time
 		home         string
 	}
-	s, found, _, err := one(ctx, v.db, "replica_pin", repeatable, []any{key.Tenant, key.Value},
+	s, found, _, err := one(ofTenant(ctx, key.Tenant), v.db, "replica_pin", repeatable, []any{key.Tenant, key.Value},
 		func(row pgx.CollectableRow) (s shown, err error) {
 			err = row.Scan(&s.now, &s.home, &s.created)
 			return s, err

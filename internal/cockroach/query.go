@@ -17,18 +17,8 @@ var queryFiles embed.FS
 // query is one statement that the store sends, known by its file's name.
 type query struct {
 	name, sql string
-	// finishes: it ends, keeps or recovers work that was begun; see [DB.enter].
-	finishes bool
 	// fresh: it is planned for each run; see [loadQueries].
 	fresh bool
-}
-
-// finishing are the statements that do. Of the queues only the provider calls': what
-// is told to the world, or heard from it, must not take the place of what holds
-// money.
-var finishing = []string{
-	"settle", "defer", "renewable", "renew", "take_over",
-	"outbox_take", "outbox_finish", "outbox_row", "outbox_retry", "outbox_park",
 }
 
 // columns are lists that several statements share, each in the order of the
@@ -96,7 +86,7 @@ func loadQueries(d dialect) (map[string]*query, error) {
 			}
 			name := q.statement(name)
 			queries[name] = &query{
-				name: name, sql: sql.String(), finishes: slices.Contains(finishing, name),
+				name: name, sql: sql.String(),
 				fresh: !d.cockroach && strings.TrimSuffix(path.Base(f), ".sql") == queueFiles+"take",
 			}
 		}

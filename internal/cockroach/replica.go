@@ -14,12 +14,12 @@ import (
 
 // Replica implements [claim.Store].
 func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
-	return v.replica(ctx, "replica", []any{key.Tenant, key.Value}, func(home string) (claim.Key, string) { return key, home })
+	return v.replica(ofTenant(ctx, key.Tenant), "replica", []any{key.Tenant, key.Value}, func(home string) (claim.Key, string) { return key, home })
 }
 
 // ReplicaObject implements [claim.Store].
 func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (claim.Record, bool, error) {
-	ctx, err := v.reach(ctx, home)
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
 	if err != nil {
 		return claim.Record{}, false, err
 	}

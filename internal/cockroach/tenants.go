@@ -49,7 +49,7 @@ func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
 
 // Tenant returns one tenant, or [claim.ErrUnknownTenant].
 func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
-	t, found, _, err := one(ctx, db, "tenant", repeatable, []any{id}, scanTenant)
+	t, found, _, err := one(ofTenant(ctx, id), db, "tenant", repeatable, []any{id}, scanTenant)
 	if err != nil {
 		return claim.Tenant{}, claimError("tenant", err)
 	}

@@ -50,9 +50,6 @@ func (v *View) reach(ctx context.Context, home string) (context.Context, error) 
 	return v.toward(ctx, home), nil
 }
 
-// awayKey marks a ctx in which statements touch rows that are homed elsewhere.
-type awayKey struct{}
-
 // toward marks ctx if home is another region: its statements have a longer way, and
 // where that region is lost each keeps a connection until it times out. So [DB.do]
 // gives them more time, and a connection only to some of them at once.
@@ -60,16 +57,8 @@ func (v *View) toward(ctx context.Context, home string) context.Context {
 	if home == v.name {
 		return ctx
 	}
-	return v.anywhere(ctx)
+	return anywhere(ctx)
 }
-
-// anywhere marks ctx for statements on rows of all regions.
-func (*View) anywhere(ctx context.Context) context.Context {
-	return context.WithValue(ctx, awayKey{}, true)
-}
-
-// isAway reports whether ctx is marked for rows elsewhere.
-func isAway(ctx context.Context) bool { return ctx.Value(awayKey{}) != nil }
 
 // TopologyRow is one region as the database knows it.
 type TopologyRow struct {

@@ -56,7 +56,7 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 // transition is a pure transition of package claim, bound to its event.
 type transition func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error)
 
-// change is step for transitions that always write; it returns the new row.
+// change is step for transitions that end in a row; it returns that.
 func (v *View) change(ctx context.Context, home string, key claim.Key, t transition) (claim.Record, error) {
 	var stored claim.Record
 	err := v.step(ctx, home, key, expected, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {
@@ -96,8 +96,8 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 		return err
 	}
 	next, fx, err := t(old, v.db.clock.now())
-	if err != nil || next == nil {
-		return err
+	if err != nil || next == nil || next == old {
+		return err // nothing changes
 	}
 	if fx.Post != nil {
 		defer v.db.lockBooks(code, fx.Post)()

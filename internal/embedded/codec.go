@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/homeward-io/homeward/claim"
@@ -57,6 +58,9 @@ func claimToProto(r *claim.Record) *storev1.Claim {
 		ProviderRef:        r.ProviderRef,
 		SettledAt:          micros(r.SettledAt),
 	}
+	if r.Verdict != uuid.Nil {
+		m.Verdict = r.Verdict[:]
+	}
 	if r.Response != nil {
 		m.Response = responseToProto(r.Response)
 	}
@@ -97,6 +101,7 @@ func decodeClaim(home string, key claim.Key, value []byte) (*claim.Record, error
 		Attempts: m.Attempts, Unknowns: m.Unknowns, NotFounds: m.NotFounds,
 		Reason: m.Reason, ProviderRef: m.ProviderRef, SettledAt: fromMicros(m.SettledAt),
 	}
+	copy(r.Verdict[:], m.Verdict)
 	if copy(r.Fingerprint.Sum[:], m.Fingerprint) != len(r.Fingerprint.Sum) {
 		return nil, damaged("claim of", key.Tenant, fmt.Errorf("fingerprint of %d bytes", len(m.Fingerprint)))
 	}

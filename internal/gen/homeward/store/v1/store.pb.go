@@ -47,8 +47,10 @@ type Claim struct {
 	// Present in final states. Inline, so that a replay costs one read.
 	Response *Response `protobuf:"bytes,21,opt,name=response" json:"response,omitempty"`
 	// How the latest released generation ended; absent in final states.
-	Refusal       *Response `protobuf:"bytes,22,opt,name=refusal" json:"refusal,omitempty"`
-	RefusedAt     int64     `protobuf:"varint,23,opt,name=refused_at,json=refusedAt" json:"refused_at,omitempty"`
+	Refusal   *Response `protobuf:"bytes,22,opt,name=refusal" json:"refusal,omitempty"`
+	RefusedAt int64     `protobuf:"varint,23,opt,name=refused_at,json=refusedAt" json:"refused_at,omitempty"`
+	// The id of the verdict that left the claim as it is; absent while it is held.
+	Verdict       []byte `protobuf:"bytes,24,opt,name=verdict" json:"verdict,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +244,13 @@ func (x *Claim) GetRefusedAt() int64 {
 		return x.RefusedAt
 	}
 	return 0
+}
+
+func (x *Claim) GetVerdict() []byte {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
 }
 
 type Header struct {
@@ -1104,7 +1113,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xed\x05\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\x87\x06\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1136,7 +1145,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\bresponse\x18\x15 \x01(\v2\x1b.homeward.store.v1.ResponseR\bresponse\x125\n" +
 	"\arefusal\x18\x16 \x01(\v2\x1b.homeward.store.v1.ResponseR\arefusal\x12\x1d\n" +
 	"\n" +
-	"refused_at\x18\x17 \x01(\x03R\trefusedAt\"2\n" +
+	"refused_at\x18\x17 \x01(\x03R\trefusedAt\x12\x18\n" +
+	"\averdict\x18\x18 \x01(\fR\averdict\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +

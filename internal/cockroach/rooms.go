@@ -1,0 +1,261 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Calls wait for connections in rooms, so that who floods one of them takes nothing
+// from the others. The rooms are those of
+//
+//	claims    what ends, keeps or takes over the work of a claim, and books money
+//	errands   what else workers and attempts do that were begun
+//	arrivals  everything else: requests that arrive, and who asks for operators
+//
+// each once for rows of the view's own region and once for rows of others, which are
+// far and may not answer. A room has calls with a connection and calls that wait for
+// one. A connection that falls free is for the first room in the order above where
+// somebody waits, and among arrivals for one tenant after the other. Each room but the
+// first leaves some free for those before it, even if nobody is there, so that what
+// finishes never waits for what has yet to begin.
+//
+// A tenant alone cannot fill the room of arrivals: who is in it as often as there are
+// places free gets no further. One tenant has half of it then, of two each a third,
+// and there is always some left for the next. Nor does who has a connection get the
+// last one that is free for that room, so that one tenant's statements, be they all
+// stuck, do not stop another's.
+const (
+	claimsNear = iota // in the order in which they are served
+	claimsFar
+	errandsNear
+	errandsFar
+	arrivalsNear
+	arrivalsFar
+	numRooms
+)
+
+// rooms share the connections among calls. The zero value has none; see [newRooms].
+type rooms struct {
+	mu   sync.Mutex
+	free int // connections
+	all  [numRooms]room
+}
+
+// room is one of them; see the constants.
+type room struct {
+	// most is how many connections its calls have at once, leaves how many they leave
+	// free; size is how many calls may be inside, having a connection or waiting for one.
+	most, leaves, size int
+	// apart: nobody fills it alone.
+	apart bool
+
+	inside, placed int
+	parties        map[string]*party // those inside
+	turn           []*party          // those with somebody waiting, in turn
+}
+
+// party are the calls of one tenant in one room, or of nobody in particular ("").
+type party struct {
+	name           string
+	inside, placed int
+	waiting        []*place
+}
+
+// place is one call's.
+type place struct {
+	got   chan struct{} // closed with the connection
+	taken bool
+}
+
+// newRooms divides conns connections, for which waiting calls may wait in each room
+// at home, and a quarter of them in each that is far.
+//
+// Far rooms get few connections: with their region lost, each keeps its own until its
+// time is over. Arrivals get more of them than what finishes, because a pin that is
+// kept elsewhere makes each new key of a tenant a far arrival in health, too.
+func newRooms(conns, waiting int) *rooms {
+	part := func(oneIn int) int { return max(1, conns/oneIn) }
+	near, far := conns+waiting, max(1, (conns+waiting)/4)
+	// A pool of one or two has nothing, or one, to leave.
+	claims, begun := min(conns-1, part(16)), min(conns-1, max(2, part(4)))
+	rs := &rooms{free: conns}
+	rs.all = [numRooms]room{
+		claimsNear:   {size: near, most: conns},
+		claimsFar:    {size: far, most: part(8), leaves: claims},
+		errandsNear:  {size: near, most: part(2), leaves: claims},
+		errandsFar:   {size: far, most: part(16), leaves: claims},
+		arrivalsNear: {size: near, most: conns, leaves: begun, apart: true},
+		arrivalsFar:  {size: far, most: part(4), leaves: begun, apart: true},
+	}
+	return rs
+}
+
+// errNoTurn: there was no connection to be had in time. Nothing was sent.
+var errNoTurn = errors.New("no connection became free in time; there is more work than the database does, or it does not answer")
+
+// enter waits for a connection until turn ends. leave gives it back. It is refused at
+// once, with [claim.ErrUnavailable], where the room is full.
+func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
+	e := errandOf(turn)
+	r, name := &rs.all[e.room()], e.tenant
+	rs.mu.Lock()
+	p := r.parties[name]
+	switch {
+	case r.inside >= r.size:
+		rs.mu.Unlock()
+		return nil, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, r.size)
+	case r.apart && p != nil && name != "" && p.inside >= r.size-r.inside:
+		rs.mu.Unlock()
+		return nil, fmt.Errorf("%w: too many calls of tenant %q have a connection or wait for one already; the rest of %d is for others", claim.ErrUnavailable, name, r.size)
+	case p == nil:
+		if r.parties == nil {
+			r.parties = map[string]*party{}
+		}
+		p = &party{name: name}
+		r.parties[name] = p
+	}
+	r.inside++
+	p.inside++
+	mine := &place{got: make(chan struct{})}
+	if p.waiting = append(p.waiting, mine); len(p.waiting) == 1 {
+		r.turn = append(r.turn, p)
+	}
+	rs.serve()
+	rs.mu.Unlock()
+	leave = func() { rs.leave(r, p, mine) }
+	select {
+	case <-mine.got:
+		return leave, nil
+	default:
+	}
+	select {
+	case <-mine.got:
+		return leave, nil
+	case <-turn.Done():
+		leave()
+		return nil, errNoTurn
+	}
+}
+
+// leave gives back the connection of a call, or its place in the line.
+func (rs *rooms) leave(r *room, p *party, mine *place) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if mine.taken {
+		rs.free++
+		r.placed--
+		p.placed--
+	} else {
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *place) bool { return other == mine })
+		if len(p.waiting) == 0 {
+			r.turn = slices.DeleteFunc(r.turn, func(other *party) bool { return other == p })
+		}
+	}
+	r.inside--
+	if p.inside--; p.inside == 0 {
+		delete(r.parties, p.name)
+	}
+	rs.serve()
+}
+
+// serve gives what is free to those who may have it. The caller holds the lock.
+func (rs *rooms) serve() {
+	for i := range rs.all {
+		r := &rs.all[i]
+		for {
+			spare := rs.spare(r)
+			at := slices.IndexFunc(r.turn, func(p *party) bool {
+				return spare > 1 || spare == 1 && (!r.apart || p.name == "" || p.placed == 0)
+			})
+			if at < 0 {
+				break
+			}
+			p := r.turn[at]
+			next := p.waiting[0]
+			p.waiting = p.waiting[1:]
+			if r.turn = slices.Delete(r.turn, at, at+1); len(p.waiting) > 0 {
+				r.turn = append(r.turn, p) // behind the others
+			}
+			rs.free--
+			r.placed++
+			p.placed++
+			next.taken = true
+			close(next.got)
+		}
+	}
+}
+
+// spare is how many connections more r may have.
+func (rs *rooms) spare(r *room) int { return min(rs.free-r.leaves, r.most-r.placed) }
+
+// calls is how many are in all rooms.
+func (rs *rooms) calls() (n int) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for i := range rs.all {
+		n += rs.all[i].inside
+	}
+	return n
+}
+
+// errand is what a call is for, as its ctx says.
+type errand struct {
+	// away: it touches rows that are homed elsewhere. claims: it is for their room.
+	away, claims, begun bool
+	// tenant is whose request it is; "" for nobody's.
+	tenant string
+}
+
+type errandKey struct{}
+
+func errandOf(ctx context.Context) errand {
+	e, _ := ctx.Value(errandKey{}).(errand)
+	e.begun = outbox.IsBegun(ctx)
+	return e
+}
+
+// ofTenant marks ctx as that of a tenant's call.
+func ofTenant(ctx context.Context, tenant string) context.Context {
+	e := errandOf(ctx)
+	e.tenant = tenant
+	return context.WithValue(ctx, errandKey{}, e)
+}
+
+// ofClaims marks ctx as that of a call which ends, keeps or takes over the work of a
+// claim.
+func ofClaims(ctx context.Context) context.Context {
+	e := errandOf(ctx)
+	e.claims = true
+	return context.WithValue(ctx, errandKey{}, e)
+}
+
+// anywhere marks ctx for statements on rows of other regions.
+func anywhere(ctx context.Context) context.Context {
+	e := errandOf(ctx)
+	e.away = true
+	return context.WithValue(ctx, errandKey{}, e)
+}
+
+// isAway reports whether ctx is marked for rows elsewhere.
+func isAway(ctx context.Context) bool { return errandOf(ctx).away }
+
+// room is where such a call waits.
+func (e errand) room() int {
+	at := arrivalsNear
+	switch {
+	case e.claims:
+		at = claimsNear
+	case e.begun:
+		at = errandsNear
+	}
+	if e.away {
+		at++
+	}
+	return at
+}

@@ -1,0 +1,97 @@
+package cockroach_test
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+)
+
+// TestSessionsHaveTheirOwnIsolation: isolation is not assumed. Whatever the database
+// has as its default, sessions have what the statements are written for.
+func TestSessionsHaveTheirOwnIsolation(t *testing.T) {
+	d := newDatabase(t)
+	want, others := "read committed", []string{"repeatable read", "serializable"}
+	if d.server.Kind() == localdb.CockroachDB {
+		want, others = "serializable", []string{"read committed"}
+	}
+	u, err := url.Parse(d.admin)
+	require.NoError(t, err)
+	name := pgx.Identifier{u.Path[1:]}.Sanitize()
+	t.Cleanup(func() { d.exec(t, "ALTER DATABASE "+name+" RESET default_transaction_isolation") })
+	for _, other := range others {
+		d.exec(t, "ALTER DATABASE "+name+" SET default_transaction_isolation = '"+other+"'")
+		require.Equal(t, 1, d.count(t, "SELECT (current_setting('transaction_isolation') = '"+other+"')::int"))
+		db := open(t, cockroach.Config{URL: d.url})
+		require.NoError(t, db.Exec(t.Context(), "SELECT 1 / (current_setting('transaction_isolation') = '"+want+"')::int"))
+	}
+}
+
+// TestOpenRefusesAnotherIsolation: a node does not start where its sessions cannot
+// have the isolation that statements need. The database says so by a function that
+// hides the one that is asked.
+func TestOpenRefusesAnotherIsolation(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("functions are not hidden there")
+	}
+	d.exec(t, `CREATE SCHEMA another; CREATE FUNCTION another.current_setting(text) RETURNS text LANGUAGE sql STABLE AS
+		$$ SELECT CASE WHEN $1 = 'transaction_isolation' THEN 'repeatable read' ELSE pg_catalog.current_setting($1) END $$`)
+	u, err := url.Parse(d.admin)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("search_path", "another,public,pg_catalog")
+	u.RawQuery = q.Encode()
+	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: u.String(), Policy: testPolicy(), Pool: testPool()})
+	require.ErrorContains(t, err, `does not give transactions the isolation that was set: they are "repeatable read" and statements need "read committed"`)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+// TestAPinIsNotMissedWhileItsRegistrarMoves holds a pin between its writing and its
+// commit, moves the registrar, and asks for the key's home in another region: what
+// keeps a key from two homes, and two charges, at read committed.
+func TestAPinIsNotMissedWhileItsRegistrarMoves(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it watches PostgreSQL's locks; transactions are serializable there")
+	}
+	db := open(t, cockroach.Config{URL: d.admin, Pool: testPool()})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: regions[0]}))
+	writer, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { _ = writer.Close(context.Background()) }()
+	tx, err := writer.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), db.Statements()["pin"], "acme", "k", regions[0])
+	require.NoError(t, err)
+
+	type answer struct {
+		pin claim.Pin
+		err error
+	}
+	homes := make(chan answer, 1)
+	go func() {
+		if err := db.MoveRegistrar(t.Context(), "acme", regions[1]); err != nil {
+			homes <- answer{err: err}
+			return
+		}
+		pin, err := view(t, db, regions[2]).Pin(t.Context(), claim.Key{Tenant: "acme", Value: "k"}, regions[2])
+		homes <- answer{pin, err}
+	}()
+	waits := func() bool {
+		return d.count(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") > 0
+	}
+	require.Eventually(t, func() bool { return len(homes) > 0 || waits() }, patience, 10*time.Millisecond)
+	require.NoError(t, tx.Commit(t.Context()))
+	got := <-homes
+	require.NoError(t, got.err)
+	require.Equal(t, regions[0], got.pin.Home)
+	require.Equal(t, 1, d.count(t, "SELECT count(*) FROM pins"))
+}
