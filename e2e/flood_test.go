@@ -17,6 +17,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/seal"
+	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
 // startNoticed starts a cluster that takes the simulator's notices in.
@@ -114,15 +116,23 @@ func TestNoticesThatAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, d)
 
-	// Signed, and yet nothing that anybody can read: kept, for a person. The raw body
-	// says what the provider meant.
+	// Signed, and yet nothing that anybody can read: kept, for a person. The raw body,
+	// which is sealed, says what the provider meant.
 	r := w.notice(w.ctx, us, "simulator", signedNotice(t, "evt_3", "{\xff", now), strings.NewReader("{\xff"))
 	require.NoError(t, r.err)
 	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
 	until(t, "the unreadable notice is parked", func() bool {
 		parked, err := s.Queue(outbox.Notices).Parked(w.ctx, us, "", 10)
 		require.NoError(t, err)
-		return len(parked) == 1 && strings.Contains(parked[0].LastError, "cannot be read") && string(parked[0].Payload) == "{\xff"
+		if len(parked) == 0 {
+			return false
+		}
+		require.Len(t, parked, 1)
+		require.Contains(t, parked[0].LastError, "cannot be read")
+		body, err := sealtest.Ring(1).Open(w.ctx, seal.Row{Table: "notice", Region: us, ID: parked[0].ID}, parked[0].Payload)
+		require.NoError(t, err)
+		require.Equal(t, "{\xff", string(body))
+		return true
 	})
 	w.judge.once(t, 0)
 }

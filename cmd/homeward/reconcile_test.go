@@ -316,7 +316,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
 	sim, provider, config := simulated(t)
 	policy := claim.DefaultPolicy()
-	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace = time.Millisecond, time.Millisecond, time.Millisecond
+	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace, policy.DeclinePause = time.Millisecond, time.Millisecond, time.Millisecond, 0
 	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: tenantPool()})
 	require.NoError(t, err)
 	v, err := db.Region("us-east1")
@@ -333,11 +333,11 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	statement := "http://" + sim.addr + "/_sim/statement"
-	code, out, _ := homeward(t, "reconcile", "--statement", statement)
+	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
 	require.Contains(t, out, "is forgotten: the merchant was told on")
-	require.Regexp(t, `healed +1`, does(t, "reconcile", "--statement", statement, "--heal", "--config", config))
-	require.Contains(t, does(t, "reconcile", "--statement", statement, "--heal", "--config", config), "2 movements agree")
+	require.Regexp(t, `healed +1`, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config))
+	require.Contains(t, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config), "2 movements agree")
 	require.Regexp(t, `suspense:acme +usd +4200 +4200 +0 `, does(t, "ledger", "balances"))
 }
 
@@ -358,7 +358,7 @@ func TestHealingIsBraked(t *testing.T) {
 		return nil
 	}))
 	heal := func(want int) string {
-		code, out, _ := homeward(t, "reconcile", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
+		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
 		require.Equal(t, want, code, out)
 		return out
 	}
