@@ -544,6 +544,7 @@ func operations(d database) []operation {
 			}
 			_, err := c.others.Settle(c.ctx, c.held, approved)
 			require.ErrorIs(c, err, claim.ErrFenced)
+			c.age()
 			require.EqualValues(c, 2, c.arrives("b", claim.Won).Generation)
 		},
 	}, {

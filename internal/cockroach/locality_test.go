@@ -369,5 +369,5 @@ func TestLeastPrivilege(t *testing.T) {
 		require.Error(t, db.Exec(t.Context(), refused), "the role is in force")
 	}
 	require.Zero(t, d.count(t, "SELECT count(*) FROM ledger WHERE provider <> 'sim'"))
-	require.Equal(t, 2, d.count(t, "SELECT count(*) FROM ledger"))
+	require.Equal(t, 3, d.count(t, "SELECT count(*) FROM ledger"))
 }
