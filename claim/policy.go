@@ -105,6 +105,10 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
+// TryAgainAfter is how long after a soft decline its request may be tried again,
+// whichever of the store's clocks judges: what callers are told.
+func (p *Policy) TryAgainAfter() time.Duration { return p.DeclinePause + p.ClockOffset }
+
 // maxWindow keeps sums of windows far from what a duration can hold.
 const maxWindow = 10 * 365 * 24 * time.Hour
 

@@ -83,7 +83,7 @@ type Refusal struct {
 // clock. The clock that wrote the release may be ClockOffset ahead of the one that
 // judges it.
 func (r *Refusal) SharedUntil(p *Policy) time.Time {
-	return r.At.Add(p.ClockOffset + p.DeclinePause)
+	return r.At.Add(p.TryAgainAfter())
 }
 
 // Record is one claim row. Times are the store's clock. A Record returned by a

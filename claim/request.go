@@ -32,12 +32,14 @@ type Request struct {
 	Began time.Time
 }
 
-// UnderWay is how long req has been under way.
+// UnderWay is how long req has been under way, by whichever local clock says more:
+// the monotonic one sleeps with the machine.
 func (req *Request) UnderWay() time.Duration {
 	if req.Began.IsZero() {
 		return 0
 	}
-	return time.Since(req.Began)
+	now := time.Now()
+	return max(now.Sub(req.Began), now.Round(0).Sub(req.Began.Round(0)))
 }
 
 // Reply is the answer to a [Request] that reached its claim. Beside an error it

@@ -286,7 +286,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
 		if caught = fault.Caught(func() { verdict = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
 			// It may have called. Never given up for that: it is we who cannot tell.
-			verdict = Verdict{Reason: reasonFault, KeepAsking: true}
+			verdict = Verdict{Reason: reasonFault, Fault: true, RetryIn: faultPause}
 		}
 	}
 	traceAttempt(try, rec, a.Recovery, &verdict)
@@ -312,6 +312,9 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 // reasonFault marks an attempt in which our own code failed, in the audit, where
 // merchants can read it.
 const reasonFault = "our_fault"
+
+// faultPause keeps code of ours that panics from being tried without a break.
+const faultPause = time.Second
 
 // pageElsewhere is what operators watch for.
 const pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"

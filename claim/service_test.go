@@ -714,6 +714,39 @@ func TestAnAttemptThatNeverBeganCostsNothing(t *testing.T) {
 	})
 }
 
+// Attempts in which our own code failed are no reason to give up: the first time-out
+// after the code is mended is not the last attempt.
+func TestFaultsUseNothingUp(t *testing.T) {
+	p := DefaultPolicy()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rec := &Record{State: InFlight, Fence: 1, Minted: Minted{ID: "tr_1"}, Generation: 1, FirstUse: now, NotFounds: 2}
+	for range p.MaxUnknowns {
+		next, _, err := Settle(rec, rec, &Verdict{Reason: reasonFault, Fault: true}, &p, now, 0)
+		require.NoError(t, err)
+		require.Equal(t, rec.Fence+1, next.Fence, "or it could be recorded twice")
+		rec = next
+	}
+	require.Zero(t, rec.NotFounds, "it may have called since the provider was asked")
+	next, _, err := Settle(rec, rec, &Verdict{Reason: "no_answer", Response: Response{Status: 503}}, &p, now, 0)
+	require.NoError(t, err)
+	require.Equal(t, InFlight, next.State)
+}
+
+// A machine that was suspended had its requests under way all the time.
+func TestUnderWayCountsTheMachinesSleep(t *testing.T) {
+	req := Request{Began: time.Now().Add(-time.Minute).Round(0)} // as the wall clock tells after a sleep
+	require.GreaterOrEqual(t, req.UnderWay(), time.Minute)
+	require.Zero(t, new(Request).UnderWay())
+}
+
+// Whoever pauses for as long as callers are told may try again.
+func TestCallersAreToldLongEnough(t *testing.T) {
+	p := DefaultPolicy()
+	p.ClockOffset = 500 * time.Millisecond
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	require.False(t, at.Add(p.TryAgainAfter()).Before((&Refusal{At: at}).SharedUntil(&p)))
+}
+
 // Whatever becomes of a request whose claim was read, the caller learns the key's
 // home and until when its answer is kept.
 func TestRefusalsSayWhereAndHowLong(t *testing.T) {

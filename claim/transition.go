@@ -292,6 +292,10 @@ type Verdict struct {
 	// Unsent: the provider was sent nothing, so the attempt counts for nothing
 	// (OutcomeUnknown only).
 	Unsent bool
+	// Fault: our own code failed, perhaps after it had called. What the provider said
+	// before may be out of date, and the attempt is no reason to give up (OutcomeUnknown
+	// only).
+	Fault bool
 	// KeepAsking: MaxUnknowns does not apply (OutcomeUnknown only).
 	KeepAsking bool
 	// Posting books the money that moved (OutcomeDone only). Region and At are set
@@ -371,6 +375,9 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 		case v.Unsent:
 			// The fence instead of the count tells that this verdict was recorded.
 			next.Fence++
+		case v.Fault:
+			next.Fence++
+			next.NotFounds = 0
 		case v.NotFound:
 			next.Unknowns++
 			next.NotFounds++
@@ -378,7 +385,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 			next.Unknowns++
 			next.NotFounds = 0
 		}
-		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent && v.Response.Sendable() {
+		if next.Unknowns >= p.MaxUnknowns && !v.KeepAsking && !v.Unsent && !v.Fault && v.Response.Sendable() {
 			event, fx.Finish = EventGivenUp, true
 			next.State, next.Reason = FailedTerminal, ReasonOutcomeUnknown
 			break

@@ -17,8 +17,8 @@ const (
 	// askBeforeCall is how many attempts in a row must have found nothing at a
 	// provider that may not dedupe before one may ask again and then call.
 	askBeforeCall = 2
-	// dedupeTrust is how long after first use a provider is trusted to remember
-	// a key. The shortest promise among providers in use is 24 h (Stripe); an
+	// dedupeTrust is how long after a provider key's first use a provider is trusted
+	// to remember it. The shortest promise among providers in use is 24 h (Stripe); an
 	// hour is left for clocks and for a call on its way.
 	dedupeTrust = 23 * time.Hour
 )
@@ -48,7 +48,7 @@ type Options struct {
 	Books Books
 	Home  func(code claim.RegionCode) (region string, ok bool)
 	// DeclinePause is the least pause after a soft decline that callers are told:
-	// claim.Policy's. 0: none.
+	// claim.Policy.TryAgainAfter. 0: none.
 	DeclinePause time.Duration
 	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
 	// ever held.
@@ -146,7 +146,11 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 
 // dedupes reports whether repeating the call cannot move money twice.
 func (t *attempt) dedupes() bool {
-	return t.caps.Dedupe != psp.DedupeNone && t.Now.Sub(t.Record.FirstUse) < dedupeTrust
+	since := t.Record.FirstUse
+	if r := t.Record.Refusal; r != nil && r.At.After(since) {
+		since = r.At // the generation, and its provider key, are younger than the claim
+	}
+	return t.caps.Dedupe != psp.DedupeNone && t.Now.Sub(since) < dedupeTrust
 }
 
 // lapsed reports whether a charge whose outcome is unknown must not be waited for

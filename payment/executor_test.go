@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -310,4 +312,17 @@ func BenchmarkAttempt(b *testing.B) {
 		}
 		e.provider.(*fake).calls = nil
 	}
+}
+
+// A generation that began a day after its claim has a provider key that is young: it
+// is repeated, where the provider dedupes, and not left to a person.
+func TestAYoungGenerationOfAnOldKeyIsRepeated(t *testing.T) {
+	p := &fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Second}, result: approved}
+	a := attemptOf(Charge)
+	a.Recovery, a.Record.Generation = true, 2
+	a.Record.FirstUse = a.Now.Add(-30 * time.Hour)
+	a.Record.Refusal = &claim.Refusal{Response: claim.Response{Status: 402}, At: a.Now.Add(-2 * time.Minute)}
+	require.Equal(t, claim.OutcomeDone, executorOf(p, nil, nil).Attempt(t.Context(), a).Outcome)
+	a.Record.Refusal.At = a.Now.Add(-dedupeTrust)
+	require.Equal(t, claim.OutcomeUnknown, executorOf(p, nil, nil).Attempt(t.Context(), a).Outcome)
 }

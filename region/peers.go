@@ -136,7 +136,9 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	if size := proto.Size(msg); size > MaxMessageBytes {
 		return claim.Reply{}, fmt.Errorf("%w: the request has %d bytes, the limit between nodes is %d", ErrRefused, size, MaxMessageBytes)
 	}
-	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, msg, peerv1connect.PeerServiceClient.Execute)
+	// Made anew for each try: what one node took counts as time under way at the next.
+	anew := func() *peerv1.ExecuteRequest { return toExecuteRequest(home, &req, hops, entry) }
+	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, anew, peerv1connect.PeerServiceClient.Execute)
 	if err != nil {
 		return apart(err)
 	}
@@ -151,7 +153,7 @@ func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ clai
 	ctx, sp := forwarding(ctx, home, 1)
 	defer func() { forwarded(sp, err) }()
 	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home}
-	resp, err := ask(ctx, p, home, key, "", msg, peerv1connect.PeerServiceClient.Inspect)
+	resp, err := ask(ctx, p, home, key, "", same(msg), peerv1connect.PeerServiceClient.Inspect)
 	if err != nil {
 		return claim.Status{}, false, err
 	}
@@ -164,7 +166,7 @@ func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.St
 	ctx, sp := forwarding(ctx, home, 1)
 	defer func() { forwarded(sp, err) }()
 	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id}
-	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", msg, peerv1connect.PeerServiceClient.Object)
+	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", same(msg), peerv1connect.PeerServiceClient.Object)
 	if err != nil || !resp.GetFound() {
 		return 0, claim.Response{}, false, err
 	}
@@ -182,8 +184,11 @@ func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.St
 // method is one of the generated client's, as a method expression.
 type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error)
 
+// same is a message that says the same to each node.
+func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
+
 // ask sends msg to the nodes of home in key's order until one answers.
-func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg *Req, call method[Req, Resp]) (*Resp, error) {
+func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Key, traceParent string, msg func() *Req, call method[Req, Resp]) (*Resp, error) {
 	nodes := p.directory.Nodes(home)
 	if len(nodes) == 0 {
 		return nil, fmt.Errorf("%w in %s", ErrNoNode, home)
@@ -195,7 +200,7 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 	for _, node := range nodes {
 		deadline, bounded := ctx.Deadline()
 		lastTry := bounded && time.Until(deadline) <= p.tryTimeout
-		resp, err := try(ctx, p, node, traceParent, msg, call)
+		resp, err := try(ctx, p, node, traceParent, msg(), call)
 		if err == nil {
 			p.heard(home, true)
 			return resp, nil

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -353,6 +354,32 @@ func TestHowLongUnderWayTravels(t *testing.T) {
 	_, err := peersOf(t, nil, node).Execute(t.Context(), eu, req, 1, us)
 	if !errors.Is(err, claim.ErrMismatch) || under < time.Minute || under > 2*time.Minute {
 		t.Errorf("%v under way, %v", under, err)
+	}
+}
+
+// What a forward lost at one node counts as time under way at the next: a twin whose
+// node died must not pass for a request that began after the decline it is to share.
+func TestTimeAtADyingNodeCountsAsUnderWay(t *testing.T) {
+	const held = 50 * time.Millisecond
+	var asked time.Time
+	dying := &fakeLocal{execute: func(context.Context, string, claim.Request) (claim.Reply, error) {
+		asked = time.Now()
+		for time.Since(asked) < held { // it works, and is stopped
+			runtime.Gosched()
+		}
+		return claim.Reply{}, context.Canceled
+	}}
+	var began time.Time
+	second := &fakeLocal{execute: func(_ context.Context, _ string, req claim.Request) (claim.Reply, error) {
+		began = time.Now().Add(-req.UnderWay())
+		return claim.Reply{}, claim.ErrMismatch
+	}}
+	nodes := []Node{startNode(t, "dying", dying), startNode(t, "second", second)}
+	req := requestFor(nodes[0], nodes...)
+	req.Began = time.Now()
+	_, err := peersOf(t, nil, nodes...).Execute(t.Context(), eu, req, 1, us)
+	if !errors.Is(err, claim.ErrMismatch) || began.After(asked.Add(held/2)) { // the wire takes some time, too
+		t.Errorf("%v; the second node takes it to have begun %v after the first was asked", err, began.Sub(asked))
 	}
 }
 

@@ -235,9 +235,13 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		c.Status, c.Declined, c.DeclinedAt = Released, string(v.Response.Body), now
 		return nil, true
 	}
-	if v.Unsent {
+	switch {
+	case v.Unsent:
 		c.Fence++ // nobody may say it again, and nothing has been learned
-	} else {
+	case v.Fault:
+		c.Fence++ // nor has anything been learned, but it may have called
+		c.NotFound = 0
+	default:
 		c.Unknowns++
 		if c.NotFound++; !v.NotFound {
 			c.NotFound = 0

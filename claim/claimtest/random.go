@@ -173,7 +173,7 @@ func (r *random) settle(t *rapid.T) {
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
 		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
 		{Outcome: claim.OutcomeUnknown, KeepAsking: true, Response: answer(502, "given up")},
-		unsent(0), unsent(r.Policy.Lease),
+		unsent(0), unsent(r.Policy.Lease), {Outcome: claim.OutcomeUnknown, Fault: true, Response: answer(502, "given up")},
 	}).Draw(t, "verdict")
 	now := r.now(t)
 	if rapid.Bool().Draw(t, "with effects") {

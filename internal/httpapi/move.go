@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -20,7 +19,7 @@ func (s *server) move(op payment.Operation) handler {
 	path := payment.Path(op)
 	return func(res *response, r *http.Request) error {
 		h := res.Header()
-		began, trace := time.Now(), traceparent(r)
+		trace := traceparent(r)
 		h[headerTraceparent] = []string{trace}
 		if err := checkMedia(r); err != nil {
 			return err
@@ -55,7 +54,7 @@ func (s *server) move(op payment.Operation) handler {
 			Stamped:     stamped,
 			PreferHome:  near,
 			TraceParent: trace,
-			Began:       began,
+			Began:       res.began,
 		}
 		if err := s.screen(ctx, res.tenant.CardNumbers, &req, hint(r)); err != nil {
 			return err

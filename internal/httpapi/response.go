@@ -14,6 +14,7 @@ type response struct {
 	http.ResponseWriter
 	tenant claim.Tenant
 	status int // 0 until an answer is written
+	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
 }

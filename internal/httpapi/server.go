@@ -214,7 +214,8 @@ func (s *server) answer(res *response, r *http.Request, h handler) {
 
 // ServeHTTP answers one request.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	res := &response{ResponseWriter: w}
+	// Before the door, where a look-up of the API key may wait.
+	res := &response{ResponseWriter: w, began: time.Now()}
 	debugging := s.Logger.Enabled(r.Context(), slog.LevelDebug)
 	var began time.Time
 	if debugging {

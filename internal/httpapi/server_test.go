@@ -76,6 +76,33 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
+// A request began when it arrived, and not once its API key had been looked up.
+func TestARequestBeginsAtTheDoor(t *testing.T) {
+	f := newFake()
+	var began, looked time.Time
+	do := f.do
+	f.do = func(ctx context.Context, req claim.Request) (claim.Reply, error) {
+		began = req.Began
+		return do(ctx, req)
+	}
+	serve(newAPI(t, f, func(c *Config) {
+		c.Tenants = doorFunc(func(ctx context.Context, key string) (claim.Tenant, bool, error) {
+			looked = time.Now()
+			return f.TenantByAPIKey(ctx, key)
+		})
+	}), charge())
+	if began.IsZero() || began.After(looked) {
+		t.Errorf("began %v, looked up %v", began, looked)
+	}
+}
+
+// doorFunc looks API keys up.
+type doorFunc func(ctx context.Context, key string) (claim.Tenant, bool, error)
+
+func (d doorFunc) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
+	return d(ctx, key)
+}
+
 func TestReplay(t *testing.T) {
 	f := newFake()
 	first := f.do

@@ -41,7 +41,7 @@ func (c *Config) home(code claim.RegionCode) (string, bool) {
 // executor makes the attempts of this node.
 func (c *Config) executor(log *slog.Logger) *payment.Executor {
 	return payment.NewExecutor(breaker.New(c.Provider, log), payment.Options{
-		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.DeclinePause, Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
+		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(), Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
 	})
 }
 
