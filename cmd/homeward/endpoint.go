@@ -72,6 +72,9 @@ type endpointSetCommand struct {
 
 func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 	if err := relay.CheckURL(c.URL, c.AllowHTTP); err != nil {
+		if relay.CheckURL(c.URL, true) == nil {
+			return fmt.Errorf("%w, or add --allow-http for a receiver on this machine", err)
+		}
 		return err
 	}
 	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, was relay.Endpoint, found bool) error {

@@ -19,7 +19,7 @@ func (s *server) admit(res *response, r *http.Request) error {
 		return unauthorized("Send an Authorization header with your API key: Bearer hwk_…")
 	}
 	if claim.APIKeyMadeUp(key) {
-		return errUnknownKey // nobody needs to be asked
+		return errMistypedKey // nobody needs to be asked
 	}
 	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), key)
 	if err != nil {
@@ -37,7 +37,10 @@ func (s *server) admit(res *response, r *http.Request) error {
 	return nil
 }
 
-var errUnknownKey = unauthorized("This API key is not known.")
+var (
+	errUnknownKey  = unauthorized("This API key is not known.")
+	errMistypedKey = unauthorized("This API key is mistyped or cut short: its last characters do not fit the others. Copy it again.")
+)
 
 func unauthorized(detail string) error {
 	return &refusal{Problem: problem.New(problem.Unauthorized, detail), challenge: true}
