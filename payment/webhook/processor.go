@@ -163,6 +163,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	if err != nil {
 		return p.later(m, "books", err)
 	}
+	if !found && !isBooked && n.Kind == psp.KindRefund {
+		// That of a ghost is booked under the ghost's name, and outlives its claim: a bank
+		// gives it a number days later.
+		if booked, isBooked, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
+			return p.later(m, "books", err)
+		}
+	}
 	if !found && !isBooked {
 		if rec, found, err = p.forgotten(ctx, home, n.Reference); err != nil {
 			return p.later(m, "unpaid", err)
