@@ -83,7 +83,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 const (
 	pageLimbo   = "page: money that moved for nothing cannot be given back; decide by hand"
 	pageWaiting = "page: a payer has waited a day for money back; a chargeback may follow"
-	pageUndone  = "page: a charge failed after it was booked, and money had been given back for it; decide by hand"
+	pageUndone  = payment.PageUndone
 	pageLate    = "page: money moved though the merchant was told that it had not; it is booked"
 )
 
