@@ -1,12 +1,15 @@
 package webhook
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -116,4 +119,101 @@ func TestAGhostThatIsShownAsFailedIsTakenBack(t *testing.T) {
 		points++
 	}
 	require.Greater(t, points, 6, "a run has that many points at which it can die")
+}
+
+// A failure whose movement is not booked under the name that its notice gives, beside one
+// that is booked for the same reference: either an earlier try of it, which never succeeded,
+// or the booked one, by a provider that names movements otherwise in its webhooks. What the
+// provider shows says which; what it does not show is left to a person, and never ignored.
+func TestAFailureUnderAnotherName(t *testing.T) {
+	charge, refund := objectID(t, "ch", 1), objectID(t, "re", 1)
+	for name, c := range map[string]struct {
+		change  func(w *world, own, other *psp.Movement)
+		several bool // generations
+		status  Status
+		booked  bool
+		verdict string
+		pages   []string
+	}{
+		"an earlier try":               {change: func(*world, *psp.Movement, *psp.Movement) {}, status: Ignored},
+		"the booked one, not shown so": {change: func(_ *world, own, other *psp.Movement) { own.Outcome, *other = psp.Declined, psp.Movement{} }, status: ProcessedOK, booked: true},
+		"the booked one, shown so":     {change: func(_ *world, own, other *psp.Movement) { own.Outcome = psp.Declined; *other = *own }, status: ProcessedOK, booked: true},
+		"an alias of one that stands": {change: func(_ *world, own, other *psp.Movement) { *other = *own },
+			verdict: "Parked: the provider tells that tx has failed", pages: []string{pageDoubt}},
+		"one that stands": {change: func(_ *world, _, other *psp.Movement) { other.Outcome = psp.Approved },
+			verdict: "asked for tx, it shows tx of 100 usd", pages: []string{pageDoubt}},
+		"somebody else's": {change: func(_ *world, _, other *psp.Movement) { other.Reference = "other" },
+			verdict: "asked for tx, it shows tx of 100 usd", pages: []string{pageDoubt}},
+		"not shown, and the booked one stands": {change: func(_ *world, _, other *psp.Movement) { *other = psp.Movement{} },
+			verdict: "it does not show what it tells of", pages: []string{pageDoubt}},
+		"not shown, of a claim that was declined before": {change: func(_ *world, _, other *psp.Movement) { *other = psp.Movement{} }, several: true, status: Ignored},
+		"neither is shown": {change: func(_ *world, own, other *psp.Movement) { *own, *other = psp.Movement{}, psp.Movement{} },
+			several: true, verdict: "asked for px, it shows nothing of the name", pages: []string{pageDoubt}},
+		"not decided": {change: func(_ *world, own, other *psp.Movement) { own.Outcome, *other = psp.Unknown, psp.Movement{} },
+			verdict: "Failed: the provider tells that tx has failed"},
+		"no answer": {change: func(w *world, _, _ *psp.Movement) { w.silent = true }, verdict: "Failed: the provider tells that tx has failed"},
+		"one that is blind": {change: func(w *world, _, _ *psp.Movement) { w.blind = true },
+			verdict: "Parked: the provider tells that tx has failed", pages: []string{pageDoubt}},
+		"one that is blind, of a claim that was declined before": {change: func(w *world, _, _ *psp.Movement) { w.blind = true }, several: true, status: Ignored},
+	} {
+		for _, kind := range []psp.Kind{psp.KindCharge, psp.KindRefund} {
+			t.Run(fmt.Sprint(name, ", ", kind), func(t *testing.T) {
+				w, id := newWorld(t), charge
+				if w.refunded(charge, refund, "px"); kind == psp.KindRefund {
+					id = refund
+				} else {
+					delete(w.books, refund)
+					w.have(charge, claim.Completed, "px")
+				}
+				if rec := w.claims[id]; c.several {
+					rec.Generation = 2
+					w.claims[id] = rec
+				}
+				own := psp.Movement{ProviderRef: "px", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+				other := psp.Movement{ProviderRef: "tx", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Declined}
+				c.change(w, &own, &other)
+				w.aliases = true
+				clear(w.shows)
+				for ref, m := range map[string]psp.Movement{"px": own, "tx": other} {
+					if m.ProviderRef != "" {
+						w.shows[ref] = m
+					}
+				}
+				n := psp.Notice{ID: "f", Movement: true, Kind: kind, Reference: id, ProviderRef: "tx", Outcome: psp.Declined, Amount: 100, Currency: "usd"}
+				for range 2 {
+					verdict := fmt.Sprint(w.tell(n))
+					require.Contains(t, verdict, c.verdict)
+					require.Equal(t, c.status, w.closed["sim:f"], verdict)
+				}
+				failure, booked := w.books[ledger.FailureID(id)]
+				require.Equal(t, c.booked, booked)
+				if booked {
+					require.True(t, failure.Same(ledger.FailureOf(w.books[id])))
+					require.Len(t, w.told, 2, "one for each sink")
+				}
+				require.Equal(t, c.pages, w.pages)
+			})
+		}
+	}
+}
+
+// A failure at home in a region that this node does not know waits for as long as a new one
+// takes to be heard of. After that it is another deployment's, and does not come for ever.
+func TestAFailureOfAnUnknownRegionEnds(t *testing.T) {
+	id, err := claim.NewObjectID("ch", 9, nil)
+	require.NoError(t, err)
+	w := newWorld(t)
+	n := charged(id, "p1")
+	n.Outcome = psp.Declined
+	body, err := json.Marshal(n)
+	require.NoError(t, err)
+	p := w.processor()
+	p.c.Now = func() time.Time { return w.now }
+	m := outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: w.now}
+	w.now = w.now.Add(heardOf - 1)
+	require.Contains(t, fmt.Sprint(p.Handle(t.Context(), m)), "code 9, which is not in the topology")
+	require.Empty(t, w.closed)
+	w.now = w.now.Add(1)
+	require.Equal(t, outbox.Gone(), p.Handle(t.Context(), m))
+	require.Equal(t, Ignored, w.closed["sim:e"])
 }
