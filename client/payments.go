@@ -136,7 +136,8 @@ func (cl *Client) Transfer(ctx context.Context, p TransferParams) (*Transfer, er
 // Refund gives back a charge, or a part of it, at most once per idempotency key.
 // Where the client stamps keys, the one that it makes names the charge's home. Errors
 // are as in [Client.Charge]; one with the DeclineCode "no_such_charge" says that no
-// money moved for such a charge of this account.
+// money moved for such a charge of this account, and "charge_failed" that it has gone
+// back by itself since.
 func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
 	if _, home, ok := claim.ReadObjectID(p.Charge); ok && p.IdempotencyKey == "" && cl.c.RegionCode != 0 {
 		key, err := claim.Stamp(home, nil)

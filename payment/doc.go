@@ -45,6 +45,11 @@
 // provider of the ghost is not the one in use, or while automatic refunds are held
 // ([Options].Held).
 //
+// What is booked as failed since it came in has gone back by itself. A first attempt to
+// give it back is refused; a recovery asks what became of the one before, and never
+// calls: at a provider that answers no look-ups it stays unknown. Where the refund was
+// made all the same, a person is called ([PageUndone]).
+//
 // Both are recovered as charges are, by the same rules, with look-ups for refunds.
 //
 // # What is not sent
@@ -62,9 +67,11 @@
 //
 // # Crash points
 //
-//	read the charge | call the provider | settle: claim, posting, events, expiry
+//	read the charge and its failure | call the provider | settle: claim, posting, events,
+//	expiry
 //
-//	before the call         nothing was sent: the next attempt reads the same charge
+//	before the call         nothing was sent: the next attempt reads the same charge, and
+//	                        its failure where it has failed meanwhile
 //	during it, or before    the next attempt repeats the call under the same provider
 //	Settle is durable       key, or asks; the same answer makes the same posting, under
 //	                        the same id, and the same events but for the fence in theirs

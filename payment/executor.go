@@ -90,6 +90,8 @@ type attempt struct {
 	intent Intent
 	// cleared: earlier attempts have moved no money, as [attempt.ask] found out.
 	cleared bool
+	// undone: what it gives back has failed since, and earlier attempts may have called.
+	undone bool
 }
 
 // Attempt makes at most one call that can move money and says what is known
@@ -123,6 +125,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		if v, held := t.held(ctx); held {
 			return v
 		}
+	}
+	if t.undone && a.Told == "" {
+		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
 	case a.Told != "":
@@ -255,6 +260,8 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 		return v
 	case expired:
 		return t.expired()
+	case t.undone:
+		return t.needless()
 	default:
 		t.cleared = true
 		return t.verdict(ctx, t.call(ctx))

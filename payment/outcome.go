@@ -19,6 +19,8 @@ const codeExpired = "expired"
 const (
 	pageLimbo   = "page: LIMBO, the provider refuses to give back money that moved for nothing; decide by hand"
 	pageUnknown = "page: a compensation has been unknown for a day; the payer still waits"
+	// PageUndone: whichever of the two, the failure and the refund, is booked last says it.
+	PageUndone = "page: a charge failed after it was booked, and money had been given back for it; decide by hand"
 )
 
 // A compensation is asked for until it is known, between compensateMin and
@@ -49,6 +51,7 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 }
 
 func (t *attempt) succeeded(ref string) claim.Verdict {
+	t.twice(ref)
 	v := claim.Verdict{
 		Outcome: claim.OutcomeDone, ProviderRef: ref,
 		Response: Rendered(t.Record.Minted, &t.intent, t.name, ref), Posting: t.posting(ref),
@@ -111,6 +114,8 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	p.DeclineCode = r.Decline.Code
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
 		outcome = claim.OutcomeRefused
+	}
+	if t.op == Compensation && outcome == claim.OutcomeRefused && !t.undone { // else nobody waits for it
 		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}

@@ -34,11 +34,13 @@ const (
 	codeNoCharge  = "no_such_charge"
 	codeTooMuch   = "amount_too_large"
 	codeElsewhere = "provider_not_available"
+	codeUndone    = "charge_failed"
 )
 
 // read completes the refund's intent by its charge's transaction, which never
 // changes, so that every attempt sends the same call. refused is true when there is
-// nothing to call for, and v says why.
+// nothing to call for, and v says why. Whether the charge has failed since is a second
+// read: a refund waits for it, a charge does not.
 func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	in := &t.intent
 	charge, found, err := t.charge(ctx)
@@ -64,14 +66,54 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 		in.Amount = charge.Amount
 	}
 	in.Currency, in.Source = charge.Currency, charge.ProviderRef
+	return t.failed(ctx, charge.ID)
+}
+
+// failed finds out whether what t gives back, booked under id, has failed since: then
+// its money is back already. A first attempt is refused. A later one goes on, with
+// t.undone set, as one before it may have called.
+func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop bool) {
+	_, undone, err := t.booked(ctx, ledger.FailureID(id))
+	switch {
+	case err != nil:
+		t.log.WarnContext(ctx, "whether what a refund gives back has failed since cannot be read; nothing was sent to the provider",
+			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+		return t.unsent(ctx, reasonNoFacts, 0), true
+	case undone && !t.Recovery:
+		return t.needless(), true
+	}
+	t.undone = undone
 	return v, false
+}
+
+// onlyAsk finds out what became of earlier attempts to give back what has failed since.
+// It never calls: a provider that dedupes would make a call that had not reached it.
+func (t *attempt) onlyAsk(ctx context.Context) claim.Verdict {
+	if !t.caps.Lookup {
+		return t.unknown(ctx, reasonCannotAsk)
+	}
+	return t.ask(ctx, false)
+}
+
+// needless refuses to give back what has failed since, where nothing has been sent.
+func (t *attempt) needless() claim.Verdict {
+	return t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
+}
+
+// twice calls a person where money was given back that was back already: a call had
+// been made before the failure was booked.
+func (t *attempt) twice(ref string) {
+	if t.undone {
+		t.log.Error(PageUndone, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
+			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "refund_ref", ref)
+	}
 }
 
 // elsewhere reports whether a compensation must wait, because what it gives back is
 // not known to have moved at this node's provider: another one might have the same
 // reference for another payer's money. The ghost has been booked before the claim was
-// begun, under the name of its provider.
-func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, waits bool) {
+// begun, under the name of its provider. It stops, too, where the ghost has failed.
+func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 	if t.o.Books == nil {
 		return v, false
 	}
@@ -79,7 +121,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, waits bool) {
 	_, found, err := t.booked(ctx, ledger.GhostID(t.name, t.intent.Source))
 	switch {
 	case found && err == nil:
-		return v, false
+		return t.failed(ctx, ledger.GhostID(t.name, t.intent.Source))
 	case err != nil:
 		reason, retryIn = reasonNoFacts, 0
 	}
@@ -126,8 +168,9 @@ func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bo
 	return t.o.Books.Transaction(ctx, home, id)
 }
 
-// wrong refuses a refund without a call and lets go of its key. Where the books alone
-// say so that is safe after any attempt: they never change it, so none has called.
+// wrong refuses a refund without a call and lets go of its key. Where the charge's own
+// transaction says so that is safe after any attempt: it never changes, so none has
+// called.
 func (t *attempt) wrong(code, member, detail string) claim.Verdict {
 	p := problem.New(problem.InvalidRequest, detail)
 	p.Member, p.DeclineCode = member, code

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -14,6 +15,10 @@ import (
 
 // noMoney closes a notice of what never moved any.
 const noMoney = "no money moved"
+
+// heardOf is how long a failure waits for its region to be in the topology: longer than
+// a new one takes to reach all nodes. After that it is another deployment's.
+const heardOf = time.Hour
 
 // failed acts on a movement that the provider says has failed. Where it is not booked
 // nothing follows, as nobody was told that it had succeeded. Where it is, it had: what
@@ -35,10 +40,13 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		return p.close(ctx, m, Ignored, noMoney)
 	}
 	home, ok := p.c.Home(code)
-	if !ok {
+	switch {
+	case !ok && p.c.Now().Sub(m.CreatedAt) >= heardOf:
+		return p.close(ctx, m, Ignored, "of a region that is not in the topology")
+	case !ok:
 		return outbox.Failed(fmt.Sprintf("%s is at home in a region of code %d, which is not in the topology", n.Reference, code))
 	}
-	of, booked, err := p.booked(ctx, m.Operation, home, n)
+	of, booked, named, err := p.booked(ctx, m.Operation, home, n)
 	if err != nil {
 		return p.later(m, "books", err)
 	}
@@ -46,14 +54,19 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	switch {
 	case err != nil:
 		return p.later(m, "claim", err)
-	case !booked && found && rec.State == claim.InFlight:
+	case !named && found && rec.State == claim.InFlight:
 		// The success may be learnt of after the failure: the answer to the call was lost,
 		// and the provider repeats it under the same key.
 		return outbox.Later(unreachable)
-	case !booked:
+	case !named:
 		// Read after the claim: whoever completed it has booked it in the same step.
-		if of, booked, err = p.booked(ctx, m.Operation, home, n); err != nil {
+		if of, booked, named, err = p.booked(ctx, m.Operation, home, n); err != nil {
 			return p.later(m, "books", err)
+		}
+	}
+	if booked && !named {
+		if verdict, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
+			return verdict
 		}
 	}
 	switch {
@@ -100,23 +113,67 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	return p.afterFailure(ctx, m, home, &of)
 }
 
-// booked finds what the movement of n is booked as.
-func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.Notice) (of ledger.Transaction, found bool, err error) {
-	is := func(t *ledger.Transaction) bool { return t.Provider == provider && t.ProviderRef == n.ProviderRef }
+// booked finds what the movement of n is booked as. Where it is not named, of is what is
+// booked for the reference of n under another name.
+func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.Notice) (of ledger.Transaction, found, named bool, err error) {
 	of, found, err = p.c.Books.Transaction(ctx, home, n.Reference)
-	if err != nil || found && is(&of) {
-		return of, found, err
+	switch {
+	case err != nil:
+		return of, false, false, err
+	case !found && n.Kind == psp.KindRefund:
+		if of, found, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
+			return of, false, false, err
+		}
+	case n.Kind == psp.KindCharge && (!found || of.ProviderRef != n.ProviderRef):
+		ghost, isGhost, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(provider, n.ProviderRef))
+		if err != nil || isGhost && ghost.Object == n.Reference {
+			return ghost, err == nil, err == nil, err
+		}
 	}
-	switch n.Kind {
-	case psp.KindRefund:
-		of, found, err = p.c.Books.GhostRefund(ctx, home, n.Reference)
-	case psp.KindCharge:
-		of, found, err = p.c.Books.Transaction(ctx, home, ledger.GhostID(provider, n.ProviderRef))
-		found = found && of.Object == n.Reference
-	default:
-		found = false
+	found = found && of.Provider == provider
+	return of, found, found && of.ProviderRef == n.ProviderRef, nil
+}
+
+// otherwise decides what has failed where the movement that n names is not booked, and of
+// is for the same reference. Either n tells of another movement, which never succeeded: a
+// charge may be tried again. Or the provider names movements otherwise in its webhooks, and
+// it is this one. The provider, asked for each by its own id, says which. same reports that
+// of has failed. A claim of several generations was declined before, so that where nothing
+// is shown against it n tells of that.
+func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Verdict, same bool) {
+	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
+	if provider := p.c.Compensator.Provider; !provider.Capabilities().Blind && provider.Name() == of.Provider {
+		for _, ref := range []string{n.ProviderRef, of.ProviderRef} {
+			found, shown, err := provider.Show(ctx, n.Kind, n.Reference, ref)
+			ours := found == psp.FoundYes && shown.Reference == n.Reference
+			switch {
+			case found == psp.FoundUnknown, ours && shown.Outcome == psp.Unknown:
+				return outbox.Failed(fmt.Sprintf("%s; it does not say what became of %s: %v", detail, ref, err)), false
+			case found == psp.FoundNo && ref == n.ProviderRef: // perhaps its API has another name for it
+			case found == psp.FoundNo:
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows nothing of the name", detail, ref)), false
+			case ours && shown.ProviderRef == of.ProviderRef && shown.Outcome == psp.Declined:
+				return v, true
+			case ours && shown.ProviderRef == n.ProviderRef && shown.Outcome == psp.Declined:
+				return p.close(ctx, m, Ignored, noMoney), false
+			case ours && shown.ProviderRef == of.ProviderRef && ref == of.ProviderRef: // it stands
+			default:
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows %s", detail, ref, line(&shown))), false
+			}
+		}
 	}
-	return of, found && err == nil && is(&of), err
+	if several {
+		return p.close(ctx, m, Ignored, noMoney), false
+	}
+	return p.doubt(ctx, of.Provider, detail+"; it does not show what it tells of"), false
+}
+
+// doubt calls somebody, once for all that is doubtful, and leaves the notice to a person.
+func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.Verdict {
+	if err := p.c.Compensator.Brakes.Doubts(ctx, provider, detail); err != nil {
+		return outbox.Failed(err.Error())
+	}
+	return outbox.Parked(detail)
 }
 
 // asked has the provider confirm that a movement has failed, where it can be asked: a
@@ -126,22 +183,19 @@ func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transac
 	if provider.Capabilities().Blind || provider.Name() != of.Provider {
 		return v, false
 	}
-	found, shown, err := provider.Show(ctx, n.Kind, n.Reference, n.ProviderRef)
-	same := shown.ProviderRef == n.ProviderRef && shown.Reference == n.Reference
+	found, shown, err := provider.Show(ctx, n.Kind, n.Reference, of.ProviderRef)
+	same := shown.ProviderRef == of.ProviderRef && shown.Reference == n.Reference
 	switch {
 	case found == psp.FoundUnknown, found == psp.FoundYes && same && shown.Outcome == psp.Unknown:
-		return outbox.Failed(fmt.Sprintf("the provider does not say what became of %s, which it says has failed: %v", n.ProviderRef, err)), true
+		return outbox.Failed(fmt.Sprintf("the provider does not say what became of %s, which it says has failed: %v", of.ProviderRef, err)), true
 	case found == psp.FoundYes && same && shown.Outcome == psp.Declined:
 		return v, false
 	}
-	detail := fmt.Sprintf("the provider tells that %s has failed, and asked for it shows nothing of the name", n.ProviderRef)
+	detail := fmt.Sprintf("the provider tells that %s has failed, and asked for it shows nothing of the name", of.ProviderRef)
 	if found == psp.FoundYes {
-		detail = fmt.Sprintf("the provider tells that %s has failed, and asked for it shows %s", n.ProviderRef, line(&shown))
+		detail = fmt.Sprintf("the provider tells that %s has failed, and asked for it shows %s", of.ProviderRef, line(&shown))
 	}
-	if err := p.c.Compensator.Brakes.Doubts(ctx, of.Provider, detail); err != nil {
-		return outbox.Failed(err.Error()), true
-	}
-	return outbox.Parked(detail), true
+	return p.doubt(ctx, of.Provider, detail), true
 }
 
 // ghostOf is the ghost that a ghost's refund gave back; the zero value for all else.

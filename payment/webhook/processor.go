@@ -83,7 +83,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 const (
 	pageLimbo   = "page: money that moved for nothing cannot be given back; decide by hand"
 	pageWaiting = "page: a payer has waited a day for money back; a chargeback may follow"
-	pageUndone  = "page: a charge failed after it was booked, and money had been given back for it; decide by hand"
+	pageUndone  = payment.PageUndone
 	pageLate    = "page: money moved though the merchant was told that it had not; it is booked"
 )
 
@@ -162,6 +162,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict
 	booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference)
 	if err != nil {
 		return p.later(m, "books", err)
+	}
+	if !found && !isBooked && n.Kind == psp.KindRefund {
+		// That of a ghost is booked under the ghost's name, and outlives its claim: a bank
+		// gives it a number days later.
+		if booked, isBooked, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
+			return p.later(m, "books", err)
+		}
 	}
 	if !found && !isBooked {
 		if rec, found, err = p.forgotten(ctx, home, n.Reference); err != nil {

@@ -329,7 +329,7 @@ type bank struct {
 
 type refund struct{ id, reference string }
 
-// Show is not asked: nothing was paid for what is told of.
+// Show is not asked: the bank is blind.
 func (*bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
 	return psp.FoundUnknown, psp.Movement{}, errors.New("the bank shows no movements")
 }
@@ -346,7 +346,7 @@ func (b *bank) all() (all []refund) {
 func (b *bank) Name() string { return "bank" }
 
 func (b *bank) Capabilities() psp.Capabilities {
-	return psp.Capabilities{Dedupe: psp.DedupeKey, Timeout: time.Minute}
+	return psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Minute}
 }
 
 func (b *bank) Charge(context.Context, psp.Call) psp.Result {
