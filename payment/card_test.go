@@ -97,6 +97,10 @@ func TestScreen(t *testing.T) {
 		{"two members", with("description", `"`+card+`"`, "metadata", `{"n":"c `+card+`"}`), "description",
 			with("description", `"************4242"`, "metadata", `{"n":"c ************4242"}`)},
 
+		{"payment_method", `{"amount":1,"currency":"usd","payment_method":"pm_` + card + `"}`, "payment_method", "none"},
+		{"payment_method, and text", `{"amount":1,"currency":"usd","description":"c ` + card + `","payment_method":"pm_1-` + card + `"}`, "payment_method",
+			`{"amount":1,"currency":"usd","description":"c ************4242","payment_method":"pm_1-` + card + `"}`},
+
 		{"metadata of digits alone", with("metadata", `{"n":"`+card+`","`+card+`":"5555555555554444"}`), "", ""},
 		{"order_id", with("order_id", `"`+card+`"`), "", ""},
 		{"order_id in groups", with("order_id", `"4242 4242 4242 4242"`), "", ""},
