@@ -17,6 +17,10 @@ type Request struct {
 	// earlier try may have begun; zero for none. It is only compared: a claim keeps the
 	// spelling that its provider is told.
 	Also Fingerprint
+	// CompareOnly: the request may be a retry, and reads what became of the first try;
+	// it is nothing that its tenant wants begun. It makes no claim and no pin, and
+	// begins no generation: [ErrNoClaim] where it would.
+	CompareOnly bool
 	// Stamped: the key names its home itself. Otherwise PinnedAt is the time of
 	// the pin that does, zero if none has been read.
 	Stamped  bool
@@ -67,6 +71,8 @@ var (
 	ErrMismatch = errors.New("claim: the key was first used with a different request")
 	// ErrNeedPin: no claim here, and the caller showed no living pin.
 	ErrNeedPin = errors.New("claim: no claim under this key here, and no pin that allows one")
+	// ErrNoClaim: the request is to be compared only, and no claim has an answer for it.
+	ErrNoClaim = errors.New("claim: no claim under this key answers the request, and it may begin none")
 )
 
 // InUseError: the request is being worked on; the wait for it is over.

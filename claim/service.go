@@ -195,7 +195,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print, Also: req.Also,
+		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print, Also: req.Also, CompareOnly: req.CompareOnly,
 		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
 		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person

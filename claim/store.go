@@ -95,7 +95,8 @@ type Store interface {
 	// entry is the home that the key gets if it has none, as a rule the region that
 	// it arrived at. Where the topology, read in the same step, says that entry is
 	// not active, a key without a home gets none: ErrNoNewHomes. A key that has one
-	// keeps it, whatever that region's status.
+	// keeps it, whatever that region's status. With "" as entry it only asks: a key
+	// without a home gets none.
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
 	// ReplicaPin reads a pin from the nearest replica; found only when
 	// [Pin.Settled].

@@ -16,7 +16,7 @@ func Answered(err error) bool {
 		unknown *UnknownError
 		expired *ExpiredError
 	)
-	return errors.Is(err, ErrMismatch) || errors.Is(err, ErrNeedPin) || errors.Is(err, ErrNoNewHomes) ||
+	return errors.Is(err, ErrMismatch) || errors.Is(err, ErrNeedPin) || errors.Is(err, ErrNoClaim) || errors.Is(err, ErrNoNewHomes) ||
 		errors.As(err, &inUse) || errors.As(err, &unknown) || errors.As(err, &expired) ||
 		errors.Is(err, ErrFenced) || errors.Is(err, ErrLeaseHeld) || errors.Is(err, context.Canceled)
 }

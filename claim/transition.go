@@ -45,6 +45,8 @@ type Arrival struct {
 	Print Fingerprint
 	// Also is [Request.Also].
 	Also Fingerprint
+	// CompareOnly is [Request.CompareOnly].
+	CompareOnly bool
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
 	// Holder is the node that will act if the claim is won.
@@ -85,7 +87,8 @@ const (
 	// TombStone: the key's replay window is over.
 	TombStone
 	// NeedPin: there is no claim, and the caller showed no pin young enough to
-	// outlive a new one.
+	// outlive a new one. Or the arrival is to be compared only, and there is no claim or
+	// a released one.
 	NeedPin
 	// Shared: a generation was released while the request was under way, or a moment
 	// before. The record's Refusal is its answer; only a request that began later, see
@@ -106,7 +109,7 @@ func (d Decision) String() string {
 // nothing changes.
 func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	if rec == nil || rec.Age(p, now) == Gone {
-		if !a.Stamped && !now.Before(a.PinnedAt.Add(p.CreateWithin())) {
+		if a.CompareOnly || !a.Stamped && !now.Before(a.PinnedAt.Add(p.CreateWithin())) {
 			return nil, Effects{}, NeedPin, nil
 		}
 		next, fx := create(rec, a, p, now)
@@ -133,6 +136,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	case Completed, FailedTerminal:
 		return nil, Effects{}, Replay, nil
 	case FailedRetry:
+		if a.CompareOnly {
+			return nil, Effects{}, NeedPin, nil // no money has moved, and none is to
+		}
 		next, fx := reclaim(rec, a, p, now)
 		if respelled {
 			next.Fingerprint = a.Print // it names what this generation's provider is told

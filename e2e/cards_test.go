@@ -120,6 +120,19 @@ func TestARetryUnderAnotherSettingForCardNumbers(t *testing.T) {
 	}
 	w.judge.once(t, made)
 
+	// Where no mask is possible, too.
+	named := paying("named", `"metadata":{"n`+card+`":"x"}`)
+	set(claim.AllowCardNumbers)
+	one := w.at(us, named, 201)
+	made++
+	for _, now := range settings {
+		set(now)
+		for _, region := range regions {
+			require.Equal(t, one.remembered(), w.at(region, named, 201).remembered())
+		}
+	}
+	w.judge.once(t, made)
+
 	// A request that was refused has left nothing, and is the first one afterwards.
 	set(claim.RefuseCardNumbers)
 	q := paying("refused-first", `"description":"card `+card+`"`)

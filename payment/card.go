@@ -22,6 +22,10 @@ const (
 	// maxGap is how many separators may stand between two groups of one number, as
 	// in "4242 - 4242".
 	maxGap = 3
+	// minGroupDigits is how many digits each group has, but for the last, where marks
+	// of lists, paths and times stand between them: cards are printed so (4-4-4-4,
+	// 4-6-5), and dates, times and amounts are not.
+	minGroupDigits = 4
 	// maxPhoneDigits: a number behind a plus sign that has no more digits than that
 	// is a telephone number (ITU-T E.164).
 	maxPhoneDigits = 15
@@ -90,8 +94,8 @@ func lengthsOf(prefix uint32) (set uint32) {
 }
 
 // HasCardNumber reports whether s holds what looks like a card number: 13 to 19
-// digits, alone or in groups between spaces, dashes and dots, that begin as a network's
-// numbers do, have one of its lengths, and end in the check digit of the others. One in
+// digits, alone or in groups between spaces, dashes and dots, or in groups of four and
+// more between marks such as / _ , : and |, that begin as a network's numbers do, have one of its lengths, and end in the check digit of the others. One in
 // ten numbers that begin so does by chance.
 func HasCardNumber(s string) (has bool) {
 	findCards([]byte(s), utf8.DecodeRune, func([]digit) bool {
@@ -106,6 +110,7 @@ type digit struct {
 	value        uint8
 	begins, ends bool // a group of digits
 	plus         bool // stands before it: a plus sign
+	mark         bool // between it and the digit before: one that [marks] names
 	start, end   int
 }
 
@@ -129,7 +134,7 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 		return
 	}
 	s := cardSearch{found: found}
-	gap, plus := 0, false
+	gap, plus, mark := 0, false, false
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
 		if r >= utf8.RuneSelf || r == '\\' {
@@ -144,16 +149,17 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 			if begins && s.n > 0 {
 				s.run[s.n-1].ends = true
 			}
-			s.run[s.n] = digit{value: uint8(value), begins: begins, plus: plus, start: i, end: i + size}
+			s.run[s.n] = digit{value: uint8(value), begins: begins, plus: plus, mark: mark, start: i, end: i + size}
 			s.n++
-			gap = 0
-		case s.n > 0 && gap < maxGap && separates(r):
+			gap, mark = 0, false
+		case s.n > 0 && gap < maxGap && (separates(r) || marks(r)):
 			gap++
+			mark = mark || marks(r)
 		default:
 			if s.n > 0 && !s.look(true) {
 				return
 			}
-			gap = 0
+			gap, mark = 0, false
 		}
 		plus = r == '+'
 		i += size
@@ -215,11 +221,25 @@ func cardAt(run []digit) int {
 	for set := lengthsOf(prefix); set != 0; {
 		n := bits.Len32(set) - 1
 		set &^= 1 << n
-		if n <= len(run) && run[n-1].ends && !(run[0].plus && n <= maxPhoneDigits) && luhn(run[:n]) {
+		if n <= len(run) && run[n-1].ends && !(run[0].plus && n <= maxPhoneDigits) && luhn(run[:n]) && printed(run[:n]) {
 			return n
 		}
 	}
 	return 0
+}
+
+// printed reports whether the groups of a number are long enough for what stands
+// between them.
+func printed(number []digit) bool {
+	marked, shortest, group := false, minGroupDigits, 0
+	for i, d := range number {
+		if i > 0 && d.begins {
+			shortest, group = min(shortest, group), 0
+		}
+		marked = marked || i > 0 && d.mark
+		group++
+	}
+	return !marked || shortest >= minGroupDigits
 }
 
 // luhn checks the last digit of a number (ISO/IEC 7812-1, annex B).
@@ -273,4 +293,14 @@ func separates(r rune) bool {
 		return true
 	}
 	return unicode.IsSpace(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Pd, unicode.Cf)
+}
+
+// marks reports whether r may stand between the groups of a number as it is printed on
+// cards, and between other numbers more often.
+func marks(r rune) bool {
+	switch r {
+	case '/', '\\', '_', ',', ';', ':', '|', '(', ')':
+		return true
+	}
+	return false
 }

@@ -43,6 +43,9 @@ func TestCardNumbersAreFound(t *testing.T) {
 			grouped(card, 4, " "), grouped(card, 4, "-"), grouped(card, 4, "."), grouped(card, 4, " - "), grouped(card, 4, "\u00a0"),
 			grouped(card, 1, " "), grouped(card, 2, "."), grouped(card, 6, " "), grouped(card, 4, "\u2013"), grouped(card, 5, "\u200b"),
 			"ref 2024-11-22 " + grouped(card, 4, " ") + " 0815", "a" + grouped(card, 4, "\n") + "b", "\u202a" + card,
+			grouped(card, 4, "/"), grouped(card, 4, "\\"), grouped(card, 4, "_"), grouped(card, 4, ","), grouped(card, 4, ";"), grouped(card, 4, ":"),
+			grouped(card, 4, "|"), grouped(card, 4, ", "), grouped(card, 4, " / "), "(" + grouped(card, 4, ")(") + ")", grouped(card, 6, "/"),
+			"card_" + card, "2024/11/22, " + grouped(card, 4, "/") + ", 12:30",
 		} {
 			if !HasCardNumber(text) {
 				if text[0] == '+' && len(card) <= maxPhoneDigits {
@@ -59,7 +62,7 @@ func TestCardNumbersAreFound(t *testing.T) {
 	for _, text := range []string{
 		"", "4242424242424241", "424242424242", "0000000000000000", "1234567890123452", "9999999999999995",
 		"42424242424242424242", // 20 digits without a gap are no card number
-		"4242 4242 4242 424x2", "4242,4242,4242,4242", "4242    4242 4242 4242",
+		"4242 4242 4242 424x2", "4242#4242#4242#4242", "424,242,424,242,424,2", "42:42:42:42:42:42:42:42", "4242    4242 4242 4242",
 		"+4242424242428", "+49 1512 3456784", // telephone numbers
 		"1732233600000", "20241122123456789", "2024-11-22T12:34:56.123456789Z", "1860000000000000005",
 		"4242424242424242"[:15], "************4242",
@@ -96,6 +99,10 @@ func TestScreen(t *testing.T) {
 		{"metadata, a name", with("metadata", `{"c`+card+`":"x"}`), "metadata.(digits)", "none"},
 		{"two members", with("description", `"`+card+`"`, "metadata", `{"n":"c `+card+`"}`), "description",
 			with("description", `"************4242"`, "metadata", `{"n":"c ************4242"}`)},
+
+		{"payment_method", `{"amount":1,"currency":"usd","payment_method":"pm_` + card + `"}`, "payment_method", "none"},
+		{"payment_method, and text", `{"amount":1,"currency":"usd","description":"c ` + card + `","payment_method":"pm_1-` + card + `"}`, "payment_method",
+			`{"amount":1,"currency":"usd","description":"c ************4242","payment_method":"pm_1-` + card + `"}`},
 
 		{"metadata of digits alone", with("metadata", `{"n":"`+card+`","`+card+`":"5555555555554444"}`), "", ""},
 		{"order_id", with("order_id", `"`+card+`"`), "", ""},
@@ -230,6 +237,16 @@ func TestNumbersThatAreNoCards(t *testing.T) {
 		{"article, EAN-13", 1.8, func() string { return digits(13) }},
 		{"article, EAN-13 of Germany", 11, func() string { return "40" + digits(11) }},
 		{"account, IBAN DE in groups", 7.5, func() string { return "DE" + grouped(digits(20), 4, " ") }},
+		{"date and time, 2024/11/22 12:34:56.789", 0, func() string { return at().Format("2006/01/02 15:04:05.000000") }},
+		{"log line, 20241122_123456_0001", 0, func() string { return at().Format("20060102_150405_") + digits(4) }},
+		{"amount, 1,234,567,890,123.45", 0, func() string {
+			return digits(1) + "," + digits(3) + "," + digits(3) + "," + digits(3) + "," + digits(3) + "." + digits(2)
+		}},
+		{"telephone, 0151/23456789, twice", 0, func() string { return "0151/" + digits(8) + ", 0171/" + digits(8) }},
+		{"years, 2019, 2020, 2021, 2022", 0, func() string { y := at().Year(); return fmt.Sprintf("%d, %d, %d, %d", y, y+1, y+2, y+3) }},
+		{"four numbers of 4 digits, 1234, 5678, …", 3.8, func() string { return grouped(digits(16), 4, ", ") }},
+		{"three postcodes, 10115, 20095, 50667", 2.5, func() string { return grouped(digits(15), 5, ", ") }},
+		{"two numbers of 7 digits, 1234567/1234567", 1.8, func() string { return grouped(digits(14), 7, "/") }},
 		{"UUID", 0.1, func() string {
 			h := fmt.Sprintf("%016x%016x", rnd.Uint64(), rnd.Uint64())
 			return h[:8] + "-" + h[8:12] + "-4" + h[13:16] + "-" + h[16:20] + "-" + h[20:]

@@ -326,3 +326,20 @@ func TestAYoungGenerationOfAnOldKeyIsRepeated(t *testing.T) {
 	a.Record.Refusal.At = a.Now.Add(-dedupeTrust)
 	require.Equal(t, claim.OutcomeUnknown, executorOf(p, nil, nil).Attempt(t.Context(), a).Outcome)
 }
+
+// A charge that an older version accepted and began is recovered, also where a new one
+// would be refused for its look: that nobody may send it now says nothing of whether
+// money has moved.
+func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
+	p := &fake{caps: both, result: approved}
+	a := attemptOf(Charge)
+	a.Recovery = true
+	a.Payload = []byte(`{"amount":1999,"currency":"usd","payment_method":"pm_1-4242424242424242"}`)
+	if found := Screen(a.Payload); !found.Token || found.Refusal() == nil {
+		t.Fatalf("a new one is let in: %+v", found)
+	}
+	v := executorOf(p, someBooks(), nil).Attempt(t.Context(), a)
+	if v.Outcome != claim.OutcomeDone {
+		t.Fatalf("got %v, %s", v.Outcome, v.Reason)
+	}
+}

@@ -18,6 +18,9 @@ const maxMemberName = 64
 // does not know are refused. The error is an *[InvalidError] for the first
 // member at fault, in canonical order; missing members are reported last.
 // The Intent keeps slices of canonical. It is safe for concurrent use.
+//
+// It reads what callers send and what was stored of them, also by older versions. What
+// only a new request is refused for is in [Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
 	var set func(in *Intent, name, raw []byte) error
 	switch op {
@@ -196,11 +199,13 @@ func token(member, prefix string, raw []byte) (string, error) {
 	if !ok {
 		return "", invalid(member, "must be a string: a token that starts with %s", prefix)
 	}
-	// A destination is an identifier, and is not refused for its look.
-	if member == "payment_method" && HasCardNumber(t) {
-		return "", invalid(member, "holds what looks like a card number; send a token that starts with %s, never a card number", prefix)
-	}
 	rest, ok := strings.CutPrefix(t, prefix)
+	// A destination is an identifier, and is not refused for its look. Whether a token
+	// that is well formed may be sent is for [Screen] to say: requests that were
+	// accepted once are read here, too, whatever has been learned about cards since.
+	if !ok && member == "payment_method" && HasCardNumber(t) {
+		return "", cardAsToken()
+	}
 	if !ok || rest == "" || len(t) > MaxToken {
 		return "", invalid(member, "must be a token that starts with %s and has at most %d characters", prefix, MaxToken)
 	}
@@ -212,6 +217,10 @@ func token(member, prefix string, raw []byte) (string, error) {
 		}
 	}
 	return t, nil
+}
+
+func cardAsToken() error {
+	return invalid("payment_method", "holds what looks like a card number; send a token that starts with pm_, never a card number")
 }
 
 func limited(member string, raw []byte, limit int) (string, error) {

@@ -14,18 +14,23 @@ type Screened struct {
 	// request alone. It is nil when there is none, and when a name in metadata holds
 	// one: two names could become the same.
 	Masked []byte
+	// Token: payment_method holds one, and is what Member says. No tenant may send
+	// that, and no mask helps.
+	Token bool
 }
 
 // Refusal is the error for a caller whose text may hold no card numbers.
 func (s *Screened) Refusal() error {
+	if s.Token {
+		return cardAsToken()
+	}
 	return invalid(s.Member, "holds what looks like a card number; take it out: card numbers have no place here")
 }
 
 // Screen looks for card numbers in the free text of canonical, a request that [Parse]
-// has accepted: in description and reason, and in metadata, names and values, but for
-// those that are digits alone. These, and everything else, are identifiers or are
-// checked by Parse; one in ten numbers has a right check digit, and an identifier is
-// never refused for its look. It copies nothing unless it finds one, and is safe for
+// has accepted: in description and reason, in metadata, names and values, but for those
+// that are digits alone, and in payment_method. Everything else is an identifier: one in
+// ten numbers has a right check digit, and an identifier is never refused for its look. It copies nothing unless it finds one, and is safe for
 // concurrent use.
 func Screen(canonical []byte) Screened {
 	if !manyDigits(canonical) {
@@ -33,8 +38,11 @@ func Screen(canonical []byte) Screened {
 	}
 	m := masker{in: canonical}
 	s := scanner{in: canonical}
+	token := false
 	members(&s, func(name, value []byte, at int) {
 		switch string(name) {
+		case `"payment_method"`:
+			token = hasCard(value)
 		case `"description"`, `"reason"`:
 			m.text(value, at, "", name)
 		case `"metadata"`:
@@ -53,6 +61,9 @@ func Screen(canonical []byte) Screened {
 	found := Screened{Member: m.member}
 	if m.member != "" && !m.fixed {
 		found.Masked = append(m.out, canonical[m.copied:]...)
+	}
+	if token {
+		found.Member, found.Token = "payment_method", true
 	}
 	return found
 }

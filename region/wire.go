@@ -47,6 +47,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		Hops:          int32(min(hops, math.MaxInt32)),
 		Entry:         entry,
 		UnderWayUs:    req.UnderWay().Microseconds(),
+		CompareOnly:   req.CompareOnly,
 	}
 	if req.Also != (claim.Fingerprint{}) {
 		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
@@ -106,9 +107,10 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 			ContentType: m.GetContentType(),
 			Canonical:   m.GetCanonicalBody(),
 		},
-		Stamped:  stamped,
-		PinnedAt: fromTimestamp(m.PinnedAt),
-		Began:    time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
+		CompareOnly: m.GetCompareOnly(),
+		Stamped:     stamped,
+		PinnedAt:    fromTimestamp(m.PinnedAt),
+		Began:       time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
 	}, nil
 }
 

@@ -141,6 +141,9 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 	}
 	t := &trip{Router: r, req: &req}
 	reply, err := t.run(ctx, hint)
+	if req.CompareOnly && errors.Is(err, claim.ErrNeedPin) {
+		err = claim.ErrNoClaim
+	}
 	reply.Hops, err = t.hops, unreachable(err)
 	if reply.Home == "" {
 		reply.Home = t.known
@@ -192,7 +195,7 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 		}
 		t.req.PinnedAt = pin.CreatedAt
 		reply, err = t.at(ctx, pin.Home)
-		if !errors.Is(err, claim.ErrNeedPin) {
+		if !errors.Is(err, claim.ErrNeedPin) || t.req.CompareOnly {
 			break
 		}
 	}
@@ -203,7 +206,17 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 // else this one; while an operator wants no new homes there, the registrar's region,
 // or the nearest that takes them. What this node remembers of that only orders the
 // questions. The pinning step looks for itself, and refuses.
+//
+// A request that is to be compared only gives no key a home. The registrar alone says
+// whether it has one: no other region has to answer.
 func (t *trip) home(ctx context.Context) (claim.Pin, error) {
+	if t.req.CompareOnly {
+		pin, err := t.pin(ctx, "")
+		if errors.Is(err, claim.ErrNoNewHomes) {
+			err = claim.ErrNeedPin
+		}
+		return pin, err
+	}
 	// A lost one, too: what the request is about is in its rows, and as its deputy
 	// this region acts on those.
 	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
@@ -341,7 +354,22 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	if rtt, measured := t.rtt(home); measured {
 		req.Began = req.Began.Add(-rtt)
 	}
+	if req.CompareOnly {
+		if err := t.answers(ctx, home); err != nil {
+			return claim.Reply{}, err
+		}
+	}
 	return t.peers.Execute(ctx, home, req, t.hops, t.self)
+}
+
+// answers looks whether home has a claim that a request to be compared only can read.
+// A node of an older version does not know such requests, and would carry one out.
+func (t *trip) answers(ctx context.Context, home string) error {
+	status, found, err := t.peers.Inspect(ctx, home, t.req.Key)
+	if err == nil && (!found || status.Record.State == claim.FailedRetry) {
+		err = claim.ErrNeedPin
+	}
+	return err
 }
 
 // abandon calls giveUp once home is lost, and ends with done.

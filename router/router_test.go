@@ -42,7 +42,7 @@ func (w *world) log(format string, args ...any) {
 func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
 	w.log("do %s", home)
 	w.underWay = req.UnderWay()
-	if w.needPin && !req.Stamped && req.PinnedAt.IsZero() {
+	if w.needPin && (req.CompareOnly || !req.Stamped && req.PinnedAt.IsZero()) {
 		return claim.Reply{}, claim.ErrNeedPin
 	}
 	if err := w.local[home]; err != nil {

@@ -109,6 +109,46 @@ var beginTests = []test{
 		w.begin(w.arrival("fresh", "100"), claim.Mismatch)
 		w.begin(w.arrival("fresh", "1**"), claim.Busy)
 	}},
+	{"begin: a request that is only compared reads what is there, and begins nothing", func(w *world) {
+		// A retry of what its tenant does not want begun any more.
+		compared := func(spelling string) claim.Arrival {
+			a := w.arrival("k", spelling)
+			a.CompareOnly = true
+			return a
+		}
+		nothing := func() {
+			w.Helper()
+			pinned := compared("100")
+			pinned.Stamped, pinned.PinnedAt = false, w.now()
+			for _, a := range []claim.Arrival{compared("100"), pinned} {
+				w.begin(a, claim.NeedPin)
+			}
+		}
+		nothing()
+		_, _, found, err := w.at(w.home).Get(w.ctx, w.key("k"), w.home)
+		require.NoError(w, err)
+		require.False(w, found, "a claim was made")
+
+		rec := w.begin(w.arrival("k", "100"), claim.Won)
+		w.begin(compared("100"), claim.Busy)
+		w.begin(compared("101"), claim.Mismatch)
+		rec = w.settle(rec, declinedSoft("no"))
+		nothing()
+		w.same(rec, w.get(rec))
+
+		rec = w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		w.begin(compared("100"), claim.Replay)
+		w.begin(compared("101"), claim.Mismatch)
+		other := compared("1**")
+		other.Also = w.arrival("k", "100").Print
+		w.begin(other, claim.Replay)
+		w.same(rec, w.get(rec))
+		w.expire(rec)
+		w.begin(compared("100"), claim.TombStone)
+		w.free(rec)
+		nothing()
+		w.begin(w.arrival("k", "100"), claim.Won)
+	}},
 	{"begin: past the replay window the key is a tombstone", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		w.expire(rec)

@@ -186,6 +186,20 @@ var pinTests = []test{
 		w.status(from, 0)
 		require.Equal(w, from, w.pin(from, "again", from).Home)
 	}},
+	{"pin: who only asks gives a key no home", func(w *world) {
+		for _, r := range w.Regions {
+			_, err := w.at(r).Pin(w.ctx, w.key("new"), "")
+			require.ErrorIs(w, err, claim.ErrNoNewHomes)
+		}
+		p := w.pin(w.Regions[1], "old", w.Regions[1])
+		for _, r := range w.Regions {
+			require.Equal(w, p.Home, w.pin(r, "old", "").Home)
+		}
+		require.Equal(w, w.Regions[2], w.pin(w.Regions[2], "new", w.Regions[2]).Home)
+		w.until(p.CreatedAt.Add(w.Policy.PinLife()))
+		_, err := w.at(w.home).Pin(w.ctx, w.key("old"), "")
+		require.ErrorIs(w, err, claim.ErrNoNewHomes, "a pin past its end holds no more")
+	}},
 	{"pin: nor of keys whose pins are past their end", func(w *world) {
 		from, other := w.Regions[1], w.Regions[2]
 		p := w.pin(from, "k", from)

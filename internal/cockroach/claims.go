@@ -30,6 +30,9 @@ const (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
+	if a.CompareOnly {
+		a.Stamped, a.PinnedAt = false, time.Time{} // so that the statement makes no claim
+	}
 	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
 	if err != nil {
 		return claim.Begun{}, err
@@ -37,7 +40,7 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	// What a new claim would be. Whether there may be one is for the statement to
 	// say, which knows the time.
 	allowed := a
-	allowed.Stamped = true
+	allowed.Stamped, allowed.CompareOnly = true, false
 	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
 	if err != nil {
 		return claim.Begun{}, err

@@ -12,7 +12,11 @@ import (
 
 // Pin implements [claim.Store].
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	ctx, err := v.reach(ofTenant(ctx, key.Tenant), entry)
+	at := entry
+	if entry == "" {
+		at = v.name // the statement reads the status of a region, whose answer then counts for nothing
+	}
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), at)
 	if err != nil {
 		return claim.Pin{}, err
 	}
@@ -20,6 +24,13 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 		ctx = v.toward(ctx, t.Registrar) // where the pins are
 	}
 	for range maxLooks {
+		if entry == "" {
+			pin, settled, err := v.standingPin(ctx, key, at, false)
+			if err != nil || settled {
+				return pin, err
+			}
+			continue
+		}
 		created, found, _, err := one(ctx, v.db, "pin", repeatable, []any{key.Tenant, key.Value, entry}, pgx.RowTo[time.Time])
 		if err != nil && !hasCode(err, codeUnique) {
 			return claim.Pin{}, claimError("pin", err)
@@ -27,7 +38,7 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 		if err == nil && found {
 			return claim.Pin{Key: key, Home: entry, CreatedAt: created.UTC()}, nil
 		}
-		pin, settled, err := v.standingPin(ctx, key, entry)
+		pin, settled, err := v.standingPin(ctx, key, entry, true)
 		if err != nil || settled {
 			return pin, err
 		}
@@ -36,9 +47,10 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 }
 
 // standingPin answers a pinning request where a pin is in the way. settled is
-// false when it changed meanwhile.
-func (v *View) standingPin(ctx context.Context, key claim.Key, entry string) (pin claim.Pin, settled bool, err error) {
+// false when it changed meanwhile. Unless take is true a key without a home gets none.
+func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, take bool) (pin claim.Pin, settled bool, err error) {
 	s, known, _, err := one(ctx, v.db, "pin_read", repeatable, []any{key.Tenant, key.Value, entry}, scanStanding)
+	s.open = s.open && take
 	switch {
 	case err != nil:
 		return claim.Pin{}, false, claimError("pin_read", err)

@@ -25,8 +25,10 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	if err := checkKey(key); err != nil {
 		return claim.Pin{}, err
 	}
-	if _, err := v.code(entry); err != nil {
-		return claim.Pin{}, err
+	if entry != "" {
+		if _, err := v.code(entry); err != nil {
+			return claim.Pin{}, err
+		}
 	}
 	been := map[string]bool{v.name: true}
 	need, err := v.registrars(ctx, key.Tenant)
@@ -142,7 +144,7 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 	// Held until the pin is written: a change of status waits for it.
 	db.topologyMu.RLock()
 	defer db.topologyMu.RUnlock()
-	if change == claim.PinTaken && db.statuses[entry] != statusActive {
+	if change == claim.PinTaken && (entry == "" || db.statuses[entry] != statusActive) {
 		return claim.Pin{}, nil, claim.ErrNoNewHomes
 	}
 	code, err := v.code(t.Registrar)

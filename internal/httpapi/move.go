@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -56,10 +57,14 @@ func (s *server) move(op payment.Operation) handler {
 			TraceParent: trace,
 			Began:       res.began,
 		}
-		if err := s.screen(ctx, res.tenant.CardNumbers, &req, hint(r)); err != nil {
+		refusal, err := screen(res.tenant.CardNumbers, &req)
+		if err != nil {
 			return err
 		}
 		reply, err := s.Router.Do(ctx, req, hint(r))
+		if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
+			return refusal
+		}
 		if err != nil {
 			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
 			if reply.Home != "" {

@@ -46,8 +46,10 @@ type ExecuteRequest struct {
 	UnderWayUs int64 `protobuf:"varint,12,opt,name=under_way_us,json=underWayUs,proto3" json:"under_way_us,omitempty"`
 	// The fingerprint of the same request in another spelling, with its version; absent
 	// for none.
-	Also          []byte `protobuf:"bytes,13,opt,name=also,proto3" json:"also,omitempty"`
-	AlsoVersion   uint32 `protobuf:"varint,14,opt,name=also_version,json=alsoVersion,proto3" json:"also_version,omitempty"`
+	Also        []byte `protobuf:"bytes,13,opt,name=also,proto3" json:"also,omitempty"`
+	AlsoVersion uint32 `protobuf:"varint,14,opt,name=also_version,json=alsoVersion,proto3" json:"also_version,omitempty"`
+	// The request makes no claim and begins no generation: need_pin where it would.
+	CompareOnly   bool `protobuf:"varint,15,opt,name=compare_only,json=compareOnly,proto3" json:"compare_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -178,6 +180,13 @@ func (x *ExecuteRequest) GetAlsoVersion() uint32 {
 		return x.AlsoVersion
 	}
 	return 0
+}
+
+func (x *ExecuteRequest) GetCompareOnly() bool {
+	if x != nil {
+		return x.CompareOnly
+	}
+	return false
 }
 
 type Header struct {
@@ -1492,7 +1501,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9e\x03\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x03\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1509,7 +1518,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\funder_way_us\x18\f \x01(\x03R\n" +
 	"underWayUs\x12\x12\n" +
 	"\x04also\x18\r \x01(\fR\x04also\x12!\n" +
-	"\falso_version\x18\x0e \x01(\rR\valsoVersion\"2\n" +
+	"\falso_version\x18\x0e \x01(\rR\valsoVersion\x12!\n" +
+	"\fcompare_only\x18\x0f \x01(\bR\vcompareOnly\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +
