@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -32,6 +30,10 @@ type Brake struct {
 	Doubt *Hold `json:"doubt,omitempty"`
 	// Admitted are the refunds that were let through in the last hour, oldest first.
 	Admitted []Admission `json:"admitted,omitempty"`
+	// Let are the transactions of refunds that were one too many and that a person let
+	// through since, by a release; the latest last. No limit counts them. A node of an older
+	// build forgets them where it writes the row, and then such a one stops all once more.
+	Let []string `json:"let,omitempty"`
 }
 
 // Hold is why a brake is on, or why somebody has been called.
@@ -41,6 +43,9 @@ type Hold struct {
 	// Paged: a person has been told. It is set after the log line, so that a process
 	// that dies in between leaves it to the next.
 	Paged bool `json:"paged"`
+	// Of is the transaction of the refund that was one too many; "" where a person put
+	// the brake on.
+	Of string `json:"of,omitempty"`
 }
 
 // Admission is one refund that was let through.
@@ -60,67 +65,6 @@ type BrakeStore interface {
 	// done, unless b.Version is the row's, or 0 where there is no row. An error means
 	// that it is not known whether it was done: read again.
 	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
-}
-
-// Limits bound the automatic refunds of a provider in an hour. What is beyond them puts
-// the brake on, until a person releases it.
-type Limits struct {
-	// Count is how many.
-	Count int
-	// Sum is how much of a currency, in minor units; Sums says so for single ones.
-	Sum  int64
-	Sums map[string]int64
-}
-
-// window is the time that limits are of.
-const window = time.Hour
-
-// MaxCount bounds Limits.Count: the row has each of them, in some 120 bytes.
-const MaxCount = 1000
-
-// DefaultLimits let through what an outage of a provider leaves behind, and stop what a
-// provider whose answers have changed would cost.
-func DefaultLimits() Limits { return Limits{Count: 100, Sum: 5_000_000} }
-
-func (l Limits) sum(currency string) int64 {
-	if s, ok := l.Sums[currency]; ok {
-		return s
-	}
-	return l.Sum
-}
-
-// admit is the rule: whether one more refund may be made at now. b is the provider's
-// row and next what becomes of it.
-func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted bool) {
-	next = b
-	if b.Held != nil {
-		return next, false
-	}
-	if slices.ContainsFunc(b.Admitted, func(old Admission) bool { return old.ID == a.ID }) {
-		return next, true // it was counted when it was first tried
-	}
-	next.Admitted = nil
-	count, sum := 1, a.Amount
-	for _, old := range b.Admitted {
-		if now.Sub(old.At) >= window || old.At.Before(b.ReleasedAt) {
-			continue
-		}
-		next.Admitted = append(next.Admitted, old)
-		count++
-		if old.Currency == a.Currency {
-			sum += old.Amount // an hour's cannot pass 64 bits: MaxCount times payment.MaxAmount
-		}
-	}
-	switch most := l.sum(a.Currency); {
-	case count > l.Count:
-		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be more than %d automatic refunds within an hour", l.Count)}
-	case sum > most:
-		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be automatic refunds of more than %d %s within an hour", most, a.Currency)}
-	default:
-		a.At = now
-		next.Admitted = append(next.Admitted, a)
-	}
-	return next, next.Held == nil
 }
 
 // doubted is the rule for paging of movements that a provider does not show: once for
@@ -326,12 +270,17 @@ func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed b
 	})
 }
 
-// Release takes it off. What waits goes on, counted from now; changed is false where it
-// is off already.
+// Release takes it off. What waits goes on, counted from now, and the refund that was one
+// too many is not counted at all: one that is above the limit by itself would stop
+// everything again. changed is false where the brake is off already.
 func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
 		if b.Held == nil {
 			return false
+		}
+		if b.Held.Of != "" {
+			b.Let = append(slices.Clone(b.Let), b.Held.Of)
+			b.Let = b.Let[max(0, len(b.Let)-maxLet):]
 		}
 		b.Held, b.ReleasedAt, b.Admitted = nil, now, nil
 		return true
@@ -353,21 +302,4 @@ func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake,
 		}
 	}
 	return false, fmt.Errorf("%w: %w", claim.ErrUnavailable, errContended)
-}
-
-// ParseSums reads limits of single currencies: "jpy=5000000".
-func ParseSums(list []string) (map[string]int64, error) {
-	sums := make(map[string]int64, len(list))
-	for _, text := range list {
-		currency, amount, _ := strings.Cut(text, "=")
-		n, err := strconv.ParseInt(amount, 10, 64)
-		if err != nil || n < 1 || len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" {
-			return nil, fmt.Errorf("%q is no limit of a currency; write it as in jpy=5000000, in minor units", text)
-		}
-		if _, twice := sums[currency]; twice {
-			return nil, fmt.Errorf("%s has two limits; leave one", currency)
-		}
-		sums[currency] = n
-	}
-	return sums, nil
 }

@@ -3,6 +3,8 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,6 +145,75 @@ func TestTheLimitIsOfOneHour(t *testing.T) {
 	b.ReleasedAt = at.Add(70 * time.Minute)
 	require.True(t, admit("d", 100, 89*time.Minute), "what was before a release counts no more")
 	require.Len(t, b.Admitted, 1)
+}
+
+// One ghost above the hourly sum by itself: the others go on once a person has released
+// them, and so does it, without a second page.
+func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
+	w := newWorld(t)
+	w.limits = Limits{Count: 100, Sum: 150}
+	tell := func(i int, amount int64) string {
+		id := objectID(t, "ch", i)
+		w.have(id, claim.FailedTerminal, "")
+		n := charged(id, fmt.Sprint("p", i))
+		n.ID, n.Amount = fmt.Sprint("e", i), amount
+		return fmt.Sprint(w.tell(n))
+	}
+	held := fmt.Sprint(outbox.Later(heldPause))
+	require.Equal(t, held, tell(0, 1000))
+	require.Equal(t, held, tell(1, 100))
+	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
+	w.now = w.now.Add(2 * window)
+	changed, err := Release(t.Context(), brakeRows{w}, "sim")
+	require.NoError(t, err)
+	require.True(t, changed)
+	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
+	require.NotEqual(t, held, tell(0, 1000))
+	require.NotEqual(t, held, tell(1, 100), "the large one takes nobody's place")
+	require.Len(t, w.moved, 2)
+	require.Equal(t, []string{pageHeld}, w.pages)
+	require.Equal(t, held, tell(2, 1000), "the release was of one")
+}
+
+// The list of what was let through is bounded, and keeps the latest.
+func TestReleasesRememberTheLatest(t *testing.T) {
+	w := newWorld(t)
+	for i := range maxLet + 1 {
+		b := w.brakes["sim"]
+		b.Provider, b.Held = "sim", &Hold{At: w.now, Of: fmt.Sprint(i)}
+		_, err := brakeRows{w}.PutBrake(t.Context(), b)
+		require.NoError(t, err)
+		_, err = Release(t.Context(), brakeRows{w}, "sim")
+		require.NoError(t, err)
+	}
+	let := w.brakes["sim"].Let
+	require.Equal(t, []any{maxLet, "1", fmt.Sprint(maxLet)}, []any{len(let), let[0], let[maxLet-1]})
+}
+
+// A limit is about as much in every currency, whatever its minor unit is worth: an
+// ordinary ghost of some dollars passes, and one of a million does not.
+func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
+	l := DefaultLimits()
+	for currency, perDollar := range map[string]int64{ // minor units, roughly
+		"usd": 100, "eur": 90, "gbp": 75, "jpy": 150, "isk": 130, "cny": 720, "krw": 1400, "kwd": 310, "jod": 710,
+		"inr": 8_700, "vnd": 26_000, "pyg": 7_300, "huf": 35_000, "ngn": 153_000, "cop": 405_000, "idr": 1_630_000, "lbp": 8_950_000,
+	} {
+		for dollars, want := range map[int64]bool{1_000: true, 10_000: true, 1_000_000: false} {
+			_, ok := l.admit(Brake{}, Admission{ID: "a", Amount: dollars * perDollar, Currency: currency}, time.Time{})
+			require.Equal(t, want, ok, "%d dollars in %s", dollars, currency)
+		}
+	}
+	require.EqualValues(t, 7, Limits{Sum: 5, Sums: map[string]int64{"idr": 7}}.sum("idr"), "a limit that is set is in the currency's own units")
+	require.EqualValues(t, 50_000, Limits{Sum: 5}.sum("idr"), "a lower limit is lower in each")
+	require.Positive(t, Limits{Sum: math.MaxInt64}.sum("irr"))
+	seen := map[string]int64{}
+	for n, currencies := range cheap {
+		for _, c := range strings.Fields(currencies) {
+			require.Len(t, c, 3)
+			require.Zero(t, seen[c], "%s stands in two lines", c)
+			seen[c] = n
+		}
+	}
 }
 
 // A person stops all compensations at once, or those of one provider; those of a node
