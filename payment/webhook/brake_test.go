@@ -175,6 +175,34 @@ func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
 	require.Equal(t, held, tell(2, 1000), "the release was of one")
 }
 
+// A refund that was let through and waits for the provider's answer is not counted a
+// second time, an hour later, as if it were another ghost.
+func TestAWaitingRefundIsCountedOnce(t *testing.T) {
+	for _, waits := range []string{"unknown", "soft"} {
+		t.Run(waits, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits, w.refuse = Limits{Count: 3, Sum: 1 << 40}, waits
+			tell := func(i int) {
+				id := objectID(t, "ch", i)
+				w.have(id, claim.FailedTerminal, "")
+				require.Contains(t, fmt.Sprint(w.tell(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
+			}
+			tell(0)
+			tell(1)
+			w.now = w.now.Add(window + time.Minute)
+			for _, i := range []int{2, 0, 1, 3} { // two are new within this hour
+				tell(i)
+			}
+			require.Empty(t, w.pages)
+			w.refuse = ""
+			for i := range 4 {
+				w.tell(charged(objectID(t, "ch", i), fmt.Sprint("p", i)))
+			}
+			require.Len(t, w.moved, 4)
+		})
+	}
+}
+
 // The list of what was let through is bounded, and keeps the latest.
 func TestReleasesRememberTheLatest(t *testing.T) {
 	w := newWorld(t)

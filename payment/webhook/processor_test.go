@@ -66,7 +66,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
-		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
+		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{}, old: map[string]claim.Status{},
 		shows: map[string]psp.Movement{}, brakes: map[string]Brake{}, limits: DefaultLimits(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -265,6 +265,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
 	w.asked[body.ProviderRef]++
 	w.keys = append(w.keys, req.Key.Value)
+	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "": claim.Completed}[w.refuse]
+	w.old[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
 	switch w.refuse {
 	case "soft":
 		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 402, Body: []byte(`{"code":"insufficient_balance"}`)}}, nil
