@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // AllProviders is the name of the brake that is every provider's.
@@ -28,6 +29,8 @@ type Brake struct {
 	ReleasedAt time.Time `json:"released_at,omitzero"`
 	// Doubt is when the provider last did not show what was to be given back.
 	Doubt *Hold `json:"doubt,omitempty"`
+	// Waiting is when a payer had last waited for a day while refunds were held.
+	Waiting *Hold `json:"waiting,omitempty"`
 	// Admitted are the refunds that were let through in the last hour, oldest first.
 	Admitted []Admission `json:"admitted,omitempty"`
 	// Let are the transactions of refunds that were one too many and that a person let
@@ -77,13 +80,23 @@ func doubted(b Brake, reason string, now time.Time) (next Brake) {
 	return next
 }
 
+// waited is the rule for paging of payers whose money is held: once for all of a day.
+func waited(b Brake, reason string, now time.Time) (next Brake) {
+	next = b
+	if b.Waiting == nil || now.Sub(b.Waiting.At) >= payment.PageAfter {
+		next.Waiting = &Hold{At: now, Reason: reason}
+	}
+	return next
+}
+
 // pageAgain is when somebody else pages, where whoever put the brake on has not.
 const pageAgain = time.Minute
 
 // What operators are woken for: once, however many ghosts wait.
 const (
-	pageHeld  = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
-	pageDoubt = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
+	pageHeldLong = "page: payers have waited a day for automatic refunds that are stopped; look at homeward compensations, as chargebacks may follow"
+	pageHeld     = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
+	pageDoubt    = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
 )
 
 // Brakes decide whether a compensation may go on. They hold no state and are safe for
@@ -92,11 +105,12 @@ const (
 // # Crash points
 //
 //	count the refund | (ghost's claim, see Compensator)
-//	put the brake on | page | note that it was paged
+//	put the brake on, or note what somebody is to be told | page | note that it was paged
 //
 //	before the count        nothing has happened
 //	after it                the next try finds itself counted
-//	after the brake is on   no refund is made; whoever looks a minute later pages
+//	after the brake is on,  no refund is made; whoever looks a minute later pages
+//	or after the note
 //	after the page          it is paged once more
 type Brakes struct {
 	Store  BrakeStore
@@ -133,7 +147,7 @@ func (b *Brakes) held(ctx context.Context, rows []Brake, now time.Time, provider
 		if row.Held == nil || row.Provider != AllProviders && row.Provider != provider {
 			continue
 		}
-		if !row.Held.Paged && now.Sub(row.Held.At) >= pageAgain {
+		if row.Held.overdue(now) {
 			b.page(ctx, row)
 		}
 		return row.Held.Reason
@@ -189,15 +203,26 @@ func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reaso
 // Doubts pages that provider does not show what was to be given back, unless somebody
 // was paged for that within the hour.
 func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, doubted)
+}
+
+// Waits pages that a payer has waited for a day for refunds of provider, which are held
+// for reason, unless somebody was paged for that within the day.
+func (b *Brakes) Waits(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, waited)
+}
+
+// say notes in the row what rule says, and pages if that is new.
+func (b *Brakes) say(ctx context.Context, provider, reason string, rule func(b Brake, reason string, now time.Time) Brake) error {
 	for range maxChanges {
 		rows, now, err := b.Store.Brakes(ctx)
 		if err != nil {
 			return fmt.Errorf("webhook: the brakes cannot be read: %w", err)
 		}
 		row := brakeOf(rows, provider)
-		next := doubted(row, reason, now)
-		if next.Doubt == row.Doubt {
-			if !row.Doubt.Paged && now.Sub(row.Doubt.At) >= pageAgain {
+		next := rule(row, reason, now)
+		if next.Doubt == row.Doubt && next.Waiting == row.Waiting {
+			if row.Doubt.overdue(now) || row.Waiting.overdue(now) {
 				b.page(ctx, row)
 			}
 			return nil
@@ -217,15 +242,18 @@ func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
 
 // page wakes somebody for what row has that nobody was woken for, and notes it.
 func (b *Brakes) page(ctx context.Context, row Brake) {
-	held, doubt := row.Held.unpaged(), row.Doubt.unpaged()
+	held, doubt, waiting := row.Held.unpaged(), row.Doubt.unpaged(), row.Waiting.unpaged()
 	if held != nil {
 		b.log().Error(pageHeld, "provider", row.Provider, "reason", held.Reason)
 	}
 	if doubt != nil {
 		b.log().Error(pageDoubt, "provider", row.Provider, "first", doubt.Reason)
 	}
+	if waiting != nil {
+		b.log().Error(pageHeldLong, "provider", row.Provider, "reason", waiting.Reason)
+	}
 	for range maxChanges {
-		row.Held, row.Doubt = row.Held.told(held), row.Doubt.told(doubt)
+		row.Held, row.Doubt, row.Waiting = row.Held.told(held), row.Doubt.told(doubt), row.Waiting.told(waiting)
 		// Where this is not known to be done, whoever looks in a minute pages again.
 		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
 			return
@@ -236,6 +264,11 @@ func (b *Brakes) page(ctx context.Context, row Brake) {
 		}
 		row = brakeOf(rows, row.Provider)
 	}
+}
+
+// overdue reports whether whoever was to tell of h at once has not.
+func (h *Hold) overdue(now time.Time) bool {
+	return h.unpaged() != nil && now.Sub(h.At) >= pageAgain
 }
 
 // unpaged is h if nobody has been told of it.

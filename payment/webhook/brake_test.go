@@ -12,6 +12,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -285,6 +286,72 @@ func TestASwitchStopsCompensations(t *testing.T) {
 		require.Equal(t, offReason, reason)
 	}
 	require.Empty(t, w.brakes)
+}
+
+// Money that is held for a day wakes somebody, once a day however many payers wait,
+// whoever stopped it and wherever.
+func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
+	for name, stop := range map[string]func(w *world){
+		"by a person, for all":          func(w *world) { w.stop(AllProviders) },
+		"by a person, for the provider": func(w *world) { w.stop("sim") },
+		"by its settings":               func(w *world) { w.off = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			stop(w)
+			tell := func() {
+				for i := range 3 {
+					id := objectID(t, "ch", i)
+					w.have(id, claim.FailedTerminal, "")
+					require.Equal(t, outbox.Later(heldPause), w.tell(charged(id, fmt.Sprint("p", i))))
+				}
+			}
+			w.waited = payment.PageAfter - time.Minute
+			tell()
+			require.Empty(t, w.pages)
+			w.waited = payment.PageAfter + time.Second
+			for range 2 {
+				tell()
+				w.now = w.now.Add(heldPause)
+			}
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			w.now = w.now.Add(payment.PageAfter)
+			tell()
+			require.Equal(t, []string{pageHeldLong, pageHeldLong}, w.pages, "and on the next day")
+			require.Empty(t, w.asked)
+		})
+	}
+}
+
+// The process dies at each step of that: somebody is woken, within a minute.
+func TestThePageOfADayHeldSurvivesADeathAtEachStep(t *testing.T) {
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		w.stop("sim")
+		w.waited = payment.PageAfter
+		w.steps, w.dieAt = 0, die
+		w.tell(charged(id, "p1"))
+		died := w.steps >= die
+		w.dieAt = 0
+		w.now = w.now.Add(pageAgain)
+		w.tell(charged(id, "p1"))
+		require.True(t, w.brakes["sim"].Waiting.Paged, "death at point %d", die)
+		require.Contains(t, w.pages, pageHeldLong, "death at point %d", die)
+		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
+		if !died {
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			require.Greater(t, die, 10, "a run has that many points at which it can die")
+			return
+		}
+	}
+}
+
+// stop puts the brake on, for a person.
+func (w *world) stop(provider string) {
+	_, err := Stop(w.Context(), brakeRows{w}, provider, "a drill")
+	require.NoError(w, err)
 }
 
 // The process dies before and after each step of putting the brake on: it is on or it is

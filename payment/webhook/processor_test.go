@@ -58,7 +58,9 @@ type world struct {
 	now     time.Time
 	told    []outbox.Message // events
 	pages   []string
-	fault   *fault.Error // what a recovery of the claim panics with; nil: it does not
+	waited  time.Duration // since what is told of was kept
+	off     bool          // the node makes no automatic refunds
+	fault   *fault.Error  // what a recovery of the claim panics with; nil: it does not
 
 	steps, dieAt int
 }
@@ -320,7 +322,7 @@ func (w *world) processor() *Processor {
 			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
 			Code:     func(h string) (claim.RegionCode, bool) { return 1, h == home },
 			Provider: provider{world: w},
-			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Logger: slog.New(pager{world: w})},
+			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Off: w.off, Logger: slog.New(pager{world: w})},
 		},
 		Sinks: []outbox.Kind{outbox.KindLog, outbox.KindNATS}, Logger: slog.New(pager{world: w}),
 	})
@@ -344,7 +346,7 @@ func (w *world) tell(n psp.Notice) outbox.Verdict {
 	}
 	body, err := json.Marshal(n)
 	require.NoError(w, err)
-	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now()})
+	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
 }
 
 func (w *world) have(id string, state claim.State, ref string) {
