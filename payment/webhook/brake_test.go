@@ -204,6 +204,27 @@ func TestAWaitingRefundIsCountedOnce(t *testing.T) {
 	}
 }
 
+// A claim that expires between the look at it and the request has not said what it was:
+// the next look reads that, and only a refusal for good is a person's.
+func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
+	for state, want := range map[claim.State]string{
+		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be asked for again at 2026-03-02T",
+		claim.FailedTerminal: "Parked: LIMBO: the provider refused the refund: charge_disputed",
+	} {
+		w := newWorld(t)
+		w.refuse = "expired"
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: ")
+		w.old[w.keys[0]] = claim.Status{
+			Record: claim.Record{Operation: string(payment.Compensation), State: state, Reason: "charge_disputed"},
+			Age:    claim.Expired, FreeAt: w.now.Add(12 * time.Hour),
+		}
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), want)
+		require.Len(t, w.keys, 1, "what is not free is not asked for")
+	}
+}
+
 // The list of what was let through is bounded, and keeps the latest.
 func TestReleasesRememberTheLatest(t *testing.T) {
 	w := newWorld(t)

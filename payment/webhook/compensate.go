@@ -64,8 +64,8 @@ func (p Progress) String() string {
 //
 // # Crash points
 //
-//	ask the provider | book the ghost | count it | begin the claim | call the provider |
-//	settle | whatever follows
+//	ask the provider | book the ghost | look for the claim | count it | begin the claim |
+//	call the provider | settle | whatever follows
 //
 // A compensation is a claim of its own, whose key follows from the provider, its
 // reference and how many refunds of it have failed, and which no merchant can name: see

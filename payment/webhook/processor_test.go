@@ -276,6 +276,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 		return claim.Reply{State: claim.FailedTerminal, Response: claim.Response{Status: 402, Body: []byte(`{"code":"charge_disputed","detail":"No."}`)}}, nil
 	case "unknown":
 		return claim.Reply{}, &claim.UnknownError{}
+	case "expired":
+		return claim.Reply{}, &claim.ExpiredError{FirstUse: w.now}
 	}
 	if w.moved[req.Key.Value] == 1 {
 		return claim.Reply{State: claim.Completed, Response: claim.Response{Status: http.StatusCreated}}, w.point()
