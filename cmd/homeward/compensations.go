@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,10 @@ type compensationsCommand struct {
 
 // Help is what homeward compensations --help adds.
 func (compensationsCommand) Help() string {
-	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" + storeHelp
+	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" +
+		"show has a row for each provider that anything was given back at or that was stopped, and (all). " +
+		"STATUS is flowing: ghosts are given back by themselves; or held: none is until a release, and WHY says since when and for what. " +
+		"LAST HOUR is how many were let through. LAST DOUBT is when the provider last did not show a movement that it tells of; that one is parked, and stops no other.\n\n" + storeHelp
 }
 
 type compensationsShowCommand struct {
@@ -30,10 +34,14 @@ type compensationsShowCommand struct {
 type brakeShown struct {
 	// Provider is "" for all.
 	Provider string `json:"provider"`
-	// Status is open or held.
-	Status     string        `json:"status"`
-	Held       *webhook.Hold `json:"held,omitempty"`
+	// Status is flowing, or held, where this brake or that of all is on.
+	Status string `json:"status"`
+	// Held is why: this brake, or else that of all.
+	Held *webhook.Hold `json:"held,omitempty"`
+	// Doubt is when the provider last did not show what was to be given back, Waiting
+	// when a payer had last waited a day for a release.
 	Doubt      *webhook.Hold `json:"doubt,omitempty"`
+	Waiting    *webhook.Hold `json:"waiting,omitempty"`
 	ReleasedAt *time.Time    `json:"released_at,omitempty"`
 	// LastHour is how many were let through.
 	LastHour int `json:"last_hour"`
@@ -41,9 +49,10 @@ type brakeShown struct {
 	Sums map[string]int64 `json:"sums"`
 }
 
-func shownBrake(b webhook.Brake, now time.Time) brakeShown {
-	s := brakeShown{Provider: b.Provider, Status: "open", Held: b.Held, Doubt: b.Doubt, Sums: map[string]int64{}}
-	if b.Held != nil {
+// shownBrake is b as it is shown; all is what holds all providers.
+func shownBrake(b webhook.Brake, all *webhook.Hold, now time.Time) brakeShown {
+	s := brakeShown{Provider: b.Provider, Status: "flowing", Held: cmp.Or(b.Held, all), Doubt: b.Doubt, Waiting: b.Waiting, Sums: map[string]int64{}}
+	if s.Held != nil {
 		s.Status = "held"
 	}
 	if !b.ReleasedAt.IsZero() {
@@ -65,8 +74,14 @@ func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		all := []brakeShown{}
+		var ofAll *webhook.Hold
 		for _, b := range rows {
-			all = append(all, shownBrake(b, now))
+			if b.Provider == webhook.AllProviders {
+				ofAll = b.Held
+			}
+		}
+		for _, b := range rows {
+			all = append(all, shownBrake(b, ofAll, now))
 		}
 		if c.JSON {
 			out := json.NewEncoder(io.out)

@@ -32,12 +32,17 @@ func TestCompensations(t *testing.T) {
 		require.Contains(t, held("sim"), "drill")
 		require.Contains(t, run("stop", "--provider", "sim", "--reason", "its own"), "sim are stopped")
 		require.Contains(t, run("show"), "its own")
+		require.NotContains(t, run("show"), "flowing")
 		require.Contains(t, run("release"), "(all) go on")
 		require.Contains(t, run("release"), "nothing to do")
 		require.Equal(t, "stopped by a person: its own", held("sim"))
 		require.Empty(t, held("bank"))
 		run("release", "--provider", "sim")
 		require.Empty(t, held("sim"))
+		require.Regexp(t, `STATUS +LAST HOUR +WHY +LAST DOUBT\n\(all\) +flowing +0 *\nsim +flowing +0 *\n`, run("show"), "nothing holds them")
+		run("stop", "--reason", "for all")
+		require.Regexp(t, `(?m)^sim +held +0 +\S+ stopped by a person: for all`, run("show"), "what holds all holds each")
+		run("release")
 
 		open(func(d desk) {
 			b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.Limits{Count: 1, Sum: 1000}, Logger: slog.New(slog.DiscardHandler)}

@@ -299,6 +299,7 @@ func TestLateSuccesses(t *testing.T) {
 		}
 	}
 	webhooktest.ExerciseKeys(t, harness)
+	webhooktest.ExerciseHeld(t, harness)
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
 		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
 	}

@@ -213,6 +213,7 @@ func TestLateSuccesses(t *testing.T) {
 	}
 	webhooktest.ExerciseLate(t, harness)
 	webhooktest.ExerciseKeys(t, harness)
+	webhooktest.ExerciseHeld(t, harness)
 }
 
 func TestLedger(t *testing.T) {

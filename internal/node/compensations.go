@@ -13,8 +13,8 @@ import (
 type CompensationSettings struct {
 	// On: this node gives ghosts back. homeward compensations stop holds all nodes.
 	On bool `koanf:"on"`
-	// PerHour is how many, SumPerHour how much of a currency in minor units, and Sums
-	// says the latter for single currencies: "jpy=5000000".
+	// PerHour is how many, SumPerHour how much of a currency, as webhook.Limits.Sum, and
+	// Sums says the latter for single currencies in their own minor units: "jpy=5000000".
 	PerHour    int      `koanf:"per_hour"`
 	SumPerHour int64    `koanf:"sum_per_hour"`
 	Sums       []string `koanf:"sums"`

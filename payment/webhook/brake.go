@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // AllProviders is the name of the brake that is every provider's.
@@ -30,8 +29,14 @@ type Brake struct {
 	ReleasedAt time.Time `json:"released_at,omitzero"`
 	// Doubt is when the provider last did not show what was to be given back.
 	Doubt *Hold `json:"doubt,omitempty"`
+	// Waiting is when a payer had last waited for a day while refunds were held.
+	Waiting *Hold `json:"waiting,omitempty"`
 	// Admitted are the refunds that were let through in the last hour, oldest first.
 	Admitted []Admission `json:"admitted,omitempty"`
+	// Let are the transactions of refunds that were one too many and that a person let
+	// through since, by a release; the latest last. No limit counts them. A node of an older
+	// build forgets them where it writes the row, and then such a one stops all once more.
+	Let []string `json:"let,omitempty"`
 }
 
 // Hold is why a brake is on, or why somebody has been called.
@@ -41,6 +46,9 @@ type Hold struct {
 	// Paged: a person has been told. It is set after the log line, so that a process
 	// that dies in between leaves it to the next.
 	Paged bool `json:"paged"`
+	// Of is the transaction of the refund that was one too many; "" where a person put
+	// the brake on.
+	Of string `json:"of,omitempty"`
 }
 
 // Admission is one refund that was let through.
@@ -62,67 +70,6 @@ type BrakeStore interface {
 	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
 }
 
-// Limits bound the automatic refunds of a provider in an hour. What is beyond them puts
-// the brake on, until a person releases it.
-type Limits struct {
-	// Count is how many.
-	Count int
-	// Sum is how much of a currency, in minor units; Sums says so for single ones.
-	Sum  int64
-	Sums map[string]int64
-}
-
-// window is the time that limits are of.
-const window = time.Hour
-
-// MaxCount bounds Limits.Count: the row has each of them, in some 120 bytes.
-const MaxCount = 1000
-
-// DefaultLimits let through what an outage of a provider leaves behind, and stop what a
-// provider whose answers have changed would cost.
-func DefaultLimits() Limits { return Limits{Count: 100, Sum: 5_000_000} }
-
-func (l Limits) sum(currency string) int64 {
-	if s, ok := l.Sums[currency]; ok {
-		return s
-	}
-	return l.Sum
-}
-
-// admit is the rule: whether one more refund may be made at now. b is the provider's
-// row and next what becomes of it.
-func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted bool) {
-	next = b
-	if b.Held != nil {
-		return next, false
-	}
-	if slices.ContainsFunc(b.Admitted, func(old Admission) bool { return old.ID == a.ID }) {
-		return next, true // it was counted when it was first tried
-	}
-	next.Admitted = nil
-	count, sum := 1, a.Amount
-	for _, old := range b.Admitted {
-		if now.Sub(old.At) >= window || old.At.Before(b.ReleasedAt) {
-			continue
-		}
-		next.Admitted = append(next.Admitted, old)
-		count++
-		if old.Currency == a.Currency {
-			sum += old.Amount // an hour's cannot pass 64 bits: MaxCount times payment.MaxAmount
-		}
-	}
-	switch most := l.sum(a.Currency); {
-	case count > l.Count:
-		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be more than %d automatic refunds within an hour", l.Count)}
-	case sum > most:
-		next.Held = &Hold{At: now, Reason: fmt.Sprintf("there would be automatic refunds of more than %d %s within an hour", most, a.Currency)}
-	default:
-		a.At = now
-		next.Admitted = append(next.Admitted, a)
-	}
-	return next, next.Held == nil
-}
-
 // doubted is the rule for paging of movements that a provider does not show: once for
 // all of an hour.
 func doubted(b Brake, reason string, now time.Time) (next Brake) {
@@ -133,13 +80,23 @@ func doubted(b Brake, reason string, now time.Time) (next Brake) {
 	return next
 }
 
+// waited is the rule for paging of payers whose money is held: once for all of a day.
+func waited(b Brake, reason string, now time.Time) (next Brake) {
+	next = b
+	if b.Waiting == nil || now.Sub(b.Waiting.At) >= payment.PageAfter {
+		next.Waiting = &Hold{At: now, Reason: reason}
+	}
+	return next
+}
+
 // pageAgain is when somebody else pages, where whoever put the brake on has not.
 const pageAgain = time.Minute
 
 // What operators are woken for: once, however many ghosts wait.
 const (
-	pageHeld  = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
-	pageDoubt = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
+	pageHeldLong = "page: payers have waited a day for automatic refunds that are stopped; look at homeward compensations, as chargebacks may follow"
+	pageHeld     = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
+	pageDoubt    = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
 )
 
 // Brakes decide whether a compensation may go on. They hold no state and are safe for
@@ -148,11 +105,12 @@ const (
 // # Crash points
 //
 //	count the refund | (ghost's claim, see Compensator)
-//	put the brake on | page | note that it was paged
+//	put the brake on, or note what somebody is to be told | page | note that it was paged
 //
 //	before the count        nothing has happened
 //	after it                the next try finds itself counted
-//	after the brake is on   no refund is made; whoever looks a minute later pages
+//	after the brake is on,  no refund is made; whoever looks a minute later pages
+//	or after the note
 //	after the page          it is paged once more
 type Brakes struct {
 	Store  BrakeStore
@@ -189,7 +147,7 @@ func (b *Brakes) held(ctx context.Context, rows []Brake, now time.Time, provider
 		if row.Held == nil || row.Provider != AllProviders && row.Provider != provider {
 			continue
 		}
-		if !row.Held.Paged && now.Sub(row.Held.At) >= pageAgain {
+		if row.Held.overdue(now) {
 			b.page(ctx, row)
 		}
 		return row.Held.Reason
@@ -245,15 +203,26 @@ func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reaso
 // Doubts pages that provider does not show what was to be given back, unless somebody
 // was paged for that within the hour.
 func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, doubted)
+}
+
+// Waits pages that a payer has waited for a day for refunds of provider, which are held
+// for reason, unless somebody was paged for that within the day.
+func (b *Brakes) Waits(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, waited)
+}
+
+// say notes in the row what rule says, and pages if that is new.
+func (b *Brakes) say(ctx context.Context, provider, reason string, rule func(b Brake, reason string, now time.Time) Brake) error {
 	for range maxChanges {
 		rows, now, err := b.Store.Brakes(ctx)
 		if err != nil {
 			return fmt.Errorf("webhook: the brakes cannot be read: %w", err)
 		}
 		row := brakeOf(rows, provider)
-		next := doubted(row, reason, now)
-		if next.Doubt == row.Doubt {
-			if !row.Doubt.Paged && now.Sub(row.Doubt.At) >= pageAgain {
+		next := rule(row, reason, now)
+		if next.Doubt == row.Doubt && next.Waiting == row.Waiting {
+			if row.Doubt.overdue(now) || row.Waiting.overdue(now) {
 				b.page(ctx, row)
 			}
 			return nil
@@ -273,15 +242,18 @@ func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
 
 // page wakes somebody for what row has that nobody was woken for, and notes it.
 func (b *Brakes) page(ctx context.Context, row Brake) {
-	held, doubt := row.Held.unpaged(), row.Doubt.unpaged()
+	held, doubt, waiting := row.Held.unpaged(), row.Doubt.unpaged(), row.Waiting.unpaged()
 	if held != nil {
 		b.log().Error(pageHeld, "provider", row.Provider, "reason", held.Reason)
 	}
 	if doubt != nil {
 		b.log().Error(pageDoubt, "provider", row.Provider, "first", doubt.Reason)
 	}
+	if waiting != nil {
+		b.log().Error(pageHeldLong, "provider", row.Provider, "reason", waiting.Reason)
+	}
 	for range maxChanges {
-		row.Held, row.Doubt = row.Held.told(held), row.Doubt.told(doubt)
+		row.Held, row.Doubt, row.Waiting = row.Held.told(held), row.Doubt.told(doubt), row.Waiting.told(waiting)
 		// Where this is not known to be done, whoever looks in a minute pages again.
 		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
 			return
@@ -292,6 +264,11 @@ func (b *Brakes) page(ctx context.Context, row Brake) {
 		}
 		row = brakeOf(rows, row.Provider)
 	}
+}
+
+// overdue reports whether whoever was to tell of h at once has not.
+func (h *Hold) overdue(now time.Time) bool {
+	return h.unpaged() != nil && now.Sub(h.At) >= pageAgain
 }
 
 // unpaged is h if nobody has been told of it.
@@ -326,12 +303,17 @@ func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed b
 	})
 }
 
-// Release takes it off. What waits goes on, counted from now; changed is false where it
-// is off already.
+// Release takes it off. What waits goes on, counted from now, and the refund that was one
+// too many is not counted at all: one that is above the limit by itself would stop
+// everything again. changed is false where the brake is off already.
 func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
 		if b.Held == nil {
 			return false
+		}
+		if b.Held.Of != "" {
+			b.Let = append(slices.Clone(b.Let), b.Held.Of)
+			b.Let = b.Let[max(0, len(b.Let)-maxLet):]
 		}
 		b.Held, b.ReleasedAt, b.Admitted = nil, now, nil
 		return true
@@ -353,21 +335,4 @@ func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake,
 		}
 	}
 	return false, fmt.Errorf("%w: %w", claim.ErrUnavailable, errContended)
-}
-
-// ParseSums reads limits of single currencies: "jpy=5000000".
-func ParseSums(list []string) (map[string]int64, error) {
-	sums := make(map[string]int64, len(list))
-	for _, text := range list {
-		currency, amount, _ := strings.Cut(text, "=")
-		n, err := strconv.ParseInt(amount, 10, 64)
-		if err != nil || n < 1 || len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" {
-			return nil, fmt.Errorf("%q is no limit of a currency; write it as in jpy=5000000, in minor units", text)
-		}
-		if _, twice := sums[currency]; twice {
-			return nil, fmt.Errorf("%s has two limits; leave one", currency)
-		}
-		sums[currency] = n
-	}
-	return sums, nil
 }

@@ -3,6 +3,8 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -145,6 +148,124 @@ func TestTheLimitIsOfOneHour(t *testing.T) {
 	require.Len(t, b.Admitted, 1)
 }
 
+// One ghost above the hourly sum by itself: the others go on once a person has released
+// them, and so does it, without a second page.
+func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
+	w := newWorld(t)
+	w.limits = Limits{Count: 100, Sum: 150}
+	tell := func(i int, amount int64) string {
+		id := objectID(t, "ch", i)
+		w.have(id, claim.FailedTerminal, "")
+		n := charged(id, fmt.Sprint("p", i))
+		n.ID, n.Amount = fmt.Sprint("e", i), amount
+		return fmt.Sprint(w.tell(n))
+	}
+	held := fmt.Sprint(outbox.Later(heldPause))
+	require.Equal(t, held, tell(0, 1000))
+	require.Equal(t, held, tell(1, 100))
+	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
+	w.now = w.now.Add(2 * window)
+	changed, err := Release(t.Context(), brakeRows{w}, "sim")
+	require.NoError(t, err)
+	require.True(t, changed)
+	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
+	require.NotEqual(t, held, tell(0, 1000))
+	require.NotEqual(t, held, tell(1, 100), "the large one takes nobody's place")
+	require.Len(t, w.moved, 2)
+	require.Equal(t, []string{pageHeld}, w.pages)
+	require.Equal(t, held, tell(2, 1000), "the release was of one")
+}
+
+// A refund that was let through and waits for the provider's answer is not counted a
+// second time, an hour later, as if it were another ghost.
+func TestAWaitingRefundIsCountedOnce(t *testing.T) {
+	for _, waits := range []string{"unknown", "soft"} {
+		t.Run(waits, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits, w.refuse = Limits{Count: 3, Sum: 1 << 40}, waits
+			tell := func(i int) {
+				id := objectID(t, "ch", i)
+				w.have(id, claim.FailedTerminal, "")
+				require.Contains(t, fmt.Sprint(w.tell(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
+			}
+			tell(0)
+			tell(1)
+			w.now = w.now.Add(window + time.Minute)
+			for _, i := range []int{2, 0, 1, 3} { // two are new within this hour
+				tell(i)
+			}
+			require.Empty(t, w.pages)
+			w.refuse = ""
+			for i := range 4 {
+				w.tell(charged(objectID(t, "ch", i), fmt.Sprint("p", i)))
+			}
+			require.Len(t, w.moved, 4)
+		})
+	}
+}
+
+// A claim that expires between the look at it and the request has not said what it was:
+// the next look reads that, and only a refusal for good is a person's.
+func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
+	for state, want := range map[claim.State]string{
+		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be asked for again at 2026-03-02T",
+		claim.FailedTerminal: "Parked: LIMBO: the provider refused the refund: charge_disputed",
+	} {
+		w := newWorld(t)
+		w.refuse = "expired"
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: ")
+		w.old[w.keys[0]] = claim.Status{
+			Record: claim.Record{Operation: string(payment.Compensation), State: state, Reason: "charge_disputed"},
+			Age:    claim.Expired, FreeAt: w.now.Add(12 * time.Hour),
+		}
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), want)
+		require.Len(t, w.keys, 1, "what is not free is not asked for")
+	}
+}
+
+// The list of what was let through is bounded, and keeps the latest.
+func TestReleasesRememberTheLatest(t *testing.T) {
+	w := newWorld(t)
+	for i := range maxLet + 1 {
+		b := w.brakes["sim"]
+		b.Provider, b.Held = "sim", &Hold{At: w.now, Of: fmt.Sprint(i)}
+		_, err := brakeRows{w}.PutBrake(t.Context(), b)
+		require.NoError(t, err)
+		_, err = Release(t.Context(), brakeRows{w}, "sim")
+		require.NoError(t, err)
+	}
+	let := w.brakes["sim"].Let
+	require.Equal(t, []any{maxLet, "1", fmt.Sprint(maxLet)}, []any{len(let), let[0], let[maxLet-1]})
+}
+
+// A limit is about as much in every currency, whatever its minor unit is worth: an
+// ordinary ghost of some dollars passes, and one of a million does not.
+func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
+	l := DefaultLimits()
+	for currency, perDollar := range map[string]int64{ // minor units, roughly
+		"usd": 100, "eur": 90, "gbp": 75, "jpy": 150, "isk": 130, "cny": 720, "krw": 1400, "kwd": 310, "jod": 710,
+		"inr": 8_700, "vnd": 26_000, "pyg": 7_300, "huf": 35_000, "ngn": 153_000, "cop": 405_000, "idr": 1_630_000, "lbp": 8_950_000,
+	} {
+		for dollars, want := range map[int64]bool{1_000: true, 10_000: true, 1_000_000: false} {
+			_, ok := l.admit(Brake{}, Admission{ID: "a", Amount: dollars * perDollar, Currency: currency}, time.Time{})
+			require.Equal(t, want, ok, "%d dollars in %s", dollars, currency)
+		}
+	}
+	require.EqualValues(t, 7, Limits{Sum: 5, Sums: map[string]int64{"idr": 7}}.sum("idr"), "a limit that is set is in the currency's own units")
+	require.EqualValues(t, 50_000, Limits{Sum: 5}.sum("idr"), "a lower limit is lower in each")
+	require.Positive(t, Limits{Sum: math.MaxInt64}.sum("irr"))
+	seen := map[string]int64{}
+	for n, currencies := range cheap {
+		for _, c := range strings.Fields(currencies) {
+			require.Len(t, c, 3)
+			require.Zero(t, seen[c], "%s stands in two lines", c)
+			seen[c] = n
+		}
+	}
+}
+
 // A person stops all compensations at once, or those of one provider; those of a node
 // whose settings switch them off do not go on either.
 func TestASwitchStopsCompensations(t *testing.T) {
@@ -186,6 +307,72 @@ func TestASwitchStopsCompensations(t *testing.T) {
 		require.Equal(t, offReason, reason)
 	}
 	require.Empty(t, w.brakes)
+}
+
+// Money that is held for a day wakes somebody, once a day however many payers wait,
+// whoever stopped it and wherever.
+func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
+	for name, stop := range map[string]func(w *world){
+		"by a person, for all":          func(w *world) { w.stop(AllProviders) },
+		"by a person, for the provider": func(w *world) { w.stop("sim") },
+		"by its settings":               func(w *world) { w.off = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			stop(w)
+			tell := func() {
+				for i := range 3 {
+					id := objectID(t, "ch", i)
+					w.have(id, claim.FailedTerminal, "")
+					require.Equal(t, outbox.Later(heldPause), w.tell(charged(id, fmt.Sprint("p", i))))
+				}
+			}
+			w.waited = payment.PageAfter - time.Minute
+			tell()
+			require.Empty(t, w.pages)
+			w.waited = payment.PageAfter + time.Second
+			for range 2 {
+				tell()
+				w.now = w.now.Add(heldPause)
+			}
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			w.now = w.now.Add(payment.PageAfter)
+			tell()
+			require.Equal(t, []string{pageHeldLong, pageHeldLong}, w.pages, "and on the next day")
+			require.Empty(t, w.asked)
+		})
+	}
+}
+
+// The process dies at each step of that: somebody is woken, within a minute.
+func TestThePageOfADayHeldSurvivesADeathAtEachStep(t *testing.T) {
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		w.stop("sim")
+		w.waited = payment.PageAfter
+		w.steps, w.dieAt = 0, die
+		w.tell(charged(id, "p1"))
+		died := w.steps >= die
+		w.dieAt = 0
+		w.now = w.now.Add(pageAgain)
+		w.tell(charged(id, "p1"))
+		require.True(t, w.brakes["sim"].Waiting.Paged, "death at point %d", die)
+		require.Contains(t, w.pages, pageHeldLong, "death at point %d", die)
+		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
+		if !died {
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			require.Greater(t, die, 10, "a run has that many points at which it can die")
+			return
+		}
+	}
+}
+
+// stop puts the brake on, for a person.
+func (w *world) stop(provider string) {
+	_, err := Stop(w.Context(), brakeRows{w}, provider, "a drill")
+	require.NoError(w, err)
 }
 
 // The process dies before and after each step of putting the brake on: it is on or it is

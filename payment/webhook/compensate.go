@@ -2,12 +2,14 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment"
@@ -62,8 +64,8 @@ func (p Progress) String() string {
 //
 // # Crash points
 //
-//	ask the provider | book the ghost | count it | begin the claim | call the provider |
-//	settle | whatever follows
+//	ask the provider | book the ghost | look for the claim | count it | begin the claim |
+//	call the provider | settle | whatever follows
 //
 // A compensation is a claim of its own, whose key follows from the provider, its
 // reference and how many refunds of it have failed, and which no merchant can name: see
@@ -71,13 +73,17 @@ func (p Progress) String() string {
 //
 //	before the booking      nothing has happened; the provider is asked again
 //	after it                Post finds the same transaction; suspense shows a debt
-//	after the count         see [Brakes]
+//	after the count         see [Brakes]; a try that finds the claim counts nothing
 //	after Begin             the refund's intent is stored; the next try finds the
 //	                        claim, and so does the outbox worker when its lease ends
 //	during the call, or     the provider is asked, or called under the same provider
 //	before Settle           key, as for every claim
 //	after Settle            the refund is booked: the next try reads that first, for
 //	                        claims are forgotten after two days and the books never
+//
+// A refund that was refused for now, and could not be asked for again within a day, as
+// while refunds are held, waits until its key is free again. Another key would be one
+// beside which this one is begun anew.
 //
 // # Older builds
 //
@@ -146,21 +152,27 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 	if err != nil {
 		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
 	}
-	old, found, err := c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: stamped}, g.Home)
+	status, begun, err := c.begun(ctx, &g, &req, stamped)
 	switch {
 	case err != nil:
-		return Pending, "", fmt.Errorf("webhook: it could not be read whether an older build has begun the refund: %w", err)
-	case found && old.Age != claim.Gone && old.Record.Operation == string(payment.Compensation):
-		// The API takes no such operation: it is ours.
-		req.Key.Value = stamped
-	}
-	switch reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
-		ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
-	}); {
-	case err != nil:
-		return Pending, "", err
-	case reason != "":
-		return Held, reason, nil
+		return Pending, "", fmt.Errorf("webhook: it could not be read whether the refund has begun: %w", err)
+	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
+		// It was not refused for good, only not asked for again within a day.
+		return Pending, "the provider refused the refund for now; it can be asked for again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
+	case begun && status.Age == claim.Expired:
+		// Settled a day ago and not booked as refunded: it was refused.
+		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
+	case !begun:
+		// One that has begun was counted then, however long it takes since.
+		reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
+			ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
+		})
+		switch {
+		case err != nil:
+			return Pending, "", err
+		case reason != "":
+			return Held, reason, nil
+		}
 	}
 	reply, err := c.Do(ctx, req, g.Home)
 	var unknown *claim.UnknownError
@@ -172,8 +184,7 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 	case errors.Is(err, claim.ErrMismatch):
 		return Limbo, "the key of the compensation belongs to another request", nil
 	case errors.As(err, &expired):
-		// Settled a day ago and not booked as refunded: it was refused.
-		return Limbo, "the provider refused the refund", nil
+		return Pending, "the claim of the refund has expired this moment", nil
 	case err != nil:
 		return Pending, "", fmt.Errorf("webhook: the refund could not be run: %w", err)
 	case reply.State == claim.Completed:
@@ -183,6 +194,22 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 	default:
 		return Pending, "the provider refused the refund for now: " + reason(&reply.Response), nil
 	}
+}
+
+// begun finds the claim of g's refund, if there is one already, and points req to it.
+func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, stamped string) (s claim.Status, found bool, err error) {
+	for _, value := range []string{stamped, req.Key.Value} {
+		s, found, err = c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: value}, g.Home)
+		switch {
+		case err != nil:
+			return claim.Status{}, false, err
+		case found && s.Age != claim.Gone && s.Record.Operation == string(payment.Compensation):
+			// The API takes no such operation: it is ours.
+			req.Key.Value = value
+			return s, true, nil
+		}
+	}
+	return claim.Status{}, false, nil
 }
 
 // request is the claim's: the same bytes for the same ghost, wherever it is seen.

@@ -266,7 +266,12 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	case progress == Doubtful: // whoever is to be woken has been
 		log.Warn("ghost payment is not refunded: the provider does not show it", "reason", g.Reason, "detail", detail)
 		return outbox.Parked("not given back: " + detail)
-	case progress == Held: // so here
+	case progress == Held: // whoever is to be woken for the stop has been; not for what it costs
+		if waited >= payment.PageAfter {
+			if err := p.c.Compensator.Brakes.Waits(ctx, g.Provider, detail); err != nil {
+				log.Warn("a payer has waited a day, and it could not be noted who is told of that", "error", err)
+			}
+		}
 		return outbox.Later(heldPause)
 	case err != nil:
 		detail = err.Error()

@@ -58,7 +58,9 @@ type world struct {
 	now     time.Time
 	told    []outbox.Message // events
 	pages   []string
-	fault   *fault.Error // what a recovery of the claim panics with; nil: it does not
+	waited  time.Duration // since what is told of was kept
+	off     bool          // the node makes no automatic refunds
+	fault   *fault.Error  // what a recovery of the claim panics with; nil: it does not
 
 	steps, dieAt int
 }
@@ -66,7 +68,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	return &world{
 		T: t, claims: map[string]claim.Record{}, unpaid: map[string]claim.Unpaid{}, calls: map[string]outbox.Message{}, books: map[string]ledger.Transaction{},
-		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{},
+		closed: map[string]Status{}, asked: map[string]int{}, moved: map[string]int{}, old: map[string]claim.Status{},
 		shows: map[string]psp.Movement{}, brakes: map[string]Brake{}, limits: DefaultLimits(), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 	}
 }
@@ -265,6 +267,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	require.NoError(w, json.Unmarshal(req.Input.Canonical, &body))
 	w.asked[body.ProviderRef]++
 	w.keys = append(w.keys, req.Key.Value)
+	state := map[string]claim.State{"soft": claim.FailedRetry, "hard": claim.FailedTerminal, "unknown": claim.InFlight, "": claim.Completed}[w.refuse]
+	w.old[req.Key.Value] = claim.Status{Record: claim.Record{Operation: req.Operation, State: state}}
 	switch w.refuse {
 	case "soft":
 		return claim.Reply{State: claim.FailedRetry, Response: claim.Response{Status: 402, Body: []byte(`{"code":"insufficient_balance"}`)}}, nil
@@ -272,6 +276,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 		return claim.Reply{State: claim.FailedTerminal, Response: claim.Response{Status: 402, Body: []byte(`{"code":"charge_disputed","detail":"No."}`)}}, nil
 	case "unknown":
 		return claim.Reply{}, &claim.UnknownError{}
+	case "expired":
+		return claim.Reply{}, &claim.ExpiredError{FirstUse: w.now}
 	}
 	if w.moved[req.Key.Value] == 1 {
 		return claim.Reply{State: claim.Completed, Response: claim.Response{Status: http.StatusCreated}}, w.point()
@@ -318,7 +324,7 @@ func (w *world) processor() *Processor {
 			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
 			Code:     func(h string) (claim.RegionCode, bool) { return 1, h == home },
 			Provider: provider{world: w},
-			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Logger: slog.New(pager{world: w})},
+			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Off: w.off, Logger: slog.New(pager{world: w})},
 		},
 		Sinks: []outbox.Kind{outbox.KindLog, outbox.KindNATS}, Logger: slog.New(pager{world: w}),
 	})
@@ -342,7 +348,7 @@ func (w *world) tell(n psp.Notice) outbox.Verdict {
 	}
 	body, err := json.Marshal(n)
 	require.NoError(w, err)
-	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now()})
+	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
 }
 
 func (w *world) have(id string, state claim.State, ref string) {

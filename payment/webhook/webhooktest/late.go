@@ -154,6 +154,52 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
+// ExerciseHeld checks that a refund which the provider refused for now, and which was held
+// for longer than a claim answers, is asked for again once its key is free; and that one
+// which was refused for good is a person's. Of the harness it needs no Sweep.
+func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
+	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	for name, c := range map[string]struct {
+		decline psp.Class
+		want    webhook.Progress
+		refunds int
+	}{
+		"for now":  {psp.Soft, webhook.Pending, 1},
+		"for good": {psp.Hard, webhook.Limbo, 0},
+	} {
+		t.Run("held: refused "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.settled(w.charge(), refused).Minted.ID
+			look := func(want webhook.Progress) string {
+				progress, detail, err := w.compensator.Compensate(w.Context(), webhook.Ghost{
+					Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd",
+				})
+				require.NoError(w, err)
+				require.Equal(w, want, progress, detail)
+				return detail
+			}
+			w.bank.decline = &psp.Decline{Class: c.decline, Code: "insufficient_balance"}
+			look(c.want)
+			_, err := webhook.Stop(w.Context(), w.Rows, "bank", "a weekend")
+			require.NoError(w, err)
+			w.Pass(w, w.Policy.ReplayFor+time.Hour)
+			look(webhook.Held)
+			_, err = webhook.Release(w.Context(), w.Rows, "bank")
+			require.NoError(w, err)
+			asked := len(w.asked)
+			require.Contains(w, look(c.want), "the provider refused the refund")
+			require.Len(w, w.asked, asked, "the key is not free")
+			w.bank.decline = nil
+			if c.decline == psp.Soft {
+				w.Pass(w, w.Policy.TombstoneFor)
+				require.Equal(w, "refunded", look(webhook.Compensated))
+				w.givenBack(id)
+			}
+			require.Len(w, w.bank.all(), c.refunds)
+		})
+	}
+}
+
 // olderKey is what builds before this one named the compensation of pay_1 at bank.
 func olderKey(t *testing.T, code claim.RegionCode) string {
 	seed := sha256.Sum256([]byte("homeward/refund/v1\x004:bankpay_1\x00REFUND"))
@@ -325,6 +371,7 @@ func (plain) Read(body []byte) (n psp.Notice, err error) {
 type bank struct {
 	mu      sync.Mutex
 	refunds map[string]string // references, by key
+	decline *psp.Decline      // what it answers, if not nil
 }
 
 type refund struct{ id, reference string }
@@ -360,6 +407,9 @@ func (b *bank) Transfer(context.Context, psp.Call) psp.Result {
 func (b *bank) Refund(_ context.Context, call psp.Call) psp.Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.decline != nil {
+		return psp.Result{Outcome: psp.Declined, Decline: b.decline}
+	}
 	b.refunds[call.Key] = call.Reference
 	return psp.Result{Outcome: psp.Approved, ProviderRef: "r_" + call.Key}
 }
