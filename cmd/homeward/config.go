@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
 )
 
 type configCommand struct {
@@ -16,7 +17,7 @@ type configCommand struct {
 type configCheckCommand struct {
 	Config       string `type:"path" help:"Settings file (YAML). Default: the environment and the defaults."`
 	Database     bool   `help:"Look at the database, too."`
-	SettingsOnly bool   `help:"Leave out what only the node's machine has: secrets, and the files of certificates."`
+	SettingsOnly bool   `help:"Leave out what only the node's machine has: secrets, the files of certificates, and where traces go."`
 }
 
 // Run prints the settings in effect as a file that could be used instead, with
@@ -29,11 +30,15 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
 	mistakes := []error{err}
 	if !c.SettingsOnly {
-		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)))
+		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)), telemetry.Check(ctx, tracing(settings, jsonLog(io, settings))))
 	}
 	var facts []string
+	if !c.SettingsOnly {
+		facts = secrets.Doubts(settings)
+	}
 	if c.Database && secrets.DatabaseURL != "" {
-		facts, err = databaseFacts(ctx, io, settings, secrets)
+		found, err := databaseFacts(ctx, io, settings, secrets)
+		facts = append(facts, found...)
 		mistakes = append(mistakes, err)
 	}
 	if err := errors.Join(mistakes...); err != nil {
@@ -43,8 +48,9 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""),
-		node.GossipKey, set(len(secrets.GossipKeys) > 0), node.SealKeys, set(secrets.SealKeys != ""))
+	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n# %s: %s\n# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""),
+		node.GossipKey, set(len(secrets.GossipKeys) > 0), node.SealKeys, set(secrets.SealKeys != ""),
+		node.ProviderKey, set(secrets.ProviderKey != ""), node.ProviderWebhooks, set(secrets.ProviderWebhooks != ""))
 	for _, f := range facts {
 		fmt.Fprintf(io.out, "# %s\n", f)
 	}

@@ -22,9 +22,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	log := jsonLog(io, settings)
-	flush, err := telemetry.Setup(ctx, telemetry.Process{
-		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
-	})
+	flush, err := telemetry.Setup(ctx, tracing(settings, log))
 	if err != nil {
 		return err
 	}
@@ -47,6 +45,13 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	}
 	fmt.Fprintln(io.out, "drained")
 	return nil
+}
+
+// tracing is who makes a node's spans.
+func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
+	return telemetry.Process{
+		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
+	}
 }
 
 func stopServer(ctx context.Context, server *node.Server, settings node.ServeSettings) error {

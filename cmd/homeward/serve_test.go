@@ -163,8 +163,16 @@ func TestConfigCheck(t *testing.T) {
 	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: not set")
 	require.Contains(t, out, "region: europe-west1")
 
+	onlyWith(t, "HOMEWARD_DATABASE_URL="+url, "HOMEWARD_PROVIDER_KEY=hunter2", "HOMEWARD_PROVIDER_WEBHOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	out = does(t, "config", "check", "--config", file)
+	require.Contains(t, out, "# HOMEWARD_PROVIDER_KEY: set\n# HOMEWARD_PROVIDER_WEBHOOK_SECRET: set\n")
+	require.NotContains(t, out, "hunter2")
+	require.NotContains(t, out, "answered 503")
+
 	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
 	out = does(t, "config", "check", "--config", file, "--database")
+	require.Contains(t, out, "# HOMEWARD_PROVIDER_KEY: not set\n# HOMEWARD_PROVIDER_WEBHOOK_SECRET: not set\n")
+	require.Contains(t, out, "# HOMEWARD_PROVIDER_WEBHOOK_SECRET is not set: every webhook of simulator is answered 503")
 	require.Contains(t, out, "# HOMEWARD_DATABASE_URL: set\n# HOMEWARD_GOSSIP_KEY: not set\n")
 	require.NotContains(t, out, url)
 	require.Regexp(t, `# database: (PostgreSQL|CockroachDB) \S+, schema version \d+\n`, out)
@@ -173,6 +181,35 @@ func TestConfigCheck(t *testing.T) {
 	again := does(t, "config", "check", "--config", settingsFile(t, out))
 	require.Contains(t, out, again, "what is printed can be used")
 	refuses(t, []string{`"us-east2"`, "homeward migrate up --regions"}, "config", "check", "--config", settingsFile(t, "node: {region: us-east2}"), "--database")
+}
+
+// What serve refuses at its start for what it is told, config check refuses as well: a CA
+// of NATS that is no file, traces in clear to another machine, a secret of the provider
+// that cannot be meant.
+func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
+	url := migrated(t, "us-east1")
+	garbage := filepath.Join(t.TempDir(), "garbage")
+	require.NoError(t, os.WriteFile(garbage, []byte("nothing"), 0o600))
+	for name, c := range map[string]struct {
+		text    string
+		environ []string
+		says    string
+	}{
+		"no CA":               {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: /nowhere/ca.pem}}", nil, "/nowhere/ca.pem"},
+		"a CA that is none":   {"events: {nats: {url: 'tls://10.0.0.1:4222', ca: " + garbage + "}}", nil, garbage},
+		"no credentials":      {"events: {nats: {url: 'tls://10.0.0.1:4222', credentials: /nowhere/creds}}", nil, "/nowhere/creds"},
+		"no certificate":      {"events: {nats: {url: 'tls://10.0.0.1:4222', cert: /nowhere/c.pem, key: /nowhere/k.pem}}", nil, "/nowhere/c.pem"},
+		"NATS in clear":       {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", nil, "without TLS"},
+		"traces in clear":     {"", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://10.0.0.1:4318"}, "traces.allow_plaintext"},
+		"no exporter":         {"", []string{"OTEL_TRACES_EXPORTER=pigeon"}, "pigeon"},
+		"a secret in no form": {"", []string{"HOMEWARD_PROVIDER_WEBHOOK_SECRET=hunter2!"}, "base64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onlyWith(t, append(c.environ, "HOMEWARD_DATABASE_URL="+url)...)
+			file := settingsFile(t, "api: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\n"+c.text)
+			refuses(t, []string{c.says}, "config", "check", "--config", file)
+		})
+	}
 }
 
 // Whatever else is wrong, the database and the files are looked at, too.

@@ -208,6 +208,13 @@ WHERE tables.uses LIKE '%' || rights.name || '%'
   AND NOT has_table_privilege(to_regclass(tables.name)::oid, rights.name)
 ORDER BY tables.name, strpos('SELECT INSERT UPDATE DELETE', rights.name)`
 
+// onlyReads says whether the session's role may read claims and write nothing, as the
+// reader of [Roles].
+const onlyReads = `
+SELECT has_table_privilege(to_regclass('claims')::oid, 'SELECT') AND NOT EXISTS (
+    SELECT 1 FROM ` + usedTables + `, (VALUES ('INSERT'), ('UPDATE'), ('DELETE')) AS rights (name)
+    WHERE has_table_privilege(to_regclass(tables.name)::oid, rights.name))`
+
 // missingRights finds out what a node may not do before a merchant does, and says it
 // in one line, "" if there is nothing. Tables that are not there are no matter of
 // rights.
@@ -231,6 +238,13 @@ func missingRights(ctx context.Context, conn *pgx.Conn, database string) (string
 		return nil
 	}); err != nil || last == "" {
 		return "", err
+	}
+	var reader bool
+	if err := conn.QueryRow(ctx, onlyReads).Scan(&reader); err != nil {
+		return "", err
+	}
+	if reader { // it is meant to, and must not get what it lacks
+		return fmt.Sprintf("database %q does not let user %q use %s), for %[2]q only reads; nodes and tools want to be the node role, as homeward migrate roles makes it: put that one into HOMEWARD_DATABASE_URL", database, user, &lacks), nil
 	}
 	return fmt.Sprintf("database %q does not let user %q use %s); have their owner run homeward migrate roles, or: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[4]s; REVOKE UPDATE, DELETE ON ledger FROM %[4]s",
 		database, user, &lacks, quote(user)), nil

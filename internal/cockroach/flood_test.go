@@ -182,3 +182,42 @@ func TestATenantsFloodStopsNoOther(t *testing.T) {
 	}
 	require.Greater(t, f.db.Calls(), 400, "the flood is still there")
 }
+
+// TestALostRegionStopsNoOtherRegionsErrands: the queues of one region hang, at which
+// three workers of a deputy wait. What attempts read of the books of another region,
+// which answers, is refused nothing.
+func TestALostRegionStopsNoOtherRegionsErrands(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it locks a table as PostgreSQL does")
+	}
+	pool := cockroach.DefaultPool()
+	pool.AllowUnverified = true
+	db := open(t, cockroach.Config{URL: d.url, Pool: pool})
+	v := view(t, db, regions[0])
+	locker, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = locker.Close(context.Background()) })
+	tx, err := locker.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE events, expiries, notices_due IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	t.Cleanup(func() { stop(); all.Wait(); _ = tx.Rollback(context.Background()) })
+	for _, q := range []outbox.Queue{outbox.Events, outbox.Expiries, outbox.Notices} {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, err := v.Queue(q).Take(ctx, regions[1], 1, time.Minute)
+				require.Error(t, err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return db.Calls() == 3 }, patience, 10*time.Millisecond)
+	for i := range 6 {
+		read, cancel := context.WithTimeout(outbox.Begun(t.Context()), 5*time.Second)
+		_, _, err := v.Transaction(read, regions[2], fmt.Sprint("ch_", i))
+		cancel()
+		require.NoError(t, err, "read %d of a healthy region's books", i)
+	}
+}

@@ -147,7 +147,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
 func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	all, err := many(anywhere(ctx), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
+	all, err := many(away(ctx, everywhere), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
 	return all, claimError("ledger_reversals", err)
 }
 

@@ -84,7 +84,7 @@ func (m *Migrator) PlanRoles(ctx context.Context, r Roles) (_ []Step, err error)
 		return nil, err
 	}
 	p := &rolePlan{Migrator: m, roles: r, there: map[string]bool{}}
-	for _, part := range []func(context.Context) error{p.look, p.create, p.own, p.node, p.reader} {
+	for _, part := range []func(context.Context) error{p.look, p.refuse, p.create, p.own, p.node, p.reader} {
 		if err := part(ctx); err != nil {
 			return nil, err
 		}
@@ -119,7 +119,12 @@ func (m *Migrator) refusedRoles(err error) error {
 	if !hasCode(err, insufficientPrivilege) {
 		return err
 	}
-	return fmt.Errorf("%w; homeward migrate roles must run as a superuser (CockroachDB: a member of admin), or as who owns database %q and its tables and may create roles", &lineError{err}, m.conn.Config().Database)
+	return fmt.Errorf("%w; %s", &lineError{err}, m.makesRoles())
+}
+
+// makesRoles says who may do this.
+func (m *Migrator) makesRoles() string {
+	return fmt.Sprintf("homeward migrate roles must run as a superuser (CockroachDB: a member of admin), or as who owns database %q and its tables and may create roles", m.conn.Config().Database)
 }
 
 func (p *rolePlan) add(name, sql string, args ...any) {
@@ -153,6 +158,47 @@ func (p *rolePlan) look(ctx context.Context) error {
 		return r, row.Scan(&r.name, &r.kind, &r.owner)
 	})
 	return err
+}
+
+// refuse finds out, before anything is done, who must not do this and which roles cannot
+// be kept from the books: half of it would be harm.
+func (p *rolePlan) refuse(ctx context.Context) error {
+	var me string
+	if err := p.conn.QueryRow(ctx, "SELECT current_user::text").Scan(&me); err != nil {
+		return err
+	}
+	for role, what := range map[string]string{p.roles.Node: "for nodes", p.roles.Reader: "for readers"} {
+		if me == role {
+			return fmt.Errorf("roles: %s is who runs this and the role that is to be %s, who must not own the tables; %s", me, what, p.makesRoles())
+		}
+	}
+	if p.dialect.cockroach { // whose admin need be no member of the role that owns
+		return nil
+	}
+	for _, r := range p.relations {
+		var mine bool
+		if err := p.conn.QueryRow(ctx, "SELECT pg_has_role($1::text, 'MEMBER')", r.owner).Scan(&mine); err != nil {
+			return err
+		}
+		if !mine {
+			return fmt.Errorf("roles: %s is owned by %s, which %s may not act for; %s", r.name, r.owner, me, p.makesRoles())
+		}
+	}
+	for _, role := range []string{p.roles.Node, p.roles.Reader} {
+		if !p.there[role] {
+			continue
+		}
+		var super, owns bool
+		if err := p.conn.QueryRow(ctx, `
+			SELECT rolsuper, EXISTS (SELECT 1 FROM pg_roles AS o WHERE o.rolname = $2::text AND pg_has_role(r.oid, o.oid, 'MEMBER'))
+			FROM pg_roles AS r WHERE r.rolname = $1::text`, role, p.roles.Owner).Scan(&super, &owns); err != nil {
+			return err
+		}
+		if super || owns {
+			return fmt.Errorf("roles: %s is a superuser or a member of %s, and so cannot be kept from the books; take that away, or name another role", role, p.roles.Owner)
+		}
+	}
+	return nil
 }
 
 func (p *rolePlan) create(context.Context) error {

@@ -127,6 +127,53 @@ func TestRolesAreMade(t *testing.T) {
 	require.ErrorContains(t, err, "permission denied")
 }
 
+// Who must not make roles is refused before anything is done, and nothing is shown to be
+// done: the role of nodes, or of readers, by their own or by another's name, and a
+// superuser who is to be the nodes' role.
+func TestWhoMustNotMakeRoles(t *testing.T) {
+	d := newDatabase(t)
+	r := rolesOf(t, d, "clerk")
+	require.NoError(t, migrator(t, d.admin).MakeRoles(t.Context(), r, func(cockroach.Step) {}))
+	for _, name := range []string{r.Owner, r.Node, r.Reader} {
+		d.exec(t, "ALTER ROLE "+name+" PASSWORD 'secret'")
+	}
+	refused := func(url string, want cockroach.Roles) {
+		t.Helper()
+		m := migrator(t, url)
+		steps, err := m.PlanRoles(t.Context(), want)
+		require.ErrorContains(t, err, "must run as a superuser")
+		require.NotContains(t, err.Error(), "\n")
+		require.Empty(t, steps)
+		err = m.MakeRoles(t.Context(), want, func(s cockroach.Step) { require.Fail(t, "done", s.SQL) })
+		require.ErrorContains(t, err, "must run as a superuser")
+	}
+	others := cockroach.Roles{Owner: r.Owner, Node: "clerk_others", Reader: "clerk_readers"}
+	for _, name := range []string{r.Node, r.Reader} {
+		refused(asUser(t, d.admin, name), r)
+		refused(asUser(t, d.admin, name), others)
+	}
+	var me string
+	conn, err := pgx.Connect(t.Context(), d.admin)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_user::text").Scan(&me))
+	refused(d.admin, cockroach.Roles{Owner: r.Owner, Node: me, Reader: r.Reader})
+}
+
+// A reader who runs what wants the node role is told so, and not how to get its rights.
+func TestAReaderIsNotToldToWrite(t *testing.T) {
+	d := newDatabase(t)
+	r := rolesOf(t, d, "auditor")
+	require.NoError(t, migrator(t, d.admin).MakeRoles(t.Context(), r, func(cockroach.Step) {}))
+	d.exec(t, "ALTER ROLE "+r.Reader+" PASSWORD 'secret'")
+	for _, tool := range []bool{true, false} {
+		_, err := cockroach.Open(t.Context(), cockroach.Config{URL: asUser(t, d.admin, r.Reader), Policy: claim.DefaultPolicy(), Tool: tool})
+		require.ErrorContains(t, err, "nodes and tools want to be the node role")
+		require.NotContains(t, err.Error(), "GRANT")
+		require.NotContains(t, err.Error(), "\n")
+	}
+}
+
 // What cannot be meant, or cannot be kept, is said in one line.
 func TestRolesThatCannotBe(t *testing.T) {
 	d := newDatabase(t)
@@ -149,8 +196,13 @@ func TestRolesThatCannotBe(t *testing.T) {
 	// A node's role that may do anything cannot be kept from the books.
 	made := rolesOf(t, d, "boss")
 	d.exec(t, "CREATE ROLE "+made.Node+" LOGIN SUPERUSER")
-	err = m.MakeRoles(t.Context(), made, func(cockroach.Step) {})
-	require.ErrorContains(t, err, "still has the right to UPDATE")
+	err = m.MakeRoles(t.Context(), made, func(s cockroach.Step) { require.Fail(t, "done", s.SQL) })
+	require.ErrorContains(t, err, "cannot be kept from the books")
+	d.exec(t, "ALTER ROLE "+made.Node+" NOSUPERUSER")
+	// Nor one that may by another way.
+	d.exec(t, "CREATE ROLE boss_others LOGIN; GRANT UPDATE ON ledger TO boss_others; GRANT boss_others TO "+made.Node)
+	t.Cleanup(func() { d.exec(t, "DROP OWNED BY boss_others; DROP ROLE boss_others") })
+	require.ErrorContains(t, m.MakeRoles(t.Context(), made, func(cockroach.Step) {}), "still has the right to UPDATE")
 
 	as := d.role(t, "nobody_here")
 	err = migrator(t, as).MakeRoles(t.Context(), cockroach.Roles{Owner: "a_owner", Node: "a_node", Reader: "a_reader"}, func(cockroach.Step) {})

@@ -30,6 +30,12 @@ import (
 // and there is always some left for the next. Nor does who has a connection get the
 // last one that is free for that room, so that one tenant's statements, be they all
 // stuck, do not stop another's.
+//
+// A far region may be lost, and each of its calls then keeps its connection until its
+// time is over. So regions share the far rooms: one gets a further connection, or place
+// in line, only where there are more left than it has: one region has half of a far
+// room at most, the next half of the rest. So what is lost never has the last one, while
+// fewer than three regions are lost in a pool of sixteen.
 const (
 	claimsNear = iota // in the order in which they are served
 	claimsFar
@@ -55,16 +61,38 @@ type room struct {
 	// apart: nobody fills it alone.
 	apart bool
 
-	inside, placed int
-	parties        map[string]*party // those inside
-	turn           []*party          // those with somebody waiting, in turn
+	share
+	parties map[whose]*party  // those inside
+	regions map[string]*share // of those inside that are far, by region
+	turn    []*party          // those with somebody waiting, in turn
 }
 
-// party are the calls of one tenant in one room, or of nobody in particular ("").
+// share counts calls of one room: all of them, or those on rows of one region.
+type share struct {
+	inside int // they have a connection or wait for one
+	placed int // they have one
+}
+
+// whose calls are: of one tenant, or of nobody in particular (""), on rows of one
+// region, or of the view's own ("").
+type whose struct{ tenant, region string }
+
+// party are the calls of one tenant on rows of one region in one room.
 type party struct {
-	name           string
-	inside, placed int
-	waiting        []*place
+	whose
+	share
+	far     *share // all of its region's, where that is far
+	waiting []*place
+}
+
+// count adds calls that are inside and that have a connection, to all whom they are of.
+func (r *room) count(p *party, inside, placed int) {
+	for _, s := range []*share{&r.share, &p.share, p.far} {
+		if s != nil {
+			s.inside += inside
+			s.placed += placed
+		}
+	}
 }
 
 // place is one call's.
@@ -76,22 +104,26 @@ type place struct {
 // newRooms divides conns connections, for which waiting calls may wait in each room
 // at home, and a quarter of them in each that is far.
 //
-// Far rooms get few connections: with their region lost, each keeps its own until its
-// time is over. Arrivals get more of them than what finishes, because a pin that is
-// kept elsewhere makes each new key of a tenant a far arrival in health, too.
+// Far rooms get few connections, but at least two, so that one lost region does not have
+// them all. Arrivals get more of them than what finishes, because a pin that is kept
+// elsewhere makes each new key of a tenant a far arrival in health, too.
 func newRooms(conns, waiting int) *rooms {
 	part := func(oneIn int) int { return max(1, conns/oneIn) }
+	distant := func(eighths int) int { return max(2, eighths*conns/8) }
 	near, far := conns+waiting, max(1, (conns+waiting)/4)
 	// A pool of one or two has nothing, or one, to leave.
 	claims, begun := min(conns-1, part(16)), min(conns-1, max(2, part(4)))
 	rs := &rooms{free: conns}
 	rs.all = [numRooms]room{
 		claimsNear:   {size: near, most: conns},
-		claimsFar:    {size: far, most: part(8), leaves: claims},
+		claimsFar:    {size: far, most: distant(2), leaves: claims},
 		errandsNear:  {size: near, most: part(2), leaves: claims},
-		errandsFar:   {size: far, most: part(16), leaves: claims},
+		errandsFar:   {size: far, most: distant(2), leaves: claims},
 		arrivalsNear: {size: near, most: conns, leaves: begun, apart: true},
-		arrivalsFar:  {size: far, most: part(4), leaves: begun, apart: true},
+		arrivalsFar:  {size: far, most: distant(3), leaves: begun, apart: true},
+	}
+	for i := range rs.all {
+		rs.all[i].parties, rs.all[i].regions = map[whose]*party{}, map[string]*share{}
 	}
 	return rs
 }
@@ -103,25 +135,29 @@ var errNoTurn = errors.New("no connection became free in time; there is more wor
 // once, with [claim.ErrUnavailable], where the room is full.
 func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
 	e := errandOf(turn)
-	r, name := &rs.all[e.room()], e.tenant
+	r, name := &rs.all[e.room()], whose{e.tenant, e.region}
 	rs.mu.Lock()
-	p := r.parties[name]
+	p, far := r.parties[name], r.regions[e.region]
 	switch {
 	case r.inside >= r.size:
 		rs.mu.Unlock()
 		return nil, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, r.size)
-	case r.apart && p != nil && name != "" && p.inside >= r.size-r.inside:
+	case far != nil && far.inside >= r.size-r.inside:
 		rs.mu.Unlock()
-		return nil, fmt.Errorf("%w: too many calls of tenant %q have a connection or wait for one already; the rest of %d is for others", claim.ErrUnavailable, name, r.size)
-	case p == nil:
-		if r.parties == nil {
-			r.parties = map[string]*party{}
-		}
-		p = &party{name: name}
+		return nil, fmt.Errorf("%w: too many calls on rows of region %q have a connection or wait for one already; the rest of %d is for other regions", claim.ErrUnavailable, e.region, r.size)
+	case r.apart && p != nil && e.tenant != "" && p.inside >= r.size-r.inside:
+		rs.mu.Unlock()
+		return nil, fmt.Errorf("%w: too many calls of tenant %q have a connection or wait for one already; the rest of %d is for others", claim.ErrUnavailable, e.tenant, r.size)
+	}
+	if e.isAway() && far == nil {
+		far = &share{}
+		r.regions[e.region] = far
+	}
+	if p == nil {
+		p = &party{whose: name, far: far}
 		r.parties[name] = p
 	}
-	r.inside++
-	p.inside++
+	r.count(p, 1, 0)
 	mine := &place{got: make(chan struct{})}
 	if p.waiting = append(p.waiting, mine); len(p.waiting) == 1 {
 		r.turn = append(r.turn, p)
@@ -149,17 +185,19 @@ func (rs *rooms) leave(r *room, p *party, mine *place) {
 	defer rs.mu.Unlock()
 	if mine.taken {
 		rs.free++
-		r.placed--
-		p.placed--
+		r.count(p, 0, -1)
 	} else {
 		p.waiting = slices.DeleteFunc(p.waiting, func(other *place) bool { return other == mine })
 		if len(p.waiting) == 0 {
 			r.turn = slices.DeleteFunc(r.turn, func(other *party) bool { return other == p })
 		}
 	}
-	r.inside--
-	if p.inside--; p.inside == 0 {
-		delete(r.parties, p.name)
+	r.count(p, -1, 0)
+	if p.inside == 0 {
+		delete(r.parties, p.whose)
+	}
+	if p.far != nil && p.far.inside == 0 {
+		delete(r.regions, p.region)
 	}
 	rs.serve()
 }
@@ -169,10 +207,7 @@ func (rs *rooms) serve() {
 	for i := range rs.all {
 		r := &rs.all[i]
 		for {
-			spare := rs.spare(r)
-			at := slices.IndexFunc(r.turn, func(p *party) bool {
-				return spare > 1 || spare == 1 && (!r.apart || p.name == "" || p.placed == 0)
-			})
+			at := slices.IndexFunc(r.turn, func(p *party) bool { return rs.may(r, p) })
 			if at < 0 {
 				break
 			}
@@ -183,16 +218,24 @@ func (rs *rooms) serve() {
 				r.turn = append(r.turn, p) // behind the others
 			}
 			rs.free--
-			r.placed++
-			p.placed++
+			r.count(p, 0, 1)
 			next.taken = true
 			close(next.got)
 		}
 	}
 }
 
-// spare is how many connections more r may have.
-func (rs *rooms) spare(r *room) int { return min(rs.free-r.leaves, r.most-r.placed) }
+// may reports whether p may have a connection more of those that r may have.
+func (rs *rooms) may(r *room, p *party) bool {
+	spare := min(rs.free-r.leaves, r.most-r.placed)
+	switch {
+	case spare < 1, p.far != nil && p.far.placed >= spare:
+		return false
+	case spare == 1 && r.apart && p.tenant != "":
+		return p.placed == 0
+	}
+	return true
+}
 
 // calls is how many are in all rooms.
 func (rs *rooms) calls() (n int) {
@@ -206,8 +249,10 @@ func (rs *rooms) calls() (n int) {
 
 // errand is what a call is for, as its ctx says.
 type errand struct {
-	// away: it touches rows that are homed elsewhere. claims: it is for their room.
-	away, claims, begun bool
+	// region is the one whose rows it touches, where that is another than the view's,
+	// or everywhere; "" for none. claims: it is for their room.
+	region        string
+	claims, begun bool
 	// tenant is whose request it is; "" for nobody's.
 	tenant string
 }
@@ -235,15 +280,21 @@ func ofClaims(ctx context.Context) context.Context {
 	return context.WithValue(ctx, errandKey{}, e)
 }
 
-// anywhere marks ctx for statements on rows of other regions.
-func anywhere(ctx context.Context) context.Context {
+// everywhere is the region of calls that need rows of all of them, which hang with any
+// that is lost and so share rooms as if they were one more.
+const everywhere = "*"
+
+// away marks ctx for statements on rows of another region, or everywhere.
+func away(ctx context.Context, region string) context.Context {
 	e := errandOf(ctx)
-	e.away = true
+	e.region = region
 	return context.WithValue(ctx, errandKey{}, e)
 }
 
 // isAway reports whether ctx is marked for rows elsewhere.
-func isAway(ctx context.Context) bool { return errandOf(ctx).away }
+func isAway(ctx context.Context) bool { return errandOf(ctx).isAway() }
+
+func (e errand) isAway() bool { return e.region != "" }
 
 // room is where such a call waits.
 func (e errand) room() int {
@@ -254,7 +305,7 @@ func (e errand) room() int {
 	case e.begun:
 		at = errandsNear
 	}
-	if e.away {
+	if e.isAway() {
 		at++
 	}
 	return at

@@ -78,8 +78,11 @@ func (c *crowd) flood(ctx context.Context, n int) (inside int) {
 
 func (c *crowd) of(tenant string) context.Context { return ofTenant(c.ctx, tenant) }
 
-// in marks ctx for a room.
-func (c *crowd) in(room int, tenant string) context.Context {
+// in marks ctx for a room; far ones are those of a region of their own.
+func (c *crowd) in(room int, tenant string) context.Context { return c.at(room, tenant, "elsewhere") }
+
+// at marks ctx for a room, and for a region where the room is far.
+func (c *crowd) at(room int, tenant, region string) context.Context {
 	ctx := c.of(tenant)
 	switch room {
 	case claimsNear, claimsFar:
@@ -88,7 +91,7 @@ func (c *crowd) in(room int, tenant string) context.Context {
 		ctx = outbox.Begun(ctx)
 	}
 	if room == claimsFar || room == errandsFar || room == arrivalsFar {
-		ctx = anywhere(ctx)
+		ctx = away(ctx, region)
 	}
 	require.Equal(c, room, errandOf(ctx).room())
 	return ctx
@@ -109,7 +112,7 @@ func TestNoRoomTakesAnothers(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newCrowd(t, conns, 1024)
 					for i := range 10 {
-						c.flood(c.in(full, fmt.Sprint("tenant", i)), 500)
+						c.flood(c.at(full, fmt.Sprint("tenant", i), fmt.Sprint("region", i)), 500)
 					}
 					for _, other := range others {
 						in, _, leave := c.call(c.in(other, "acme"))
@@ -131,10 +134,56 @@ func TestArrivalsLeaveRoomForClaims(t *testing.T) {
 			c := newCrowd(t, conns, 1024)
 			for i := range 10 {
 				c.flood(c.in(arrivalsNear, fmt.Sprint("tenant", i)), 500)
-				c.flood(c.in(arrivalsFar, fmt.Sprint("tenant", i)), 500)
+				c.flood(c.at(arrivalsFar, fmt.Sprint("tenant", i), fmt.Sprint("region", i)), 500)
 			}
 			for _, room := range []int{claimsNear, claimsFar} {
 				in, _, leave := c.call(c.in(room, "acme"))
+				require.True(t, in(), "room %d of %d", room, conns)
+				leave()
+				synctest.Wait()
+			}
+		})
+	}
+}
+
+// TestNoLostRegionTakesTheLastPlace: the calls of one far region never end, of whatever
+// tenants they are; those of the next region still get a connection and a place in
+// line. In a pool of sixteen a second region may be lost, too.
+func TestNoLostRegionTakesTheLastPlace(t *testing.T) {
+	for conns, lost := range map[int]int{4: 1, 8: 1, 16: 2, 100: 4} {
+		for _, room := range []int{claimsFar, errandsFar, arrivalsFar} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, conns, 1024)
+				for i := range lost {
+					for j := range 10 {
+						c.flood(c.at(room, fmt.Sprint("tenant", j), fmt.Sprint("lost", i)), 500)
+					}
+				}
+				for _, tenant := range []string{"tenant0", "acme"} {
+					in, _, leave := c.call(c.at(room, tenant, "healthy"))
+					require.True(t, in(), "room %d of %d, with %d regions lost, for %s", room, conns, lost, tenant)
+					leave()
+					synctest.Wait()
+				}
+				require.Positive(t, c.flood(c.at(room, "acme", "healthy"), 10), "in line")
+			})
+		}
+	}
+}
+
+// TestNoLostRegionTakesTheLastPlaceOfAnyRoom: one lost region fills every far room, while
+// arrivals at home come and go.
+func TestNoLostRegionTakesTheLastPlaceOfAnyRoom(t *testing.T) {
+	for _, conns := range []int{8, 16, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(t, conns, 1024)
+			for i := range 10 {
+				for _, room := range []int{claimsFar, errandsFar, arrivalsFar} {
+					c.flood(c.at(room, fmt.Sprint("tenant", i), "lost"), 500)
+				}
+			}
+			for _, room := range []int{claimsNear, claimsFar, errandsNear, errandsFar, arrivalsNear, arrivalsFar} {
+				in, _, leave := c.call(c.at(room, "acme", "healthy"))
 				require.True(t, in(), "room %d of %d", room, conns)
 				leave()
 				synctest.Wait()
@@ -160,7 +209,7 @@ func TestNoTenantFillsTheRoom(t *testing.T) {
 		leave()
 		require.False(t, waits())
 		of := c.rooms.all[arrivalsNear].parties
-		require.Equal(t, []int{11, 1, 0}, []int{of["loud"].placed, of["also loud"].placed, of["new"].placed}, "who has none goes before, in turn")
+		require.Equal(t, []int{11, 1, 0}, []int{of[whose{tenant: "loud"}].placed, of[whose{tenant: "also loud"}].placed, of[whose{tenant: "new"}].placed}, "who has none goes before, in turn")
 	})
 }
 
@@ -182,8 +231,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 				loud = p
 			}
 		}
-		require.Equal(t, "loud", loud.name)
-		require.Equal(t, "calm", c.rooms.all[arrivalsNear].turn[0].name, "and calm is next")
+		require.Equal(t, "loud", loud.tenant)
+		require.Equal(t, "calm", c.rooms.all[arrivalsNear].turn[0].tenant, "and calm is next")
 	})
 }
 
@@ -220,7 +269,7 @@ func TestNobodyIsForgotten(t *testing.T) {
 				ctx = outbox.Begun(ctx)
 			}
 			if rand.N(3) == 0 {
-				ctx = anywhere(ctx)
+				ctx = away(ctx, fmt.Sprint("region", rand.N(3)))
 			}
 			go func() {
 				time.Sleep(rand.N(time.Second))
@@ -241,8 +290,7 @@ func TestNobodyIsForgotten(t *testing.T) {
 				r := &c.rooms.all[i]
 				placed += r.placed
 				for _, p := range r.turn {
-					spare := c.rooms.spare(r)
-					require.False(t, spare > 1 || spare == 1 && p.placed == 0, "room %d", i)
+					require.False(t, c.rooms.may(r, p), "room %d", i)
 				}
 			}
 			require.Equal(t, 7, c.rooms.free+placed)

@@ -57,7 +57,7 @@ func (v *View) toward(ctx context.Context, home string) context.Context {
 	if home == v.name {
 		return ctx
 	}
-	return anywhere(ctx)
+	return away(ctx, home)
 }
 
 // TopologyRow is one region as the database knows it.

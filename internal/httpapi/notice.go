@@ -49,7 +49,8 @@ func (s *server) notice(res *response, r *http.Request) error {
 		// Not 401: no credentials that the sender could change would help, and clients
 		// must be shown a scheme with one.
 		return refuse(problem.InvalidRequest, sentence(err.Error()))
-	case errors.Is(err, webhook.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+	// That nothing can be checked is our own mistake, and no sender's business.
+	case errors.Is(err, webhook.ErrUnchecked), errors.Is(err, webhook.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable):
 		p := problem.New(problem.StoreUnavailable, "The notice could not be kept. Send it again.")
 		p.RetryAfter = retryNotice

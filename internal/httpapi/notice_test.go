@@ -78,6 +78,7 @@ func TestNotices(t *testing.T) {
 		{name: "gone meanwhile", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
 		{name: "none are taken", request: notice("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
 		{name: "forged", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrForged), status: 400, code: "invalid_request", reaches: true},
+		{name: "nothing to check it with", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrUnchecked), status: 503, code: "store_unavailable", retry: "1", reaches: true},
 		{name: "stale", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrStale, status: 400, code: "invalid_request", reaches: true},
 		{name: "malformed", request: notice("POST", "/v1/webhooks/stripe", "{"), err: webhook.ErrMalformed, status: 400, code: "invalid_request", reaches: true},
 		{name: "busy", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrBusy, status: 503, code: "store_unavailable", retry: "1", reaches: true},

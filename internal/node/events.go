@@ -66,8 +66,8 @@ func DefaultEvents() EventsSettings {
 	}
 }
 
-// validate refuses what must not stand in a file that is kept and shown. The rest is
-// judged by each sink as it is opened.
+// validate refuses what must not stand in a file that is kept and shown, and what the
+// sinks would refuse as they are opened. Servers and files are looked at then.
 func (s EventsSettings) validate() error {
 	for server := range strings.SplitSeq(s.NATS.URL, ",") {
 		server = strings.TrimSpace(server)
@@ -82,7 +82,41 @@ func (s EventsSettings) validate() error {
 			return errors.New("settings: events.nats.url holds a user, password or token, which the settings must not; put it into the file that events.nats.credentials names")
 		}
 	}
+	var errs []error
+	if s.Webhooks.On {
+		if err := s.Webhooks.config().Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("settings: events.webhooks: %w", err))
+		}
+	}
+	if s.NATS.URL != "" {
+		if err := s.NATS.config().Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("settings: events.nats: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkFiles reads the files that s names.
+func (s EventsSettings) checkFiles() error {
+	if s.NATS.URL == "" {
+		return nil
+	}
+	if err := s.NATS.config().CheckFiles(); err != nil {
+		return fmt.Errorf("settings: events.nats: %w", err)
+	}
 	return nil
+}
+
+func (w WebhookSettings) config() relay.WebhooksConfig {
+	return relay.WebhooksConfig{Timeout: w.Timeout, DisableAfter: w.DisableAfter, AllowPrivate: w.AllowPrivate, AllowHTTP: w.AllowHTTP}
+}
+
+func (n NATSSettings) config() nats.Config {
+	return nats.Config{
+		URL: n.URL, AllowPlaintext: n.AllowPlaintext, Credentials: n.Credentials, CAFile: n.CA, CertFile: n.Cert, KeyFile: n.Key,
+		Stream: n.Stream, Prefix: n.Prefix, Create: n.Create, Replicas: n.Replicas,
+		Duplicates: n.Duplicates, MaxAge: n.MaxAge,
+	}
 }
 
 // Sinks are the open sinks of a process.
@@ -103,21 +137,18 @@ func (s EventsSettings) open(ctx context.Context, endpoints relay.Endpoints, log
 	if s.Log {
 		all.kinds[outbox.KindLog] = relay.Log{Logger: log}
 	}
-	if w := s.Webhooks; w.On {
-		if all.webhooks, err = relay.NewWebhooks(relay.WebhooksConfig{
-			Endpoints: endpoints, Timeout: w.Timeout, DisableAfter: w.DisableAfter,
-			AllowPrivate: w.AllowPrivate, AllowHTTP: w.AllowHTTP, Logger: log,
-		}); err != nil {
+	if s.Webhooks.On {
+		c := s.Webhooks.config()
+		c.Endpoints, c.Logger = endpoints, log
+		if all.webhooks, err = relay.NewWebhooks(c); err != nil {
 			return nil, fmt.Errorf("settings: events.webhooks: %w", err)
 		}
 		all.kinds[outbox.KindWebhook] = all.webhooks
 	}
-	if n := s.NATS; n.URL != "" {
-		if all.nats, err = nats.Open(ctx, nats.Config{
-			URL: n.URL, AllowPlaintext: n.AllowPlaintext, Credentials: n.Credentials, CAFile: n.CA, CertFile: n.Cert, KeyFile: n.Key,
-			Stream: n.Stream, Prefix: n.Prefix, Create: n.Create, Replicas: n.Replicas,
-			Duplicates: n.Duplicates, MaxAge: n.MaxAge, Logger: log,
-		}); err != nil {
+	if s.NATS.URL != "" {
+		c := s.NATS.config()
+		c.Logger = log
+		if all.nats, err = nats.Open(ctx, c); err != nil {
 			return nil, fmt.Errorf("settings: events.nats: %w", err)
 		}
 		all.kinds[outbox.KindNATS] = all.nats

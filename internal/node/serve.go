@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
-	for _, doubt := range s.means.db.Doubts() {
+	for _, doubt := range slices.Concat(s.means.db.Doubts(), secrets.Doubts(settings)) {
 		s.log.Warn(doubt)
 	}
 	s.trySeal(ctx, settings)
@@ -216,13 +217,18 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 }
 
 // CheckFiles reads the files that the settings name as a node would at its start: they
-// must be there, of this node's region, and good by their own CA now.
+// must be there, and its certificates of this node's region and good by their own CA
+// now.
 func CheckFiles(settings ServeSettings, log *slog.Logger) error {
-	if !settings.TLS.on() || settings.TLS.validate(settings.RPC) != nil || !region.ValidName(settings.Node.Region) {
-		return nil // a mistake of the settings
+	var errs []error
+	if settings.Events.validate() == nil { // else a mistake of the settings
+		errs = append(errs, settings.Events.checkFiles())
 	}
-	_, err := settings.TLS.open(settings.Node.Region, log)
-	return err
+	if settings.TLS.on() && settings.TLS.validate(settings.RPC) == nil && region.ValidName(settings.Node.Region) {
+		_, err := settings.TLS.open(settings.Node.Region, log)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // inRows is the object store of a deployment without one: every body is in its

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -26,7 +25,6 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
-	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -202,11 +200,14 @@ const (
 
 // LoadServeSettings reads a node's settings, as LoadSettings does for the demo,
 // and its secrets. A secret that is missing is none of its mistakes: settings can
-// be checked where the secrets are not known.
+// be checked where the secrets are not known. One that cannot be meant is.
 func LoadServeSettings(path string, environ []string) (ServeSettings, Secrets, error) {
 	s := DefaultServeSettings()
 	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings()})
 	secrets, serr := readSecrets(environ)
+	if s.Provider.validate() == nil {
+		serr = errors.Join(serr, s.Provider.accepts(secrets))
+	}
 	return s, secrets, errors.Join(err, s.Validate(), serr)
 }
 
@@ -304,75 +305,6 @@ func (o OutboxConfig) validate() error {
 		batch = fmt.Errorf("settings: outbox.batch must be at least 1, is %d", o.Batch)
 	}
 	return errors.Join(mustPass("outbox.poll", o.Poll), mustPass("outbox.lease", o.Lease), batch)
-}
-
-// dedupes are the values of provider.dedupe.
-var dedupes = map[string]psp.Dedupe{
-	"key_and_parameters": psp.DedupeKeyAndParameters,
-	"key":                psp.DedupeKey,
-	"none":               psp.DedupeNone,
-}
-
-// The values of provider.kind.
-const (
-	kindHTTPJSON = "httpjson"
-	kindStripe   = "stripe"
-)
-
-func (p ProviderSettings) validate() error {
-	errs := []error{mustPass("provider.timeout", p.Timeout), mustPass("provider.webhooks.tolerance", p.Webhooks.Tolerance)}
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("settings: provider."+format, args...))
-		}
-	}
-	base, err := url.Parse(p.BaseURL)
-	if err != nil { // its text holds the URL, which may hold a password
-		base = &url.URL{}
-	}
-	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
-	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
-	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
-	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set provider.allow_http if that is wanted")
-	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", ProviderKey)
-	if p.Kind == kindStripe {
-		return errors.Join(errs...)
-	}
-	dedupe, known := dedupes[p.Dedupe]
-	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
-	check(p.SettleWindow >= 0, "settle_window must not be negative, is %v", p.SettleWindow)
-	check(!known || dedupe != psp.DedupeNone || p.SettleWindow > 0, "settle_window must be above 0 where dedupe is none: how long after a call a look-up may still miss it")
-	return errors.Join(errs...)
-}
-
-// gateway is an adapter as a process has opened it.
-type gateway interface {
-	psp.Provider
-	psp.Notifier
-	Close() error
-}
-
-// open makes the adapter. It makes no call.
-func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
-	if p.Kind == kindStripe {
-		return stripe.New(stripe.Config{
-			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey,
-			WebhookSecret: secrets.ProviderWebhooks, Tolerance: p.Webhooks.Tolerance,
-		})
-	}
-	c := httpjson.Config{
-		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
-		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
-		Webhooks: httpjson.Webhooks{
-			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
-			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
-		},
-		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Blind: !p.Show, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
-	}
-	if secrets.ProviderKey != "" {
-		c.Header = http.Header{"Authorization": {"Bearer " + secrets.ProviderKey}}
-	}
-	return httpjson.New(c)
 }
 
 // callTimes checks that nothing cuts a healthy provider call short: that would
@@ -527,6 +459,15 @@ func (s Secrets) Missing(settings ServeSettings) error {
 		errs = append(errs, fmt.Errorf("gossip on %s would be open to anybody: set %s; make one with: openssl rand -base64 32", settings.Gossip.Listen, GossipKey))
 	}
 	return errors.Join(errs...)
+}
+
+// Doubts are what somebody should know of what is missing, though a node with these
+// settings starts: a line each.
+func (s Secrets) Doubts(settings ServeSettings) []string {
+	if s.ProviderWebhooks != "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that what it takes back or does late is known from its statements alone", ProviderWebhooks, settings.Provider.Name)}
 }
 
 func onLoopback(addr string) bool {

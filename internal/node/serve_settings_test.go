@@ -109,6 +109,11 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"a provider in clear":   {"provider: {base_url: 'http://bank.example'}", []string{"provider.base_url", "provider.allow_http"}},
 		"unknown dedupe":        {"provider: {dedupe: sometimes}", []string{"provider.dedupe", "key_and_parameters"}},
 		"none without a window": {"provider: {dedupe: none}", []string{"provider.settle_window"}},
+		"no header's name":      {"provider: {key_header: 'X Key'}", []string{"provider", "X Key", "Idempotency-Key"}},
+		"no webhook's header":   {"provider: {webhooks: {id_header: 'x:id'}}", []string{"provider", "x:id", "webhook-id"}},
+		"events in clear":       {"events: {nats: {url: 'nats://10.0.0.1:4222'}}", []string{"events.nats", "10.0.0.1:4222 without TLS"}},
+		"no stream's name":      {"events: {nats: {url: 'nats://127.0.0.1:4222', stream: a.b}}", []string{"events.nats", "leave out dots"}},
+		"a webhook too long":    {"events: {webhooks: {on: true, timeout: 10m}}", []string{"events.webhooks", "at most 30s"}},
 		"a call too long":       {"provider: {timeout: 40s}\ndrain: 40s", []string{"provider.timeout", "drain"}},
 		"outlasts the request":  {"provider: {timeout: 85s}\ndrain: 100s", []string{"provider.timeout", "two hops"}},
 		"outlasts the claim":    {"provider: {timeout: 40s}\nclaim: {lease_ceiling: 35s}", []string{"provider.timeout", "lease_ceiling"}},
@@ -195,6 +200,40 @@ func TestSecretsOfANode(t *testing.T) {
 		require.ErrorContains(t, err, "HOMEWARD_GOSSIP_KEY", name)
 		require.Len(t, lines(err), 1, name)
 	}
+}
+
+// A provider's secret that cannot be meant is a mistake of the settings, which nothing
+// repeats; without an adapter there is no provider that could be called or closed.
+func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		environ []string
+		says    string
+	}{
+		"no base64":               {"", []string{ProviderWebhooks + "=hunter2!"}, "base64"},
+		"a key on two lines":      {"", []string{ProviderKey + "=hunter2\nhunter2"}, "line break"},
+		"Stripe's on two lines":   {"provider: {kind: stripe, base_url: ''}", []string{ProviderKey + "=sk_hunter2\nhunter2"}, "white space"},
+		"none of Stripe's at all": {"provider: {kind: stripe, base_url: ''}", []string{ProviderKey + "=hunter2"}, "sk_"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, secrets, err := LoadServeSettings(write(t, c.text), c.environ)
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, "HOMEWARD_PROVIDER_")
+			require.Len(t, lines(err), 1)
+			require.NotContains(t, err.Error(), "hunter2")
+			provider, err := s.Provider.open(secrets)
+			require.Error(t, err)
+			require.True(t, provider == nil, "a nil pointer in an interface is none")
+		})
+	}
+}
+
+// A node without the provider's webhook secret starts, and somebody is told.
+func TestANodeWithoutAWebhookSecretIsInDoubt(t *testing.T) {
+	s := DefaultServeSettings()
+	require.Len(t, Secrets{}.Doubts(s), 1)
+	require.Contains(t, Secrets{}.Doubts(s)[0], ProviderWebhooks)
+	require.Empty(t, Secrets{ProviderWebhooks: "whsec_AAAA"}.Doubts(s))
 }
 
 func TestWhatANodeCannotStartWithout(t *testing.T) {

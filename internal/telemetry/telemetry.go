@@ -55,16 +55,9 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if !wanted(os.Getenv) {
 		return func() {}, nil
 	}
-	if host := plaintext(os.Getenv); host != "" && !p.AllowPlaintext {
-		return nil, fmt.Errorf("traces would go to %s without TLS, and with them which tenant did what and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, or set traces.allow_plaintext if that is wanted", host)
-	}
-	who, err := p.resource(ctx)
+	who, exporter, err := p.prepare(ctx)
 	if err != nil {
 		return nil, err
-	}
-	exporter, err := newExporter(ctx, os.Getenv)
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
 	}
 	// The SDK's own notes, as of a variable that does not parse.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("tracing", "error", err) }))
@@ -81,6 +74,34 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 			p.Log.Warn("the last traces were not sent", "error", err)
 		}
 	}, nil
+}
+
+// Check says why [Setup] would fail, and sets nothing up.
+func Check(ctx context.Context, p Process) error {
+	if !wanted(os.Getenv) {
+		return nil
+	}
+	_, exporter, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	return exporter.Shutdown(ctx)
+}
+
+// prepare makes what spans are sent with, as the environment says.
+func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.SpanExporter, error) {
+	if host := plaintext(os.Getenv); host != "" && !p.AllowPlaintext {
+		return nil, nil, fmt.Errorf("traces would go to %s without TLS, and with them which tenant did what and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, or set traces.allow_plaintext if that is wanted", host)
+	}
+	who, err := p.resource(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	exporter, err := newExporter(ctx, os.Getenv)
+	if err != nil {
+		return nil, nil, fmt.Errorf("traces: %w", err)
+	}
+	return who, exporter, nil
 }
 
 // flushTime bounds how long an ending process waits for a collector: a healthy one

@@ -91,11 +91,10 @@ type Webhooks struct {
 	busy   *pace.Gate // appointments of those for whom there was no slot
 }
 
-// NewWebhooks applies defaults. The caller closes it once its worker is drained.
-func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
-	if c.Endpoints == nil {
-		return nil, errors.New("relay: webhooks need Endpoints")
-	}
+// Validate says in one line what cannot work.
+func (c WebhooksConfig) Validate() error { return c.complete() }
+
+func (c *WebhooksConfig) complete() error {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
@@ -107,13 +106,24 @@ func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 	}
 	const lease = time.Minute // the worker's default
 	if c.Timeout < 0 || c.Timeout > lease/2 {
-		return nil, fmt.Errorf("relay: the time-out of a webhook must be above 0 and at most %v, is %v", lease/2, c.Timeout)
+		return fmt.Errorf("relay: the time-out of a webhook must be above 0 and at most %v, is %v", lease/2, c.Timeout)
 	}
 	if c.PerEndpoint < 0 || c.PerEndpoint > webhookSlots {
-		return nil, fmt.Errorf("relay: deliveries to one endpoint at once must be from 1 to %d, are %d", webhookSlots, c.PerEndpoint)
+		return fmt.Errorf("relay: deliveries to one endpoint at once must be from 1 to %d, are %d", webhookSlots, c.PerEndpoint)
 	}
 	if c.DisableAfter < 0 {
-		return nil, fmt.Errorf("relay: the time after which an endpoint is disabled must be above 0, is %v", c.DisableAfter)
+		return fmt.Errorf("relay: the time after which an endpoint is disabled must be above 0, is %v", c.DisableAfter)
+	}
+	return nil
+}
+
+// NewWebhooks applies defaults. The caller closes it once its worker is drained.
+func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
+	if c.Endpoints == nil {
+		return nil, errors.New("relay: webhooks need Endpoints")
+	}
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

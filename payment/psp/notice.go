@@ -41,6 +41,9 @@ var (
 	ErrStale = errors.New("the webhook was signed outside the tolerance window: check both clocks")
 	// ErrMalformed: it cannot be read.
 	ErrMalformed = errors.New("the webhook is malformed")
+	// ErrUnchecked: there is no secret here to check it with. It may be good, and is
+	// welcome once there is one.
+	ErrUnchecked = errors.New("webhooks cannot be checked here now")
 )
 
 // NoticeTolerance is how old the signature of a webhook may be, and, where the
@@ -57,7 +60,8 @@ const MaxNotice = 256 << 10
 // for concurrent use.
 type Notifier interface {
 	// Verify says whether a webhook that came at now is the provider's, and the id
-	// of its event. Errors wrap [ErrForged], [ErrStale] or [ErrMalformed].
+	// of its event. Errors wrap [ErrForged], [ErrStale], [ErrMalformed] or
+	// [ErrUnchecked].
 	Verify(header http.Header, body []byte, now time.Time) (eventID string, err error)
 	// Read says what a verified body tells. An event of a kind that is none of our
 	// business is a Notice without Movement and no error. Errors wrap

@@ -8,6 +8,7 @@ var (
 	ErrForged    = psp.ErrForged
 	ErrStale     = psp.ErrStale
 	ErrMalformed = psp.ErrMalformed
+	ErrUnchecked = psp.ErrUnchecked
 )
 
 // MaxNotice bounds the body of a notice, in bytes.

@@ -131,6 +131,32 @@ func (c *Config) complete() error {
 	return nil
 }
 
+// Validate says in one line what cannot work, whatever the server and the files.
+func (c Config) Validate() error { return c.complete() }
+
+// CheckFiles reads the files that c names as [Open] does.
+func (c Config) CheckFiles() error {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	read := natsgo.GetDefaultOptions()
+	for _, option := range (&Sink{c: c}).options() {
+		if err := option(&read); err != nil {
+			return err
+		}
+	}
+	if c.Credentials == "" {
+		return nil
+	}
+	if _, err := read.UserJWT(); err != nil {
+		return fmt.Errorf("nats: credentials %s: %w", c.Credentials, err)
+	}
+	if _, err := read.SignatureCB(nil); err != nil {
+		return fmt.Errorf("nats: credentials %s: %w", c.Credentials, err)
+	}
+	return nil
+}
+
 // plaintext is a server on another machine that the client would talk to without
 // insisting on TLS; "" if there is none. It insists on it at every server where one is
 // tls://, or where there are files of certificates.

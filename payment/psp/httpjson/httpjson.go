@@ -172,6 +172,9 @@ func New(cfg Config) (*Provider, error) {
 	if p.caps.Timeout == 0 {
 		p.caps.Timeout = DefaultTimeout
 	}
+	if err := p.sendable(); err != nil {
+		return nil, err
+	}
 	for _, ours := range []string{p.keyHeader, "Content-Type"} {
 		if len(p.header.Values(ours)) > 0 {
 			return nil, fmt.Errorf("httpjson: header %s: the adapter sets it itself", ours)
@@ -190,6 +193,30 @@ func New(cfg Config) (*Provider, error) {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	p.client = &client
 	return p, nil
+}
+
+// sendable refuses headers that net/http would not send: each call would end before it
+// began, and be an outcome that nobody knows. Values are not shown: they may be secrets.
+func (p *Provider) sendable() error {
+	if !isHeader(p.keyHeader) {
+		return fmt.Errorf("httpjson: key header %q cannot be the name of a header; write one as Idempotency-Key", p.keyHeader)
+	}
+	for name, values := range p.header {
+		if !isHeader(name) {
+			return fmt.Errorf("httpjson: %q cannot be the name of a header", name)
+		}
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return fmt.Errorf("httpjson: what the header %s is to carry holds a line break or another control character; copy it again from the provider", name)
+			}
+		}
+	}
+	return nil
+}
+
+// isHeader reports whether net/http takes name for a header's: RFC 9110's token.
+func isHeader(name string) bool {
+	return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") == ""
 }
 
 func orElse(s, other string) string {

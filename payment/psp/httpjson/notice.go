@@ -23,6 +23,11 @@ func (p *Provider) setWebhooks(w Webhooks) error {
 	if w.Tolerance == 0 {
 		w.Tolerance = psp.NoticeTolerance
 	}
+	for _, name := range []string{w.IDHeader, w.TimestampHeader, w.SignatureHeader} {
+		if !isHeader(name) {
+			return fmt.Errorf("httpjson: webhook header %q cannot be the name of a header; write one as webhook-id", name)
+		}
+	}
 	p.webhooks = w
 	if w.Secret == "" {
 		return nil
@@ -30,7 +35,7 @@ func (p *Provider) setWebhooks(w Webhooks) error {
 	var err error
 	// The error is not wrapped: it would show a part of the secret.
 	if p.signature, err = standardwebhooks.NewWebhook(w.Secret); err != nil || len(strings.TrimPrefix(w.Secret, "whsec_")) == 0 {
-		return fmt.Errorf("httpjson: the webhook secret of %s is not base64: copy it again from the provider", p.name)
+		return fmt.Errorf("httpjson: the webhook secret of %s is not base64, with or without whsec_ before it: copy it again from the provider", p.name)
 	}
 	return nil
 }
@@ -41,7 +46,7 @@ const maxEventID = 255
 // Verify implements [psp.Notifier].
 func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (eventID string, err error) {
 	if p.signature == nil {
-		return "", fmt.Errorf("httpjson: %s has no webhook secret: %w", p.name, psp.ErrForged)
+		return "", fmt.Errorf("httpjson: %w", psp.ErrUnchecked)
 	}
 	if len(body) > psp.MaxNotice {
 		return "", fmt.Errorf("httpjson: %w: over %d bytes", psp.ErrMalformed, psp.MaxNotice)

@@ -101,8 +101,8 @@ func TestVerifyKeepsToTheTolerance(t *testing.T) {
 	if _, err := p.Verify(signedBy(t, "evt\t1", succeeded, now, names), []byte(succeeded), now); !errors.Is(err, psp.ErrMalformed) {
 		t.Errorf("an id with a tab: got %v, want %v", err, psp.ErrMalformed)
 	}
-	if _, err := notifier(t, "").Verify(signedBy(t, "evt_1", succeeded, now, names), []byte(succeeded), now); !errors.Is(err, psp.ErrForged) {
-		t.Errorf("without a secret: got %v, want %v", err, psp.ErrForged)
+	if _, err := notifier(t, "").Verify(signedBy(t, "evt_1", succeeded, now, names), []byte(succeeded), now); !errors.Is(err, psp.ErrUnchecked) {
+		t.Errorf("without a secret: got %v, want %v", err, psp.ErrUnchecked)
 	}
 }
 

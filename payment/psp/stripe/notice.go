@@ -19,7 +19,7 @@ const maxID = 255
 // age alone: one from a clock that is ahead is not stale.
 func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (eventID string, err error) {
 	if p.secret == "" {
-		return "", fmt.Errorf("stripe: %s has no webhook secret: %w", p.name, psp.ErrForged)
+		return "", fmt.Errorf("stripe: %w", psp.ErrUnchecked)
 	}
 	if len(body) > psp.MaxNotice {
 		return "", malformed("over %d bytes", psp.MaxNotice)

@@ -149,6 +149,9 @@ func New(cfg Config) (*Provider, error) {
 	if !strings.HasPrefix(cfg.Key, "sk_") && !strings.HasPrefix(cfg.Key, "rk_") {
 		return nil, errors.New("stripe: the API key must start with sk_ or rk_: copy it again from the dashboard")
 	}
+	if strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("stripe: the API key holds white space or what is not ASCII: copy it again from the dashboard")
+	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = DefaultBaseURL
 	}

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
+)
+
+// dedupes are the values of provider.dedupe.
+var dedupes = map[string]psp.Dedupe{
+	"key_and_parameters": psp.DedupeKeyAndParameters,
+	"key":                psp.DedupeKey,
+	"none":               psp.DedupeNone,
+}
+
+// The values of provider.kind.
+const (
+	kindHTTPJSON = "httpjson"
+	kindStripe   = "stripe"
+)
+
+func (p ProviderSettings) validate() error {
+	errs := []error{mustPass("provider.timeout", p.Timeout), mustPass("provider.webhooks.tolerance", p.Webhooks.Tolerance)}
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("settings: provider."+format, args...))
+		}
+	}
+	base, err := url.Parse(p.BaseURL)
+	if err != nil { // its text holds the URL, which may hold a password
+		base = &url.URL{}
+	}
+	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
+	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
+	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set provider.allow_http if that is wanted")
+	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", ProviderKey)
+	if p.Kind == kindStripe {
+		return errors.Join(errs...)
+	}
+	dedupe, known := dedupes[p.Dedupe]
+	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
+	check(p.SettleWindow >= 0, "settle_window must not be negative, is %v", p.SettleWindow)
+	check(!known || dedupe != psp.DedupeNone || p.SettleWindow > 0, "settle_window must be above 0 where dedupe is none: how long after a call a look-up may still miss it")
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return p.accepts(Secrets{}) // what the adapter alone knows
+}
+
+// accepts makes the adapter as a node does at its start, and says why it cannot be made.
+// A key that is missing is named by [Secrets.Missing].
+func (p ProviderSettings) accepts(secrets Secrets) error {
+	if p.Kind == kindStripe && secrets.ProviderKey == "" {
+		return nil
+	}
+	adapter, err := p.open(secrets)
+	if err != nil {
+		return err
+	}
+	return adapter.Close()
+}
+
+// gateway is an adapter as a process has opened it.
+type gateway interface {
+	psp.Provider
+	psp.Notifier
+	Close() error
+}
+
+// made is an adapter as its package has made it. Without one it is nil, which an
+// interface that holds a nil pointer is not.
+func made[A gateway](adapter A, err error) (gateway, error) {
+	if err != nil {
+		return nil, fmt.Errorf("settings: provider, %s or %s: %w", ProviderKey, ProviderWebhooks, err)
+	}
+	return adapter, nil
+}
+
+// open makes the adapter. It makes no call.
+func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
+	if p.Kind == kindStripe {
+		return made(stripe.New(stripe.Config{
+			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey,
+			WebhookSecret: secrets.ProviderWebhooks, Tolerance: p.Webhooks.Tolerance,
+		}))
+	}
+	c := httpjson.Config{
+		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
+		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
+		Webhooks: httpjson.Webhooks{
+			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
+			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
+		},
+		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Blind: !p.Show, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
+	}
+	if secrets.ProviderKey != "" {
+		c.Header = http.Header{"Authorization": {"Bearer " + secrets.ProviderKey}}
+	}
+	return made(httpjson.New(c))
+}
