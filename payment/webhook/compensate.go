@@ -134,23 +134,8 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 		// Begun, it would be asked for without end, and never be sent.
 		return Limbo, "no refund can be asked for: " + err.Error(), nil
 	}
-	_, err = c.Books.Post(ctx, ledger.Transaction{
-		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
-		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
-		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
-	})
-	if errors.Is(err, ledger.ErrConflict) {
-		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
-		case err != nil:
-			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
-		case ghost:
-			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
-		default:
-			return Pending, "the movement has been booked as a charge meanwhile", nil
-		}
-	}
-	if err != nil {
-		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
+	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
+		return p, detail, err
 	}
 	status, begun, err := c.begun(ctx, &g, &req, stamped)
 	switch {
@@ -210,6 +195,29 @@ func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, s
 		}
 	}
 	return claim.Status{}, false, nil
+}
+
+// book puts g into suspense: Pending without detail where it is there.
+func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
+	_, err = c.Books.Post(ctx, ledger.Transaction{
+		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
+		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
+		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
+	})
+	if errors.Is(err, ledger.ErrConflict) {
+		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
+		case err != nil:
+			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+		case ghost:
+			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
+		default:
+			return Pending, "the movement has been booked as a charge meanwhile", nil
+		}
+	}
+	if err != nil {
+		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
+	}
+	return Pending, "", nil
 }
 
 // request is the claim's: the same bytes for the same ghost, wherever it is seen.

@@ -83,9 +83,15 @@ const takenBack = "the provider has taken the movement back itself"
 // stands is wanted for a ghost beside which nothing is paid. One that the provider shows
 // as failed needs no refund. If it is booked, so is its failure: the notice of it may have
 // been closed before the ghost was booked. Posted twice, that changes nothing, and nobody
-// was told of a ghost.
+// was told of a ghost. While the provider does not answer, the ghost is booked, as whoever
+// told of it says that the payer waits, and is not refunded.
 func (c *Compensator) stands(ctx context.Context, g *Ghost, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
 	shows, p, detail, err := c.shown(ctx, g, is)
+	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {
+		if p, conflict, err := c.book(ctx, g); p != Pending || conflict != "" || err != nil {
+			return p, conflict, err
+		}
+	}
 	if shows != psp.Declined {
 		return p, detail, err
 	}

@@ -107,13 +107,18 @@ func TestNoticesShareStepsAndTheQueueIsBounded(t *testing.T) {
 		r, err := NewReceiver(ReceiverConfig{Region: "us", Store: s, Notifiers: map[string]psp.Notifier{"echo": echo{}}})
 		require.NoError(t, err)
 		results := make(chan error, 2*maxWaiting)
+		sent := 0
 		send := func(n int) {
-			for i := range n {
-				go func() { results <- r.Receive(t.Context(), "echo", good, fmt.Append(nil, n, "-", i)) }()
+			for range n {
+				body := fmt.Append(nil, sent)
+				sent++
+				go func() { results <- r.Receive(t.Context(), "echo", good, body) }()
 			}
 			synctest.Wait()
 		}
-		send(keepers) // each has a step of its own under way
+		for range keepers {
+			send(1) // each has a step of its own under way, as it meets no other
+		}
 		send(maxWaiting)
 		require.Empty(t, results, "all of them wait")
 		require.ErrorIs(t, r.Receive(t.Context(), "echo", good, []byte("one too many")), ErrBusy)
