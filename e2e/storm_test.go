@@ -43,7 +43,7 @@ const stormSeed = 20260
 //
 // Among the keys are groups of twins: equal requests, sent at once, that are declined
 // for now. They share one decline; a group none of whose requests had to be sent
-// again has made no second generation.
+// again, or was held up on its way, has made no second generation.
 func TestStorm(t *testing.T) {
 	// The leases of the quick policy last a second: either pause ends all trust.
 	size := stormSize{clients: 50, keys: 400, kills: 2, twins: 8, suspended: 2 * time.Second}
@@ -246,8 +246,11 @@ func (s *storm) suspend(p *os.Process) {
 type stormTwins struct {
 	q      request
 	amount int
-	// sends counts requests, declines those answered so; each twin ends with one.
-	sends, declines atomic.Int64
+	// sends counts requests, declines those answered so; each twin ends with one. late
+	// are first requests under way for longer than the pause after a decline: in a
+	// socket of a suspended process, or on a busy machine, they may have arrived so long
+	// after the others' decline that they are new requests.
+	sends, declines, late atomic.Int64
 	mu              sync.Mutex
 	answers         map[string]int
 }
@@ -276,7 +279,11 @@ func (s *storm) sendTwins(g *stormTwins) {
 			first := true
 			for {
 				g.sends.Add(1)
+				sent := time.Now()
 				r := s.caller.send(s.ctx, regions[i%len(regions)], g.q)
+				if first && time.Since(sent) > quick().DeclinePause {
+					g.late.Add(1)
+				}
 				s.count(r, first)
 				first = false
 				if r.err == nil && r.status == http.StatusPaymentRequired {
@@ -365,8 +372,8 @@ func (s *storm) judgement() {
 		if len(g.answers) != 1 {
 			v.differing++
 		}
-		// Who is sent again may begin after the decline, and then tries again.
-		v.generations += max(0, s.reclaimed(g)-(int(g.sends.Load())-twinsInAGroup))
+		// Who is sent again, or held up, may begin after the decline, and then tries again.
+		v.generations += max(0, s.reclaimed(g)-(int(g.sends.Load())-twinsInAGroup)-int(g.late.Load()))
 	}
 	statuses := s.settledStatuses()
 	for i, k := range s.keys {
@@ -490,14 +497,16 @@ func (s *storm) print() {
 	row("  of them retries", s.retries.Load())
 	row("kills (SIGKILL)", s.kills)
 	row("suspended (SIGSTOP)", s.size.suspended)
-	sends, tries := 0, 0
+	sends, tries, late := 0, 0, 0
 	for _, g := range s.twins {
 		sends += int(g.sends.Load())
+		late += int(g.late.Load())
 		tries += 1 + s.reclaimed(g)
 	}
 	row("keys with twins", len(s.twins))
 	row("  equal requests at once", twinsInAGroup*len(s.twins))
 	row("  of them sent again", sends-twinsInAGroup*len(s.twins))
+	row("  of them held up", late)
 	row("  generations", tries)
 	row("  generations of nobody's", s.verdict.generations)
 	row("  not declined, or charged", s.verdict.undeclined)
