@@ -251,8 +251,8 @@ type stormTwins struct {
 	// socket of a suspended process, or on a busy machine, they may have arrived so long
 	// after the others' decline that they are new requests.
 	sends, declines, late atomic.Int64
-	mu              sync.Mutex
-	answers         map[string]int
+	mu                    sync.Mutex
+	answers               map[string]int
 }
 
 // twinsInAGroup are equal requests at once: more than generations are allowed.
