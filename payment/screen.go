@@ -30,8 +30,8 @@ func (s *Screened) Refusal() error {
 // Screen looks for card numbers in the free text of canonical, a request that [Parse]
 // has accepted: in description and reason, in metadata, names and values, but for those
 // that are digits alone, and in payment_method. Everything else is an identifier: one in
-// ten numbers has a right check digit, and an identifier is never refused for its look. It copies nothing unless it finds one, and is safe for
-// concurrent use.
+// ten numbers has a right check digit, and an identifier is never refused for its look.
+// It copies nothing unless it finds one, and is safe for concurrent use.
 func Screen(canonical []byte) Screened {
 	if !manyDigits(canonical) {
 		return Screened{}

@@ -47,13 +47,9 @@ func openDoor(ctx context.Context, c Config) (*door, error) {
 	life := c.Pool.TenantCache
 	c.Pool.MaxConns = max(leastDoor, c.Pool.MaxConns/doorShare)
 	c.Pool.MinConns = min(1, c.Pool.MinConns)
-	pc, err := poolConfig(c)
+	pool, err := openPool(ctx, c)
 	if err != nil {
 		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, connectError(pc.ConnConfig, err)
 	}
 	return &door{
 		pool:      pool,

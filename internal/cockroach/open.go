@@ -164,13 +164,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := errors.Join(c.Pool.Validate(), c.Policy.Validate()); err != nil {
 		return nil, err
 	}
-	pc, err := poolConfig(c)
+	pool, err := openPool(ctx, c)
 	if err != nil {
 		return nil, err
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
-	if err != nil {
-		return nil, connectError(pc.ConnConfig, err)
 	}
 	db := &DB{
 		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger,
@@ -180,10 +176,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		notes:   notes{flushing: make(chan struct{}, 1)},
 		byID:    newMemory[string](c.Pool.TenantCache),
 	}
-	if host := unverified(pc.ConnConfig); host != "" {
+	connected := pool.Config().ConnConfig
+	if host := unverified(connected); host != "" {
 		db.doubts = append(db.doubts, "the database at "+host+" need not prove who it is: whoever is on the way could read and change every charge")
 	}
-	if err := db.inspect(ctx, pc.ConnConfig); err != nil {
+	if err := db.inspect(ctx, connected); err != nil {
 		pool.Close()
 		return nil, err
 	}
@@ -195,6 +192,19 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)
 	return db, nil
+}
+
+// openPool makes a pool as c says. An error is one line that says what to do.
+func openPool(ctx context.Context, c Config) (*pgxpool.Pool, error) {
+	pc, err := poolConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, connectError(pc.ConnConfig, err)
+	}
+	return pool, nil
 }
 
 func poolConfig(c Config) (*pgxpool.Config, error) {
