@@ -2,6 +2,7 @@ package cockroach
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,13 +27,22 @@ type claimRow struct {
 	generation, attempts, unknowns, notFounds               zeronull.Int4
 	fence                                                   zeronull.Int8
 	lease, held, first, created, settled, refused           zeronull.Timestamptz
-	print, refusal, body                                    []byte
-	names                                                   []string
-	values                                                  [][]byte
+	print, refusal                                          []byte
+
+	// The response in the row, if answered is the step, or else in a row of its own, as
+	// nodes wrote it before migration 045.
+	answered                 *uuid.UUID
+	answerStatus             zeronull.Int2
+	answerHeader, answerBody []byte
+	answerBlob               zeronull.Text
+	body                     []byte
+	names                    []string
+	values                   [][]byte
 }
 
 func (r *claimRow) targets() []any {
-	return append(r.row(), &r.status, &r.names, &r.values, &r.body, &r.blob)
+	return append(r.row(), &r.answered, &r.answerStatus, &r.answerHeader, &r.answerBody, &r.answerBlob,
+		&r.status, &r.names, &r.values, &r.body, &r.blob)
 }
 
 // row are the targets without the response's.
@@ -119,14 +129,59 @@ func (r *claimRow) read(key claim.Key, home string, p *claim.Policy, now time.Ti
 	if !r.record.State.Final() {
 		return nil
 	}
-	if r.status == 0 || len(r.names) != len(r.values) {
+	response, whole := r.response()
+	if !whole {
 		if r.record.Age(p, now) == claim.Gone {
 			return nil // housekeeping may delete the response first
 		}
 		return fmt.Errorf("%w: %s is final and its response is missing; restore it from a backup", claim.ErrUnavailable, r.record.Minted.ID)
 	}
-	r.record.Response = &claim.Response{Status: int(r.status), Header: joinHeader(r.names, r.values), Body: r.body, Blob: string(r.blob)}
+	r.record.Response = &response
 	return nil
+}
+
+// response is what the row says that retries read, and whether it is all there.
+func (r *claimRow) response() (claim.Response, bool) {
+	if r.answered == nil || *r.answered != r.step {
+		if r.status == 0 || len(r.names) != len(r.values) {
+			return claim.Response{}, false
+		}
+		return claim.Response{Status: int(r.status), Header: joinHeader(r.names, r.values), Body: r.body, Blob: string(r.blob)}, true
+	}
+	header, whole := readHeader(r.answerHeader)
+	return claim.Response{Status: int(r.answerStatus), Header: header, Body: r.answerBody, Blob: string(r.answerBlob)}, whole && r.answerStatus != 0
+}
+
+// headerColumn is how the column answer_header spells fields: each name and each value
+// behind its length, whose bytes need not be text.
+func headerColumn(fields []claim.HeaderField) []byte {
+	column := []byte{}
+	for _, f := range fields {
+		for _, s := range []string{f.Name, f.Value} {
+			column = append(binary.AppendUvarint(column, uint64(len(s))), s...)
+		}
+	}
+	return column
+}
+
+// readHeader undoes headerColumn. It is false for anything else.
+func readHeader(column []byte) (fields []claim.HeaderField, whole bool) {
+	var said []string
+	for len(column) > 0 {
+		size, n := binary.Uvarint(column)
+		if n <= 0 || size > uint64(len(column)-n) {
+			return nil, false
+		}
+		said = append(said, string(column[n:n+int(size)]))
+		column = column[n+int(size):]
+	}
+	if len(said)%2 != 0 {
+		return nil, false
+	}
+	for i := 0; i < len(said); i += 2 {
+		fields = append(fields, claim.HeaderField{Name: said[i], Value: said[i+1]})
+	}
+	return fields, true
 }
 
 // joinHeader undoes splitHeader.

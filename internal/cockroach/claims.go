@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,11 +44,11 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	if err != nil {
 		return claim.Begun{}, err
 	}
-	create := v.createArgs(&a, fresh, &fx)
+	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
 	// Writes of ours that may be in the row without our knowing.
 	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
 	for range maxLooks {
-		got, err := v.begin(ctx, create, &a)
+		got, err := v.begin(ctx, create)
 		switch {
 		case hasCode(err, codeUnique):
 			continue // a twin with our minted id commits at this moment: look again
@@ -108,23 +107,19 @@ func dated(rec claim.Record, firstUse time.Time) claim.Record {
 	return rec
 }
 
-// creation is the statement that makes a new claim.
+// creation is a request that arrives: the claim that it would make, and what the
+// statement said of it.
 type creation struct {
-	step uuid.UUID
-	args []any
-}
+	*claim.Arrival
+	fresh   *claim.Record
+	message *outbox.Message
+	audit   *claim.AuditEntry
+	step    uuid.UUID
+	entry   uuid.UUID
 
-func (v *View) createArgs(a *claim.Arrival, fresh *claim.Record, fx *claim.Effects) creation {
-	step := newStep()
-	message, entry := fx.Enqueue, &fx.Audit[0]
-	return creation{step: step, args: []any{
-		a.Home, a.Key.Tenant, a.Key.Value, fresh.Minted.ID, fresh.Operation,
-		int16(fresh.Fingerprint.Version), fresh.Fingerprint.Sum[:],
-		fresh.Holder, fresh.LeaseUntil.Sub(epoch), fresh.Minted.Receipt, fresh.ProviderKey, step,
-		a.Stamped, micros(a.PinnedAt.Add(v.db.policy.CreateWithin())),
-		string(message.Kind), message.Payload, message.TraceParent, int64(message.Fence),
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
-	}}
+	found bool // the statement said something
+	begun begun
+	err   error // of this row alone
 }
 
 // begun is what the statement begin returned.
@@ -134,28 +129,75 @@ type begun struct {
 	row           *claimRow // the row that was there, nil for none
 }
 
-func (v *View) begin(ctx context.Context, c creation, a *claim.Arrival) (begun, error) {
-	got, found, _, err := one(ctx, v.db, "begin", repeatable, c.args, func(row pgx.CollectableRow) (begun, error) {
-		var b begun
-		var first zeronull.Timestamptz
-		var r claimRow
-		if err := row.Scan(append([]any{&b.now, &first}, r.targets()...)...); err != nil {
-			return b, err
-		}
-		b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
-		b.created = !time.Time(first).IsZero()
-		if r.present() {
-			if err := r.read(a.Key, a.Home, &v.db.policy, b.now); err != nil {
-				return b, err
+func beginGroup(db *DB) *group[creation] {
+	return &group[creation]{
+		db: db, query: db.queries["begin"], lines: map[line]*gathering[creation]{},
+		key: func(c *creation) claim.Key { return c.Key },
+		args: func(cs []*creation) []any {
+			return []any{
+				cs[0].Home, ordinals(len(cs)),
+				column(cs, func(c *creation) string { return c.Key.Tenant }),
+				column(cs, func(c *creation) string { return c.Key.Value }),
+				column(cs, func(c *creation) string { return c.fresh.Minted.ID }),
+				column(cs, func(c *creation) string { return c.fresh.Operation }),
+				column(cs, func(c *creation) int16 { return int16(c.fresh.Fingerprint.Version) }),
+				column(cs, func(c *creation) []byte { return c.fresh.Fingerprint.Sum[:] }),
+				column(cs, func(c *creation) string { return c.fresh.Holder }),
+				column(cs, func(c *creation) time.Duration { return c.fresh.LeaseUntil.Sub(epoch) }),
+				column(cs, func(c *creation) string { return c.fresh.Minted.Receipt }),
+				column(cs, func(c *creation) string { return c.fresh.ProviderKey }),
+				column(cs, func(c *creation) uuid.UUID { return c.step }),
+				column(cs, func(c *creation) bool { return c.Stamped }),
+				column(cs, func(c *creation) time.Time { return micros(c.PinnedAt.Add(db.policy.CreateWithin())) }),
+				column(cs, func(c *creation) string { return string(c.message.Kind) }),
+				column(cs, func(c *creation) []byte { return notNil(c.message.Payload) }),
+				column(cs, func(c *creation) string { return c.message.TraceParent }),
+				column(cs, func(c *creation) int64 { return int64(c.message.Fence) }),
+				column(cs, func(c *creation) uuid.UUID { return c.entry }),
+				column(cs, func(c *creation) string { return string(c.audit.Event) }),
+				column(cs, func(c *creation) string { return c.audit.Region }),
+				column(cs, func(c *creation) string { return c.audit.Node }),
+				column(cs, func(c *creation) string { return c.audit.Detail }),
 			}
-			b.row = &r
-		}
-		return b, nil
-	})
-	if err == nil && !found {
-		err = errors.New("no row")
+		},
+		read: func(rows pgx.Rows, cs []*creation) error {
+			for rows.Next() {
+				var n int32
+				var b begun
+				var first zeronull.Timestamptz
+				var r claimRow
+				if err := rows.Scan(append([]any{&n, &b.now, &first}, r.targets()...)...); err != nil {
+					return err
+				}
+				c, err := at(cs, n)
+				if err != nil {
+					return err
+				}
+				b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
+				b.created = !time.Time(first).IsZero()
+				c.err = nil
+				if r.present() {
+					c.err = r.read(c.Key, c.Home, &db.policy, b.now)
+					b.row = &r
+				}
+				c.begun, c.found = b, true
+			}
+			return rows.Err()
+		},
 	}
-	return got, claimError("begin", err)
+}
+
+func (v *View) begin(ctx context.Context, c *creation) (begun, error) {
+	c.found = false
+	_, err := v.db.begins.do(ctx, c.Home, c)
+	switch {
+	case err != nil:
+	case !c.found:
+		err = errors.New("no row")
+	default:
+		err = c.err
+	}
+	return c.begun, claimError("begin", err)
 }
 
 func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
@@ -221,13 +263,10 @@ func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next
 
 // Settle implements [claim.Store].
 func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
-	p := &v.db.policy
 	if verdict.ID == uuid.Nil {
 		verdict.ID = newStep()
 	}
-	// The verdict's name is the step's, so that whoever says it again finds it.
-	step := verdict.ID
-	next, fx, err := claim.Settle(&held, &held, &verdict, p, epoch, rand.Float64())
+	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
 	if err != nil {
 		return claim.Record{}, err
 	}
@@ -243,50 +282,24 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
 		}
 	}
-	first, second := &fx.Audit[0], &fx.Audit[1]
-	name, args := "settle", []any{held.Home, held.Key.Tenant, held.Key.Value, held.Minted.ID, int64(held.Fence), int32(held.Unknowns)}
+	// The verdict's name is the step's, so that whoever says it again finds it.
+	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
 	if next.State == claim.InFlight {
-		name = "defer"
-		args = append(args, next.Reason, int32(next.Unknowns), int32(next.NotFounds),
-			next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), step, first.Region, first.Node)
+		err = v.putOff(ctx, said)
 	} else {
-		// The row stays until its tombstone is over and then for PinGrace: see
-		// [claim.Record.FreeAt]. The clock that wrote FirstUse may be ahead.
-		kept := p.PinLife()
-		response := claim.Response{}
-		if next.State.Final() {
-			response = *next.Response
-		}
-		names, values := splitHeader(response.Header)
-		args = append(args, int16(next.State), next.Reason, int32(next.Unknowns), int32(next.NotFounds),
-			next.ProviderRef, next.State.Final(), held.FirstUse.Add(kept), kept, step,
-			int16(response.Status), names, values, notNil(response.Body), response.Blob, first.Region, first.Node)
+		_, err = v.db.settles.do(ctx, held.Home, said)
+		err = settleError(&fx, err)
 	}
-	args = append(args, int32(first.Generation),
-		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail)
-	if name == "settle" {
-		args = append(append(append(args, int16(held.State)), tellArgs(&fx)...),
-			held.FreeAt(p, held.FirstUse), rememberFor(&fx, p), refusalColumn(next.Refusal))
-	} else {
-		args = append(args, int64(next.Fence))
-	}
-	type stored struct{ now, lease time.Time }
-	at, found, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (s stored, err error) {
-		err = row.Scan(&s.now, &s.lease)
-		return s, err
-	})
 	switch {
-	case err != nil && name == "settle":
-		return claim.Record{}, settleError(&fx, err)
 	case err != nil:
-		return claim.Record{}, claimError(name, err)
-	case found:
-		next.LeaseUntil = at.lease.UTC()
+		return claim.Record{}, err
+	case said.done:
+		next.LeaseUntil = said.lease.UTC()
 		switch {
 		case next.State.Final():
-			next.SettledAt = at.now.UTC()
+			next.SettledAt = said.now.UTC()
 		case next.State == claim.FailedRetry:
-			next.Refusal.At = at.now.UTC()
+			next.Refusal.At = said.now.UTC()
 		}
 		return *next, nil
 	}
@@ -296,10 +309,23 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	if err != nil {
 		return claim.Record{}, err
 	}
-	if row != nil && row.step == step && row.record.Minted.ID == held.Minted.ID {
+	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
 		return row.record, nil
 	}
 	return claim.Record{}, claim.ErrFenced
+}
+
+// putOff is the step of an attempt that ended without an outcome.
+func (v *View) putOff(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	_, found, _, err := one(ctx, v.db, "defer", repeatable, []any{
+		old.Home, old.Key.Tenant, old.Key.Value, old.Minted.ID, int64(old.Fence), int32(old.Unknowns),
+		next.Reason, int32(next.Unknowns), int32(next.NotFounds),
+		next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), s.step, first.Region, first.Node, int32(first.Generation),
+		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail, int64(next.Fence),
+	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError("defer", err)
 }
 
 // unbookable is why a verdict is not recorded whose posting is invalid: that, unless
@@ -317,26 +343,6 @@ func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *clai
 		return err
 	}
 	return fmt.Errorf("settle: %w", invalid)
-}
-
-// tellArgs are what settle books, NULL for nothing, what it tells and what it lets
-// expire.
-func tellArgs(fx *claim.Effects) []any {
-	post := make([]any, 11)
-	if fx.Post != nil {
-		post = postArgs(fx.Post)
-	}
-	ids, kinds, traces, payloads := []string{}, []string{}, []string{}, [][]byte{}
-	for i := range fx.Events {
-		m := &fx.Events[i]
-		ids, kinds = append(ids, m.ID), append(kinds, string(m.Kind))
-		payloads, traces = append(payloads, notNil(m.Payload)), append(traces, m.TraceParent)
-	}
-	expiry := []any{[]string{}, [][]byte{}, []string{}, []time.Time{}}
-	if m := fx.Expiry; m != nil {
-		expiry = []any{[]string{m.Operation}, [][]byte{notNil(m.Payload)}, []string{m.TraceParent}, []time.Time{m.Due}}
-	}
-	return slices.Concat(post, []any{ids, kinds, payloads, traces, string(outbox.KindExpiry)}, expiry)
 }
 
 // Settled returns up to limit claims of home that are not in flight, in the order

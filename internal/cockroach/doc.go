@@ -12,6 +12,9 @@
 // statement adds its own now(). That makes each of them one statement and one
 // round trip. Their WHERE clauses repeat what the transition compared.
 //
+// Begin, Settle and Pin share their statements: see [group]. Rows of many claims go in as
+// arrays, and each caller reads what became of its own.
+//
 // Statements are implicit transactions: atomic, committed in one phase where the
 // database can, and never open while we think. The few places that need more
 // than one (tenants, topology) are for people and use an explicit transaction.
@@ -66,10 +69,20 @@
 // events_take and so on.
 //
 // What a claim's step books, tells, lets expire and remembers of an unpaid object is
-// in its settle statement, so that the claim's step answers for all of it: done together or not at all, and not
-// again. A business event that is booked already fails the statement for certain,
-// with [ledger.ErrConflict], and so does the id of an event that waits: nothing is
-// done then.
+// in its settle statement, so that the claim's step answers for all of it: done together
+// or not at all, and not again. A business event that is booked already fails the
+// statement for certain, with [ledger.ErrConflict], and so does the id of an event that
+// waits: nothing is done then, and the others of its group are sent again without it.
+//
+// # Answers
+//
+// A final claim has its response in its own row, named by the step that gave it. Nodes of
+// before migration 045 keep it in a row of responses, where it is looked for if the row
+// has none; they do not find what newer nodes answered, and say that the store is
+// unavailable, until they are replaced.
+//
+// A statement of a group that fails, in whatever way, is such a try for each of its
+// callers. Each sends its step once more, alone, and its own row answers as above.
 //
 // When the tries or the time run out the answer is [claim.ErrUnavailable], which
 // promises nothing. A write that arrives after that leaves a claim whose holder
@@ -83,7 +96,9 @@
 //
 // Each step is one statement, so a process that dies has either sent it or not,
 // and the database has either committed it or not; the next request sees one of
-// the four cases of package claim's table. Between the statements of one call:
+// the four cases of package claim's table. The steps of a group are done together or not
+// at all, and share nothing else. One that waits for its group has not been sent: a
+// process that dies then leaves the row as it was. Between the statements of one call:
 //
 //	pin | begin              a pin without a claim; its home makes the claim
 //	begin (row found) | begin_again or take_over

@@ -124,27 +124,29 @@ func affected(ctx context.Context, db *DB, name string, again repeat, args []any
 	return n, lost, err
 }
 
-// do runs one statement until its outcome is known, within CallTimeout, or
-// awayTimes that where ctx is marked by [View.toward], from the room that ctx is
-// marked for. Each try hands its rows to read, which consumes them. lost reports whether a try that
-// seemed to fail may have been done. Errors wrap [claim.ErrUnavailable], except
-// the database's refusal of the statement, a [pgconn.PgError].
+// do runs one statement until its outcome is known; see [DB.call]. Each try hands its
+// rows to read, which consumes them.
 func (db *DB) do(ctx context.Context, name string, again repeat, args []any, read func(rows pgx.Rows) error) (lost bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	limits := db.limits
-	if isAway(ctx) {
-		limits = limits.away()
-	}
 	q, ok := db.queries[name]
 	if !ok {
 		return false, fmt.Errorf("cockroach: there is no statement %q", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limits.CallTimeout)
+	return db.call(ctx, name, again, func(ctx, turn context.Context) error {
+		return db.try(ctx, turn, q, args, read)
+	})
+}
+
+// call tries until the outcome is known, within CallTimeout, or awayTimes that where
+// ctx is marked by [View.toward], from the room that ctx is marked for. lost reports
+// whether a try that seemed to fail may have been done. Errors wrap
+// [claim.ErrUnavailable], except the database's refusal of the statement, a
+// [pgconn.PgError].
+func (db *DB) call(ctx context.Context, name string, again repeat, try func(ctx, turn context.Context) error) (lost bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	ctx, turn, cancel := db.bounded(ctx)
 	defer cancel()
-	turn, done := context.WithTimeout(ctx, limits.patience())
-	defer done()
 	leave, err := db.rooms.enter(turn)
 	switch {
 	case errors.Is(err, errNoTurn):
@@ -154,8 +156,8 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	}
 	defer leave()
 	pause := firstPause
-	for try := 1; ; try++ {
-		err := db.try(ctx, turn, q, args, read)
+	for tries := 1; ; tries++ {
+		err := try(ctx, turn)
 		switch {
 		case err == nil:
 			return lost, nil
@@ -172,11 +174,23 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 			return lost, err
 		}
 		lost = lost || what == unknown
-		if try == maxTries || what == unknown && again == once || !sleep(ctx, pause/2+rand.N(pause)) {
+		if tries == maxTries || what == unknown && again == once || !sleep(ctx, pause/2+rand.N(pause)) {
 			return lost, unavailable(name, err)
 		}
 		pause = min(2*pause, lastPause)
 	}
+}
+
+// bounded is ctx with the time that a call has, and turn with the part of it in which it
+// may wait for a connection.
+func (db *DB) bounded(ctx context.Context) (bounded, turn context.Context, cancel func()) {
+	limits := db.limits
+	if isAway(ctx) {
+		limits = limits.away()
+	}
+	bounded, end := context.WithTimeout(ctx, limits.CallTimeout)
+	turn, endTurn := context.WithTimeout(bounded, limits.patience())
+	return bounded, turn, func() { endTurn(); end() }
 }
 
 // try runs a statement once. Waiting for a connection ends with turn, so that who

@@ -139,6 +139,9 @@ type DB struct {
 	doubts  []string
 
 	rooms   *rooms
+	begins  *group[creation]
+	pins    *group[pinning]
+	settles *group[settlement]
 	regions atomic.Pointer[map[string]claim.RegionCode]
 	byID    *memory[string]
 	door    *door
@@ -188,6 +191,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		pool.Close()
 		return nil, err
 	}
+	db.begins, db.pins, db.settles = beginGroup(db), pinGroup(db), settleGroup(db)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)

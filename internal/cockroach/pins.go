@@ -31,12 +31,13 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 			}
 			continue
 		}
-		created, found, _, err := one(ctx, v.db, "pin", repeatable, []any{key.Tenant, key.Value, entry}, pgx.RowTo[time.Time])
+		p := pinning{key: key, entry: entry}
+		_, err := v.db.pins.do(ctx, "", &p)
 		if err != nil && !hasCode(err, codeUnique) {
 			return claim.Pin{}, claimError("pin", err)
 		}
-		if err == nil && found {
-			return claim.Pin{Key: key, Home: entry, CreatedAt: created.UTC()}, nil
+		if err == nil && !p.created.IsZero() {
+			return claim.Pin{Key: key, Home: entry, CreatedAt: p.created}, nil
 		}
 		pin, settled, err := v.standingPin(ctx, key, entry, true)
 		if err != nil || settled {
@@ -44,6 +45,40 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 		}
 	}
 	return claim.Pin{}, restless(key)
+}
+
+// pinning is a key that is to have a home, and when it got it.
+type pinning struct {
+	key     claim.Key
+	entry   string
+	created time.Time // zero if it did not
+}
+
+func pinGroup(db *DB) *group[pinning] {
+	return &group[pinning]{
+		db: db, query: db.queries["pin"], lines: map[line]*gathering[pinning]{},
+		key: func(p *pinning) claim.Key { return p.key },
+		args: func(ps []*pinning) []any {
+			return []any{
+				column(ps, func(p *pinning) string { return p.key.Tenant }),
+				column(ps, func(p *pinning) string { return p.key.Value }),
+				column(ps, func(p *pinning) string { return p.entry }),
+			}
+		},
+		read: func(rows pgx.Rows, ps []*pinning) error {
+			var key claim.Key
+			var created time.Time
+			_, err := pgx.ForEachRow(rows, []any{&key.Tenant, &key.Value, &created}, func() error {
+				for _, p := range ps {
+					if p.key == key {
+						p.created = created.UTC()
+					}
+				}
+				return nil
+			})
+			return err
+		},
+	}
 }
 
 // standingPin answers a pinning request where a pin is in the way. settled is

@@ -28,6 +28,7 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	Row: claimColumns,
 	// Scanned by claimRow.targets.
 	Claim: claimColumns + `,
+       c.answered, c.answer_status, c.answer_header, c.answer_body, c.answer_blob,
        r.status, r.header_names, r.header_values, r.body, r.blob`,
 	// Scanned by scanMessage.
 	Message: `o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
@@ -54,7 +55,9 @@ const queueFiles = "outbox_"
 // Takes are fresh on PostgreSQL: a plan that is kept there was made for the table as it
 // then was, empty as a rule, and stays until somebody analyses the table. A queue can
 // grow by 100,000 rows before anybody does. For the same reason the other statements
-// name there what they touch in a queue (PlansAreKept), though it follows from the claim.
+// name there what they touch in a queue (PlansAreKept), though it follows from the claim,
+// and those for several rows take the region from a row beside the key: what cannot be
+// looked up without the row is not read from end to end.
 func loadQueries(d dialect) (map[string]*query, error) {
 	t, err := template.ParseFS(queryFiles, "query/*.sql")
 	if err != nil {

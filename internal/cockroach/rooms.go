@@ -31,6 +31,9 @@ import (
 // last one that is free for that room, so that one tenant's statements, be they all
 // stuck, do not stop another's.
 //
+// Calls that share their statements (see [group]) are inside, and none of them has a
+// connection: the statement has one, as a call of nobody in particular.
+//
 // A far region may be lost, and each of its calls then keeps its connection until its
 // time is over. So regions share the far rooms: one gets a further connection, or place
 // in line, only where there are more left than it has: one region has half of a far
@@ -131,33 +134,31 @@ func newRooms(conns, waiting int) *rooms {
 // errNoTurn: there was no connection to be had in time. Nothing was sent.
 var errNoTurn = errors.New("no connection became free in time; there is more work than the database does, or it does not answer")
 
+// gather lets a call in that will share a statement with others, for which one of them
+// waits for a connection. It is refused as enter refuses it.
+func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r, p, err := rs.admit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		rs.release(r, p)
+	}, nil
+}
+
 // enter waits for a connection until turn ends. leave gives it back. It is refused at
 // once, with [claim.ErrUnavailable], where the room is full.
 func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
-	e := errandOf(turn)
-	r, name := &rs.all[e.room()], whose{e.tenant, e.region}
 	rs.mu.Lock()
-	p, far := r.parties[name], r.regions[e.region]
-	switch {
-	case r.inside >= r.size:
+	r, p, err := rs.admit(turn)
+	if err != nil {
 		rs.mu.Unlock()
-		return nil, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, r.size)
-	case far != nil && far.inside >= r.size-r.inside:
-		rs.mu.Unlock()
-		return nil, fmt.Errorf("%w: too many calls on rows of region %q have a connection or wait for one already; the rest of %d is for other regions", claim.ErrUnavailable, e.region, r.size)
-	case r.apart && p != nil && e.tenant != "" && p.inside >= r.size-r.inside:
-		rs.mu.Unlock()
-		return nil, fmt.Errorf("%w: too many calls of tenant %q have a connection or wait for one already; the rest of %d is for others", claim.ErrUnavailable, e.tenant, r.size)
+		return nil, err
 	}
-	if e.isAway() && far == nil {
-		far = &share{}
-		r.regions[e.region] = far
-	}
-	if p == nil {
-		p = &party{whose: name, far: far}
-		r.parties[name] = p
-	}
-	r.count(p, 1, 0)
 	mine := &place{got: make(chan struct{})}
 	if p.waiting = append(p.waiting, mine); len(p.waiting) == 1 {
 		r.turn = append(r.turn, p)
@@ -179,6 +180,42 @@ func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
 	}
 }
 
+// admit counts a call as inside, if its room takes it. The caller holds the lock.
+func (rs *rooms) admit(ctx context.Context) (*room, *party, error) {
+	e := errandOf(ctx)
+	r, name := &rs.all[e.room()], whose{e.tenant, e.region}
+	p, far := r.parties[name], r.regions[e.region]
+	switch {
+	case r.inside >= r.size:
+		return nil, nil, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, r.size)
+	case far != nil && far.inside >= r.size-r.inside:
+		return nil, nil, fmt.Errorf("%w: too many calls on rows of region %q have a connection or wait for one already; the rest of %d is for other regions", claim.ErrUnavailable, e.region, r.size)
+	case r.apart && p != nil && e.tenant != "" && p.inside >= r.size-r.inside:
+		return nil, nil, fmt.Errorf("%w: too many calls of tenant %q have a connection or wait for one already; the rest of %d is for others", claim.ErrUnavailable, e.tenant, r.size)
+	}
+	if e.isAway() && far == nil {
+		far = &share{}
+		r.regions[e.region] = far
+	}
+	if p == nil {
+		p = &party{whose: name, far: far}
+		r.parties[name] = p
+	}
+	r.count(p, 1, 0)
+	return r, p, nil
+}
+
+// release undoes admit. The caller holds the lock.
+func (rs *rooms) release(r *room, p *party) {
+	r.count(p, -1, 0)
+	if p.inside == 0 {
+		delete(r.parties, p.whose)
+	}
+	if p.far != nil && p.far.inside == 0 {
+		delete(r.regions, p.region)
+	}
+}
+
 // leave gives back the connection of a call, or its place in the line.
 func (rs *rooms) leave(r *room, p *party, mine *place) {
 	rs.mu.Lock()
@@ -192,13 +229,7 @@ func (rs *rooms) leave(r *room, p *party, mine *place) {
 			r.turn = slices.DeleteFunc(r.turn, func(other *party) bool { return other == p })
 		}
 	}
-	r.count(p, -1, 0)
-	if p.inside == 0 {
-		delete(r.parties, p.whose)
-	}
-	if p.far != nil && p.far.inside == 0 {
-		delete(r.regions, p.region)
-	}
+	rs.release(r, p)
 	rs.serve()
 }
 

@@ -2,7 +2,6 @@ package cockroach
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,12 +23,4 @@ func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool,
 		return u, err
 	})
 	return u, found, claimError("unpaid", err)
-}
-
-// rememberFor is for how long settle remembers whose the object was; empty for not.
-func rememberFor(fx *claim.Effects, p *claim.Policy) []time.Duration {
-	if fx.Unpaid == nil {
-		return []time.Duration{}
-	}
-	return []time.Duration{p.RememberFor}
 }

@@ -10,6 +10,7 @@ WITH won AS (
         created = $14::timestamptz, receipt = $15::text, generation = $16::int4, provider_key = $17::text,
         attempts = $18::int4, unknowns = 0, not_founds = 0, reason = '', provider_ref = $19::text,
         settled_at = NULL, step = $20::uuid, removable_at = NULL,
+        answered = NULL, answer_status = NULL, answer_header = NULL, answer_body = NULL, answer_blob = NULL,
         refused_at = CASE WHEN $32::bool THEN refused_at END, refusal = CASE WHEN $32::bool THEN refusal END
     WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
       AND step = $4::uuid AND now() < $21::timestamptz

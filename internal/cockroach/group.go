@@ -1,0 +1,273 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
+)
+
+// groupLanes is how many statements of one line may be under way at once. As a rule one
+// is: a second would make the groups smaller, and each charge dearer. Others are for when
+// one hangs, see [hangsAfter].
+const groupLanes = 4
+
+// groupMost bounds a group: some 13 ms of PostgreSQL's time, some 64 of CockroachDB's.
+const groupMost = 64
+
+// group commits the steps of many callers in one statement. Callers that come while a
+// statement is under way gather, and the next statement takes them all: there is no
+// timer, and a caller who is alone waits for nobody. What a statement costs
+// the database however many rows it has (planning, a commit, on CockroachDB a round of
+// replication for each range) is paid once.
+//
+// Nobody's outcome rests on the others. The statement answers row by row. If it fails,
+// each of its callers goes on alone, and waits for a connection of its own: its own row
+// answers whether the group's try was done, see the package comment. One who is
+// cancelled leaves, and the statement goes on. Each caller is in its room meanwhile, and
+// each statement waits there for its connection, so the rooms bound groups, too.
+//
+// No key is twice in a group, nor in two at once: a statement cannot write a row twice,
+// and one that waits for a lock would stop the other's company. Whose key is under way
+// already goes alone.
+type group[T any] struct {
+	db    *DB
+	query *query
+	// args are the statement's arguments for some steps, in the order of their keys.
+	args func(steps []*T) []any
+	// read hands each of steps what the rows say of it.
+	read func(rows pgx.Rows, steps []*T) error
+	key  func(*T) claim.Key
+
+	mu    sync.Mutex
+	lines map[line]*gathering[T]
+}
+
+// line names those who may share a statement: rows of one region, as near or far for
+// all of them, for one purpose.
+type line struct {
+	home, region string
+	room         int
+}
+
+// gathering are the callers of one line.
+type gathering[T any] struct {
+	running  int       // statements
+	since    time.Time // when the latest of them was sent
+	waiting  []*member[T]
+	underWay map[claim.Key]bool
+}
+
+// hangsAfter is the part of a statement's time after which it may hang: 150 ms of 1.2 s,
+// ten times what a group takes on a busy database. It then hangs for those who are in it,
+// and no longer for those who come.
+const hangsAfter = 8
+
+type member[T any] struct {
+	ctx  context.Context
+	step *T
+	done chan error // one place, so that nobody waits for who has left
+}
+
+// errAlone: there is no company for the step now.
+var errAlone = errors.New("a step of the same key is under way")
+
+// do runs the step until its outcome is known, as [DB.call] says: in company, and alone
+// if that failed.
+func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	ctx, _, cancel := g.db.bounded(ctx)
+	defer cancel()
+	leave, err := g.db.rooms.gather(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = g.join(ctx, home, step)
+	leave()
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, errNoTurn):
+		return false, unavailable(g.query.name, err)
+	case errors.Is(err, claim.ErrUnavailable):
+		return false, err // the room is full, and nothing was sent
+	case errors.Is(err, errAlone), errors.As(err, new(pgx.ScanArgError)):
+	default:
+		what := judge(err)
+		lost = what == unknown
+		// What was refused may be about another's row.
+		if what != refused && !sleep(ctx, firstPause/2+rand.N(firstPause)) {
+			return lost, unavailable(g.query.name, err)
+		}
+	}
+	again, err := g.db.call(ctx, g.query.name, repeatable, func(ctx, turn context.Context) error {
+		return g.try(ctx, turn, []*T{step})
+	})
+	return lost || again, err
+}
+
+func (g *group[T]) try(ctx, turn context.Context, steps []*T) error {
+	return g.db.try(ctx, turn, g.query, g.args(steps), func(rows pgx.Rows) error { return g.read(rows, steps) })
+}
+
+// join waits until a statement with the step has ended, or for ctx.
+func (g *group[T]) join(ctx context.Context, home string, step *T) error {
+	e := errandOf(ctx)
+	at := line{home, e.region, e.room()}
+	m := &member[T]{ctx: ctx, step: step, done: make(chan error, 1)}
+	g.mu.Lock()
+	l := g.lines[at]
+	if l == nil {
+		l = &gathering[T]{underWay: map[claim.Key]bool{}}
+		g.lines[at] = l
+	}
+	if l.underWay[g.key(step)] {
+		g.mu.Unlock()
+		return errAlone
+	}
+	l.waiting = append(l.waiting, m)
+	g.lane(at, l)
+	g.mu.Unlock()
+	select {
+	case err := <-m.done:
+		return err
+	case <-ctx.Done():
+		g.mu.Lock()
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *member[T]) bool { return other == m })
+		g.mu.Unlock()
+		return ctx.Err() // perhaps sent
+	}
+}
+
+// lane begins a statement for who waits, if none is under way or the latest seems to
+// hang. The caller holds the lock.
+func (g *group[T]) lane(at line, l *gathering[T]) {
+	if len(l.waiting) > 0 && (l.running == 0 || l.running < groupLanes && time.Since(l.since) >= g.hangs()) {
+		l.running++
+		l.since = time.Now()
+		go g.serve(at, l)
+	}
+}
+
+func (g *group[T]) hangs() time.Duration { return g.db.limits.StatementTimeout / hangsAfter }
+
+// serve runs statements until nobody waits.
+func (g *group[T]) serve(at line, l *gathering[T]) {
+	for {
+		g.mu.Lock()
+		batch := g.next(l)
+		if len(batch) == 0 {
+			if l.running--; l.running == 0 {
+				delete(g.lines, at)
+			}
+			g.mu.Unlock()
+			return
+		}
+		l.since = time.Now()
+		g.mu.Unlock()
+		hangs := time.AfterFunc(g.hangs(), func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.lane(at, l)
+		})
+		err := g.run(batch)
+		hangs.Stop()
+		g.mu.Lock()
+		for _, m := range batch {
+			delete(l.underWay, g.key(m.step))
+		}
+		g.mu.Unlock()
+		for _, m := range batch {
+			m.done <- err
+		}
+	}
+}
+
+// next takes who waits, one tenant after the other where they are too many for one
+// statement. Those whose key is under way are sent to go alone. The caller holds the lock.
+func (g *group[T]) next(l *gathering[T]) (batch []*member[T]) {
+	turns := map[string]int{} // of each tenant, so far
+	if len(l.waiting) > groupMost {
+		turn := make(map[*member[T]]int, len(l.waiting))
+		for _, m := range l.waiting {
+			tenant := g.key(m.step).Tenant
+			turn[m] = turns[tenant]
+			turns[tenant]++
+		}
+		slices.SortStableFunc(l.waiting, func(a, b *member[T]) int { return turn[a] - turn[b] })
+	}
+	for len(l.waiting) > 0 && len(batch) < groupMost {
+		m := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		if key := g.key(m.step); l.underWay[key] {
+			m.done <- errAlone
+		} else {
+			l.underWay[key] = true
+			batch = append(batch, m)
+		}
+	}
+	return batch
+}
+
+// run sends the statement for all of batch, as a call in their room. It ends in a call's
+// time, whatever becomes of the callers. Rows are in the order of their keys, so that no
+// two statements wait for each other.
+func (g *group[T]) run(batch []*member[T]) (err error) {
+	defer fault.Recover(&err)
+	ctx, turn, cancel := g.db.bounded(ofTenant(context.WithoutCancel(batch[0].ctx), ""))
+	defer cancel()
+	leave, err := g.db.rooms.enter(turn)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	steps := make([]*T, len(batch))
+	for i, m := range batch {
+		steps[i] = m.step
+	}
+	slices.SortFunc(steps, func(a, b *T) int {
+		x, y := g.key(a), g.key(b)
+		if c := strings.Compare(x.Tenant, y.Tenant); c != 0 {
+			return c
+		}
+		return strings.Compare(x.Value, y.Value)
+	})
+	return g.try(ctx, turn, steps)
+}
+
+// column makes one argument of some steps.
+func column[T, V any](steps []*T, of func(*T) V) []V {
+	values := make([]V, len(steps))
+	for i, s := range steps {
+		values[i] = of(s)
+	}
+	return values
+}
+
+// ordinals are the places of n steps, which rows name.
+func ordinals(n int) []int32 {
+	all := make([]int32, n)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return all
+}
+
+// at returns the step that a row names.
+func at[T any](steps []*T, n int32) (*T, error) {
+	if n < 0 || int(n) >= len(steps) {
+		return nil, fmt.Errorf("%w: a row answers step %d of %d", claim.ErrUnavailable, n, len(steps))
+	}
+	return steps[n], nil
+}

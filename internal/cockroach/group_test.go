@@ -1,0 +1,320 @@
+package cockroach_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/payment/ledger"
+)
+
+// company makes callers wait together: a statement before theirs waits for a lock.
+type company struct {
+	*testing.T
+	d     database
+	db    *cockroach.DB
+	proxy *wireproxy.Proxy
+	view  *cockroach.View
+}
+
+func newCompany(t *testing.T) *company {
+	t.Helper()
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it locks a table as PostgreSQL does")
+	}
+	u, err := url.Parse(d.admin)
+	require.NoError(t, err)
+	proxy, err := wireproxy.Start(u.Host)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	pool := testPool()
+	pool.StatementTimeout, pool.CallTimeout = 2*time.Minute, 3*time.Minute // so that what waits does not seem to hang
+	db := open(t, cockroach.Config{URL: proxy.URL(d.admin), Pool: pool})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
+	return &company{t, d, db, proxy, view(t, db, here)}
+}
+
+// together makes each of calls while one before them waits for the table, lets prepare
+// act when all of them are inside, and returns their errors.
+func (c *company) together(table string, before func() error, calls []func() error, prepare func()) []error {
+	c.Helper()
+	locker, err := pgx.Connect(c.Context(), c.d.admin)
+	require.NoError(c, err)
+	defer func() { _ = locker.Close(context.Background()) }()
+	tx, err := locker.Begin(c.Context())
+	require.NoError(c, err)
+	_, err = tx.Exec(c.Context(), "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE")
+	require.NoError(c, err)
+	first, rest := make(chan error, 1), make([]chan error, len(calls))
+	go func() { first <- before() }()
+	require.Eventually(c, func() bool {
+		return c.d.count(c.T, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	}, patience, 5*time.Millisecond)
+	alone := c.db.Calls()
+	for i, call := range calls {
+		rest[i] = make(chan error, 1)
+		go func() { rest[i] <- call() }()
+	}
+	require.Eventually(c, func() bool { return c.db.Calls() == alone+len(calls) }, patience, time.Millisecond)
+	prepare()
+	require.NoError(c, tx.Rollback(c.Context()))
+	require.NoError(c, <-first)
+	errs := make([]error, len(calls))
+	for i := range rest {
+		select {
+		case errs[i] = <-rest[i]:
+		case <-time.After(patience):
+			c.Fatalf("call %d does not return", i)
+		}
+	}
+	return errs
+}
+
+func (c *company) key(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint("k", i)} }
+
+func (c *company) begin(ctx context.Context, key claim.Key, holder string) (claim.Begun, error) {
+	return c.view.Begin(ctx, claimtest.NewArrival(key, here, "100", holder, "ch_"+key.Value+holder))
+}
+
+func (c *company) held(i int) claim.Record {
+	c.Helper()
+	got, err := c.begin(c.Context(), c.key(i), "n")
+	require.NoError(c, err)
+	require.Equal(c, claim.Won, got.Decision)
+	return got.Record
+}
+
+const inCompany = 8
+
+// injuries of a group's statement; zero is none.
+var groupInjuries = []wireproxy.Fault{0, wireproxy.DropBefore, wireproxy.DropAfter, wireproxy.Refuse40001}
+
+func (c *company) arm(statement string, f wireproxy.Fault) (fired func() int) {
+	if f == 0 {
+		return func() int { return 0 }
+	}
+	return c.proxy.Arm(statement, f, 1).Fired
+}
+
+// TestStepsInCompany: what many send in one statement is done once for each, also where
+// the statement is lost, or its reply is.
+func TestStepsInCompany(t *testing.T) {
+	for _, f := range groupInjuries {
+		t.Run(fmt.Sprint("begin/", f), func(t *testing.T) {
+			c := newCompany(t)
+			got := make([]claim.Begun, inCompany)
+			var calls []func() error
+			for i := range got {
+				calls = append(calls, func() (err error) {
+					got[i], err = c.begin(c.Context(), c.key(i), "n")
+					return err
+				})
+			}
+			fired := func() int { return 0 }
+			errs := c.together("claims", func() error { _, err := c.begin(c.Context(), c.key(99), "n"); return err }, calls,
+				func() { fired = c.arm("begin", f) })
+			for i, err := range errs {
+				require.NoError(t, err)
+				require.Equal(t, claim.Won, got[i].Decision)
+				rec, _, found, err := c.view.Get(t.Context(), c.key(i), here)
+				require.NoError(t, err)
+				require.True(t, found)
+				require.Equal(t, rec, got[i].Record)
+			}
+			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM outbox AS o JOIN claims AS c ON c.object_id = o.id AND c.fence = 1 AND c.lease_until = o.due"))
+			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM audit"))
+			c.counted("begin", f, fired())
+		})
+		t.Run(fmt.Sprint("settle/", f), func(t *testing.T) {
+			c := newCompany(t)
+			first, held, got := c.held(99), make([]claim.Record, inCompany), make([]claim.Record, inCompany)
+			var calls []func() error
+			for i := range held {
+				held[i] = c.held(i)
+				verdict := paid(c.key(i).Value)
+				switch i % 3 {
+				case 1:
+					verdict = claim.Verdict{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte(c.key(i).Value)}}
+				case 2:
+					verdict.Posting = c.posting(i)
+					verdict.Events = claimtest.Events(held[i], i)
+				}
+				calls = append(calls, func() (err error) {
+					got[i], err = c.view.Settle(c.Context(), held[i], verdict)
+					return err
+				})
+			}
+			fired := func() int { return 0 }
+			errs := c.together("claims", func() error { _, err := c.view.Settle(c.Context(), first, paid("first")); return err }, calls,
+				func() { fired = c.arm("settle", f) })
+			for i, err := range errs {
+				require.NoError(t, err)
+				rec, _, found, err := c.view.Get(t.Context(), c.key(i), here)
+				require.NoError(t, err)
+				require.True(t, found)
+				require.Equal(t, rec, got[i])
+				if rec.State.Final() {
+					require.Equal(t, "paid "+c.key(i).Value, string(rec.Response.Body))
+				} else {
+					require.Equal(t, c.key(i).Value, string(rec.Refusal.Response.Body))
+				}
+				require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM audit WHERE idem_key = $1", c.key(i).Value))
+			}
+			require.Zero(t, c.d.count(t, "SELECT count(*) FROM outbox"))
+			require.Equal(t, 2, c.d.count(t, "SELECT count(*) FROM ledger"))
+			require.Equal(t, 2+5, c.d.count(t, "SELECT count(*) FROM events AS e JOIN claims AS c ON c.idem_key = e.idem_key"))
+			require.Equal(t, 3, c.d.count(t, "SELECT count(*) FROM unpaid"))
+			c.counted("settle", f, fired())
+		})
+		t.Run(fmt.Sprint("pin/", f), func(t *testing.T) {
+			c := newCompany(t)
+			_, err := c.view.Pin(t.Context(), c.key(3), regions[1])
+			require.NoError(t, err)
+			got := make([]claim.Pin, inCompany)
+			var calls []func() error
+			for i := range got {
+				calls = append(calls, func() (err error) {
+					got[i], err = c.view.Pin(c.Context(), c.key(i), here)
+					return err
+				})
+			}
+			c.together("pins", func() error { _, err := c.view.Pin(c.Context(), c.key(99), here); return err }, calls,
+				func() { c.arm("pin", f) })
+			for i := range got {
+				want := here
+				if i == 3 {
+					want = regions[1] // its conflict is its own
+				}
+				require.Equal(t, want, got[i].Home)
+			}
+			require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM pins"))
+		})
+	}
+}
+
+// counted checks that the steps were in one statement, which was injured.
+func (c *company) counted(statement string, f wireproxy.Fault, fired int) {
+	c.Helper()
+	sent := c.proxy.Statements()[statement]
+	if f == 0 {
+		require.Less(c, sent, inCompany, "they shared")
+		return
+	}
+	require.Equal(c, 1, fired)
+}
+
+func (c *company) posting(i int) *ledger.Transaction {
+	return &ledger.Transaction{
+		ID: "charge:" + c.key(i).Value, Tenant: "acme", Region: here, Kind: ledger.Charge, Debit: "provider:sim", Credit: "tenant:acme",
+		Amount: 100, Currency: "EUR", Object: "ch_" + c.key(i).Value + "n", Provider: "sim", ProviderRef: "ref_" + c.key(i).Value,
+	}
+}
+
+// TestABadRowIsItsOwn: in one group there are a verdict whose money is booked already, one
+// whose holder was fenced off, one without an answer that could be sent, and a caller who
+// leaves. The others are none the worse for it.
+func TestABadRowIsItsOwn(t *testing.T) {
+	c := newCompany(t)
+	first, held := c.held(99), make([]claim.Record, inCompany)
+	for i := range held {
+		held[i] = c.held(i)
+	}
+	const booked, fenced, leaves = 1, 3, 5
+	elsewhere := c.posting(booked)
+	elsewhere.Object = "ch_other"
+	_, err := c.view.Post(t.Context(), *elsewhere)
+	require.NoError(t, err)
+	held[fenced].Fence++
+	left, leave := context.WithCancel(t.Context())
+	var calls []func() error
+	for i := range held {
+		verdict, ctx := paid(c.key(i).Value), c.Context()
+		verdict.Posting = c.posting(i)
+		if i == leaves {
+			ctx = left
+		}
+		calls = append(calls, func() error {
+			_, err := c.view.Settle(ctx, held[i], verdict)
+			return err
+		})
+	}
+	errs := c.together("claims", func() error { _, err := c.view.Settle(c.Context(), first, paid("first")); return err }, calls, leave)
+	for i, err := range errs {
+		rec, _, _, read := c.view.Get(t.Context(), c.key(i), here)
+		require.NoError(t, read)
+		switch i {
+		case booked:
+			require.ErrorIs(t, err, ledger.ErrConflict)
+			require.Equal(t, claim.InFlight, rec.State)
+		case fenced:
+			require.ErrorIs(t, err, claim.ErrFenced)
+			require.Equal(t, claim.InFlight, rec.State)
+		case leaves:
+			require.Error(t, err)
+		default:
+			require.NoError(t, err)
+			require.Equal(t, claim.Completed, rec.State)
+		}
+	}
+	require.Equal(t, inCompany+1, c.d.count(t, "SELECT count(*) FROM outbox")+c.d.count(t, "SELECT count(*) FROM claims WHERE state = 2"), "nothing is half there")
+}
+
+// TestTwinsInCompany: many requests for one key arrive at once, beside others.
+func TestTwinsInCompany(t *testing.T) {
+	c := newCompany(t)
+	got := make([]claim.Begun, 2*inCompany)
+	var calls []func() error
+	for i := range got {
+		calls = append(calls, func() (err error) {
+			got[i], err = c.begin(c.Context(), c.key(i%2*i), fmt.Sprint("n", i)) // every second one is for key 0
+			return err
+		})
+	}
+	errs := c.together("claims", func() error { _, err := c.begin(c.Context(), c.key(99), "n"); return err }, calls, func() {})
+	won := 0
+	for i, err := range errs {
+		require.NoError(t, err)
+		switch {
+		case i%2 == 1:
+			require.Equal(t, claim.Won, got[i].Decision)
+		case got[i].Decision == claim.Won:
+			won++
+		default:
+			require.Equal(t, claim.Busy, got[i].Decision)
+		}
+	}
+	require.Equal(t, 1, won)
+}
+
+// TestAHangingGroupHoldsNobodyElse: a statement hangs for longer than statements take, and
+// who comes meanwhile is served by another.
+func TestAHangingGroupHoldsNobodyElse(t *testing.T) {
+	d := newDatabase(t)
+	w := newWire(t, d, "acme", testPool())
+	hung, other := w.cell(t), w.cell(t)
+	shot := w.proxy.Arm("begin", wireproxy.StallBefore, 1)
+	ctx, giveUp := context.WithCancel(t.Context())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := hung.ours.Begin(ctx, hung.arrival("a"))
+		answered <- err
+	}()
+	hung.await(shot)
+	got, err := other.ours.Begin(t.Context(), other.arrival("a"))
+	require.NoError(t, err)
+	require.Equal(t, claim.Won, got.Decision)
+	require.Empty(t, answered, "the first hangs still")
+	giveUp()
+	require.ErrorIs(t, <-answered, claim.ErrUnavailable)
+}
