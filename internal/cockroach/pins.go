@@ -32,7 +32,7 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 			continue
 		}
 		p := pinning{key: key, entry: entry}
-		_, err := v.db.pins.do(ctx, "", &p)
+		_, err := v.db.pins.do(ctx, entry, &p)
 		if err != nil && !hasCode(err, codeUnique) {
 			return claim.Pin{}, claimError("pin", err)
 		}
@@ -60,9 +60,9 @@ func pinGroup(db *DB) *group[pinning] {
 		key: func(p *pinning) claim.Key { return p.key },
 		args: func(ps []*pinning) []any {
 			return []any{
+				ps[0].entry,
 				column(ps, func(p *pinning) string { return p.key.Tenant }),
 				column(ps, func(p *pinning) string { return p.key.Value }),
-				column(ps, func(p *pinning) string { return p.entry }),
 			}
 		},
 		read: func(rows pgx.Rows, ps []*pinning) error {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -35,9 +36,8 @@ func settleGroup(db *DB) *group[settlement] {
 		key: func(s *settlement) claim.Key { return s.old.Key },
 		args: func(all []*settlement) []any {
 			var posts []*of[ledger.Transaction]
-			var events, expiries []*of[outbox.Message]
+			var events []*of[outbox.Message]
 			var entries []*of[claim.AuditEntry]
-			unpaid := []int32{}
 			for i, s := range all {
 				n := int32(i)
 				if s.fx.Post != nil {
@@ -46,20 +46,17 @@ func settleGroup(db *DB) *group[settlement] {
 				for j := range s.fx.Events {
 					events = append(events, &of[outbox.Message]{n, &s.fx.Events[j]})
 				}
-				if s.fx.Expiry != nil {
-					expiries = append(expiries, &of[outbox.Message]{n, s.fx.Expiry})
-				}
-				if s.fx.Unpaid != nil {
-					unpaid = append(unpaid, n)
-				}
 				for j := range s.fx.Audit {
 					entries = append(entries, &of[claim.AuditEntry]{n, &s.fx.Audit[j]})
 				}
 			}
-			answers := make([]*claim.Response, len(all))
+			answers, expiries := make([]*claim.Response, len(all)), make([]*outbox.Message, len(all))
 			for i, s := range all {
 				if answers[i] = s.next.Response; !s.next.State.Final() {
 					answers[i] = &claim.Response{}
+				}
+				if expiries[i] = s.fx.Expiry; expiries[i] == nil {
+					expiries[i] = &outbox.Message{}
 				}
 			}
 			return []any{
@@ -86,6 +83,16 @@ func settleGroup(db *DB) *group[settlement] {
 				column(answers, func(r *claim.Response) []byte { return headerColumn(r.Header) }),
 				column(answers, func(r *claim.Response) []byte { return notNil(r.Body) }),
 				column(answers, func(r *claim.Response) string { return r.Blob }),
+				column(all, func(s *settlement) bool { return s.fx.Unpaid != nil }),
+				column(all, func(s *settlement) zeronull.Timestamptz {
+					if s.fx.Expiry == nil {
+						return zeronull.Timestamptz{}
+					}
+					return zeronull.Timestamptz(s.fx.Expiry.Due)
+				}),
+				column(expiries, func(m *outbox.Message) string { return m.Operation }),
+				column(expiries, func(m *outbox.Message) []byte { return notNil(m.Payload) }),
+				column(expiries, func(m *outbox.Message) string { return m.TraceParent }),
 				p.PinLife(),
 				column(posts, func(t *of[ledger.Transaction]) int32 { return t.n }),
 				column(posts, func(t *of[ledger.Transaction]) string { return t.value.ID }),
@@ -105,12 +112,7 @@ func settleGroup(db *DB) *group[settlement] {
 				column(events, func(m *of[outbox.Message]) []byte { return notNil(m.value.Payload) }),
 				column(events, func(m *of[outbox.Message]) string { return m.value.TraceParent }),
 				string(outbox.KindExpiry),
-				column(expiries, func(m *of[outbox.Message]) int32 { return m.n }),
-				column(expiries, func(m *of[outbox.Message]) string { return m.value.Operation }),
-				column(expiries, func(m *of[outbox.Message]) []byte { return notNil(m.value.Payload) }),
-				column(expiries, func(m *of[outbox.Message]) string { return m.value.TraceParent }),
-				column(expiries, func(m *of[outbox.Message]) time.Time { return m.value.Due }),
-				p.RememberFor, unpaid,
+				p.RememberFor,
 				column(entries, func(e *of[claim.AuditEntry]) int32 { return e.n }),
 				column(entries, func(*of[claim.AuditEntry]) uuid.UUID { return newEntry() }),
 				column(entries, func(e *of[claim.AuditEntry]) string { return string(e.value.Event) }),

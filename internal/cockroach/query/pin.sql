@@ -1,15 +1,15 @@
 -- name: pin
--- Fixes the homes of opaque keys, in the partitions of the tenants' registrars as
+-- Fixes one home for opaque keys, in the partitions of the tenants' registrars as
 -- the same snapshot knows them. A plain INSERT: where a key has a pin it fails
 -- with 23505 after one round trip, and ON CONFLICT would read first and take two.
 -- Nothing is inserted either while the previous registrar still holds the pin, nor
 -- for a region that takes no new homes, whatever the caller remembers of it: both
 -- tables are GLOBAL, so that looking costs no trip.
 INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at)
-SELECT t.registrar, t.id, a.idem_key, a.home_region::crdb_internal_region, now()
-FROM unnest($1::text[], $2::text[], $3::text[]) AS a (tenant_id, idem_key, home_region)
+SELECT t.registrar, t.id, a.idem_key, $1::crdb_internal_region, now()
+FROM unnest($2::text[], $3::text[]) AS a (tenant_id, idem_key)
 JOIN tenants AS t ON t.id = a.tenant_id
-WHERE EXISTS (SELECT 1 FROM regions AS r WHERE r.name = a.home_region::crdb_internal_region AND r.status = 0)
+WHERE EXISTS (SELECT 1 FROM regions AS r WHERE r.name = $1::crdb_internal_region AND r.status = 0)
   AND NOT EXISTS (
       SELECT 1 FROM pins AS p
       WHERE p.registrar = t.previous_registrar AND p.tenant_id = t.id AND p.idem_key = a.idem_key)

@@ -8,20 +8,23 @@
 WITH said AS MATERIALIZED (
     SELECT $1::crdb_internal_region AS home_region, v.n, v.tenant_id, v.idem_key, v.object_id, v.fence, v.old_unknowns, v.old_state,
            v.state, v.reason, v.unknowns, v.not_founds, v.provider_ref, v.final, v.refusal, v.keep_until, v.free_at, v.step,
-           v.answer_status, v.answer_header, v.answer_body, v.answer_blob
+           v.answer_status, v.answer_header, v.answer_body, v.answer_blob, v.unpaid,
+           v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace
     FROM unnest(
             $2::int4[], $3::text[], $4::text[], $5::text[], $6::int8[], $7::int4[], $8::int2[],
             $9::int2[], $10::text[], $11::int4[], $12::int4[], $13::text[], $14::bool[], $15::bytea[], $16::timestamptz[], $17::timestamptz[], $18::uuid[],
-            $19::int2[], $20::bytea[], $21::bytea[], $22::text[]
+            $19::int2[], $20::bytea[], $21::bytea[], $22::text[], $23::bool[],
+            $24::timestamptz[], $25::text[], $26::bytea[], $27::text[]
          ) AS v (n, tenant_id, idem_key, object_id, fence, old_unknowns, old_state,
                  state, reason, unknowns, not_founds, provider_ref, final, refusal, keep_until, free_at, step,
-                 answer_status, answer_header, answer_body, answer_blob)
+                 answer_status, answer_header, answer_body, answer_blob, unpaid,
+                 expiry_due, expiry_operation, expiry_payload, expiry_trace)
 ), settled AS (
     UPDATE claims AS c SET
         state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
         refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal,
-        removable_at = greatest(v.keep_until, now() + $23::interval), step = v.step,
+        removable_at = greatest(v.keep_until, now() + $28::interval), step = v.step,
         answered = CASE WHEN v.final THEN v.step END,
         answer_status = CASE WHEN v.final THEN v.answer_status END,
         answer_header = CASE WHEN v.final THEN v.answer_header END,
@@ -33,7 +36,8 @@ WITH said AS MATERIALIZED (
       -- A released claim past its tombstone must not close or emit events: another
       -- region may own the key.
       AND (v.old_state = 1 OR now() < v.free_at)
-    RETURNING v.n, c.home_region, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until
+    RETURNING v.n, c.home_region, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
+              v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace
 ), finished AS (
     DELETE FROM outbox AS o
     USING settled AS s
@@ -47,8 +51,8 @@ WITH said AS MATERIALIZED (
            t.currency, t.object_id, t.reverses, t.provider, t.provider_ref
     FROM settled AS s
     JOIN unnest(
-            $24::int4[], $25::text[], $26::text[], $27::text[], $28::text[], $29::text[], $30::int8[],
-            $31::text[], $32::text[], $33::text[], $34::text[], $35::text[]
+            $29::int4[], $30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::int8[],
+            $36::text[], $37::text[], $38::text[], $39::text[], $40::text[]
          ) AS t (n, id, tenant_id, kind, debit, credit, amount, currency, object_id, reverses, provider, provider_ref) ON t.n = s.n
     RETURNING ledger.home_region
 ), told AS (
@@ -56,21 +60,21 @@ WITH said AS MATERIALIZED (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
     SELECT $1::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent, now(), now(), 0
     FROM settled AS s
-    JOIN unnest($36::int4[], $37::text[], $38::text[], $39::bytea[], $40::text[]) AS e (n, id, kind, payload, trace_parent) ON e.n = s.n
+    JOIN unnest($41::int4[], $42::text[], $43::text[], $44::bytea[], $45::text[]) AS e (n, id, kind, payload, trace_parent) ON e.n = s.n
     RETURNING events.home_region
 ), expiring AS (
     INSERT INTO expiries (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT $1::crdb_internal_region, s.object_id, $41::text, s.tenant_id, s.idem_key, e.operation, e.payload, e.trace_parent, now(), e.due, 0
-    FROM settled AS s
-    JOIN unnest($42::int4[], $43::text[], $44::bytea[], $45::text[], $46::timestamptz[]) AS e (n, operation, payload, trace_parent, due) ON e.n = s.n
+    SELECT $1::crdb_internal_region, object_id, $46::text, tenant_id, idem_key, expiry_operation, expiry_payload, expiry_trace, now(), expiry_due, 0
+    FROM settled
+    WHERE expiry_due IS NOT NULL
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING expiries.home_region
 ), remembered AS (
     INSERT INTO unpaid (home_region, object_id, tenant_id, operation, state, reason, at, removable_at)
-    SELECT $1::crdb_internal_region, s.object_id, s.tenant_id, s.operation, s.state, s.reason, now(), now() + $47::interval
-    FROM settled AS s
-    JOIN unnest($48::int4[]) AS u (n) ON u.n = s.n
+    SELECT $1::crdb_internal_region, object_id, tenant_id, operation, state, reason, now(), now() + $47::interval
+    FROM settled
+    WHERE unpaid
     ON CONFLICT (home_region, object_id) DO UPDATE SET
         state = excluded.state, reason = excluded.reason, at = excluded.at, removable_at = excluded.removable_at
     RETURNING unpaid.home_region
@@ -79,7 +83,7 @@ WITH said AS MATERIALIZED (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
     SELECT $1::crdb_internal_region, s.tenant_id, s.idem_key, now(), a.id, a.event, a.region, a.node, s.fence, a.generation, a.detail
     FROM settled AS s
-    JOIN unnest($49::int4[], $50::uuid[], $51::text[], $52::text[], $53::text[], $54::int4[], $55::text[])
+    JOIN unnest($48::int4[], $49::uuid[], $50::text[], $51::text[], $52::text[], $53::int4[], $54::text[])
          AS a (n, id, event, region, node, generation, detail) ON a.n = s.n
     RETURNING audit.home_region
 )
