@@ -22,14 +22,8 @@ const maxMemberName = 64
 // It reads what callers send and what was stored of them, also by older versions. What
 // only a new request is refused for is in [Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
-	var set func(in *Intent, name, raw []byte) error
 	switch op {
-	case Charge, Transfer:
-		set = (*Intent).setPayment
-	case Refund:
-		set = (*Intent).setRefund
-	case Compensation:
-		set = (*Intent).setCompensation
+	case Charge, Transfer, Refund, Compensation:
 	default:
 		return Intent{}, invalid("", "unknown operation %q", string(op))
 	}
@@ -50,7 +44,7 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 		if !ok {
 			return Intent{}, notCanonical()
 		}
-		if err := set(&in, quoted[1:len(quoted)-1], raw); err != nil {
+		if err := in.set(quoted[1:len(quoted)-1], raw); err != nil {
 			return Intent{}, err
 		}
 	}
@@ -84,6 +78,18 @@ func (in *Intent) missing() string {
 }
 
 func notCanonical() error { return invalid("", "is not canonical JSON") }
+
+// set takes in one member of its operation's request.
+func (in *Intent) set(name, raw []byte) error {
+	switch in.Operation {
+	case Refund:
+		return in.setRefund(name, raw)
+	case Compensation:
+		return in.setCompensation(name, raw)
+	default:
+		return in.setPayment(name, raw)
+	}
+}
 
 func (in *Intent) setPayment(name, raw []byte) (err error) {
 	source, prefix := "payment_method", "pm_"
