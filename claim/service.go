@@ -164,7 +164,8 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	defer func() { wait.close() }()
 	for {
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
-		asked, a.UnderWay = time.Now(), req.UnderWay()
+		asked = time.Now()
+		a.UnderWay = req.underWay(asked)
 		begun, err = s.c.Store.Begin(ctx, *a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, err

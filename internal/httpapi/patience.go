@@ -65,7 +65,7 @@ func (p *patience) Err() error {
 		return err
 	case p.ended:
 		return context.Canceled
-	case !time.Now().Before(p.until):
+	case time.Until(p.until) <= 0:
 		return context.DeadlineExceeded
 	}
 	return nil
