@@ -283,7 +283,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	switch {
-	case rec.elsewhere(s.c.Provider):
+	// A generation that this step began is this node's provider's.
+	case a.Recovery && rec.elsewhere(s.c.Provider):
 		s.c.Logger.Error(pageElsewhere,
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider)
 		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}

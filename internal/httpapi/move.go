@@ -55,7 +55,7 @@ func (s *server) move(op payment.Operation) handler {
 			TraceParent: trace,
 			Began:       res.began,
 		}
-		refusal, err := screen(res.tenant.CardNumbers, &req)
+		refusal, err := screen(res.tenant.CardNumbers, &intent, &req)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,6 @@ type shelf struct {
 	p      claim.Policy
 	mu     sync.Mutex
 	claims map[claim.Key]*claim.Record
-	began  time.Time
 }
 
 func (s *shelf) Begin(_ context.Context, a claim.Arrival) (claim.Begun, error) {
@@ -92,6 +91,7 @@ type noBlobs struct{ claim.Blobs }
 
 // exchange is one request on a kept-alive connection, and its reply.
 type exchange struct {
+	store  *shelf
 	api    http.Handler
 	r      *http.Request
 	key    []string
@@ -136,7 +136,7 @@ func newExchange(t testing.TB) *exchange {
 		"User-Agent": {"bench"}, "Idempotency-Key": {""},
 	}
 	r.Body, r.ContentLength = io.NopCloser(body), int64(len(hotBody))
-	return &exchange{api: hand.counting(api), r: r, key: r.Header["Idempotency-Key"], body: body, header: http.Header{}}
+	return &exchange{store: store, api: hand.counting(api), r: r, key: r.Header["Idempotency-Key"], body: body, header: http.Header{}}
 }
 
 // send makes one exchange, as net/http would: each request has a context of its own.
@@ -181,7 +181,10 @@ func BenchmarkHotPath(b *testing.B) {
 		}
 		b.ReportAllocs()
 		b.ResetTimer()
-		for _, key := range keys {
+		for i, key := range keys {
+			if i%1000 == 0 {
+				clear(x.store.claims) // else the collector's work on them is what is measured
+			}
 			x.sent(b, key)
 		}
 	})
