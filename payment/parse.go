@@ -105,10 +105,10 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 		in.Source, err = token(source, prefix, raw)
 	case "description":
 		in.description = raw
-		in.Description, err = limited("description", raw, MaxDescription)
+		err = limited("description", raw, MaxDescription)
 	case "order_id":
 		in.orderID = raw
-		if in.OrderID, err = limited("order_id", raw, MaxOrderID); err == nil && in.OrderID == "" {
+		if err = limited("order_id", raw, MaxOrderID); err == nil && string(raw) == `""` {
 			err = invalid("order_id", "must not be empty; leave it out instead")
 		}
 	case "metadata":
@@ -131,7 +131,7 @@ func (in *Intent) setRefund(name, raw []byte) (err error) {
 		in.Charge, err = chargeID(raw)
 	case "reason":
 		in.reason = raw
-		_, err = limited("reason", raw, MaxReason)
+		err = limited("reason", raw, MaxReason)
 	default:
 		err = unknownMember(name)
 	}
@@ -229,15 +229,14 @@ func cardAsToken() error {
 	return invalid("payment_method", "holds what looks like a card number; send a token that starts with pm_, never a card number")
 }
 
-func limited(member string, raw []byte, limit int) (string, error) {
-	t, ok := text(raw)
-	if !ok {
-		return "", invalid(member, "must be a string")
+func limited(member string, raw []byte, limit int) error {
+	if !isText(raw) {
+		return invalid(member, "must be a string")
 	}
-	if len(t) > limit && characters(raw) > limit { // bytes first: they are free to count
-		return "", invalid(member, "must have at most %d characters", limit)
+	if len(raw)-len(`""`) > limit && characters(raw) > limit { // bytes first: they are free to count
+		return invalid(member, "must have at most %d characters", limit)
 	}
-	return t, nil
+	return nil
 }
 
 func metadata(raw []byte) error {
