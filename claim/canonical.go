@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -93,12 +94,9 @@ func Canonical(body []byte, opt CanonicalOptions) ([]byte, error) {
 	if len(body) > MaxCanonicalBody {
 		return nil, &JSONError{Reason: fmt.Sprintf("longer than %d bytes", MaxCanonicalBody)}
 	}
-	c := canonicaliser{
-		in:      body,
-		out:     make([]byte, 0, len(body)+plainDigits),
-		members: make([]canonMember, 0, 16), // as many as most bodies hold
-		drop:    opt.Drop,
-	}
+	c := canonicalisers.Get().(*canonicaliser)
+	defer c.release()
+	c.in, c.out, c.drop = body, make([]byte, 0, len(body)+plainDigits), opt.Drop
 	c.skipSpace()
 	if err := c.value(0); err != nil {
 		return nil, err
@@ -108,6 +106,25 @@ func Canonical(body []byte, opt CanonicalOptions) ([]byte, error) {
 		return nil, c.fail("unexpected data after the JSON value; send one value only")
 	}
 	return c.out, nil
+}
+
+// canonicalisers are kept for the room that they have for members.
+var canonicalisers = sync.Pool{New: func() any {
+	return &canonicaliser{members: make([]canonMember, 0, 16)} // as many as most bodies hold
+}}
+
+// maxPooledScratch is the most that is kept for reuse of a canonicaliser's room, in
+// bytes and in members: a large body is rare, and its room would be held for ever.
+const maxPooledScratch = 16 << 10
+
+// release gives c back. What it has read and written is the caller's.
+func (c *canonicaliser) release() {
+	members, scratch := c.members[:0], c.scratch[:0]
+	if cap(members) > maxPooledScratch/16 || cap(scratch) > maxPooledScratch {
+		return
+	}
+	*c = canonicaliser{members: members, scratch: scratch}
+	canonicalisers.Put(c)
 }
 
 // canonicaliser reads in once and writes out as it goes. An object's members

@@ -13,23 +13,25 @@ import (
 // deadline, which lies before the store's lease end; when it has passed by either
 // of the local clocks, the call's context ends with [errTrustLost]. The monotonic
 // clock stands still while a machine is suspended; the wall clock may be set back.
+//
+// One timer looks after all of them: most calls are over before it would ring.
 type holdings struct {
-	mu  sync.Mutex
-	all map[*holding]struct{}
 	// wall is a test's wall clock; nil means time.Now.
 	wall func() time.Time
+
+	mu    sync.Mutex
+	all   map[*holding]struct{}
+	timer *time.Timer // of the next look at the clocks; nil before the first
+	rings time.Time   // when it does; zero while it need not
 }
 
 type holding struct {
+	of    *holdings
 	lease Lease
 	// ceiling is the local time past which no renewal is believed.
 	ceiling time.Time
 	cancel  context.CancelCauseFunc
-	wall    func() time.Time
-
-	mu    sync.Mutex
-	trust time.Time
-	timer *time.Timer // of the next look at the clocks
+	trust   time.Time // guarded by of.mu
 }
 
 // lookEvery is how often a holder looks at the wall clock: timers do not hear of a
@@ -44,22 +46,14 @@ func (e contextError) Error() string { return string(e) }
 
 func (h *holdings) add(ctx context.Context, l Lease, trust, ceiling time.Time) (context.Context, *holding) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	hold := &holding{lease: l, ceiling: ceiling, cancel: cancel, wall: h.wall, trust: trust}
-	if hold.wall == nil {
-		hold.wall = time.Now
-	}
-	hold.mu.Lock() // the first look may be at once
-	hold.timer = time.AfterFunc(min(hold.left(), lookEvery), hold.look)
-	if hold.left() <= 0 {
-		cancel(errTrustLost)
-	}
-	hold.mu.Unlock()
+	hold := &holding{of: h, lease: l, ceiling: ceiling, cancel: cancel, trust: trust}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.all == nil {
 		h.all = make(map[*holding]struct{})
 	}
 	h.all[hold] = struct{}{}
-	h.mu.Unlock()
+	h.watch(hold, time.Now())
 	return ctx, hold
 }
 
@@ -68,10 +62,6 @@ func (h *holdings) remove(hold *holding) {
 	delete(h.all, hold)
 	h.mu.Unlock()
 	hold.cancel(context.Canceled)
-	hold.mu.Lock()
-	defer hold.mu.Unlock()
-	hold.trust = time.Time{} // a look under way is the last
-	hold.timer.Stop()
 }
 
 // byHome returns what is held now, home by home.
@@ -86,38 +76,59 @@ func (h *holdings) byHome() map[string][]*holding {
 }
 
 // extend moves the trust deadline; lost ends the call.
-func (h *holding) extend(trust time.Time) {
-	if trust.After(h.ceiling) {
-		trust = h.ceiling
+func (hold *holding) extend(trust time.Time) {
+	if trust.After(hold.ceiling) {
+		trust = hold.ceiling
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	// After the last look there is no other: trust is never regained. This one is
-	// at once where the answer to a renewal came after the machine had slept.
-	h.trust = trust
-	if h.timer.Stop() {
-		h.timer.Reset(min(h.left(), lookEvery))
-	}
+	hold.of.mu.Lock()
+	defer hold.of.mu.Unlock()
+	// Trust that was lost is never regained: the context has ended. This look is at
+	// once where the answer to a renewal came after the machine had slept.
+	hold.trust = trust
+	hold.of.watch(hold, time.Now())
 }
 
-// look ends the call when trust has run out.
-func (h *holding) look() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	left := h.left()
+// watch ends the call of hold if trust has run out, and else sees to it that a look
+// comes in time; mu is held.
+func (h *holdings) watch(hold *holding, now time.Time) {
+	left := h.left(hold, now)
 	if left <= 0 {
-		h.cancel(errTrustLost)
+		hold.cancel(errTrustLost)
 		return
 	}
-	h.timer.Reset(min(left, lookEvery))
+	next := now.Add(min(left, lookEvery))
+	if !h.rings.IsZero() && !next.Before(h.rings) {
+		return
+	}
+	h.rings = next
+	if h.timer == nil {
+		h.timer = time.AfterFunc(next.Sub(now), h.look)
+	} else {
+		h.timer.Reset(next.Sub(now))
+	}
 }
 
-// left is how long trust lasts, by the clock that says less; mu is held.
-func (h *holding) left() time.Duration {
-	return min(time.Until(h.trust), h.trust.Round(0).Sub(h.wall().Round(0)))
+// look ends the calls whose trust has run out.
+func (h *holdings) look() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rings = time.Time{}
+	now := time.Now()
+	for hold := range h.all {
+		h.watch(hold, now)
+	}
 }
 
-func (h *holding) lost() { h.cancel(errTrustLost) }
+// left is how long trust in hold lasts, by the clock that says less; mu is held.
+func (h *holdings) left(hold *holding, now time.Time) time.Duration {
+	wall := now
+	if h.wall != nil {
+		wall = h.wall()
+	}
+	return min(hold.trust.Sub(now), hold.trust.Round(0).Sub(wall.Round(0)))
+}
+
+func (hold *holding) lost() { hold.cancel(errTrustLost) }
 
 // Start begins the heartbeat. Starting twice is starting once.
 func (s *Service) Start() {
@@ -217,8 +228,9 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 // flights lets requests for a key that this process is executing wait for the
 // end instead of polling. It decides nothing.
 type flights struct {
-	mu sync.Mutex
-	m  map[flightKey]chan struct{}
+	mu    sync.Mutex
+	m     map[flightKey]flight
+	count uint64
 }
 
 type flightKey struct {
@@ -226,30 +238,53 @@ type flightKey struct {
 	key  Key
 }
 
+type flight struct {
+	number uint64
+	ended  chan struct{} // nil while nobody waits for the end
+}
+
 // watch returns a channel that closes when the execution under way ends, or nil
 // when there is none here.
 func (f *flights) watch(home string, key Key) <-chan struct{} {
+	k := flightKey{home, key}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.m[flightKey{home, key}]
+	one, under := f.m[k]
+	if under && one.ended == nil {
+		one.ended = make(chan struct{})
+		f.m[k] = one
+	}
+	return one.ended
 }
 
-// begin announces an execution. A second one for the same key (a take-over
-// after a lapsed lease) replaces the first for new watchers.
-func (f *flights) begin(home string, key Key) (end func()) {
-	k, ch := flightKey{home, key}, make(chan struct{})
+// begin announces an execution, until end is called with the number that it returns. A
+// second one for the same key (a take-over after a lapsed lease) replaces the first,
+// whose watchers look at once.
+func (f *flights) begin(home string, key Key) (number uint64) {
+	k := flightKey{home, key}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.m == nil {
-		f.m = make(map[flightKey]chan struct{})
+		f.m = make(map[flightKey]flight)
 	}
-	f.m[k] = ch
-	f.mu.Unlock()
-	return func() {
-		f.mu.Lock()
-		if f.m[k] == ch {
-			delete(f.m, k)
-		}
-		f.mu.Unlock()
-		close(ch)
+	f.m[k].end()
+	f.count++
+	f.m[k] = flight{number: f.count}
+	return f.count
+}
+
+func (f *flights) end(home string, key Key, number uint64) {
+	k := flightKey{home, key}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if one := f.m[k]; one.number == number {
+		delete(f.m, k)
+		one.end()
+	}
+}
+
+func (one flight) end() {
+	if one.ended != nil {
+		close(one.ended)
 	}
 }

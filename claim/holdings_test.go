@@ -71,3 +71,69 @@ func TestAWallClockThatIsSetBackProlongsNothing(t *testing.T) {
 		all.remove(held)
 	})
 }
+
+// TestEachTrustEndsInItsOwnTime, though one timer looks after all of them.
+func TestEachTrustEndsInItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all holdings
+		hold := func(d time.Duration) (context.Context, *holding) {
+			return all.add(t.Context(), Lease{}, time.Now().Add(d), time.Now().Add(time.Hour))
+		}
+		long, first := hold(10 * time.Second)
+		short, second := hold(300 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		shorter, third := hold(100 * time.Millisecond)
+		none, fourth := hold(0)
+		require.Equal(t, errTrustLost, context.Cause(none))
+		time.Sleep(100*time.Millisecond - 1)
+		require.NoError(t, shorter.Err())
+		time.Sleep(2)
+		require.Equal(t, errTrustLost, context.Cause(shorter))
+		require.NoError(t, short.Err())
+		all.remove(second)
+		require.Equal(t, context.Canceled, context.Cause(short))
+		time.Sleep(5 * time.Second)
+		first.extend(time.Now().Add(7500 * time.Millisecond))
+		time.Sleep(7500*time.Millisecond - 1)
+		require.NoError(t, long.Err())
+		time.Sleep(2)
+		require.Equal(t, errTrustLost, context.Cause(long))
+		for _, h := range []*holding{first, third, fourth} {
+			all.remove(h)
+		}
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		require.True(t, all.rings.IsZero(), "nothing rings while nothing is held")
+		later, fifth := hold(time.Minute)
+		time.Sleep(time.Minute - 1)
+		require.NoError(t, later.Err())
+		time.Sleep(2)
+		require.Equal(t, errTrustLost, context.Cause(later))
+		all.remove(fifth)
+	})
+}
+
+func TestWatchersOfAnExecution(t *testing.T) {
+	var f flights
+	key := Key{Tenant: "acme", Value: "k"}
+	require.Nil(t, f.watch("eu", key))
+	first := f.begin("eu", key)
+	require.Nil(t, f.watch("us", key))
+	watched := f.watch("eu", key)
+	require.Equal(t, watched, f.watch("eu", key), "all watchers share one")
+	second := f.begin("eu", key)
+	<-watched // it looks again
+	watched = f.watch("eu", key)
+	f.end("eu", key, first)
+	select {
+	case <-watched:
+		t.Fatal("the second is still under way")
+	default:
+	}
+	f.end("eu", key, second)
+	<-watched
+	require.Nil(t, f.watch("eu", key))
+	require.Empty(t, f.m)
+	f.end("eu", key, f.begin("eu", key))
+	require.Empty(t, f.m)
+}

@@ -197,27 +197,40 @@ func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
 // with the old charge. The provider's name is part of it so that the row tells which
 // one was called; where none is named, as in claims of older builds, it tells nothing.
 func providerKey(k Key, object string, generation uint32, provider string) string {
-	h := sha256.New()
-	var n [8]byte
-	parts := []string{"homeward/provider-key/v2", k.Tenant, k.Value, object}
-	if provider != "" {
-		parts = []string{"homeward/provider-key/v3", k.Tenant, k.Value, object, provider}
+	var key [providerKeyLength]byte
+	return string(appendProviderKey(key[:0], k, object, generation, provider))
+}
+
+// providerKeyLength is that of "hw_" and 20 bytes in hexadecimal.
+const providerKeyLength = 3 + 2*20
+
+func appendProviderKey(to []byte, k Key, object string, generation uint32, provider string) []byte {
+	parts := [...]string{"homeward/provider-key/v3", k.Tenant, k.Value, object, provider}
+	if provider == "" {
+		parts[0] = "homeward/provider-key/v2"
 	}
-	for _, s := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(s)))
-		h.Write(n[:])
-		h.Write([]byte(s))
+	var stack [512]byte // enough for all but the longest keys
+	text := stack[:0]
+	for i, s := range parts {
+		if i == len(parts)-1 && provider == "" {
+			break
+		}
+		text = binary.BigEndian.AppendUint64(text, uint64(len(s)))
+		text = append(text, s...)
 	}
-	binary.BigEndian.PutUint32(n[:4], generation)
-	h.Write(n[:4])
-	return "hw_" + hex.EncodeToString(h.Sum(nil)[:20])
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(text, generation))
+	return hex.AppendEncode(append(to, "hw_"...), sum[:20])
 }
 
 // elsewhere reports whether r's present generation was begun for another provider
 // than the named one.
 func (r *Record) elsewhere(provider string) bool {
-	return provider != "" && r.ProviderKey != providerKey(r.Key, r.Minted.ID, r.Generation, provider) &&
-		r.ProviderKey != providerKey(r.Key, r.Minted.ID, r.Generation, "")
+	if provider == "" {
+		return false
+	}
+	var key [providerKeyLength]byte
+	return r.ProviderKey != string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, provider)) &&
+		r.ProviderKey != string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, ""))
 }
 
 // Event names an audit entry.

@@ -38,11 +38,12 @@ type Request struct {
 
 // UnderWay is how long req has been under way, by whichever local clock says more:
 // the monotonic one sleeps with the machine.
-func (req *Request) UnderWay() time.Duration {
+func (req *Request) UnderWay() time.Duration { return req.underWay(time.Now()) }
+
+func (req *Request) underWay(now time.Time) time.Duration {
 	if req.Began.IsZero() {
 		return 0
 	}
-	now := time.Now()
 	return max(now.Sub(req.Began), now.Round(0).Sub(req.Began.Round(0)))
 }
 

@@ -2,11 +2,12 @@ package claim
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -163,7 +164,8 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	defer func() { wait.close() }()
 	for {
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
-		asked, a.UnderWay = time.Now(), req.UnderWay()
+		asked = time.Now()
+		a.UnderWay = req.underWay(asked)
 		begun, err = s.c.Store.Begin(ctx, *a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, err
@@ -231,8 +233,8 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	s.executing.Add(1)
 	defer s.executing.Done()
 	ctx = outbox.Begun(ctx)
-	end := s.flight.begin(rec.Home, rec.Key)
-	defer end()
+	number := s.flight.begin(rec.Home, rec.Key)
+	defer s.flight.end(rec.Home, rec.Key, number)
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)
 	if err != nil {
 		open := s.frame(rec, rec.HeldSince, false)
@@ -250,7 +252,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
-	reply := s.frame(settled, rec.HeldSince, false)
+	reply := s.frame(&settled, rec.HeldSince, false)
 	if settled.State == InFlight {
 		return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
@@ -261,8 +263,11 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 
 // attempt calls the provider under the lease and settles what came of it. A panic is
 // its error, a *[fault.Error]: the claim stays in flight, with its lease or without.
-func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (_ *Record, _ Verdict, err error) {
+func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (settled Record, _ Verdict, err error) {
 	defer func() {
+		if err == nil {
+			return
+		}
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			s.c.Logger.Error("an attempt panicked; its outcome is unknown and the claim stays in flight",
 				"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider, "fault", caught)
@@ -278,7 +283,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	switch {
-	case rec.elsewhere(s.c.Provider):
+	// A generation that this step began is this node's provider's.
+	case a.Recovery && rec.elsewhere(s.c.Provider):
 		s.c.Logger.Error(pageElsewhere,
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider)
 		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
@@ -294,19 +300,19 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
 
 	// Held, and so renewed, until what is known is recorded.
-	settled, err := s.settle(ctx, callCtx, rec, verdict)
+	settled, err = s.settle(ctx, callCtx, rec, verdict)
 	s.held.remove(hold)
 	if caught != nil {
 		err = errors.Join(caught, err)
 	}
 	if err != nil {
-		return nil, verdict, err
+		return Record{}, verdict, err
 	}
 	if settled.Reason == ReasonOutcomeUnknown && settled.State == FailedTerminal {
 		s.c.Logger.Error("outcome still unknown at the bound; claim failed, a charge that surfaces later must be refunded",
 			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "attempts", settled.Attempts)
 	}
-	return &settled, verdict, nil
+	return settled, verdict, nil
 }
 
 // reasonFault marks an attempt in which our own code failed, in the audit, where
@@ -336,7 +342,7 @@ const (
 func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
-	verdict.ID = uuid.New()
+	verdict.ID = newVerdictID()
 	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
 		last := trust.Err() != nil
 		settled, err = s.record(ctx, rec, &verdict)
@@ -348,9 +354,17 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 		}
 		select {
 		case <-trust.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
+		case <-time.After(pause/2 + mathrand.N(pause)):
 		}
 	}
+}
+
+// newVerdictID is a random UUID.
+func newVerdictID() (id uuid.UUID) {
+	_, _ = rand.Read(id[:])   // never fails
+	id[6] = id[6]&0x0f | 0x40 // version 4
+	id[8] = id[8]&0x3f | 0x80 // variant 10
+	return id
 }
 
 // record says the verdict once, its body elsewhere if that is too large for a row.
@@ -586,7 +600,7 @@ func (w *waiter) next(ctx context.Context, done <-chan struct{}) bool {
 		pause *= 10
 	}
 	// Between half and one and a half times the interval, so that waiters spread.
-	w.poll.Reset(pause/2 + rand.N(pause))
+	w.poll.Reset(pause/2 + mathrand.N(pause))
 	select {
 	case <-done:
 		return true

@@ -183,16 +183,25 @@ func newStamp(code RegionCode, random io.Reader) (uuid.UUID, error) {
 		return id, ErrRegionCode
 	}
 	if random == nil {
-		random = rand.Reader
-	}
-	if _, err := io.ReadFull(random, id[:stampRandom]); err != nil {
-		return uuid.Nil, fmt.Errorf("read random bits for a stamp: %w", err)
+		_, _ = rand.Read(id[:stampRandom]) // never fails
+	} else if err := readRandom(random, &id); err != nil {
+		return uuid.Nil, err
 	}
 	id[6] = id[6]&0x0f | 0x80 // version 8
 	id[8] = id[8]&0x3f | 0x80 // variant 10
 	binary.BigEndian.PutUint16(id[stampCode:], uint16(code))
 	binary.BigEndian.PutUint32(id[stampCheck:], stampCheckValue(&id))
 	return id, nil
+}
+
+// readRandom is apart so that an id from crypto/rand needs no memory of its own.
+func readRandom(random io.Reader, id *uuid.UUID) error {
+	var bits [stampRandom]byte
+	if _, err := io.ReadFull(random, bits[:]); err != nil {
+		return fmt.Errorf("read random bits for a stamp: %w", err)
+	}
+	copy(id[:], bits[:])
+	return nil
 }
 
 func readStamp(id *uuid.UUID) (RegionCode, bool) {

@@ -169,10 +169,13 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 
 // manyDigits reports whether text may hold a whole number. Most texts do not, and that
 // is cheap to see.
-func manyDigits(text []byte) bool {
+func manyDigits[T []byte | string](text T) bool {
+	if len(text) < minCardDigits {
+		return false
+	}
 	n := 0
-	for _, c := range text {
-		if c >= '0' && c <= '9' || c >= utf8.RuneSelf {
+	for i := range len(text) {
+		if c := text[i]; c >= '0' && c <= '9' || c >= utf8.RuneSelf {
 			if n++; n == minCardDigits {
 				return true
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -122,11 +123,15 @@ func TestScreen(t *testing.T) {
 			case strings.Contains(c.body, "reason"):
 				op = Refund
 			}
-			if _, err := Parse(op, canonical); err != nil {
+			in, err := Parse(op, canonical)
+			if err != nil {
 				t.Fatal(err)
 			}
 			before := string(canonical)
 			got := Screen(canonical)
+			if again := in.Screen(canonical); !reflect.DeepEqual(again, got) {
+				t.Errorf("parsed, it is %+v instead of %+v", again, got)
+			}
 			want := c.masked
 			if want == "none" {
 				want = ""
@@ -165,10 +170,14 @@ func FuzzScreen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := Parse(Charge, canonical); err != nil {
+		in, err := Parse(Charge, canonical)
+		if err != nil {
 			return
 		}
 		got := Screen(canonical)
+		if again := in.Screen(canonical); !reflect.DeepEqual(again, got) {
+			t.Fatalf("%s is %+v, and parsed %+v", canonical, got, again)
+		}
 		if (got.Member == "") && got.Masked != nil {
 			t.Fatalf("%s was masked for nothing", canonical)
 		}

@@ -177,7 +177,7 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
 		Amount: t.intent.Amount, Currency: t.intent.Currency,
 		// A refund's reason is the merchant's own affair and not the payer's.
-		Source: t.intent.Source, Description: t.intent.Description,
+		Source: t.intent.Source, Description: t.intent.Description(),
 	}
 	switch c.Kind {
 	case psp.KindRefund:

@@ -64,14 +64,22 @@ type Intent struct {
 	FailedBefore int
 	// Charge is the id of the charge that a refund or compensation gives back.
 	Charge string
-	// Description and OrderID are "" when the caller sent none.
-	Description, OrderID string
 	// ExpiresAt is when the operation stops being payable; zero for never.
 	ExpiresAt time.Time
 
 	// The caller's own spelling of optional members, canonical JSON, nil when
 	// absent: what the caller sent is shown back to the byte.
 	description, orderID, metadata, expiresAt, reason []byte
+}
+
+// Description and OrderID are "" when the caller sent none. They are spelled out when
+// they are asked for: of most requests that are read nobody asks.
+func (in *Intent) Description() string { return spelled(in.description) }
+func (in *Intent) OrderID() string     { return spelled(in.orderID) }
+
+func spelled(raw []byte) string {
+	s, _ := text(raw) // what was not sent is none
+	return s
 }
 
 // GivesBack reports whether op gives back what a charge has taken.

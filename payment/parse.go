@@ -22,14 +22,8 @@ const maxMemberName = 64
 // It reads what callers send and what was stored of them, also by older versions. What
 // only a new request is refused for is in [Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
-	var set func(in *Intent, name, raw []byte) error
 	switch op {
-	case Charge, Transfer:
-		set = (*Intent).setPayment
-	case Refund:
-		set = (*Intent).setRefund
-	case Compensation:
-		set = (*Intent).setCompensation
+	case Charge, Transfer, Refund, Compensation:
 	default:
 		return Intent{}, invalid("", "unknown operation %q", string(op))
 	}
@@ -50,7 +44,7 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 		if !ok {
 			return Intent{}, notCanonical()
 		}
-		if err := set(&in, quoted[1:len(quoted)-1], raw); err != nil {
+		if err := in.set(quoted[1:len(quoted)-1], raw); err != nil {
 			return Intent{}, err
 		}
 	}
@@ -85,6 +79,18 @@ func (in *Intent) missing() string {
 
 func notCanonical() error { return invalid("", "is not canonical JSON") }
 
+// set takes in one member of its operation's request.
+func (in *Intent) set(name, raw []byte) error {
+	switch in.Operation {
+	case Refund:
+		return in.setRefund(name, raw)
+	case Compensation:
+		return in.setCompensation(name, raw)
+	default:
+		return in.setPayment(name, raw)
+	}
+}
+
 func (in *Intent) setPayment(name, raw []byte) (err error) {
 	source, prefix := "payment_method", "pm_"
 	if in.Operation == Transfer {
@@ -99,10 +105,10 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 		in.Source, err = token(source, prefix, raw)
 	case "description":
 		in.description = raw
-		in.Description, err = limited("description", raw, MaxDescription)
+		err = limited("description", raw, MaxDescription)
 	case "order_id":
 		in.orderID = raw
-		if in.OrderID, err = limited("order_id", raw, MaxOrderID); err == nil && in.OrderID == "" {
+		if err = limited("order_id", raw, MaxOrderID); err == nil && string(raw) == `""` {
 			err = invalid("order_id", "must not be empty; leave it out instead")
 		}
 	case "metadata":
@@ -125,7 +131,7 @@ func (in *Intent) setRefund(name, raw []byte) (err error) {
 		in.Charge, err = chargeID(raw)
 	case "reason":
 		in.reason = raw
-		_, err = limited("reason", raw, MaxReason)
+		err = limited("reason", raw, MaxReason)
 	default:
 		err = unknownMember(name)
 	}
@@ -223,15 +229,14 @@ func cardAsToken() error {
 	return invalid("payment_method", "holds what looks like a card number; send a token that starts with pm_, never a card number")
 }
 
-func limited(member string, raw []byte, limit int) (string, error) {
-	t, ok := text(raw)
-	if !ok {
-		return "", invalid(member, "must be a string")
+func limited(member string, raw []byte, limit int) error {
+	if !isText(raw) {
+		return invalid(member, "must be a string")
 	}
-	if len(t) > limit && characters(raw) > limit { // bytes first: they are free to count
-		return "", invalid(member, "must have at most %d characters", limit)
+	if len(raw)-len(`""`) > limit && characters(raw) > limit { // bytes first: they are free to count
+		return invalid(member, "must have at most %d characters", limit)
 	}
-	return t, nil
+	return nil
 }
 
 func metadata(raw []byte) error {

@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if in.Operation != Charge || in.Amount != 1999 || in.Currency != "jpy" || in.Source != "pm_card_visa" ||
-		in.Description != `café "x"` || in.OrderID != "o-1" ||
+		in.Description() != `café "x"` || in.OrderID() != "o-1" ||
 		!in.ExpiresAt.Equal(time.Date(2030, 1, 31, 12, 0, 0, 5e8, time.UTC)) ||
 		string(in.metadata) != `{"a":"line\n","b":"2"}` {
 		t.Errorf("got %+v", in)

@@ -124,6 +124,15 @@ func text(raw []byte) (string, bool) {
 	return s, true
 }
 
+// isText reports whether [text] can read raw, and makes nothing of it as a rule.
+func isText(raw []byte) bool {
+	if len(raw) < 2 || raw[0] != '"' || bytes.IndexByte(raw, '\\') >= 0 {
+		_, ok := text(raw)
+		return ok
+	}
+	return utf8.Valid(raw)
+}
+
 // characters counts the code points of a string in canonical escapes, given
 // with its quotes.
 func characters(raw []byte) int {

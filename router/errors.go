@@ -15,10 +15,11 @@ var ErrHomeUnavailable = errors.New("router: the key's home region cannot be rea
 // unreachable gives every way of not reaching the home one name. What the home
 // itself said passes unchanged.
 func unreachable(err error) error {
+	if err == nil || errors.Is(err, ErrHomeUnavailable) {
+		return err
+	}
 	var wrong *region.WrongHomeError
 	switch {
-	case err == nil || errors.Is(err, ErrHomeUnavailable):
-		return err
 	case errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, region.ErrNoNode),
 		errors.Is(err, region.ErrNoAnswer), errors.Is(err, region.ErrPeerFailed), errors.Is(err, region.ErrRefused),
 		errors.Is(err, region.ErrHopLimit), errors.Is(err, claim.ErrNeedPin), errors.As(err, &wrong):

@@ -1,9 +1,9 @@
 // Package router brings a request to its key's home: here, one hop away, or,
 // when the home has been out of reach for a while, to the home's rows without it.
 //
-// It holds no state and decides nothing about money. A stale pin, a wrong hint
-// or an old view of the membership costs a hop; the claim's own step at the
-// home decides what may happen. In particular a claim under an opaque key is
+// It holds no state but hints, and decides nothing about money. A stale pin, a
+// wrong hint or an old view of the membership costs a hop; the claim's own step at
+// the home decides what may happen. In particular a claim under an opaque key is
 // only created when the store, by its own clock, finds the pin that was shown
 // to it alive (claim.NeedPin otherwise), so a router that routes by memory is
 // sent back to look.
@@ -92,12 +92,13 @@ type Router struct {
 	topology *region.Topology
 	lost     func(region string) bool
 	rtt      func(region string) (time.Duration, bool)
+	lately   *lately
 }
 
 // New returns the router of a node in region self. lost tells for which regions
 // it is a deputy; [region.Outages.Lost] does.
 func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
-	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured}
+	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured, lately: newLately()}
 }
 
 // WithDistances makes r prefer near regions where this one takes no new homes.
@@ -183,10 +184,17 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 	return home.Name, nil
 }
 
-// pinned asks the registrar, which fixes the home if nobody has.
+// pinned asks the registrar, which fixes the home if nobody has. It need not be asked
+// of a key that has just been answered here: without a pin a request acts on a living
+// claim only, and one that lives here proves that the home is here.
 func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
+	if t.lately.knows(t.req.Key) {
+		if reply, err = t.local.Do(ctx, t.self, t.req); !errors.Is(err, claim.ErrNeedPin) {
+			return reply, err
+		}
+	}
 	// Twice: a pin may run out between the look and the claim's own step.
 	for range 2 {
 		pin, perr := t.home(ctx)
@@ -195,6 +203,9 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 		}
 		t.req.PinnedAt = pin.CreatedAt
 		reply, err = t.at(ctx, pin.Home)
+		if err == nil && pin.Home == t.self && reply.State.Final() {
+			t.lately.add(t.req.Key)
+		}
 		if !errors.Is(err, claim.ErrNeedPin) || t.req.CompareOnly {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -54,7 +55,7 @@ func (s *server) limitBody(res *response, r *http.Request) {
 	}
 	// Sockets know only the real clock. A writer without one (a test's recorder)
 	// has no slow client either.
-	res.timed = http.NewResponseController(res).SetReadDeadline(time.Now().Add(s.Limits.BodyTime)) == nil
+	res.timed = http.NewResponseController(res).SetReadDeadline(res.began.Add(s.Limits.BodyTime)) == nil
 }
 
 // readBody reads the whole body, within limitBody's time, and returns its
@@ -80,8 +81,11 @@ func (s *server) withBody(res *response, r *http.Request, limit int64, use func(
 			bodies.Put(buf)
 		}
 	}()
-	_, err := buf.ReadFrom(http.MaxBytesReader(res.ResponseWriter, r.Body, limit))
-	if err != nil {
+	var body io.Reader = r.Body
+	if r.ContentLength < 0 { // else net/http gives no more than it says
+		body = http.MaxBytesReader(res.ResponseWriter, r.Body, limit)
+	}
+	if _, err := buf.ReadFrom(body); err != nil {
 		return s.unreadable(res, err)
 	}
 	if res.timed {

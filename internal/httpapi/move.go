@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,9 +18,8 @@ const maxRegionName = 63
 func (s *server) move(op payment.Operation) handler {
 	path := payment.Path(op)
 	return func(res *response, r *http.Request) error {
-		h := res.Header()
 		trace := traceparent(r)
-		h[headerTraceparent] = []string{trace}
+		res.set(headerTraceparent, trace)
 		if err := checkMedia(r); err != nil {
 			return err
 		}
@@ -29,10 +27,10 @@ func (s *server) move(op payment.Operation) handler {
 		if err != nil {
 			return err
 		}
-		h[headerKey] = []string{r.Header[headerKey][0]}
+		res.set(headerKey, r.Header[headerKey][0])
 		stamp, stamped := claim.ReadStamp(value)
 		if home, known := s.HomeOf(stamp); stamped && known {
-			h[headerHome] = []string{home}
+			res.set(headerHome, home)
 		}
 		body, err := s.readBody(res, r)
 		if err != nil {
@@ -44,8 +42,8 @@ func (s *server) move(op payment.Operation) handler {
 		}
 		// What gives back a charge belongs where the charge is.
 		_, near, _ := claim.ReadObjectID(intent.Charge)
-		ctx, cancel := context.WithTimeout(r.Context(), s.Limits.Request)
-		defer cancel()
+		res.patience.begin(r.Context(), s.Limits.Request)
+		defer res.patience.end()
 		req := claim.Request{
 			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
 			Operation: string(op),
@@ -57,21 +55,21 @@ func (s *server) move(op payment.Operation) handler {
 			TraceParent: trace,
 			Began:       res.began,
 		}
-		refusal, err := screen(res.tenant.CardNumbers, &req)
+		refusal, err := screen(res.tenant.CardNumbers, &intent, &req)
 		if err != nil {
 			return err
 		}
-		reply, err := s.Router.Do(ctx, req, hint(r))
+		reply, err := s.Router.Do(&res.patience, req, hint(r))
 		if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
 			return refusal
 		}
 		if err != nil {
-			h[headerHops] = []string{strconv.Itoa(reply.Hops)}
+			res.set(headerHops, strconv.Itoa(reply.Hops))
 			if reply.Home != "" {
-				h[headerHome] = []string{reply.Home}
+				res.set(headerHome, reply.Home)
 			}
 			if !reply.ExpiresAt.IsZero() {
-				h[headerExpiresAt] = []string{timestamp(reply.ExpiresAt)}
+				res.set(headerExpiresAt, timestamp(reply.ExpiresAt))
 			}
 			return err
 		}

@@ -17,6 +17,27 @@ type response struct {
 	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
+	// patience is the context of a request that may have to wait.
+	patience patience
+	// values are what set has set: one array for all, as this is every request's way out.
+	values [maxValues]string
+	used   int
+}
+
+// maxValues is how many headers a reply to a movement has: 4 of the request, 6 of the
+// exchange, and Content-Type and Location of the object.
+const maxValues = 12
+
+// set sets a header, whose name is spelled as the keys of http.Header are.
+func (res *response) set(name, value string) {
+	if res.used == len(res.values) {
+		res.Header()[name] = []string{value}
+		return
+	}
+	at := res.used
+	res.used++
+	res.values[at] = value
+	res.Header()[name] = res.values[at : at+1 : at+1]
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -48,38 +69,41 @@ const (
 	headerServedBy        = "Homeward-Served-By"
 	headerHops            = "Homeward-Hops"
 	headerTraceparent     = "Traceparent"
-
-	replyHeaders = 7 // the most that sendReply adds to the remembered ones
 )
 
 // sendReply writes what the home answered: the remembered part to the byte,
 // this exchange's part in headers beside it.
 func (res *response) sendReply(reply *claim.Reply) {
-	h := res.Header()
-	// One array for all values: this is every request's way out.
-	values := make([]string, 0, replyHeaders+len(reply.Response.Header))
-	set := func(name, value string) {
-		values = append(values, value)
-		h[name] = values[len(values)-1 : len(values) : len(values)]
+	res.set(headerHome, reply.Home)
+	res.set(headerServedBy, reply.ServedBy)
+	res.set(headerHops, strconv.Itoa(reply.Hops))
+	// What has to be spelled is spelled at once, in one string.
+	body := reply.Response.Body
+	var buf [2*len(time.RFC3339) + 20]byte
+	text := strconv.AppendInt(buf[:0], int64(len(body)), 10)
+	length := len(text)
+	text = appendTimestamp(text, reply.ExpiresAt)
+	expires := len(text)
+	if reply.Replayed {
+		text = appendTimestamp(text, reply.FirstUse)
 	}
-	set(headerHome, reply.Home)
-	set(headerServedBy, reply.ServedBy)
-	set(headerHops, strconv.Itoa(reply.Hops))
+	all := string(text)
+	res.set("Content-Length", all[:length])
 	if !reply.ExpiresAt.IsZero() {
-		set(headerExpiresAt, timestamp(reply.ExpiresAt))
+		res.set(headerExpiresAt, all[length:expires])
 	}
 	if reply.Replayed {
-		set(headerReplayed, "true")
-		set(headerOriginalRequest, timestamp(reply.FirstUse))
+		res.set(headerReplayed, "true")
+		res.set(headerOriginalRequest, all[expires:])
 	}
 	for _, f := range reply.Response.Header {
-		set(http.CanonicalHeaderKey(f.Name), f.Value)
+		res.set(http.CanonicalHeaderKey(f.Name), f.Value)
 	}
-	body := reply.Response.Body
-	set("Content-Length", strconv.Itoa(len(body)))
 	res.WriteHeader(reply.Response.Status)
 	_, _ = res.Write(body) // as in send
 }
 
 // timestamp is how the API spells times: RFC 3339, UTC, whole seconds.
-func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func timestamp(t time.Time) string { return string(appendTimestamp(nil, t)) }
+
+func appendTimestamp(to []byte, t time.Time) []byte { return t.UTC().AppendFormat(to, time.RFC3339) }

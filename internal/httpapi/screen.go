@@ -13,8 +13,8 @@ import (
 // number carries the fingerprint of the spelling that it would have under the other
 // settings. And one that is not wanted now is not refused here: it goes on, to be
 // compared only, and refusal is what to answer where no claim has an answer for it.
-func screen(cards claim.CardNumbers, req *claim.Request) (refusal, err error) {
-	found := payment.Screen(req.Input.Canonical)
+func screen(cards claim.CardNumbers, intent *payment.Intent, req *claim.Request) (refusal, err error) {
+	found := intent.Screen(req.Input.Canonical)
 	if found.Member == "" {
 		return nil, nil
 	}

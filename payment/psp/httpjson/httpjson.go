@@ -269,8 +269,12 @@ func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Resul
 	if err != nil {
 		return psp.Result{Err: fmt.Errorf("httpjson: encode call: %w", err)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
-	defer cancel()
+	// A caller that has set this time-out himself, a moment ago, need not pay for it again.
+	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > p.caps.Timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.caps.Timeout)
+		defer cancel()
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return psp.Result{Err: fmt.Errorf("httpjson: make request: %w", err)}

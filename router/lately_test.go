@@ -1,0 +1,89 @@
+package router
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// answering is a Local whose claims are final, once a pin has let them be made.
+type answering struct {
+	*world
+	final map[string]bool
+	state claim.State
+}
+
+func (a answering) Do(ctx context.Context, home string, req *claim.Request) (claim.Reply, error) {
+	if a.needPin = !a.final[req.Key.Value]; !a.needPin {
+		a.log("do %s", home)
+		return claim.Reply{Home: home, State: a.state, Replayed: true}, nil
+	}
+	reply, err := a.world.Do(ctx, home, req)
+	if err == nil {
+		a.final[req.Key.Value] = true
+		reply.State = a.state
+	}
+	return reply, err
+}
+
+// A key that has just been answered here is looked for here first. That it is remembered
+// decides nothing: where its claim is gone, the registrar is asked as ever.
+func TestLately(t *testing.T) {
+	for name, c := range map[string]struct {
+		state       claim.State
+		pin         string
+		gone        bool
+		first, then []string
+	}{
+		"answered":         {claim.Completed, here, false, []string{"pin", "do us-east1"}, []string{"do us-east1"}},
+		"refused for good": {claim.FailedTerminal, here, false, []string{"pin", "do us-east1"}, []string{"do us-east1"}},
+		"not settled":      {claim.InFlight, here, false, []string{"pin", "do us-east1"}, []string{"pin", "do us-east1"}},
+		"released":         {claim.FailedRetry, here, false, []string{"pin", "do us-east1"}, []string{"pin", "do us-east1"}},
+		"elsewhere": {claim.Completed, europe, false, []string{"pin", "replica", "forward europe-west1 hop 1 pinned true"},
+			[]string{"pin", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"gone": {claim.Completed, here, true, []string{"pin", "do us-east1"}, []string{"do us-east1", "pin", "do us-east1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world{registrar: here, pin: c.pin}
+			r := w.router(t)
+			a := answering{&w, map[string]bool{}, c.state}
+			r.local = a
+			req := claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}
+			_, err := r.Do(t.Context(), req, "")
+			require.NoError(t, err)
+			require.Equal(t, c.first, w.asked)
+			w.asked = nil
+			if c.gone {
+				clear(a.final)
+			}
+			reply, err := r.Do(t.Context(), req, "")
+			require.NoError(t, err)
+			require.Equal(t, c.pin, reply.Home)
+			require.Equal(t, c.then, w.asked)
+			require.False(t, r.lately.knows(claim.Key{Tenant: "globex", Value: "k"}), "of another tenant")
+		})
+	}
+}
+
+func TestLatelyIsBounded(t *testing.T) {
+	l := newLately()
+	key := func(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint(i)} }
+	for i := range 4 * latelySlots {
+		l.add(key(i))
+		require.True(t, l.knows(key(i)))
+	}
+	require.Len(t, l.slots, latelySlots)
+	known := 0
+	for i := range 3 * latelySlots {
+		if l.knows(key(i)) {
+			known++
+		}
+	}
+	require.Less(t, known, latelySlots, "the latest ones are kept")
+	k := key(1)
+	require.Zero(t, testing.AllocsPerRun(100, func() { l.add(k); l.knows(k) }))
+}
