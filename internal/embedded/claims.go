@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 )
 
@@ -87,12 +88,16 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 		return err
 	}
 	defer v.db.leave()
-	lock := v.db.rows.of(code, key)
+	stripe := v.db.rows.index(code, key)
+	lock := &v.db.rows.mu[stripe]
 	lock.Lock()
 	defer lock.Unlock()
 
-	old, err := v.db.lookClaim(p, home, code, key)
-	if err != nil {
+	var old *claim.Record
+	flight := v.db.flights.of(stripe, code, key)
+	if flight != nil {
+		old = &flight.rec
+	} else if old, err = v.db.lookClaim(p, home, code, key); err != nil {
 		return err
 	}
 	next, fx, err := t(old, v.db.clock.now())
@@ -107,10 +112,14 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
-	if err := v.db.putStep(b, code, old, next, &fx); err != nil {
+	if err := v.db.putStep(b, code, old, next, &fx, flight); err != nil {
 		return err
 	}
-	return v.db.commit(b, pebble.Sync)
+	if err := v.db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	v.db.flights.stepped(stripe, code, next, &fx)
+	return nil
 }
 
 // Renew implements [claim.Store]. It is one step for all homes: where one of
@@ -157,6 +166,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 			continue // fenced off: the only error there is
 		}
 		held[i] = true
+		v.db.flights.forget(v.db.rows.index(codes[i], l.Key))
 		s.key = appendScoped(s.key[:0], tableClaim, codes[i], l.Key.Tenant, l.Key.Value)
 		if err := s.set(b, s.key, claimToProto(next)); err != nil {
 			return nil, err
@@ -289,8 +299,9 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 }
 
 // putStep writes a transition: the row, the indexes and every effect. Waiting
-// notes ride along. The caller holds the row's lock.
-func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+// notes ride along. The caller holds the row's lock, and says what is known of old's
+// flight, if it is.
+func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) error {
 	// What the SQL store's tables check: retries of a final claim need an answer.
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
 		return fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State)
@@ -315,7 +326,7 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 			}
 		}
 	}
-	if err := db.putOutbox(b, s, code, old, next, fx); err != nil {
+	if err := db.putOutbox(b, s, code, old, next, fx, known); err != nil {
 		return err
 	}
 	if err := db.putEffects(b, s, code, next.Home, fx); err != nil {
@@ -330,13 +341,16 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 }
 
 // putOutbox writes what a transition does to its own outbox row.
-func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) error {
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
 	}
 	// A claim's first message has an id of its own, so there is no old row.
 	if fx.Enqueue != nil && (old == nil || old.Minted.ID != next.Minted.ID) {
 		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
+	}
+	if fx.Finish && known != nil && known.rec.Minted.ID == next.Minted.ID {
+		return db.putMessage(b, s, providerCalls, code, &outbox.Message{ID: next.Minted.ID, Due: known.due}, nil)
 	}
 	row, err := db.readMessage(providerCalls, next.Home, code, next.Minted.ID)
 	switch {

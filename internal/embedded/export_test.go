@@ -3,6 +3,10 @@ package embedded
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
 )
@@ -48,3 +52,66 @@ func (db *DB) Rows(table byte) (n int, err error) {
 
 // Flush writes the memtable to a table.
 func (db *DB) Flush() error { return db.pebble.Flush() }
+
+// Written is how many bytes of batches the log got.
+func (db *DB) Written() uint64 { return db.pebble.Metrics().WAL.BytesIn }
+
+// Flights counts the flights that memory holds, and fails where one is not what its
+// rows say.
+func (db *DB) Flights() (n int, err error) {
+	for i, f := range db.flights {
+		if f == nil {
+			continue
+		}
+		n++
+		db.rows.mu[i].RLock()
+		rec, err := db.readClaim(f.rec.Home, f.code, f.rec.Key)
+		m, merr := db.readMessage(providerCalls, f.rec.Home, f.code, f.rec.Minted.ID)
+		db.rows.mu[i].RUnlock()
+		if err := errors.Join(err, merr); err != nil {
+			return n, err
+		}
+		if rec == nil || !reflect.DeepEqual(*rec, f.rec) || m == nil || m.Parked || !m.Due.Equal(f.due) {
+			return n, fmt.Errorf("memory has %+v, due %v; the rows are %+v and %+v", f.rec, f.due, rec, m)
+		}
+	}
+	return n, nil
+}
+
+// Dump is every row but audit, whose keys count openings, and meta.
+func (db *DB) Dump() (map[string]string, error) {
+	rows := map[string]string{}
+	err := db.scan([]byte{0}, []byte{0xff}, func(k, v []byte) (bool, error) {
+		if k[0] != tableMeta && k[0] != tableAudit {
+			rows[string(k)] = string(v)
+		}
+		return true, nil
+	})
+	return rows, err
+}
+
+// PutUnpaid writes or deletes a row of a table that is probed, and FindUnpaid probes
+// for it: once as the store does, and once in all places.
+func (db *DB) PutUnpaid(object string, there bool) error {
+	defer db.lockUnpaid(1, object)()
+	b := db.pebble.NewBatch()
+	key := appendScoped(nil, tableUnpaid, 1, "", object)
+	if there {
+		return errors.Join(b.Set(key, []byte(object), nil), db.commit(b, pebble.NoSync), b.Close())
+	}
+	return errors.Join(b.Delete(key, nil), db.commit(b, pebble.NoSync), b.Close())
+}
+
+func (db *DB) FindUnpaid(object string) (found, really bool, err error) {
+	defer db.lockUnpaid(1, object)()
+	key := appendScoped(nil, tableUnpaid, 1, "", object)
+	is := func(value []byte) error {
+		if string(value) != object {
+			return fmt.Errorf("%s has %s", object, value)
+		}
+		return nil
+	}
+	found, err = db.probe(key, is)
+	really, rerr := db.probeAll(key, is)
+	return found, really, errors.Join(err, rerr)
+}

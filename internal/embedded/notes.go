@@ -137,6 +137,9 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 				if caught := fault.Caught(db.flushNotes); caught != nil {
 					db.log.Error("store: writing audit notes panicked; it is tried again", "fault", caught)
 				}
+				if err := db.flushed.drop(); err != nil {
+					db.backgroundError(err)
+				}
 			}
 		}
 	}

@@ -84,11 +84,15 @@ type DB struct {
 	clock      clock
 	log        *slog.Logger
 
-	rows  *rowLocks // claims, their outbox rows and audit; notices
-	pins  *rowLocks
-	books *rowLocks // transactions, by id
-	notes notes
-	heads heads
+	rows *rowLocks // claims, their outbox rows and audit; notices
+	// flights are guarded by the locks of rows.
+	flights *flights
+	pins    *rowLocks
+	books   *rowLocks // transactions, by id
+	notes   notes
+	heads   heads
+	// flushed is what probe asks first.
+	flushed *flushed
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
@@ -136,6 +140,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
+		flushed: newFlushed(), flights: new(flights),
 		statuses: map[string]uint8{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
@@ -207,6 +212,7 @@ func (db *DB) openPebble(cfg *Config) error {
 	o.Lock = lock
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: db.backgroundError,
+		FlushEnd:        db.flushed.flushEnded,
 		DiskSlow:        func(info pebble.DiskSlowInfo) { db.log.Warn("store: disk is slow", "info", info.String()) },
 	}
 	o.EnsureDefaults()
@@ -313,7 +319,11 @@ func (db *DB) prepareMeta(dir string) error {
 	for _, r := range db.order {
 		setMeta(b, metaRegion+r.Name, uint64(r.Code))
 	}
-	return db.commit(b, pebble.Sync)
+	if err := db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	db.flushed.opened = uint64(b.SeqNum())
+	return nil
 }
 
 // migratePortion is how many rows are migrated in one batch, of some 100 bytes each.
@@ -422,7 +432,7 @@ func (db *DB) Close() error {
 	if cerr := b.Close(); err == nil {
 		err = cerr
 	}
-	db.closeErr = errors.Join(err, db.pebble.Close(), db.dirLock.Close())
+	db.closeErr = errors.Join(err, db.flushed.drop(), db.pebble.Close(), db.dirLock.Close())
 	return db.closeErr
 }
 

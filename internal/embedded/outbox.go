@@ -258,6 +258,9 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 				return true, nil // somebody is at work on it
 			}
 			held[i] = true
+			if qv.q == providerCalls {
+				db.flights.forget(i)
+			}
 		}
 		m, err := db.readMessage(qv.q, region, code, row.id)
 		if err != nil {
@@ -321,9 +324,13 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 	if m == nil {
 		return errNoRow
 	}
-	lock := qv.v.db.rows.of(code, ownerOf(m))
+	stripe := qv.v.db.rows.index(code, ownerOf(m))
+	lock := &qv.v.db.rows.mu[stripe]
 	lock.Lock()
 	defer lock.Unlock()
+	if qv.q == providerCalls {
+		qv.v.db.flights.forget(stripe)
+	}
 	if m, err = qv.v.db.readMessage(qv.q, region, code, id); err != nil {
 		return err
 	}

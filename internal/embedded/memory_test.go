@@ -1,0 +1,129 @@
+package embedded_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+)
+
+// TestMemoryIsWhatTheRowsSay makes the same steps in two stores, one of which is killed
+// and opened again before each: both must answer alike, and hold the same rows.
+func TestMemoryIsWhatTheRowsSay(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	clock := newClock()
+	disk := vfs.NewCrashableMem()
+	long := open(t, embedded.Config{Clock: clock.now})
+	short := open(t, embedded.Config{Clock: clock.now, FS: disk})
+	const home = "us-east1"
+	most := 0
+	type step func(v *embedded.View) (any, error)
+	both := func(s step) any {
+		disk = disk.CrashClone(vfs.CrashCloneCfg{})
+		short = open(t, embedded.Config{Clock: clock.now, FS: disk})
+		want, wantErr := s(view(t, short, home))
+		got, err := s(view(t, long, home))
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
+		require.Equal(t, want, got)
+		held, err := long.Flights()
+		require.NoError(t, err)
+		most = max(most, held)
+		return got
+	}
+	held := map[string]claim.Record{}
+	keys := []string{"a", "b", "c", "d"}
+	for i := range 300 {
+		k := keys[random.IntN(len(keys))]
+		rec := held[k]
+		verdict := func(o claim.Outcome) claim.Verdict {
+			v := crashVerdict(rec, o)
+			v.RetryIn = time.Hour // more than any jitter
+			return v
+		}
+		switch n := random.IntN(12); n {
+		case 0, 1, 2, 3:
+			a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: k}, home, "100", "n1", fmt.Sprint("ch_", i))
+			if got := both(func(v *embedded.View) (any, error) { return v.Begin(t.Context(), a) }).(claim.Begun); got.Record.State == claim.InFlight {
+				held[k] = got.Record
+			}
+		case 4, 5, 6:
+			v := verdict([]claim.Outcome{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown}[n-4])
+			both(func(s *embedded.View) (any, error) { return s.Settle(t.Context(), rec, v) })
+		case 7:
+			lease := claim.Lease{Key: rec.Key, Home: home, Fence: rec.Fence}
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) { return v.Renew(t.Context(), "n1", []claim.Lease{lease}) })
+			}
+		case 8:
+			taken := both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
+			_ = taken
+		case 9:
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) {
+					return v.TakeOver(t.Context(), rec.Key, home, rec.Minted.ID, "n2", home)
+				})
+			}
+		case 10:
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) {
+					return nil, v.Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
+				})
+			}
+		default:
+			clock.advance([]time.Duration{time.Second, time.Minute, 20 * time.Hour}[random.IntN(3)])
+		}
+	}
+	require.Positive(t, most, "memory was used")
+	want, err := short.Dump()
+	require.NoError(t, err)
+	got, err := long.Dump()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// TestLookUps writes, deletes and flushes, from several goroutines, and looks for rows
+// meanwhile: what memory says of where they are must not hide one, nor show one that is
+// gone.
+func TestLookUps(t *testing.T) {
+	fs := vfs.NewMem()
+	for range 3 { // what is written before is in the log, and without a mark
+		db := open(t, embedded.Config{FS: fs})
+		var all sync.WaitGroup
+		for g := range 4 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(g), 3))
+				there := map[string]bool{}
+				for range 3000 {
+					object := fmt.Sprintf("%d-%d", g, random.IntN(500))
+					switch n := random.IntN(1000); {
+					case n == 0 && g == 0:
+						if err := db.Flush(); err != nil {
+							t.Error(err)
+						}
+					case n < 400:
+						there[object] = n < 250
+						if err := db.PutUnpaid(object, there[object]); err != nil {
+							t.Error(err)
+						}
+					default:
+						found, really, err := db.FindUnpaid(object)
+						want, known := there[object]
+						if err != nil || found != really || known && found != want {
+							t.Errorf("%s: found %v, is there %v, was written %v %v: %v", object, found, really, known, want, err)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, db.Close())
+	}
+}
