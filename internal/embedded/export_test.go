@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -65,26 +66,32 @@ func (db *DB) Flights() (n int, err error) {
 		}
 		n++
 		db.rows.mu[i].RLock()
-		rec, err := db.readClaim(f.rec.Home, f.code, f.rec.Key)
+		rec, audit, err := db.lookClaim(perhaps, f.rec.Home, f.code, f.rec.Key)
 		m, merr := db.readMessage(providerCalls, f.rec.Home, f.code, f.rec.Minted.ID)
 		db.rows.mu[i].RUnlock()
 		if err := errors.Join(err, merr); err != nil {
 			return n, err
 		}
-		if rec == nil || !reflect.DeepEqual(*rec, f.rec) || m == nil || m.Parked || !m.Due.Equal(f.due) {
+		if rec == nil || !reflect.DeepEqual(*rec, f.rec) || audit != f.audit || m == nil || m.Parked || !m.Due.Equal(f.due) {
 			return n, fmt.Errorf("memory has %+v, due %v; the rows are %+v and %+v", f.rec, f.due, rec, m)
 		}
 	}
 	return n, nil
 }
 
-// Dump is every row but audit, whose keys count openings, and meta.
+// Dump is every row but meta, without audit, whose numbers count openings.
 func (db *DB) Dump() (map[string]string, error) {
 	rows := map[string]string{}
 	err := db.scan([]byte{0}, []byte{0xff}, func(k, v []byte) (bool, error) {
-		if k[0] != tableMeta && k[0] != tableAudit {
-			rows[string(k)] = string(v)
+		switch k[0] {
+		case tableMeta, tableAudit:
+			return true, nil
+		case tableClaim:
+			_, audit, err := decodeClaim("", claim.Key{}, v)
+			rows[string(k)] = strings.TrimSuffix(string(v), audit)
+			return true, err
 		}
+		rows[string(k)] = string(v)
 		return true, nil
 	})
 	return rows, err

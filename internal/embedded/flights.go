@@ -9,9 +9,10 @@ import (
 // flight is a claim that somebody of this process began and has not settled yet, as its
 // row and its provider call's row are on disk. Who settles it need not read either.
 type flight struct {
-	code claim.RegionCode
-	rec  claim.Record
-	due  time.Time // of the provider call's row, which is not parked
+	code  claim.RegionCode
+	rec   claim.Record
+	audit string    // of the claim's row, as it is there
+	due   time.Time // of the provider call's row, which is not parked
 }
 
 // flights remember one flight for each lock of the rows, and are guarded by it. One that
@@ -28,10 +29,10 @@ func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 }
 
 // stepped notes what a step has left of a claim, once it is durable.
-func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects) {
+func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string) {
 	switch {
 	case fx.Enqueue != nil && next.State == claim.InFlight:
-		f[stripe] = &flight{code: code, rec: *next, due: fx.Enqueue.Due}
+		f[stripe] = &flight{code: code, rec: *next, audit: audit, due: fx.Enqueue.Due}
 	case f.of(stripe, code, next.Key) != nil:
 		f[stripe] = nil
 	}

@@ -62,7 +62,8 @@ func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledge
 		return err
 	}
 	s.key = appendMessage(s.key[:0], tableLedger, code, t.ID)
-	if err := s.set(b, s.key, transactionToProto(t)); err != nil {
+	s.value = encodeTransaction(s.value[:0], t)
+	if err := b.Set(s.key, s.value, nil); err != nil {
 		return err
 	}
 	s.key = appendTimed(s.key[:0], tableBooks, code, micros(t.At), t.ID)

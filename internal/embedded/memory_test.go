@@ -63,8 +63,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 				both(func(v *embedded.View) (any, error) { return v.Renew(t.Context(), "n1", []claim.Lease{lease}) })
 			}
 		case 8:
-			taken := both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
-			_ = taken
+			both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
 		case 9:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
@@ -82,6 +81,11 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		}
 	}
 	require.Positive(t, most, "memory was used")
+	for _, k := range keys {
+		both(func(v *embedded.View) (any, error) {
+			return v.Timeline(t.Context(), claim.Key{Tenant: "acme", Value: k}, home, 30)
+		})
+	}
 	want, err := short.Dump()
 	require.NoError(t, err)
 	got, err := long.Dump()

@@ -25,8 +25,8 @@ import (
 const (
 	// formatVersion is what this build writes. A store of a higher version is
 	// refused; a lower one is migrated at Open. 1: objects were indexed by tenant
-	// and id.
-	formatVersion = 2
+	// and id. 2: each entry of audit had a row of its own; those that are there stay.
+	formatVersion = 3
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: what
 	// a CockroachDB follower read lags behind.
@@ -303,7 +303,7 @@ func (db *DB) prepareMeta(dir string) error {
 	if err := db.promise(b, dir); err != nil {
 		return err
 	}
-	if found && version < formatVersion {
+	if found && version < 2 {
 		if err := db.migrateObjects(); err != nil {
 			return err
 		}
@@ -323,7 +323,10 @@ func (db *DB) prepareMeta(dir string) error {
 		return err
 	}
 	db.flushed.opened = uint64(b.SeqNum())
-	return nil
+	// What the log had is in memtables, without marks; from the end of this flush on the
+	// tables can be asked.
+	_, err = db.pebble.AsyncFlush()
+	return err
 }
 
 // migratePortion is how many rows are migrated in one batch, of some 100 bytes each.

@@ -143,7 +143,8 @@ func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.Regio
 	if next == nil {
 		return b.Delete(s.key, nil)
 	}
-	return s.set(b, s.key, messageToProto(next))
+	s.value = encodeMessage(s.value[:0], next)
+	return b.Set(s.key, s.value, nil)
 }
 
 func setDue(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, m *outbox.Message) error {
@@ -196,7 +197,8 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 			return err
 		}
 		s.key = appendMessage(s.key[:0], events.row, code, m.ID)
-		if err := s.set(b, s.key, messageToProto(m)); err != nil {
+		s.value = encodeMessage(s.value[:0], m)
+		if err := b.Set(s.key, s.value, nil); err != nil {
 			return err
 		}
 	}
