@@ -13,6 +13,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // BenchmarkBeginSettle is the CPU cost of one charge's two steps, on a disk in
@@ -44,7 +45,7 @@ func BenchmarkBeginSettle(b *testing.B) {
 
 // charge is one opaque charge as a node makes it: pinned, begun, settled with its
 // booking.
-func charge(b testing.TB, v *embedded.View, a claim.Arrival, body []byte) {
+func charge(b testing.TB, v *embedded.View, a claim.Arrival, body []byte, events int) {
 	pin, err := v.Pin(b.Context(), a.Key, a.Home)
 	if err != nil {
 		b.Fatal(err)
@@ -61,6 +62,10 @@ func charge(b testing.TB, v *embedded.View, a claim.Arrival, body []byte) {
 		Node: "node-1", Region: a.Home, Response: claim.Response{
 			Status: 201, Body: body, Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}},
 		},
+	}
+	for _, m := range claimtest.Events(got.Record, events) {
+		m.Payload = body
+		verdict.Events = append(verdict.Events, m)
 	}
 	if _, err := v.Settle(b.Context(), got.Record, verdict); err != nil {
 		b.Fatal(err)
@@ -82,7 +87,12 @@ func opaque(n int) []claim.Arrival {
 
 // BenchmarkCharge is the CPU cost of all that one opaque charge asks of the store, on
 // a disk in memory, with as many keys stored as the run makes.
-func BenchmarkCharge(b *testing.B) {
+func BenchmarkCharge(b *testing.B) { benchmarkCharges(b, 0) }
+
+// BenchmarkChargeTold is BenchmarkCharge with an event, which a worker takes and finishes.
+func BenchmarkChargeTold(b *testing.B) { benchmarkCharges(b, 1) }
+
+func benchmarkCharges(b *testing.B, events int) {
 	db := open(b, embedded.Config{FS: vfs.NewMem()})
 	v := view(b, db, "us-east1")
 	require.NoError(b, db.PutTenant(b.Context(), claim.Tenant{ID: "acme", Registrar: "us-east1"}))
@@ -91,11 +101,33 @@ func BenchmarkCharge(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	began := cpu()
-	for _, a := range arrivals {
-		charge(b, v, a, body)
+	for i, a := range arrivals {
+		charge(b, v, a, body, events)
+		if events > 0 && (i%16 == 15 || i == len(arrivals)-1) {
+			tell(b, v)
+		}
 	}
 	b.ReportMetric(float64(cpu()-began)/1e3/float64(b.N), "cpu-µs/op")
 	b.ReportMetric(float64(db.Written()-before)/float64(b.N), "log-B/op")
+}
+
+// tell takes and finishes all events that are due.
+func tell(b testing.TB, v *embedded.View) {
+	q := v.Queue(outbox.Events)
+	for {
+		taken, err := q.Take(b.Context(), "us-east1", 32, time.Minute)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, m := range taken {
+			if err := q.Finish(b.Context(), m.Region, m.ID, m.Fence); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if len(taken) == 0 {
+			return
+		}
+	}
 }
 
 // cpu is what this process has used, background work included.

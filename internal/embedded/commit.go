@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,12 +32,34 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 	if err := b.Commit(opts); err != nil {
 		return unavailable(err)
 	}
-	db.flushed.wrote(b)
+	db.wrote(b)
 	// Pebble reports a failed log through its logger and then returns nil.
 	if p := db.broken.Load(); p != nil {
 		return *p
 	}
 	return nil
+}
+
+// wrote tells memory what a batch has written, before the locks of its rows are free.
+func (db *DB) wrote(b *pebble.Batch) {
+	last := uint64(b.SeqNum()) + uint64(b.Count()) - 1
+	for r := b.Reader(); ; {
+		kind, key, value, ok, err := r.Next()
+		if !ok || err != nil {
+			return
+		}
+		switch {
+		case len(key) == 0: // of LogData
+		case key[0] == events.line:
+			db.lines.wrote(kind, key)
+		case isDue[key[0]]:
+			if ds := db.dues[dueTable{key[0], claim.RegionCode(binary.BigEndian.Uint16(key[1:]))}]; ds != nil {
+				ds.wrote(kind, key, value)
+			}
+		default:
+			db.flushed.wrote(last, key)
+		}
+	}
 }
 
 func unavailable(err error) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -122,3 +123,42 @@ func (db *DB) FindUnpaid(object string) (found, really bool, err error) {
 	really, rerr := db.probeAll(key, is)
 	return found, really, errors.Join(err, rerr)
 }
+
+// Remembered fails where what memory has of due rows and lines is not what the rows
+// say. Nothing may be under way.
+func (db *DB) Remembered() error {
+	for table, ds := range db.dues {
+		prefix := appendRegion(nil, table.letter, table.code)
+		var want []due
+		err := db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+			at := string(k[len(prefix):])
+			if ds.whole || at < ds.until {
+				want = append(want, due{at, string(value)})
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(want, ds.rows) {
+			return fmt.Errorf("%c of %d: memory has %d due rows, there are %d before %q", table.letter, table.code, len(ds.rows), len(want), ds.until)
+		}
+	}
+	again := newLines()
+	again.seed = db.lines.seed
+	if err := again.load(db); err != nil {
+		return err
+	}
+	for i := range again.counts {
+		if want, got := again.counts[i].Load(), db.lines.counts[i].Load(); want != got {
+			return fmt.Errorf("memory counts %d rows of lines, there are %d", got, want)
+		}
+	}
+	return nil
+}
+
+// DueWindow is how many due rows are read at once.
+const DueWindow = dueWindow
+
+// Sync makes durable what was written without a sync.
+func (db *DB) Sync() error { return db.afterScan() }

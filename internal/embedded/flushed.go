@@ -38,7 +38,7 @@ type flushed struct {
 // probed are the tables that flushed knows. Their rows are looked for only under the
 // lock that their writers hold until commit has returned, so that a mark is there
 // before anybody asks.
-var probed = [...]byte{tableClaim, tablePin, tableLedger, tableArrival, tableNotice, tableUnpaid}
+var probed = [...]byte{tableClaim, tablePin, tableLedger, tableArrival, tableNotice, tableUnpaid, tableEvent}
 
 // probedAs is the index in probed of each table's letter, plus 1.
 var probedAs = func() (as [256]uint8) {
@@ -73,22 +73,16 @@ func (f *flushed) mark(key []byte) (mark *atomic.Uint64, part uint64) {
 
 const partBits = 8
 
-// wrote marks what a batch has written, once it is committed.
-func (f *flushed) wrote(b *pebble.Batch) {
-	last := uint64(b.SeqNum()) + uint64(b.Count()) - 1
-	for r := b.Reader(); ; {
-		_, key, _, ok, err := r.Next()
-		if !ok || err != nil {
+// wrote marks a key that a commit has written, or deleted, with its sequence number or a
+// later one.
+func (f *flushed) wrote(seq uint64, key []byte) {
+	if probedAs[key[0]] == 0 {
+		return
+	}
+	mark, part := f.mark(key)
+	for {
+		if was := mark.Load(); was>>partBits >= seq || mark.CompareAndSwap(was, seq<<partBits|part) {
 			return
-		}
-		if probedAs[key[0]] == 0 {
-			continue
-		}
-		mark, part := f.mark(key)
-		for {
-			if was := mark.Load(); was>>partBits >= last || mark.CompareAndSwap(was, last<<partBits|part) {
-				break
-			}
 		}
 	}
 }

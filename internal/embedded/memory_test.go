@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // TestMemoryIsWhatTheRowsSay makes the same steps in two stores, one of which is killed
@@ -27,6 +30,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	most := 0
 	type step func(v *embedded.View) (any, error)
 	both := func(s step) any {
+		require.NoError(t, short.Sync()) // not every step is
 		disk = disk.CrashClone(vfs.CrashCloneCfg{})
 		short = open(t, embedded.Config{Clock: clock.now, FS: disk})
 		want, wantErr := s(view(t, short, home))
@@ -36,6 +40,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		held, err := long.Flights()
 		require.NoError(t, err)
 		most = max(most, held)
+		require.NoError(t, long.Remembered())
 		return got
 	}
 	held := map[string]claim.Record{}
@@ -48,7 +53,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 			v.RetryIn = time.Hour // more than any jitter
 			return v
 		}
-		switch n := random.IntN(12); n {
+		switch n := random.IntN(14); n {
 		case 0, 1, 2, 3:
 			a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: k}, home, "100", "n1", fmt.Sprint("ch_", i))
 			if got := both(func(v *embedded.View) (any, error) { return v.Begin(t.Context(), a) }).(claim.Begun); got.Record.State == claim.InFlight {
@@ -64,6 +69,22 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 			}
 		case 8:
 			both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
+		case 11, 12:
+			both(func(v *embedded.View) (any, error) {
+				q := v.Queue(outbox.Events)
+				taken, err := q.Take(t.Context(), home, 2, time.Minute)
+				for i, m := range taken {
+					switch (n + i) % 3 {
+					case 0:
+						err = errors.Join(err, q.Finish(t.Context(), home, m.ID, m.Fence))
+					case 1:
+						err = errors.Join(err, q.Retry(t.Context(), home, m.ID, m.Fence, time.Hour, "no"))
+					default:
+						err = errors.Join(err, q.Park(t.Context(), home, m.ID, m.Fence, "no"))
+					}
+				}
+				return taken, err
+			})
 		case 9:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
@@ -91,6 +112,64 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	got, err := long.Dump()
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// TestDueWindow takes from a queue that is longer than what memory keeps of it, while
+// rows come and are put off: each is taken once, the oldest first.
+func TestDueWindow(t *testing.T) {
+	const home, many = "us-east1", 5*embedded.DueWindow + 7
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	v := view(t, db, home)
+	q := v.Queue(outbox.Notices)
+	n := 0
+	keep := func(some int) {
+		var batch []webhook.Notice
+		for range some {
+			batch = append(batch, webhook.Notice{ID: fmt.Sprintf("%06d", n), Provider: "sim", Body: []byte("x")})
+			n++
+		}
+		_, err := v.Keep(t.Context(), home, batch)
+		require.NoError(t, err)
+		clock.advance(time.Millisecond)
+	}
+	var got, want []string
+	finished := 0
+	take := func(limit int) int {
+		taken, err := q.Take(t.Context(), home, limit, time.Hour)
+		require.NoError(t, err)
+		for i, m := range taken {
+			got = append(got, m.ID)
+			if i%3 == 0 {
+				finished++
+				require.NoError(t, q.Finish(t.Context(), home, m.ID, m.Fence))
+			}
+		}
+		return len(taken)
+	}
+	take(1)
+	for range many / 100 {
+		keep(100)
+		take(20)
+		require.NoError(t, db.Remembered())
+	}
+	for take(700) > 0 {
+		require.NoError(t, db.Remembered())
+	}
+	for i := range n {
+		want = append(want, fmt.Sprintf("%06d", i))
+	}
+	require.Equal(t, want, got)
+	clock.advance(2 * time.Hour)
+	got = nil
+	left := n - finished
+	for take(5000) > 0 {
+		require.NoError(t, db.Remembered())
+	}
+	require.Len(t, got, left, "what was not finished was due again")
+	d, err := q.Depth(t.Context(), home)
+	require.NoError(t, err)
+	require.Equal(t, n-finished, d.Pending)
 }
 
 // TestLookUps writes, deletes and flushes, from several goroutines, and looks for rows

@@ -90,9 +90,10 @@ type DB struct {
 	pins    *rowLocks
 	books   *rowLocks // transactions, by id
 	notes   notes
-	heads   heads
-	// flushed is what probe asks first.
+	dues    map[dueTable]*dues
+	// flushed is what probe asks first, and lines what others does.
 	flushed *flushed
+	lines   *lines
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
@@ -140,7 +141,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
-		flushed: newFlushed(), flights: new(flights),
+		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), flights: new(flights),
 		statuses: map[string]uint8{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
@@ -151,7 +152,7 @@ func Open(cfg Config) (*DB, error) {
 	if err := db.openPebble(&cfg); err != nil {
 		return nil, openError(cfg.Dir, err)
 	}
-	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants()); err != nil {
+	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants(), db.lines.load(db)); err != nil {
 		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
