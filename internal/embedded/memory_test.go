@@ -114,6 +114,37 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// detecting: the race detector is at work.
+var detecting bool
+
+// TestWhatAChargeCosts bounds what does not depend on the machine: allocations, the
+// test's own among them, bytes in the log, and rows that stay.
+func TestWhatAChargeCosts(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: "us-east1"}))
+	const many = 300
+	body, arrivals := make([]byte, 600), opaque(2*many)
+	rows := func() int {
+		all, err := db.Dump()
+		require.NoError(t, err)
+		return len(all)
+	}
+	stored, written, i := rows(), db.Written(), 0
+	allocs := testing.AllocsPerRun(many, func() {
+		charge(t, v, arrivals[i], body, 0)
+		i++
+	})
+	if !detecting {
+		require.LessOrEqual(t, allocs, 35.0)
+	}
+	require.LessOrEqual(t, (db.Written()-written)/uint64(i), uint64(2400))
+	require.Equal(t, 6*i, rows()-stored)
+	audit, err := db.Rows('a')
+	require.NoError(t, err)
+	require.Zero(t, audit)
+}
+
 // TestDueWindow takes from a queue that is longer than what memory keeps of it, while
 // rows come and are put off: each is taken once, the oldest first.
 func TestDueWindow(t *testing.T) {
