@@ -1,7 +1,9 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/ledger"
 )
 
@@ -87,13 +90,20 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 		return err
 	}
 	defer v.db.leave()
-	lock := v.db.rows.of(code, key)
+	stripe := v.db.rows.index(code, key)
+	lock := &v.db.rows.mu[stripe]
 	lock.Lock()
 	defer lock.Unlock()
 
-	old, err := v.db.lookClaim(p, home, code, key)
-	if err != nil {
-		return err
+	var old *claim.Record
+	known := v.db.flights.of(stripe, code, key)
+	if known != nil {
+		old = &known.rec
+	} else {
+		known = &flight{}
+		if old, known.audit, err = v.db.lookClaim(p, home, code, key); err != nil {
+			return err
+		}
 	}
 	next, fx, err := t(old, v.db.clock.now())
 	if err != nil || next == nil || next == old {
@@ -107,10 +117,15 @@ func (v *View) step(ctx context.Context, home string, key claim.Key, p presence,
 	}
 	b := v.db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
-	if err := v.db.putStep(b, code, old, next, &fx); err != nil {
+	audit, err := v.db.putStep(b, code, old, next, &fx, known)
+	if err != nil {
 		return err
 	}
-	return v.db.commit(b, pebble.Sync)
+	if err := v.db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	v.db.flights.stepped(stripe, code, next, &fx, audit)
+	return nil
 }
 
 // Renew implements [claim.Store]. It is one step for all homes: where one of
@@ -148,7 +163,7 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	for i, l := range leases {
-		old, err := v.db.lookClaim(expected, l.Home, codes[i], l.Key)
+		old, audit, err := v.db.lookClaim(expected, l.Home, codes[i], l.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -157,9 +172,11 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 			continue // fenced off: the only error there is
 		}
 		held[i] = true
+		v.db.flights.forget(v.db.rows.index(codes[i], l.Key))
 		s.key = appendScoped(s.key[:0], tableClaim, codes[i], l.Key.Tenant, l.Key.Value)
-		if err := s.set(b, s.key, claimToProto(next)); err != nil {
-			return nil, err
+		s.value = append(appendClaim(s.value[:0], next), audit...)
+		if err := b.Set(s.key, s.value, nil); err != nil {
+			return nil, unavailable(err)
 		}
 		// The outbox row stays due as it was: a worker that takes it meets the
 		// lease and postpones it. Moving it would double the heartbeat's cost.
@@ -209,16 +226,17 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 
 // readClaim reads one row, nil if there is none. The caller holds its lock.
 func (db *DB) readClaim(home string, code claim.RegionCode, key claim.Key) (*claim.Record, error) {
-	return db.lookClaim(perhaps, home, code, key)
+	rec, _, err := db.lookClaim(perhaps, home, code, key)
+	return rec, err
 }
 
-// lookClaim is readClaim for callers who know what to expect.
-func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, err error) {
+// lookClaim is readClaim for callers who know what to expect, with the row's audit.
+func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key claim.Key) (rec *claim.Record, audit string, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tableClaim, code, key.Tenant, key.Value)
 	read := func(value []byte) error {
-		rec, err = decodeClaim(home, key, value)
+		rec, audit, err = decodeClaim(home, key, value)
 		return err
 	}
 	if p == expected {
@@ -226,7 +244,7 @@ func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key clai
 	} else {
 		_, err = db.probe(s.key, read)
 	}
-	return rec, err
+	return rec, audit, err
 }
 
 // readSynced is readClaim for readers without the lock. Pebble shows a commit
@@ -288,55 +306,97 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 	return rec, nil
 }
 
+// maxRowAudit is how many bytes of audit a claim's row takes along, of its some 1,000: as
+// much as four attempts leave. Each step of the claim writes all of it again.
+const maxRowAudit = 512
+
 // putStep writes a transition: the row, the indexes and every effect. Waiting
-// notes ride along. The caller holds the row's lock.
-func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+// notes ride along. The caller holds the row's lock, and says what is known of old. It
+// returns the audit of the new row.
+func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) (audit string, err error) {
 	// What the SQL store's tables check: retries of a final claim need an answer.
 	if next.State.Final() && (next.Response == nil || !next.Response.Sendable()) {
-		return fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State)
+		return "", fmt.Errorf("%w: %s would be %v", claim.ErrNoResponse, next.Minted.ID, next.State)
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	key := next.Key
+	key, reborn := next.Key, old != nil && old.Minted.ID != next.Minted.ID
+	audit = known.audit
+	if reborn || len(audit) > maxRowAudit {
+		if err := moveAudit(b, s, code, key, audit); err != nil {
+			return "", err
+		}
+		audit = ""
+	}
 	s.key = appendScoped(s.key[:0], tableClaim, code, key.Tenant, key.Value)
-	if err := s.set(b, s.key, claimToProto(next)); err != nil {
-		return err
+	s.value = appendClaim(s.value[:0], next)
+	from := len(s.value)
+	s.value = append(s.value, audit...)
+	for i := range fx.Audit {
+		s.value = appendClaimAudit(s.value, &fx.Audit[i], db.seq.Add(1))
 	}
-	if old == nil || old.Minted.ID != next.Minted.ID {
-		s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
-		s.value = append(append(append(s.value[:0], key.Tenant...), nameEnd), key.Value...)
-		if err := b.Set(s.key, s.value, nil); err != nil {
-			return err
-		}
-		if old != nil {
-			s.key = appendMessage(s.key[:0], tableObject, code, old.Minted.ID)
-			if err := b.Delete(s.key, nil); err != nil {
-				return err
-			}
-		}
+	if fx.Enqueue != nil { // nobody else asks for it
+		audit = string(s.value[from:])
 	}
-	if err := db.putOutbox(b, s, code, old, next, fx); err != nil {
-		return err
+	if err := b.Set(s.key, s.value, nil); err != nil {
+		return "", unavailable(err)
+	}
+	if err := db.putObject(b, s, code, old, next); err != nil {
+		return "", err
+	}
+	if err := db.putOutbox(b, s, code, old, next, fx, known); err != nil {
+		return "", err
 	}
 	if err := db.putEffects(b, s, code, next.Home, fx); err != nil {
-		return err
+		return "", err
 	}
-	for i := range fx.Audit {
-		if err := appendAudit(b, s, code, key, db.seq.Add(1), &fx.Audit[i]); err != nil {
-			return err
-		}
+	return audit, db.notes.ride(b, s)
+}
+
+// putObject writes the index row of a claim's object, if it has a new one.
+func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record) error {
+	if old != nil && old.Minted.ID == next.Minted.ID {
+		return nil
 	}
-	return db.notes.ride(b, s)
+	s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
+	s.value = appendOwner(s.value[:0], next.Key)
+	if err := b.Set(s.key, s.value, nil); err != nil {
+		return unavailable(err)
+	}
+	if old == nil {
+		return nil
+	}
+	s.key = appendMessage(s.key[:0], tableObject, code, old.Minted.ID)
+	if err := b.Delete(s.key, nil); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// moveAudit gives the audit of a claim's row rows of its own, where it stays when the
+// claim goes.
+func moveAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key, audit string) error {
+	err := auditEntries(audit, func(seq uint64, value []byte) error {
+		s.key = binary.BigEndian.AppendUint64(appendAuditPrefix(s.key[:0], code, key), seq)
+		return b.Set(s.key, value, nil)
+	})
+	if err != nil {
+		return damaged("audit of a claim of", key.Tenant, err)
+	}
+	return nil
 }
 
 // putOutbox writes what a transition does to its own outbox row.
-func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) error {
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
 	}
 	// A claim's first message has an id of its own, so there is no old row.
 	if fx.Enqueue != nil && (old == nil || old.Minted.ID != next.Minted.ID) {
 		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
+	}
+	if fx.Finish && known.rec.Minted.ID == next.Minted.ID {
+		return db.putMessage(b, s, providerCalls, code, &outbox.Message{ID: next.Minted.ID, Due: known.due}, nil)
 	}
 	row, err := db.readMessage(providerCalls, next.Home, code, next.Minted.ID)
 	switch {
@@ -426,7 +486,7 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 		if !ok {
 			return false, damaged("claim", string(k), errors.New("its key is cut short"))
 		}
-		rec, err := decodeClaim(home, key, value)
+		rec, _, err := decodeClaim(home, key, value)
 		if err != nil {
 			return false, err
 		}
@@ -478,27 +538,51 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 	lock.RLock()
 	defer lock.RUnlock()
 
+	_, kept, err := v.db.lookClaim(perhaps, home, code, key)
+	if err != nil {
+		return nil, err
+	}
+	type line struct {
+		seq   uint64
+		entry claim.AuditEntry
+	}
+	var lines []line
+	add := func(seq uint64, value []byte) error {
+		e, err := decodeAudit(key, value)
+		lines = append(lines, line{seq, e})
+		return err
+	}
+	if err := auditEntries(kept, add); err != nil {
+		return nil, err
+	}
+	ofRow := len(lines)
 	prefix := appendAuditPrefix(nil, code, key)
 	it, err := v.db.pebble.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	var entries []claim.AuditEntry
-	for ok := it.Last(); ok && len(entries) < limit; ok = it.Prev() {
+	for ok := it.Last(); ok && len(lines) < ofRow+limit; ok = it.Prev() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			break // Close reports it again
 		}
-		e, err := decodeAudit(key, value)
+		if len(it.Key()) != len(prefix)+8 {
+			err = damaged("audit row of", key.Tenant, errCutShort)
+		} else {
+			err = add(binary.BigEndian.Uint64(it.Key()[len(prefix):]), value)
+		}
 		if err != nil {
 			_ = it.Close()
 			return nil, err
 		}
-		entries = append(entries, e)
 	}
 	if err := it.Close(); err != nil {
 		return nil, unavailable(fmt.Errorf("read the timeline: %w", err))
 	}
-	slices.Reverse(entries)
+	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.seq, b.seq) })
+	var entries []claim.AuditEntry
+	for _, l := range lines[max(0, len(lines)-max(0, limit)):] {
+		entries = append(entries, l.entry)
+	}
 	return entries, nil
 }

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,11 +32,34 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 	if err := b.Commit(opts); err != nil {
 		return unavailable(err)
 	}
+	db.wrote(b)
 	// Pebble reports a failed log through its logger and then returns nil.
 	if p := db.broken.Load(); p != nil {
 		return *p
 	}
 	return nil
+}
+
+// wrote tells memory what a batch has written, before the locks of its rows are free.
+func (db *DB) wrote(b *pebble.Batch) {
+	last := uint64(b.SeqNum()) + uint64(b.Count()) - 1
+	for r := b.Reader(); ; {
+		kind, key, value, ok, err := r.Next()
+		if !ok || err != nil {
+			return
+		}
+		switch {
+		case len(key) == 0: // of LogData
+		case key[0] == events.line:
+			db.lines.wrote(kind, key)
+		case isDue[key[0]]:
+			if ds := db.dues[dueTable{key[0], claim.RegionCode(binary.BigEndian.Uint16(key[1:]))}]; ds != nil {
+				ds.wrote(kind, key, value)
+			}
+		default:
+			db.flushed.wrote(last, key)
+		}
+	}
 }
 
 func unavailable(err error) error {
@@ -129,24 +153,55 @@ func (db *DB) get(key []byte, read func(value []byte) error) (found bool, err er
 // rows are. Get does not: it reads a data block there for every absent key.
 var probeOptions = pebble.IterOptions{KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true}
 
-// probe is get for a row that is as likely absent as present. Absence costs no
-// data block, presence a few microseconds more than in get.
+// probe is get for a row that is as likely absent as present, of one of the tables in
+// probed. The caller holds the lock under which the row is written. Absence costs no
+// data block, presence a microsecond more than in get.
 func (db *DB) probe(key []byte, read func(value []byte) error) (found bool, err error) {
+	it, w, err := db.flushed.look(db.pebble, key)
+	switch {
+	case err != nil:
+		return false, err
+	case w == inMemory:
+		return db.get(key, read)
+	case w == anywhere:
+		return db.probeAll(key, read)
+	}
+	found, err = seek(it.Iterator, key, read)
+	if err != nil {
+		_ = it.Close() // it may have more to complain about
+		return false, err
+	}
+	db.flushed.end(key, it)
+	return found, nil
+}
+
+// probeAll is probe where nothing is known of what was written lately.
+func (db *DB) probeAll(key []byte, read func(value []byte) error) (found bool, err error) {
 	it, err := db.pebble.NewIter(&probeOptions)
 	if err != nil {
 		return false, unavailable(err)
 	}
-	// Keys have no suffix, so the prefix is the whole key and only it can match.
-	if it.SeekPrefixGE(key) {
-		var value []byte
-		if value, err = it.ValueAndErr(); err == nil {
-			found, err = true, read(value)
-		}
-	}
+	found, err = seek(it, key, read)
 	if cerr := it.Close(); err == nil && cerr != nil {
 		err = unavailable(cerr)
 	}
 	return found && err == nil, err
+}
+
+// seek reads the row of key through it.
+func seek(it *pebble.Iterator, key []byte, read func(value []byte) error) (found bool, err error) {
+	// Keys have no suffix, so the prefix is the whole key and only it can match.
+	if !it.SeekPrefixGE(key) {
+		if err := it.Error(); err != nil {
+			return false, unavailable(err)
+		}
+		return false, nil
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return true, read(value)
 }
 
 // scan calls row for the rows in [from, to) in order until it returns false or

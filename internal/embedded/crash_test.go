@@ -429,6 +429,15 @@ func TestCrashBeyondClaims(t *testing.T) {
 		require.True(w.t, found)
 		return n.Status
 	}
+	tell := func(w *crashWorld, n int) {
+		t := ghost()
+		t.ID, t.ProviderRef = fmt.Sprint(t.ID, n), fmt.Sprint(t.ProviderRef, n)
+		posted, err := w.home.Fail(w.ctx, t, []outbox.Message{{
+			ID: fmt.Sprint("evt_", n), Region: "us-east1", Kind: outbox.KindLog, Tenant: "acme", Key: crashKey.Value,
+		}})
+		require.NoError(w.t, err)
+		require.True(w.t, posted)
+	}
 	for _, tc := range []struct {
 		name      string
 		do, check func(w *crashWorld)
@@ -506,6 +515,33 @@ func TestCrashBeyondClaims(t *testing.T) {
 			check: func(w *crashWorld) {
 				d := w.rows(outbox.Events)
 				require.Equal(w.t, []int{1, 1}, []int{d.Pending, d.Due})
+			},
+		},
+		{
+			name: "finish an event without a sync", // it is gone, or due again when its lease has run out
+			do: func(w *crashWorld) {
+				tell(w, 1)
+				m := take(w, outbox.Events)
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+			},
+			check: func(w *crashWorld) {
+				if d := w.rows(outbox.Events); d.Pending > 0 {
+					w.clock.advance(time.Hour)
+					require.Equal(w.t, "evt_1", take(w, outbox.Events).ID)
+				}
+			},
+		},
+		{
+			name: "an event after one that was finished", // which does not come back behind it
+			do: func(w *crashWorld) {
+				tell(w, 1)
+				m := take(w, outbox.Events)
+				require.NoError(w.t, w.home.Queue(outbox.Events).Finish(w.ctx, "us-east1", m.ID, m.Fence))
+				tell(w, 2)
+			},
+			check: func(w *crashWorld) {
+				require.Equal(w.t, 1, w.rows(outbox.Events).Pending)
+				require.Equal(w.t, "evt_2", take(w, outbox.Events).ID)
 			},
 		},
 		{

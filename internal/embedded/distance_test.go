@@ -384,7 +384,13 @@ func TestSweep(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	audit := rows('a')
+	line := func() []claim.AuditEntry {
+		entries, err := v.Timeline(ctx, claim.Key{Tenant: "acme", Value: "a"}, us, 100)
+		require.NoError(t, err)
+		return entries
+	}
+	audit := line()
+	require.Len(t, audit, 3)
 	policy := testPolicy()
 	clock.advance(policy.PinLife() - time.Microsecond)
 	sweep(100, 0)
@@ -394,13 +400,15 @@ func TestSweep(t *testing.T) {
 	sweep(100, 2)
 	sweep(100, 0)
 	require.Equal(t, []int{1, 1, 1, 1}, []int{rows('c'), rows('j'), rows('p'), rows('o')}, "what is owed stays")
-	require.Equal(t, audit, rows('a'))
+	require.Equal(t, audit, line(), "audit stays")
 	pin, err := v.Pin(ctx, claim.Key{Tenant: "acme", Value: "owed"}, eu)
 	require.NoError(t, err)
 	require.Equal(t, us, pin.Home)
 	got, err := v.Begin(ctx, arrive("a", us))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, got.Decision)
+	require.Equal(t, audit, line()[:3], "and what comes is after it")
+	require.Len(t, line(), 4)
 }
 
 // TestSweepNotices checks that a notice goes when no provider repeats it any more,

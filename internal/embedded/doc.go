@@ -33,8 +33,8 @@
 // (internal/proto/homeward/store/v1) unless said otherwise.
 //
 //	key                        value                written by
-//	c r tenant · key           Claim, response      Begin, Settle, Renew, TakeOver
-//	                           included
+//	c r tenant · key           Claim, its response  Begin, Settle, Renew, TakeOver
+//	                           and audit included
 //	j r object id              tenant · key         Begin of a new claim
 //	o r message id             Message              Begin, Settle, TakeOver, worker
 //	d r due(8) message id      tenant · key         with o, unless parked
@@ -52,7 +52,8 @@
 //	B provider                 version(8), JSON     PutBrake
 //	n r · notice id            Notice               Keep, Close, Rewrite, Sweep
 //	U r · object id            Unpaid               Settle, unless money moved
-//	a r tenant · key · seq(8)  Audit                every step, and notes
+//	a r tenant · key · seq(8)  Audit                notes; and of steps what the claim's
+//	                                                row has no room for
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
@@ -61,7 +62,9 @@
 //	m name                     number(8)            Open: format, epoch, region/…, window/…;
 //	                                                SetRegionStatus: topology, status/…
 //
-// A replay is one read, as the response is in the claim's row. due is in
+// A replay is one read, as the response is in the claim's row. So is the audit of the
+// claim's steps, up to some 500 bytes of it; it moves to rows of its own when there is
+// more, when the key begins another life, and when the claim is swept. due is in
 // microseconds, so that the due rows of a region lie in the order in which they
 // are taken. An event has a due row (f) only while it is the first of its line (k),
 // that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
@@ -88,6 +91,25 @@
 // An outbox row is under the lock of its claim, or of its notice. Renew and Keep take
 // their rows' locks sorted; Take takes none that it would have to wait for.
 //
+// # Memory
+//
+// The rows are the truth. What memory has is read from them, follows each commit before
+// the locks of its rows are free, and is gone with the process; nothing is asked of it
+// that the rows would answer otherwise.
+//
+// Most look-ups of a new charge are for rows that are not there. Whether tables have a
+// row is asked of iterators that are shared, as tables change only with a flush; marks,
+// by hash of a row's key, tell whether it was written since the latest one, so that the
+// memtables must be asked. Until the first flush of an opening is through all is asked:
+// what the log had has no marks.
+//
+// A claim that was begun in this process is remembered until it is settled, one for
+// each lock. Of the due rows of a queue the first some thousand are remembered, so that
+// Take does not step over the deletions of those that were worked off. Of the lines of
+// events the rows are counted, so that an event that is alone, as nearly all are, does
+// not look for others. The counts are made at Open, from the lines' rows; everything
+// else is read when it is asked for.
+//
 // # Crash points
 //
 //	step            crash before the sync            crash after it
@@ -112,7 +134,9 @@
 //	Renew           the older lease; lapses sooner   the newer lease
 //	TakeOver        the old holder's lapsed lease    fence+1; lapses and is taken over again
 //	Take            due as before; taken again       due when the lease lapses
-//	Finish, Retry,  as before: the row falls due     done
+//	Finish          as before: the row falls due     done
+//	                again, and is handled again
+//	Retry,          as before: the row falls due     done
 //	Park, Unpark    again, and the worker's fence
 //	                is still good to no one but it
 //	Pin             see below                        the pin stands
@@ -144,6 +168,18 @@
 // since that happens only after Begin's sync, and the key is as new. The crash
 // tests check exactly this at random moments with random loss. (With a second
 // log, for instance Pebble's WAL failover, the argument would need a new look.)
+//
+// # Why workers need not wait
+//
+// Take of other rows than provider calls, and Finish, are committed without waiting for
+// the disk, too. What a crash takes away of them is a lease whose worker died with the
+// process, and that a row was done: it is taken and handled once more, as after a crash
+// just before the Finish, which handlers must bear at any time. A fence may be handed
+// out twice then, but its first holder is dead. An event that others of its line wait for
+// is finished with a sync, and one that comes later comes with a sync of its own, which
+// by the same argument keeps what was before it. So no sink hears of an event again after
+// one that came after it. A provider call's row is taken with a sync, for an operator who
+// reads who has it.
 //
 // # When the disk fails
 //

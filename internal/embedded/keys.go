@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -23,6 +25,7 @@ const (
 	tableReversal = 'r'
 	tableArrival  = 'A'
 	tableBrake    = 'B'
+	tableEvent    = 'e'
 	tableEndpoint = 's'
 	tableTenant   = 't'
 	tableUnpaid   = 'U'
@@ -37,14 +40,19 @@ type queue struct {
 	// line, in a queue that keeps the order of each key and kind, is the table of
 	// their rows in that order; 0 in the others.
 	line byte
+	// takes is how Take commits, and Finish where no row waits for it: without a sync,
+	// unless an operator would wonder about the row. See doc.go.
+	takes *pebble.WriteOptions
 }
 
 var (
-	providerCalls = &queue{row: 'o', due: 'd', parked: 'q'}
-	events        = &queue{row: 'e', due: 'f', parked: 'g', line: 'k'}
-	expiries      = &queue{row: 'x', due: 'y', parked: 'z'}
-	notices       = &queue{row: 'u', due: 'v', parked: 'w'}
+	providerCalls = &queue{row: 'o', due: 'd', parked: 'q', takes: pebble.Sync}
+	events        = &queue{row: tableEvent, due: 'f', parked: 'g', line: 'k', takes: pebble.NoSync}
+	expiries      = &queue{row: 'x', due: 'y', parked: 'z', takes: pebble.NoSync}
+	notices       = &queue{row: 'u', due: 'v', parked: 'w', takes: pebble.NoSync}
 )
+
+var queues = [...]*queue{providerCalls, events, expiries, notices}
 
 // nameEnd closes a tenant or a key inside a row's key. Neither can hold it, see
 // checkName, so no two names read the same and a prefix scan ends where it must.
@@ -108,6 +116,14 @@ func readTimed(k []byte) (us int64, id string, ok bool) {
 		return 0, "", false
 	}
 	return int64(binary.BigEndian.Uint64(k[3:])), string(k[timedHead:]), true
+}
+
+// readDue splits what follows the region in such a key.
+func readDue(at string) (us int64, id string, ok bool) {
+	if len(at) <= timedHead-keyHead {
+		return 0, "", false
+	}
+	return int64(binary.BigEndian.Uint64([]byte(at[:8]))), at[8:], true
 }
 
 // appendLine is the common start of the rows of m's line: those of one key and kind.

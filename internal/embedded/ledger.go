@@ -43,7 +43,7 @@ func (db *DB) arrived(code claim.RegionCode, t *ledger.Transaction) (id string, 
 	return id, err
 }
 
-// readTransaction reads one row, nil if there is none.
+// readTransaction reads one row, nil if there is none. The caller holds its lock.
 func (db *DB) readTransaction(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -62,7 +62,8 @@ func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledge
 		return err
 	}
 	s.key = appendMessage(s.key[:0], tableLedger, code, t.ID)
-	if err := s.set(b, s.key, transactionToProto(t)); err != nil {
+	s.value = encodeTransaction(s.value[:0], t)
+	if err := b.Set(s.key, s.value, nil); err != nil {
 		return err
 	}
 	s.key = appendTimed(s.key[:0], tableBooks, code, micros(t.At), t.ID)
@@ -166,9 +167,12 @@ func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Trans
 	return *t, true, nil
 }
 
-// indexed reads the transaction that an index row names.
-func (db *DB) indexed(region string, code claim.RegionCode, id string) (*ledger.Transaction, error) {
-	t, err := db.readTransaction(region, code, id)
+// indexed reads the transaction that an index row names, for scans, which hold no locks.
+func (db *DB) indexed(region string, code claim.RegionCode, id string) (t *ledger.Transaction, err error) {
+	_, err = db.get(appendMessage(nil, tableLedger, code, id), func(value []byte) error {
+		t, err = decodeTransaction(region, id, value)
+		return err
+	})
 	if err == nil && t == nil {
 		err = damaged("index row", id, errors.New("its transaction is missing"))
 	}

@@ -111,7 +111,8 @@ func (n *notes) drain(db *DB, b *pebble.Batch) {
 
 func appendAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key, seq uint64, e *claim.AuditEntry) error {
 	s.key = binary.BigEndian.AppendUint64(appendAuditPrefix(s.key[:0], code, key), seq)
-	return s.set(b, s.key, auditToProto(e))
+	s.value = appendAuditEntry(s.value[:0], e, 0)
+	return b.Set(s.key, s.value, nil)
 }
 
 // flushNotes writes the waiting notes without waiting for the disk.
@@ -136,6 +137,9 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 			if db.broken.Load() == nil {
 				if caught := fault.Caught(db.flushNotes); caught != nil {
 					db.log.Error("store: writing audit notes panicked; it is tried again", "fault", caught)
+				}
+				if err := db.flushed.drop(); err != nil {
+					db.backgroundError(err)
 				}
 			}
 		}

@@ -25,8 +25,8 @@ import (
 const (
 	// formatVersion is what this build writes. A store of a higher version is
 	// refused; a lower one is migrated at Open. 1: objects were indexed by tenant
-	// and id.
-	formatVersion = 2
+	// and id. 2: each entry of audit had a row of its own; those that are there stay.
+	formatVersion = 3
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: what
 	// a CockroachDB follower read lags behind.
@@ -84,11 +84,16 @@ type DB struct {
 	clock      clock
 	log        *slog.Logger
 
-	rows  *rowLocks // claims, their outbox rows and audit; notices
-	pins  *rowLocks
-	books *rowLocks // transactions, by id
-	notes notes
-	heads heads
+	rows *rowLocks // claims, their outbox rows and audit; notices
+	// flights are guarded by the locks of rows.
+	flights *flights
+	pins    *rowLocks
+	books   *rowLocks // transactions, by id
+	notes   notes
+	dues    map[dueTable]*dues
+	// flushed is what probe asks first, and lines what others does.
+	flushed *flushed
+	lines   *lines
 	// seq numbers audit rows: the store's opening in the high bits, so that the
 	// order holds across restarts without reading the last row of any key.
 	seq atomic.Uint64
@@ -136,6 +141,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
+		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), flights: new(flights),
 		statuses: map[string]uint8{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
@@ -146,7 +152,7 @@ func Open(cfg Config) (*DB, error) {
 	if err := db.openPebble(&cfg); err != nil {
 		return nil, openError(cfg.Dir, err)
 	}
-	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants()); err != nil {
+	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants(), db.lines.load(db)); err != nil {
 		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -207,6 +213,7 @@ func (db *DB) openPebble(cfg *Config) error {
 	o.Lock = lock
 	o.EventListener = &pebble.EventListener{
 		BackgroundError: db.backgroundError,
+		FlushEnd:        db.flushed.flushEnded,
 		DiskSlow:        func(info pebble.DiskSlowInfo) { db.log.Warn("store: disk is slow", "info", info.String()) },
 	}
 	o.EnsureDefaults()
@@ -297,7 +304,7 @@ func (db *DB) prepareMeta(dir string) error {
 	if err := db.promise(b, dir); err != nil {
 		return err
 	}
-	if found && version < formatVersion {
+	if found && version < 2 {
 		if err := db.migrateObjects(); err != nil {
 			return err
 		}
@@ -313,7 +320,14 @@ func (db *DB) prepareMeta(dir string) error {
 	for _, r := range db.order {
 		setMeta(b, metaRegion+r.Name, uint64(r.Code))
 	}
-	return db.commit(b, pebble.Sync)
+	if err := db.commit(b, pebble.Sync); err != nil {
+		return err
+	}
+	db.flushed.opened = uint64(b.SeqNum())
+	// What the log had is in memtables, without marks; from the end of this flush on the
+	// tables can be asked.
+	_, err = db.pebble.AsyncFlush()
+	return err
 }
 
 // migratePortion is how many rows are migrated in one batch, of some 100 bytes each.
@@ -422,7 +436,7 @@ func (db *DB) Close() error {
 	if cerr := b.Close(); err == nil {
 		err = cerr
 	}
-	db.closeErr = errors.Join(err, db.pebble.Close(), db.dirLock.Close())
+	db.closeErr = errors.Join(err, db.flushed.drop(), db.pebble.Close(), db.dirLock.Close())
 	return db.closeErr
 }
 

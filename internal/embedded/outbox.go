@@ -69,8 +69,15 @@ func (db *DB) readMessage(q *queue, region string, code claim.RegionCode, id str
 
 // others returns the first row of m's line that is not m, nil if there is none,
 // and whether m is, or would be, before it. Without a line a row is always first.
-func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message) (other *outbox.Message, first bool, err error) {
+// there says whether m itself is in it. The caller holds the owner's lock.
+func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message, there bool) (other *outbox.Message, first bool, err error) {
 	if q.line == 0 {
+		return nil, true, nil
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.key = appendLine(s.key[:0], q, code, m)
+	if db.lines.of(s.key).Load() == int64(bit(there)) {
 		return nil, true, nil
 	}
 	prefix := appendLine(nil, q, code, m)
@@ -106,7 +113,7 @@ func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.Regio
 		some = old
 	}
 	had, has := old != nil && !old.Parked, next != nil && !next.Parked
-	if other, first, err := db.others(q, code, some); err != nil {
+	if other, first, err := db.others(q, code, some, had); err != nil {
 		return err
 	} else if first && !(had && has && micros(old.Due) == micros(next.Due)) {
 		switch {
@@ -143,7 +150,8 @@ func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.Regio
 	if next == nil {
 		return b.Delete(s.key, nil)
 	}
-	return s.set(b, s.key, messageToProto(next))
+	s.value = encodeMessage(s.value[:0], next)
+	return b.Set(s.key, s.value, nil)
 }
 
 func setDue(b *pebble.Batch, s *scratch, q *queue, code claim.RegionCode, m *outbox.Message) error {
@@ -171,21 +179,22 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 	slices.SortFunc(ms, func(x, y outbox.Message) int {
 		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
-	begun := map[outbox.Kind]bool{}
+	var begun []outbox.Kind
 	for i := range ms {
 		m := &ms[i]
 		if err := cmp.Or(checkName("event", m.ID), checkName("kind of event", string(m.Kind))); err != nil {
 			return err
 		}
-		there, err := db.readMessage(events, m.Region, code, m.ID)
+		s.key = appendMessage(s.key[:0], events.row, code, m.ID)
+		there, err := db.probe(s.key, func([]byte) error { return nil })
 		if err != nil {
 			return err
 		}
-		if there != nil || i > 0 && m.ID == ms[i-1].ID {
+		if there || i > 0 && m.ID == ms[i-1].ID {
 			return fmt.Errorf("embedded store: an event %q waits already; give each event an id of its own", m.ID)
 		}
-		if !begun[m.Kind] { // only it can be the first of the line
-			begun[m.Kind] = true
+		if !slices.Contains(begun, m.Kind) { // only it can be the first of the line
+			begun = append(begun, m.Kind)
 			if err := db.putMessage(b, s, events, code, nil, m); err != nil {
 				return err
 			}
@@ -196,18 +205,12 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 			return err
 		}
 		s.key = appendMessage(s.key[:0], events.row, code, m.ID)
-		if err := s.set(b, s.key, messageToProto(m)); err != nil {
+		s.value = encodeMessage(s.value[:0], m)
+		if err := b.Set(s.key, s.value, nil); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// dueRow is one candidate of Take.
-type dueRow struct {
-	due   int64
-	id    string
-	owner claim.Key
 }
 
 // Take implements [outbox.Store].
@@ -237,59 +240,60 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 	}()
 
 	var taken []outbox.Message
-	// The scan sees rows as they were when it began; each is read again under
-	// its lock and skipped if it has changed since.
-	from, to := appendRegion(nil, qv.q.due, code), appendTimed(nil, qv.q.due, code, micros(now)+1, "")
-	head, seen := db.heads.at(qv.q, code, now), false
-	take := func(k, value []byte) (bool, error) {
-		due, id, ok := readTimed(k)
-		owner, owned := readOwner(value)
+	// Each row that was due when it was looked for is read again under its lock, and
+	// skipped if it has changed since.
+	take := func(d due) error {
+		us, id, ok := readDue(d.at)
+		owner, owned := readOwner([]byte(d.owner))
 		if !ok || !owned {
-			return false, damaged("due row", id, errors.New("it is cut short"))
+			return damaged("due row", id, errCutShort)
 		}
-		if !seen {
-			seen = true
-			db.heads.saw(qv.q, code, head, due, now)
-		}
-		row := dueRow{due: due, id: id, owner: owner}
-		i := db.rows.index(code, row.owner)
+		i := db.rows.index(code, owner)
 		if !held[i] {
 			if !db.rows.mu[i].TryLock() {
-				return true, nil // somebody is at work on it
+				return nil // somebody is at work on it
 			}
 			held[i] = true
+			if qv.q == providerCalls {
+				db.flights.forget(i)
+			}
 		}
-		m, err := db.readMessage(qv.q, region, code, row.id)
-		if err != nil {
-			return false, err
+		m, err := db.readMessage(qv.q, region, code, id)
+		if err != nil || m == nil || m.Parked || micros(m.Due) != us {
+			return err
 		}
-		if m == nil || m.Parked || micros(m.Due) != row.due {
-			return true, nil
-		}
-		if _, first, err := db.others(qv.q, code, m); err != nil || !first {
-			return err == nil, err // an older one has been unparked meanwhile
+		if _, first, err := db.others(qv.q, code, m, true); err != nil || !first {
+			return err // an older one has been unparked meanwhile
 		}
 		next := *m
 		next.Fence++
 		next.Due = truncate(now.Add(lease))
 		if err := db.putMessage(b, s, qv.q, code, m, &next); err != nil {
-			return false, err
+			return err
 		}
 		taken = append(taken, next)
-		return len(taken) < limit, nil
+		return nil
 	}
-	if head > 0 {
-		first := appendTimed(nil, qv.q.due, code, head, "")
-		err, to = db.scan(first, to, take), first
+	first := db.dues[dueTable{qv.q.due, code}]
+	to := string(appendTimed(nil, qv.q.due, code, micros(now)+1, "")[keyHead:])
+	page := make([]due, 0, min(limit, dueWindow))
+	for at := ""; len(taken) < limit; at = page[len(page)-1].at {
+		if page, err = first.after(db, page[:0], at, to, now); err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, d := range page {
+			if len(taken) == limit {
+				break
+			}
+			if err := take(d); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if err == nil && len(taken) < limit {
-		head, seen = 0, false
-		err = db.scan(from, to, take)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := db.commit(b, pebble.Sync); err != nil {
+	if err := db.commit(b, qv.q.takes); err != nil {
 		return nil, err
 	}
 	return taken, nil
@@ -321,9 +325,13 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 	if m == nil {
 		return errNoRow
 	}
-	lock := qv.v.db.rows.of(code, ownerOf(m))
+	stripe := qv.v.db.rows.index(code, ownerOf(m))
+	lock := &qv.v.db.rows.mu[stripe]
 	lock.Lock()
 	defer lock.Unlock()
+	if qv.q == providerCalls {
+		qv.v.db.flights.forget(stripe)
+	}
 	if m, err = qv.v.db.readMessage(qv.q, region, code, id); err != nil {
 		return err
 	}
@@ -341,7 +349,18 @@ func (qv queueView) alter(ctx context.Context, region, id string, change func(m 
 	if err := qv.v.db.putMessage(b, s, qv.q, code, m, next); err != nil {
 		return err
 	}
-	return qv.v.db.commit(b, pebble.Sync)
+	sync := pebble.Sync
+	if next == nil {
+		other, _, err := qv.v.db.others(qv.q, code, m, !m.Parked)
+		if err != nil {
+			return err
+		}
+		if other == nil {
+			// It cannot come back after one that was to come after it.
+			sync = qv.q.takes
+		}
+	}
+	return qv.v.db.commit(b, sync)
 }
 
 // fenced is alter for the worker that took the row under fence.

@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
-	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
 )
 
 // errMoved: the step needs a region that it has not been to yet; go again.
@@ -163,8 +162,9 @@ func (db *DB) putPin(registrar claim.RegionCode, pin *claim.Pin) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tablePin, registrar, pin.Key.Tenant, pin.Key.Value)
-	if err := s.set(b, s.key, &storev1.Pin{Home: pin.Home, CreatedAt: micros(pin.CreatedAt)}); err != nil {
-		return err
+	s.value = encodePin(s.value[:0], pin)
+	if err := b.Set(s.key, s.value, nil); err != nil {
+		return unavailable(err)
 	}
 	return db.commit(b, pebble.NoSync)
 }

@@ -96,19 +96,24 @@ func (db *DB) pastLife(t time.Time) bool {
 	return !db.clock.now().Before(t.Add(db.policy.PinLife()))
 }
 
-// sweepClaim deletes a claim and its object index row. Losing the deletion in a
-// crash does no harm, so it is not synced.
+// sweepClaim deletes a claim and its object index row, but keeps its audit. Losing the
+// deletion in a crash does no harm, so it is not synced.
 func (db *DB) sweepClaim(home string, code claim.RegionCode, key claim.Key) (bool, error) {
 	lock := db.rows.of(code, key)
 	lock.Lock()
 	defer lock.Unlock()
-	rec, err := db.readClaim(home, code, key)
+	rec, audit, err := db.lookClaim(perhaps, home, code, key)
 	now := db.clock.now()
 	if err != nil || rec == nil || rec.Age(&db.policy, now) != claim.Gone || now.Before(rec.FreeAt(&db.policy, now).Add(db.policy.PinGrace)) {
 		return false, err
 	}
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	if err := moveAudit(b, s, code, key, audit); err != nil {
+		return false, err
+	}
 	if err := b.Delete(appendScoped(nil, tableClaim, code, key.Tenant, key.Value), nil); err != nil {
 		return false, unavailable(err)
 	}

@@ -50,7 +50,10 @@ type Claim struct {
 	Refusal   *Response `protobuf:"bytes,22,opt,name=refusal" json:"refusal,omitempty"`
 	RefusedAt int64     `protobuf:"varint,23,opt,name=refused_at,json=refusedAt" json:"refused_at,omitempty"`
 	// The id of the verdict that left the claim as it is; absent while it is held.
-	Verdict       []byte `protobuf:"bytes,24,opt,name=verdict" json:"verdict,omitempty"`
+	Verdict []byte `protobuf:"bytes,24,opt,name=verdict" json:"verdict,omitempty"`
+	// What the steps of this claim have left of audit, in order: the latest ones, if they
+	// became too many for the row.
+	Audit         []*Audit `protobuf:"bytes,25,rep,name=audit" json:"audit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +252,13 @@ func (x *Claim) GetRefusedAt() int64 {
 func (x *Claim) GetVerdict() []byte {
 	if x != nil {
 		return x.Verdict
+	}
+	return nil
+}
+
+func (x *Claim) GetAudit() []*Audit {
+	if x != nil {
+		return x.Audit
 	}
 	return nil
 }
@@ -559,16 +569,19 @@ func (x *Message) GetParked() bool {
 	return false
 }
 
-// Audit is one audit row; home, tenant, key and sequence are in the row's key.
+// Audit is one audit entry. In a row of its own, home, tenant, key and sequence are in
+// the row's key.
 type Audit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            int64                  `protobuf:"varint,1,opt,name=at" json:"at,omitempty"`
-	Event         string                 `protobuf:"bytes,2,opt,name=event" json:"event,omitempty"`
-	Region        string                 `protobuf:"bytes,3,opt,name=region" json:"region,omitempty"`
-	Node          string                 `protobuf:"bytes,4,opt,name=node" json:"node,omitempty"`
-	Fence         uint64                 `protobuf:"varint,5,opt,name=fence" json:"fence,omitempty"`
-	Generation    uint32                 `protobuf:"varint,6,opt,name=generation" json:"generation,omitempty"`
-	Detail        string                 `protobuf:"bytes,7,opt,name=detail" json:"detail,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	At         int64                  `protobuf:"varint,1,opt,name=at" json:"at,omitempty"`
+	Event      string                 `protobuf:"bytes,2,opt,name=event" json:"event,omitempty"`
+	Region     string                 `protobuf:"bytes,3,opt,name=region" json:"region,omitempty"`
+	Node       string                 `protobuf:"bytes,4,opt,name=node" json:"node,omitempty"`
+	Fence      uint64                 `protobuf:"varint,5,opt,name=fence" json:"fence,omitempty"`
+	Generation uint32                 `protobuf:"varint,6,opt,name=generation" json:"generation,omitempty"`
+	Detail     string                 `protobuf:"bytes,7,opt,name=detail" json:"detail,omitempty"`
+	// Set in a claim's row.
+	Seq           uint64 `protobuf:"varint,8,opt,name=seq" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,6 +663,13 @@ func (x *Audit) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *Audit) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // Tenant is one tenant row; the id is in the row's key.
@@ -1113,7 +1133,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\x87\x06\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xb7\x06\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1146,7 +1166,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\arefusal\x18\x16 \x01(\v2\x1b.homeward.store.v1.ResponseR\arefusal\x12\x1d\n" +
 	"\n" +
 	"refused_at\x18\x17 \x01(\x03R\trefusedAt\x12\x18\n" +
-	"\averdict\x18\x18 \x01(\fR\averdict\"2\n" +
+	"\averdict\x18\x18 \x01(\fR\averdict\x12.\n" +
+	"\x05audit\x18\x19 \x03(\v2\x18.homeward.store.v1.AuditR\x05audit\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
@@ -1174,7 +1195,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	" \x01(\rR\battempts\x12\x1d\n" +
 	"\n" +
 	"last_error\x18\v \x01(\tR\tlastError\x12\x16\n" +
-	"\x06parked\x18\f \x01(\bR\x06parked\"\xa7\x01\n" +
+	"\x06parked\x18\f \x01(\bR\x06parked\"\xb9\x01\n" +
 	"\x05Audit\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
 	"\x05event\x18\x02 \x01(\tR\x05event\x12\x16\n" +
@@ -1184,7 +1205,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x06 \x01(\rR\n" +
 	"generation\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"\xf8\x01\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12\x10\n" +
+	"\x03seq\x18\b \x01(\x04R\x03seq\"\xf8\x01\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tregistrar\x18\x02 \x01(\tR\tregistrar\x12-\n" +
@@ -1257,12 +1279,13 @@ var file_homeward_store_v1_store_proto_goTypes = []any{
 var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
 	2, // 1: homeward.store.v1.Claim.refusal:type_name -> homeward.store.v1.Response
-	1, // 2: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 2: homeward.store.v1.Claim.audit:type_name -> homeward.store.v1.Audit
+	1, // 3: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_homeward_store_v1_store_proto_init() }

@@ -1,0 +1,133 @@
+package embedded
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+const (
+	// dueWindow is how many due rows are read at once, some 1 ms; twice as many are kept.
+	dueWindow = 2048
+	// dueFor is how long they are kept before they are read again. They need not be, as
+	// each commit is noted; should one not have been, its row waits no longer.
+	dueFor = time.Minute
+)
+
+// dueTable names the due rows of a queue in a region.
+type dueTable struct {
+	letter byte
+	code   claim.RegionCode
+}
+
+// isDue tells the letters of tables of due rows.
+var isDue = func() (is [256]bool) {
+	for _, q := range queues {
+		is[q.due] = true
+	}
+	return is
+}()
+
+// newDues makes those of all queues and regions.
+func newDues(regions []Region) map[dueTable]*dues {
+	all := map[dueTable]*dues{}
+	for _, r := range regions {
+		for _, q := range queues {
+			all[dueTable{q.due, r.Code}] = &dues{table: q.due, code: r.Code}
+		}
+	}
+	return all
+}
+
+// dues are the first due rows of a queue in a region, in their order. Rows that were
+// worked off leave deletions behind which a scan steps over until compaction removes
+// them: thousands, in a queue through which thousands of rows a second go. The rows are
+// the truth; what is here is read from them, and follows each commit.
+type dues struct {
+	table byte
+	code  claim.RegionCode
+
+	mu   sync.Mutex
+	rows []due
+	// until is the first place that rows do not reach; whole: there is none.
+	until string
+	whole bool
+	read  time.Time // by the store's clock
+}
+
+// due is one row: what its key has after the region, and its value.
+type due struct{ at, owner string }
+
+func (d due) compare(at string) int { return cmp.Compare(d.at, at) }
+
+// wrote notes what a commit did to a row.
+func (ds *dues) wrote(kind pebble.InternalKeyKind, key, value []byte) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	at := string(key[keyHead:])
+	if !ds.whole && at >= ds.until {
+		return
+	}
+	i, there := slices.BinarySearchFunc(ds.rows, at, due.compare)
+	switch {
+	case kind != pebble.InternalKeyKindSet && there:
+		ds.rows = slices.Delete(ds.rows, i, i+1)
+	case kind == pebble.InternalKeyKindSet && !there:
+		ds.rows = slices.Insert(ds.rows, i, due{at: at, owner: string(value)})
+		if len(ds.rows) > 2*dueWindow {
+			ds.until, ds.whole = ds.rows[dueWindow].at, false
+			ds.rows = slices.Delete(ds.rows, dueWindow, len(ds.rows))
+		}
+	}
+}
+
+// after appends to page the first rows after the place at, and before to, until it is
+// full. Where there are none left, the page stays empty.
+func (ds *dues) after(db *DB, page []due, at, to string, now time.Time) ([]due, error) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if age := now.Sub(ds.read); age < 0 || age >= dueFor {
+		ds.rows, ds.until, ds.whole, ds.read = ds.rows[:0], "", false, now
+	}
+	for {
+		i, there := slices.BinarySearchFunc(ds.rows, at, due.compare)
+		if there {
+			i++
+		}
+		for ; i < len(ds.rows) && ds.rows[i].at < to && len(page) < cap(page); i++ {
+			page = append(page, ds.rows[i])
+		}
+		if len(page) > 0 || ds.whole || ds.until >= to || len(ds.rows) >= 2*dueWindow {
+			return page, nil
+		}
+		if err := ds.extend(db); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// extend reads on from until. A commit that is not noted yet is either seen by it, or
+// noted after it.
+func (ds *dues) extend(db *DB) error {
+	prefix := appendRegion(nil, ds.table, ds.code)
+	ds.whole = true
+	n := 0
+	err := db.scan(append(prefix[:len(prefix):len(prefix)], ds.until...), prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		at := string(k[len(prefix):])
+		if n++; n > dueWindow {
+			ds.until, ds.whole = at, false
+			return false, nil
+		}
+		ds.rows = append(ds.rows, due{at: at, owner: string(value)})
+		return true, nil
+	})
+	if err != nil {
+		ds.rows, ds.until, ds.whole = ds.rows[:0], "", false
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package embedded
+
+import (
+	"hash/maphash"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A new charge looks for four rows that are not there: its pin, its claim, its
+// transaction and its arrival. An iterator for each would be made and thrown away, and
+// look through every memtable besides. But most of what a row may hide in is tables,
+// which change only with a flush. So iterators over the tables alone are kept and
+// shared, and memory tells which keys were written since the latest flush: those are
+// looked for in the memtables.
+
+// markSlots is how many marks there are, of 8 bytes. Between two flushes some 25,000 keys
+// are marked, so that few others share a mark with them.
+const markSlots = 1 << 19
+
+// flushed answers look-ups from the tables, for keys that were not written since they
+// were.
+type flushed struct {
+	seed maphash.Seed
+	// marks hold, by hash of a row's key, the latest write of this opening that had that
+	// hash: its sequence number, of 56 bits, and below it more of the hash.
+	marks []atomic.Uint64
+	// opened is the sequence number of the first write of this opening: what is before it
+	// may be in memtables without a mark.
+	opened uint64
+	// until is the latest sequence number that is in a table, and with it all before.
+	until atomic.Uint64
+	idle  [len(probed)]idle
+}
+
+// probed are the tables that flushed knows. Their rows are looked for only under the
+// lock that their writers hold until commit has returned, so that a mark is there
+// before anybody asks.
+var probed = [...]byte{tableClaim, tablePin, tableLedger, tableArrival, tableNotice, tableUnpaid, tableEvent}
+
+// probedAs is the index in probed of each table's letter, plus 1.
+var probedAs = func() (as [256]uint8) {
+	for i, table := range probed {
+		as[table] = uint8(i + 1)
+	}
+	return as
+}()
+
+// idle are the iterators of one table that nobody uses. Each table has its own, because
+// an iterator that stays in one part of the keys keeps its files open.
+type idle struct {
+	mu sync.Mutex
+	of []tables
+}
+
+// tables is an iterator over what was in tables when it was made.
+type tables struct {
+	*pebble.Iterator
+	until uint64 // sequence number
+}
+
+func newFlushed() *flushed {
+	return &flushed{seed: maphash.MakeSeed(), marks: make([]atomic.Uint64, markSlots), opened: math.MaxUint64}
+}
+
+// mark returns the mark of a key, and the part of its hash that is to be in it.
+func (f *flushed) mark(key []byte) (mark *atomic.Uint64, part uint64) {
+	h := maphash.Bytes(f.seed, key)
+	return &f.marks[h%markSlots], h >> (64 - partBits)
+}
+
+const partBits = 8
+
+// wrote marks a key that a commit has written, or deleted, with its sequence number or a
+// later one.
+func (f *flushed) wrote(seq uint64, key []byte) {
+	if probedAs[key[0]] == 0 {
+		return
+	}
+	mark, part := f.mark(key)
+	for {
+		if was := mark.Load(); was>>partBits >= seq || mark.CompareAndSwap(was, seq<<partBits|part) {
+			return
+		}
+	}
+}
+
+// flushEnded is told by Pebble. The flushed memtables were the oldest ones, and the new
+// tables are there for whoever makes an iterator from now on.
+func (f *flushed) flushEnded(info pebble.FlushInfo) {
+	if info.Err != nil {
+		return
+	}
+	for _, t := range info.Output {
+		if last := uint64(t.LargestSeqNum); last > f.until.Load() { // one flush at a time
+			f.until.Store(last)
+		}
+	}
+}
+
+// where says who knows of a key.
+type where uint8
+
+const (
+	// inTables: what the tables say is true.
+	inTables where = iota
+	// inMemory: it was written lately, so that a memtable has it, or its deletion.
+	inMemory
+	// anywhere: nobody knows.
+	anywhere
+)
+
+// look says where to look for key. With inTables it takes an iterator of the key's
+// table, which the caller must end.
+func (f *flushed) look(db *pebble.DB, key []byte) (it tables, w where, err error) {
+	until := f.until.Load()
+	mark, part := f.mark(key)
+	switch m := mark.Load(); {
+	case m>>partBits > until && m&(1<<partBits-1) == part:
+		return tables{}, inMemory, nil
+	case m>>partBits > until, until < f.opened:
+		return tables{}, anywhere, nil
+	}
+	for {
+		it, ok := f.idle[probedAs[key[0]]-1].pop()
+		if !ok {
+			break
+		}
+		if it.until >= until {
+			return it, inTables, nil
+		}
+		if err := it.Close(); err != nil {
+			return tables{}, anywhere, unavailable(err)
+		}
+	}
+	made, err := db.NewIter(&tablesOptions)
+	if err != nil {
+		return tables{}, anywhere, unavailable(err)
+	}
+	return tables{Iterator: made, until: until}, inTables, nil
+}
+
+// tablesOptions leave out the memtables: of a DB only tables are guaranteed durable.
+var tablesOptions = pebble.IterOptions{
+	KeyTypes: pebble.IterKeyTypePointsOnly, UseL6Filters: true, OnlyReadGuaranteedDurable: true,
+}
+
+// end gives back what look gave.
+func (f *flushed) end(key []byte, it tables) { f.idle[probedAs[key[0]]-1].push(it) }
+
+// drop closes what nobody uses: it holds on to memtables and files that are gone.
+func (f *flushed) drop() (err error) {
+	for i := range f.idle {
+		for {
+			it, ok := f.idle[i].pop()
+			if !ok {
+				break
+			}
+			if cerr := it.Close(); err == nil {
+				err = cerr
+			}
+		}
+	}
+	return err
+}
+
+func (i *idle) pop() (it tables, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n := len(i.of) - 1
+	if n < 0 {
+		return tables{}, false
+	}
+	it, i.of = i.of[n], i.of[:n]
+	return it, true
+}
+
+func (i *idle) push(it tables) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.of = append(i.of, it)
+}

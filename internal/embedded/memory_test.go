@@ -1,0 +1,243 @@
+package embedded_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/webhook"
+)
+
+// TestMemoryIsWhatTheRowsSay makes the same steps in two stores, one of which is killed
+// and opened again before each: both must answer alike, and hold the same rows.
+func TestMemoryIsWhatTheRowsSay(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	clock := newClock()
+	disk := vfs.NewCrashableMem()
+	long := open(t, embedded.Config{Clock: clock.now})
+	short := open(t, embedded.Config{Clock: clock.now, FS: disk})
+	const home = "us-east1"
+	most := 0
+	type step func(v *embedded.View) (any, error)
+	both := func(s step) any {
+		require.NoError(t, short.Sync()) // not every step is
+		disk = disk.CrashClone(vfs.CrashCloneCfg{})
+		short = open(t, embedded.Config{Clock: clock.now, FS: disk})
+		want, wantErr := s(view(t, short, home))
+		got, err := s(view(t, long, home))
+		require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err))
+		require.Equal(t, want, got)
+		held, err := long.Flights()
+		require.NoError(t, err)
+		most = max(most, held)
+		require.NoError(t, long.Remembered())
+		return got
+	}
+	held := map[string]claim.Record{}
+	keys := []string{"a", "b", "c", "d"}
+	for i := range 300 {
+		k := keys[random.IntN(len(keys))]
+		rec := held[k]
+		verdict := func(o claim.Outcome) claim.Verdict {
+			v := crashVerdict(rec, o)
+			v.RetryIn = time.Hour // more than any jitter
+			return v
+		}
+		switch n := random.IntN(14); n {
+		case 0, 1, 2, 3:
+			a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: k}, home, "100", "n1", fmt.Sprint("ch_", i))
+			if got := both(func(v *embedded.View) (any, error) { return v.Begin(t.Context(), a) }).(claim.Begun); got.Record.State == claim.InFlight {
+				held[k] = got.Record
+			}
+		case 4, 5, 6:
+			v := verdict([]claim.Outcome{claim.OutcomeDone, claim.OutcomeReleased, claim.OutcomeUnknown}[n-4])
+			both(func(s *embedded.View) (any, error) { return s.Settle(t.Context(), rec, v) })
+		case 7:
+			lease := claim.Lease{Key: rec.Key, Home: home, Fence: rec.Fence}
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) { return v.Renew(t.Context(), "n1", []claim.Lease{lease}) })
+			}
+		case 8:
+			both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
+		case 11, 12:
+			both(func(v *embedded.View) (any, error) {
+				q := v.Queue(outbox.Events)
+				taken, err := q.Take(t.Context(), home, 2, time.Minute)
+				for i, m := range taken {
+					switch (n + i) % 3 {
+					case 0:
+						err = errors.Join(err, q.Finish(t.Context(), home, m.ID, m.Fence))
+					case 1:
+						err = errors.Join(err, q.Retry(t.Context(), home, m.ID, m.Fence, time.Hour, "no"))
+					default:
+						err = errors.Join(err, q.Park(t.Context(), home, m.ID, m.Fence, "no"))
+					}
+				}
+				return taken, err
+			})
+		case 9:
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) {
+					return v.TakeOver(t.Context(), rec.Key, home, rec.Minted.ID, "n2", home)
+				})
+			}
+		case 10:
+			if rec.Key.Value != "" {
+				both(func(v *embedded.View) (any, error) {
+					return nil, v.Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
+				})
+			}
+		default:
+			clock.advance([]time.Duration{time.Second, time.Minute, 20 * time.Hour}[random.IntN(3)])
+		}
+	}
+	require.Positive(t, most, "memory was used")
+	for _, k := range keys {
+		both(func(v *embedded.View) (any, error) {
+			return v.Timeline(t.Context(), claim.Key{Tenant: "acme", Value: k}, home, 30)
+		})
+	}
+	want, err := short.Dump()
+	require.NoError(t, err)
+	got, err := long.Dump()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// detecting: the race detector is at work.
+var detecting bool
+
+// TestWhatAChargeCosts bounds what does not depend on the machine: allocations, the
+// test's own among them, bytes in the log, and rows that stay.
+func TestWhatAChargeCosts(t *testing.T) {
+	db := open(t, embedded.Config{})
+	v := view(t, db, "us-east1")
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: "us-east1"}))
+	const many = 300
+	body, arrivals := make([]byte, 600), opaque(2*many)
+	rows := func() int {
+		all, err := db.Dump()
+		require.NoError(t, err)
+		return len(all)
+	}
+	stored, written, i := rows(), db.Written(), 0
+	allocs := testing.AllocsPerRun(many, func() {
+		charge(t, v, arrivals[i], body, 0)
+		i++
+	})
+	if !detecting {
+		require.LessOrEqual(t, allocs, 35.0)
+	}
+	require.LessOrEqual(t, (db.Written()-written)/uint64(i), uint64(2400))
+	require.Equal(t, 6*i, rows()-stored)
+	audit, err := db.Rows('a')
+	require.NoError(t, err)
+	require.Zero(t, audit)
+}
+
+// TestDueWindow takes from a queue that is longer than what memory keeps of it, while
+// rows come and are put off: each is taken once, the oldest first.
+func TestDueWindow(t *testing.T) {
+	const home, many = "us-east1", 5*embedded.DueWindow + 7
+	clock := newClock()
+	db := open(t, embedded.Config{Clock: clock.now})
+	v := view(t, db, home)
+	q := v.Queue(outbox.Notices)
+	n := 0
+	keep := func(some int) {
+		var batch []webhook.Notice
+		for range some {
+			batch = append(batch, webhook.Notice{ID: fmt.Sprintf("%06d", n), Provider: "sim", Body: []byte("x")})
+			n++
+		}
+		_, err := v.Keep(t.Context(), home, batch)
+		require.NoError(t, err)
+		clock.advance(time.Millisecond)
+	}
+	var got, want []string
+	finished := 0
+	take := func(limit int) int {
+		taken, err := q.Take(t.Context(), home, limit, time.Hour)
+		require.NoError(t, err)
+		for i, m := range taken {
+			got = append(got, m.ID)
+			if i%3 == 0 {
+				finished++
+				require.NoError(t, q.Finish(t.Context(), home, m.ID, m.Fence))
+			}
+		}
+		return len(taken)
+	}
+	take(1)
+	for range many / 100 {
+		keep(100)
+		take(20)
+		require.NoError(t, db.Remembered())
+	}
+	for take(700) > 0 {
+		require.NoError(t, db.Remembered())
+	}
+	for i := range n {
+		want = append(want, fmt.Sprintf("%06d", i))
+	}
+	require.Equal(t, want, got)
+	clock.advance(2 * time.Hour)
+	got = nil
+	left := n - finished
+	for take(5000) > 0 {
+		require.NoError(t, db.Remembered())
+	}
+	require.Len(t, got, left, "what was not finished was due again")
+	d, err := q.Depth(t.Context(), home)
+	require.NoError(t, err)
+	require.Equal(t, n-finished, d.Pending)
+}
+
+// TestLookUps writes, deletes and flushes, from several goroutines, and looks for rows
+// meanwhile: what memory says of where they are must not hide one, nor show one that is
+// gone.
+func TestLookUps(t *testing.T) {
+	fs := vfs.NewMem()
+	for range 3 { // what is written before is in the log, and without a mark
+		db := open(t, embedded.Config{FS: fs})
+		var all sync.WaitGroup
+		for g := range 4 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(g), 3))
+				there := map[string]bool{}
+				for range 3000 {
+					object := fmt.Sprintf("%d-%d", g, random.IntN(500))
+					switch n := random.IntN(1000); {
+					case n == 0 && g == 0:
+						if err := db.Flush(); err != nil {
+							t.Error(err)
+						}
+					case n < 400:
+						there[object] = n < 250
+						if err := db.PutUnpaid(object, there[object]); err != nil {
+							t.Error(err)
+						}
+					default:
+						found, really, err := db.FindUnpaid(object)
+						want, known := there[object]
+						if err != nil || found != really || known && found != want {
+							t.Errorf("%s: found %v, is there %v, was written %v %v: %v", object, found, really, known, want, err)
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		require.NoError(t, db.Close())
+	}
+}
