@@ -334,6 +334,26 @@ func TestAFloodSharesSteps(t *testing.T) {
 	})
 }
 
+// A backlog is taken many rows at once, though slots fall free one by one.
+func TestABacklogSharesTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows = 1000
+		q := newQueue().put(ids("row", rows)...)
+		left := atomic.Int64{}
+		sites, _ := newSites(t, q, 1, func(_ context.Context, m outbox.Message) outbox.Verdict {
+			time.Sleep(time.Duration(10+left.Add(1)%17) * time.Millisecond)
+			return outbox.Done()
+		})
+		sites[0].worker.Wake("r", 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, q.rows)
+		takes := q.took("take")
+		t.Log("takes", takes, "for", rows)
+		require.LessOrEqual(t, takes, rows/5)
+	})
+}
+
 // Rows that end together end in one step, and nobody waits for others in vain.
 func TestRowsEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -169,6 +169,10 @@ func (p *pool) look() time.Duration {
 		if limit == 0 {
 			continue // there may be more rows than slots: one that falls free is news
 		}
+		if full := h.began.Add(p.w.gather()); h.full && limit < p.w.c.Batch/4 && now.Before(full) {
+			back = min(back, full.Sub(now)) // of a backlog many are taken at once
+			continue
+		}
 		if h.failed {
 			limit = 1
 		}
