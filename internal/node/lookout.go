@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -60,15 +59,23 @@ func (n *Node) turn(home string) (mine bool, nodes int) {
 	return region.Choose(able, claim.Key{Value: home})[0].Self, len(able)
 }
 
-// oneOf reports whether this node should do now what is enough if one node of its region
-// does it each round. Every node does now and then, whatever gossip says.
-func (n *Node) oneOf() bool {
-	mine, nodes := n.turn(n.c.Region)
-	return mine || rand.N(min(nodes, seldom)) == 0
-}
-
 // seldom bounds in how many rounds a node that is one of many does a thing.
 const seldom = 12
+
+// rounds says in which rounds this node does what is enough if one node of its region does
+// it: in all while it is that one, else in one of as many as there are nodes, and in one of
+// seldom whatever gossip says. The result is for one goroutine.
+func (n *Node) rounds() (now func() bool) {
+	left := 0
+	return func() bool {
+		mine, nodes := n.turn(n.c.Region)
+		if left++; !mine && left < min(nodes, seldom) {
+			return false
+		}
+		left = 0
+		return true
+	}
+}
 
 // waking is a node's store. What it puts into queues is worked on by this node at once, if
 // it lives: whoever looks for due rows looks seldom while there are none.

@@ -261,9 +261,10 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
 	n.newAdmin(transport, log).Mount(rpcMux)
 	topologyEvery := cmp.Or(c.TopologyEvery, defaultTopologyEvery)
+	mine := n.rounds()
 	n.serving.Go(func() {
 		every(background, log, topologyEvery, func(ctx context.Context) {
-			if n.oneOf() {
+			if mine() {
 				_ = n.follower.read(ctx)
 			}
 		})

@@ -95,9 +95,10 @@ func (s *Server) keep(settings ServeSettings) {
 		sweep:   s.means.view.Sweep,
 		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
 	}
+	mine := s.node.rounds()
 	s.kept.Go(func() {
 		every(ctx, s.log, settings.SweepEvery, func(ctx context.Context) {
-			if s.node.oneOf() {
+			if mine() {
 				sweep.round(ctx)
 			}
 		})
