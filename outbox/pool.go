@@ -169,8 +169,8 @@ func (p *pool) look() time.Duration {
 		if limit == 0 {
 			continue // there may be more rows than slots: one that falls free is news
 		}
-		if full := h.began.Add(p.w.gather()); h.full && limit < p.w.c.Batch/4 && now.Before(full) {
-			back = min(back, full.Sub(now)) // of a backlog many are taken at once
+		if then := h.began.Add(p.w.gather()); h.full && h.rows > p.w.c.Batch/2 && limit < p.w.c.Batch/4 && now.Before(then) {
+			back = min(back, then.Sub(now)) // of a backlog many are taken at once
 			continue
 		}
 		if h.failed {
