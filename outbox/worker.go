@@ -41,6 +41,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -319,7 +320,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	case verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts:
 		verdict.kind = verdictParked
 	}
-	if verdict.reason != "" {
+	if verdict.reason = storable(verdict.reason); verdict.reason != "" {
 		span.Fail(sp, errors.New(verdict.reason))
 	}
 	var err error
@@ -338,6 +339,12 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	if err != nil && !errors.Is(err, ErrFenced) {
 		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)
 	}
+}
+
+// storable is reason as every store takes it: a provider's or a sink's answer may be in
+// it, and what one row brings along must not keep a step of many from being done.
+func storable(reason string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // backoff is exponential with full jitter.

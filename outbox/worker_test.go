@@ -199,6 +199,16 @@ func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 	})
 }
 
+// What a provider or a sink answers may be no text. It is stored as one.
+func TestAReasonIsStorable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue().put("a")
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Failed("it says \x00\xff") })
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.Equal(t, "it says \uFFFD\uFFFD", q.state("a").LastError)
+	})
+}
+
 func TestWorkerStopDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, finished := newQueue().put("a"), false
