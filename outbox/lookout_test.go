@@ -100,8 +100,8 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 
 func done(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() }
 
-// aMoment is what a worker may wait for others to share a step with.
-const aMoment = 100 * time.Millisecond
+// aMoment is more than what a row may wait for others to share a step with.
+const aMoment = 300 * time.Millisecond
 
 // settled lets starting be over: each process has looked once at everything.
 func settled(q *queue) {

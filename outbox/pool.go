@@ -93,9 +93,13 @@ func (p *pool) run() {
 // of a region from looking in step.
 func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }
 
-// gather is how long what ends or is enqueued waits for more of its kind, where that is
-// under way already.
+// gather is how long a row that has ended waits for others in hand, and a look at a backlog
+// for slots.
 func (w *Worker) gather() time.Duration { return w.c.Poll / 10 }
+
+// pace is how long after a look what was enqueued since waits for more: the first is taken
+// at once, and few by few would cost a look each.
+func (w *Worker) pace() time.Duration { return w.c.Poll / 2 }
 
 // when is the time of the next look at h; ok is false while nothing asks for one.
 func (p *pool) when(h *home) (at time.Time, ok bool) {
@@ -106,7 +110,7 @@ func (p *pool) when(h *home) (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at = h.wakes[0]
-	if soonest := h.began.Add(p.w.gather()); at.Before(soonest) {
+	if soonest := h.began.Add(p.w.pace()); at.Before(soonest) {
 		at = soonest
 	}
 	return at, true

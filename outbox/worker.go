@@ -125,7 +125,8 @@ type WorkerConfig struct {
 	Handlers map[Kind]Handler
 	// Poll is the pause after a look that found nothing. Default 500 ms: well
 	// under the lease, which dominates recovery time. A tenth of it is how long rows
-	// that end wait for others in hand, to end in one step with them.
+	// that end wait for others in hand, to end in one step with them, and half of it how
+	// long rows wait that are enqueued after a look, to be taken in one.
 	Poll time.Duration
 	// Woken: somebody calls Wake when there may be something to take, see [Lookout], and
 	// it looks only then.
