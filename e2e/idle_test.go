@@ -186,7 +186,7 @@ func TestIdleLoad(t *testing.T) {
 	}
 	for _, n := range []int{1, 2, 6} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			o := overhear(t, n, nil)
+			o := overhear(t, n, func(s *node.ServeSettings) { s.DeputyAfter = time.Hour })
 			time.Sleep(20 * time.Second) // starting is over
 			before := o.sent()
 			time.Sleep(window)
