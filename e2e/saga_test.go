@@ -105,9 +105,9 @@ func (q *pointedQueue) Take(ctx context.Context, region string, limit int, lease
 	return rows, err
 }
 
-func (q *pointedQueue) Finish(ctx context.Context, region, id string, fence uint64) error {
+func (q *pointedQueue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
 	q.at(q.finish)
-	err := q.Store.Finish(ctx, region, id, fence)
+	err := q.Store.FinishAll(ctx, region, rows)
 	if err == nil {
 		q.at(q.finished)
 	}

@@ -92,7 +92,7 @@ func (q *breaking) Take(ctx context.Context, region string, limit int, lease tim
 	return q.queue.Take(ctx, region, limit, lease)
 }
 
-func (q *breaking) Finish(ctx context.Context, region, id string, fence uint64) error {
+func (q *breaking) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
 	q.breaks("finish")
-	return q.queue.Finish(ctx, region, id, fence)
+	return q.queue.FinishAll(ctx, region, rows)
 }

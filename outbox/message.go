@@ -87,6 +87,30 @@ var (
 	ErrFenced = errors.New("outbox: row was taken by another worker")
 )
 
+// Hold is a row that a worker has taken, and the fence that it got.
+type Hold struct {
+	ID    string
+	Fence uint64
+}
+
+// Delay is a row that is to be due again, as [Store.Retry] says.
+type Delay struct {
+	Hold
+	After  time.Duration
+	Reason string
+}
+
+// Outlook says of the queues of a home in how long a row can be taken, by the store's
+// clock; 0 is now. A queue that is not in it has none. It may be too early: what is
+// due may be held, or wait for another row.
+type Outlook map[Queue]time.Duration
+
+// Looker is a store that looks at all queues of a home at once.
+type Looker interface {
+	// Look takes nothing and changes nothing.
+	Look(ctx context.Context, region string) (Outlook, error)
+}
+
 // Depth is a region's backlog at one moment.
 type Depth struct {
 	// Pending rows are neither done nor parked; Due ones could be taken now.
@@ -110,6 +134,12 @@ type Store interface {
 	// Retry makes the row due again after the delay. A non-empty reason counts
 	// as an attempt; "" only postpones. ErrFenced unless fence is current.
 	Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error
+	// FinishAll is Finish of many rows of one region, each of which is named once. A row
+	// whose fence is not current is left as it is, which is no error. After an error
+	// each row may be finished or not.
+	FinishAll(ctx context.Context, region string, rows []Hold) error
+	// RetryAll is Retry in the same way.
+	RetryAll(ctx context.Context, region string, rows []Delay) error
 	// Park takes the row out of the queue for a person. ErrFenced as above.
 	Park(ctx context.Context, region, id string, fence uint64, reason string) error
 	// Unpark makes a parked row due now, attempts zeroed. It reports false when

@@ -34,6 +34,7 @@ type pool struct {
 
 // home is what the pool knows of a region.
 type home struct {
+	hand  *hand
 	rows  int // in hand
 	asked int // slots that the look under way may fill; 0: there is none
 	// next is when to look again, and turn when it was looked at last: who was not for
@@ -43,7 +44,17 @@ type home struct {
 	// failed: the last look got no answer. Until there is one, only one row is asked
 	// for: the slots would be missed for as long as the store has patience.
 	failed bool
+
+	// Of a worker that is woken. wakes are when to look, in order; full: the last look
+	// found as much as it asked for; behind: it began while rows were in hand, and what
+	// waits for them in the order of a key it could not take.
+	wakes        []time.Time
+	full, behind bool
+	began        time.Time // the last look
 }
+
+// maxWakes bounds what a pool remembers of a home. What is beyond it a [Lookout] finds.
+const maxWakes = 64
 
 func startPool(w *Worker) *pool {
 	ctx, stop := context.WithCancel(context.Background())
@@ -82,6 +93,53 @@ func (p *pool) run() {
 // of a region from looking in step.
 func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }
 
+// gather is how long a row that has ended waits for others in hand, and a look at a backlog
+// for slots.
+func (w *Worker) gather() time.Duration { return w.c.Poll / 10 }
+
+// pace is how long after a look what was enqueued since waits for more: the first is taken
+// at once, and few by few would cost a look each.
+func (w *Worker) pace() time.Duration { return w.c.Poll / 2 }
+
+// when is the time of the next look at h; ok is false while nothing asks for one.
+func (p *pool) when(h *home) (at time.Time, ok bool) {
+	if !p.w.c.Woken || h.failed || h.full {
+		return h.next, true
+	}
+	if len(h.wakes) == 0 {
+		return time.Time{}, false
+	}
+	at = h.wakes[0]
+	if soonest := h.began.Add(p.w.pace()); at.Before(soonest) {
+		at = soonest
+	}
+	return at, true
+}
+
+// wake notes that a row of region may be due in some time from now.
+func (p *pool) wake(region string, in time.Duration) {
+	p.mu.Lock()
+	if h := p.homes[region]; h != nil { // else it is new, and looked at at once
+		h.wake(time.Now(), in, p.w.gather())
+	}
+	p.mu.Unlock()
+	p.tell()
+}
+
+// wake has h looked at in some time from now, or up to slack later.
+func (h *home) wake(now time.Time, in, slack time.Duration) {
+	at := now.Add(max(in, 0))
+	i, _ := slices.BinarySearchFunc(h.wakes, at, time.Time.Compare)
+	switch {
+	case in <= 0 && i > 0: // it has not begun
+	case i < len(h.wakes) && h.wakes[i].Sub(at) <= slack:
+	case len(h.wakes) < maxWakes:
+		h.wakes = slices.Insert(h.wakes, i, at)
+	case i < maxWakes:
+		h.wakes = slices.Insert(h.wakes[:maxWakes-1], i, at)
+	}
+}
+
 // look begins a look at each region where one is due, as far as there are slots, and
 // returns after which time to come back if there is no news before.
 func (p *pool) look() time.Duration {
@@ -89,16 +147,21 @@ func (p *pool) look() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	back := p.pause() // others may have been adopted by then
+	if p.w.c.Woken {
+		back *= restTimes // who adopts them wakes
+	}
 	var due []string
 	for _, region := range regions {
 		h := p.homes[region]
+		if h == nil {
+			h = &home{hand: &hand{w: p.w, region: region}, wakes: []time.Time{now}}
+			p.homes[region] = h
+		}
+		at, ok := p.when(h)
 		switch {
-		case h == nil:
-			p.homes[region] = &home{}
-			due = append(due, region)
-		case h.asked > 0: // its end is news
-		case h.next.After(now):
-			back = min(back, h.next.Sub(now))
+		case h.asked > 0, !ok: // the look's end is news, and so is a call
+		case at.After(now):
+			back = min(back, at.Sub(now))
 		default:
 			due = append(due, region)
 		}
@@ -110,21 +173,27 @@ func (p *pool) look() time.Duration {
 		if limit == 0 {
 			continue // there may be more rows than slots: one that falls free is news
 		}
+		if then := h.began.Add(p.w.gather()); h.full && h.rows > p.w.c.Batch/2 && limit < p.w.c.Batch/4 && now.Before(then) {
+			back = min(back, then.Sub(now)) // of a backlog many are taken at once
+			continue
+		}
 		if h.failed {
 			limit = 1
 		}
 		p.turns++
-		h.turn, h.asked = p.turns, limit
-		p.work.Go(func() { p.take(region, h, limit) })
+		h.turn, h.asked, h.began = p.turns, limit, now
+		h.behind = h.rows > 0
+		h.wakes = slices.DeleteFunc(h.wakes, func(at time.Time) bool { return !at.After(now) })
+		p.work.Go(func() { p.take(h, limit) })
 	}
 	return back
 }
 
 // take looks at one region and starts on what it finds.
-func (p *pool) take(region string, h *home, limit int) {
-	rows, work, err := p.w.take(p.ctx, region, limit)
+func (p *pool) take(h *home, limit int) {
+	rows, work, err := p.w.take(p.ctx, h.hand, limit)
 	p.mu.Lock()
-	h.asked, h.failed = 0, err != nil
+	h.asked, h.failed, h.full = 0, err != nil, len(rows) == limit
 	h.rows += len(rows)
 	h.next = time.Now()
 	if len(rows) == 0 {
@@ -171,6 +240,10 @@ func (h *home) busy() bool { return h != nil && h.rows+h.asked > 0 }
 func (p *pool) leave(h *home) {
 	p.mu.Lock()
 	h.rows--
+	if h.behind {
+		h.behind = false
+		h.wake(time.Now(), 0, 0)
+	}
 	p.mu.Unlock()
 	p.tell()
 }

@@ -19,6 +19,18 @@
 // handled again, so handlers are idempotent; a provider call's handler finds its
 // claim settled and the row gone.
 //
+// Rows are taken many at once, and those of one home that end at about the same time end
+// in one step. A crash before that step is one before the finish for each of them.
+//
+// # Who looks
+//
+// A [Lookout] looks at all queues of a home at once, and wakes the workers of those in
+// which something is due. Of the processes that could look at a home one does so often
+// and the others seldom, so that together they cost about what one does. Which one is a
+// hint: two that look often waste a look, and none that does leaves it to the others.
+// Whoever writes a row that is due at once wakes his own process's worker. What a
+// process that died would have taken is found by a look.
+//
 // A handler that panics is a crash of its row alone: the row counts as failed, and
 // is parked, with a page, after a few such tries. What the row stands for is as open
 // as it was: a parked provider call's claim stays in flight.
@@ -29,6 +41,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,8 +124,13 @@ type WorkerConfig struct {
 	Regions  func() []string
 	Handlers map[Kind]Handler
 	// Poll is the pause after a look that found nothing. Default 500 ms: well
-	// under the lease, which dominates recovery time.
+	// under the lease, which dominates recovery time. A tenth of it is how long rows
+	// that end wait for others in hand, to end in one step with them, and half of it how
+	// long rows wait that are enqueued after a look, to be taken in one.
 	Poll time.Duration
+	// Woken: somebody calls Wake when there may be something to take, see [Lookout], and
+	// it looks only then.
+	Woken bool
 	// Lease is how long a taken row is this worker's. Default 60 s: longer than
 	// a provider call.
 	Lease time.Duration
@@ -126,6 +144,9 @@ type WorkerConfig struct {
 	BackoffMin, BackoffMax time.Duration
 	Logger                 *slog.Logger
 }
+
+// defaultPoll is well under the lease, which dominates recovery time.
+const defaultPoll = 500 * time.Millisecond
 
 // maxFaults is how many failures park a row that our code panics on. The same code
 // panics on the same row again; with the default back-off ten tries are some four
@@ -154,7 +175,7 @@ func NewWorker(c WorkerConfig) (*Worker, error) {
 			*d = v
 		}
 	}
-	def(&c.Poll, 500*time.Millisecond)
+	def(&c.Poll, defaultPoll)
 	def(&c.Lease, time.Minute)
 	def(&c.BackoffMin, time.Second)
 	def(&c.BackoffMax, 5*time.Minute)
@@ -176,6 +197,17 @@ func (w *Worker) Start() {
 	defer w.mu.Unlock()
 	if w.pool == nil || w.pool.ctx.Err() != nil {
 		w.pool = startPool(w)
+	}
+}
+
+// Wake has a worker that is Woken look at region when a row may have become due, in
+// some time from now. That is remembered for a while only, and not for every row.
+func (w *Worker) Wake(region string, in time.Duration) {
+	w.mu.Lock()
+	p := w.pool
+	w.mu.Unlock()
+	if p != nil {
+		p.wake(region, in)
 	}
 }
 
@@ -215,7 +247,7 @@ func (w *Worker) Round(ctx context.Context) int {
 	var wg sync.WaitGroup
 	for _, region := range w.c.Regions() {
 		wg.Go(func() {
-			rows, work, _ := w.take(ctx, region, w.c.Batch)
+			rows, work, _ := w.take(ctx, &hand{w: w, region: region}, w.c.Batch)
 			total.Add(int64(len(rows)))
 			for _, m := range rows {
 				wg.Go(func() { work(m) })
@@ -226,9 +258,10 @@ func (w *Worker) Round(ctx context.Context) int {
 	return int(total.Load())
 }
 
-// take leases up to limit rows of region. Each is to be given to work, which
+// take leases up to limit rows of h's region into it. Each is to be given to work, which
 // returns when the row is dealt with.
-func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Message, work func(Message), err error) {
+func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, work func(Message), err error) {
+	region := h.region
 	// Counted from before the store is asked, so that it ends no later than the
 	// store's lease.
 	end := time.Now().Add(w.c.Lease)
@@ -242,18 +275,20 @@ func (w *Worker) take(ctx context.Context, region string, limit int) (rows []Mes
 		}
 		return nil, nil, err
 	}
+	h.took(len(rows))
 	return rows, func(m Message) {
+		defer h.left()
 		// A drain finishes what it has begun: the handler's time is bounded by the
 		// row's lease, not by the drain.
 		work, cancel := context.WithDeadline(context.WithoutCancel(Begun(ctx)), end)
 		defer cancel()
-		w.handle(work, m)
+		w.handle(work, h, m)
 	}, nil
 }
 
 // handle works one row off. A panic of the store costs the row its lease.
-func (w *Worker) handle(ctx context.Context, m Message) {
-	if caught := fault.Caught(func() { w.dispose(ctx, m) }); caught != nil {
+func (w *Worker) handle(ctx context.Context, h *hand, m Message) {
+	if caught := fault.Caught(func() { w.dispose(ctx, h, m) }); caught != nil {
 		w.c.Logger.Error("the store panicked over an outbox row, which keeps its lease until it runs out", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
 	}
 }
@@ -271,7 +306,7 @@ func (w *Worker) ask(ctx context.Context, m Message) (v Verdict) {
 	return v
 }
 
-func (w *Worker) dispose(ctx context.Context, m Message) {
+func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	// The work may be hours later than its cause, so it gets a trace of its own.
 	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
 	defer sp.End()
@@ -286,25 +321,31 @@ func (w *Worker) dispose(ctx context.Context, m Message) {
 	case verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts:
 		verdict.kind = verdictParked
 	}
-	if verdict.reason != "" {
+	if verdict.reason = storable(verdict.reason); verdict.reason != "" {
 		span.Fail(sp, errors.New(verdict.reason))
 	}
 	var err error
 	switch verdict.kind {
 	case verdictGone:
 	case verdictDone:
-		err = w.c.Store.Finish(ctx, m.Region, m.ID, m.Fence)
+		err = h.finish(ctx, m)
 	case verdictLater:
-		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, verdict.after, "")
+		err = h.retry(ctx, m, verdict.after, "")
 	case verdictParked:
 		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
 		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
 	case verdictFailed, verdictFaulted:
-		err = w.c.Store.Retry(ctx, m.Region, m.ID, m.Fence, w.backoff(m.Attempts), verdict.reason)
+		err = h.retry(ctx, m, w.backoff(m.Attempts), verdict.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {
 		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)
 	}
+}
+
+// storable is reason as every store takes it: a provider's or a sink's answer may be in
+// it, and what one row brings along must not keep a step of many from being done.
+func storable(reason string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", "\uFFFD"), "\uFFFD")
 }
 
 // backoff is exponential with full jitter.

@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -20,7 +21,10 @@ type queue struct {
 	outbox.Store
 	mu     sync.Mutex
 	rows   map[string]*outbox.Message
+	steps  map[string]int // that somebody has asked for, by sort
 	failed error
+	// counted guards steps where that is another queue's; nil: mu does.
+	counted *sync.Mutex
 }
 
 func (q *queue) put(ids ...string) *queue { return q.putIn("r", ids...) }
@@ -35,6 +39,7 @@ func (q *queue) putIn(region string, ids ...string) *queue {
 }
 
 func (q *queue) Take(_ context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	q.count("take")
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.failed != nil {
@@ -94,6 +99,38 @@ func (q *queue) Park(_ context.Context, _, id string, fence uint64, reason strin
 	return nil
 }
 
+func (q *queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	q.count("finish")
+	for _, r := range rows {
+		_ = q.Finish(ctx, region, r.ID, r.Fence)
+	}
+	return nil
+}
+
+func (q *queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	q.count("retry")
+	for _, r := range rows {
+		_ = q.Retry(ctx, region, r.ID, r.Fence, r.After, r.Reason)
+	}
+	return nil
+}
+
+func (q *queue) count(step string) {
+	mu := cmp.Or(q.counted, &q.mu)
+	mu.Lock()
+	defer mu.Unlock()
+	q.steps[step]++
+}
+
+// took is how many steps of a sort there were since it was asked last.
+func (q *queue) took(step string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.steps[step]
+	q.steps[step] = 0
+	return n
+}
+
 func (q *queue) state(id string) outbox.Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +140,7 @@ func (q *queue) state(id string) outbox.Message {
 	return outbox.Message{}
 }
 
-func newQueue() *queue { return &queue{rows: map[string]*outbox.Message{}} }
+func newQueue() *queue { return &queue{rows: map[string]*outbox.Message{}, steps: map[string]int{}} }
 
 func worker(t *testing.T, q *queue, h outbox.Handler) *outbox.Worker {
 	t.Helper()
@@ -159,6 +196,16 @@ func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 		require.True(t, q.state("poison").Parked)
 		require.Equal(t, "it does not parse", q.state("poison").LastError)
 		require.Zero(t, w.Round(t.Context()))
+	})
+}
+
+// What a provider or a sink answers may be no text. It is stored as one.
+func TestAReasonIsStorable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue().put("a")
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Failed("it says \x00\xff") })
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.Equal(t, "it says \uFFFD\uFFFD", q.state("a").LastError)
 	})
 }
 

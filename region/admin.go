@@ -220,7 +220,20 @@ func (a *Admin) SetRegionStatus(ctx context.Context, req *connect.Request[adminv
 		caller = who.String()
 	}
 	a.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", caller)
+	a.tell(ctx, epoch)
 	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
+}
+
+// tell has every node that answers read the table of regions, which it would not do by
+// itself before long.
+func (a *Admin) tell(ctx context.Context, epoch uint64) {
+	var told sync.WaitGroup
+	for _, n := range a.c.Sight.Members() {
+		if !n.Self {
+			told.Go(func() { a.askPart(ctx, n, epoch, &adminv1.Member{}) })
+		}
+	}
+	told.Wait()
 }
 
 func regionNames(t *Topology) (names []string) {

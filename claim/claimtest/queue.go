@@ -23,8 +23,9 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	k := &queued{Harness: h, held: map[Place]claim.Record{}}
 	o := outboxtest.Harness{
 		Regions: h.Regions, Queue: q, Lease: h.Policy.Lease, Tenants: tenants,
-		Store: func(region string) outbox.Store { return h.Queue(region, q) },
-		Pass:  k.pass, Exact: h.Advance != nil,
+		Store:  func(region string) outbox.Store { return h.Queue(region, q) },
+		Looker: func(region string) outbox.Looker { return h.Store(region).(outbox.Looker) },
+		Pass:   k.pass, Exact: h.Advance != nil,
 	}
 	switch q {
 	case outbox.ProviderCalls:

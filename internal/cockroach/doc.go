@@ -44,7 +44,11 @@
 //	pins_sweep      the time that it reads         run again: nothing changes
 //	outbox_take     due, unlocked                  reported: rows that were taken are due again after the lease
 //	outbox_finish   the fence                      run again; a row that is gone is finished
+//	outbox_finish_all
+//	                each row's fence               run again: rows that are gone are finished
 //	outbox_retry    the fence                      reported: the row is due again after its lease
+//	outbox_retry_all
+//	                each row's fence               reported: each row is due after its pause or its lease
 //	outbox_park     the fence                      reported likewise
 //	outbox_unpark   that it is parked              reported: a person looks again
 //	ledger_post     there is no row                run again; whatever transaction there is now is the answer
@@ -66,7 +70,8 @@
 //	                nothing: the latest counts     run again
 //
 // Every queue has the statements of outbox_…, under the name of its own table:
-// events_take and so on.
+// events_take and so on. look reads, and is run again; what it says is a hint, and who
+// takes by it asks the rows.
 //
 // What a claim's step books, tells, lets expire and remembers of an unpaid object is
 // in its settle statement, so that the claim's step answers for all of it: done together
@@ -105,6 +110,13 @@
 //	                         nothing has changed
 //	pin_read | pin_write     nothing has changed
 //	endpoint | endpoint_note nothing has changed: the next delivery finds the same
+//	look | outbox_take       nothing has changed: another node's look, or the next one,
+//	                         finds the same; so it does where nobody was woken
+//	outbox_take | outbox_finish_all or outbox_retry_all
+//	                         each row of the group is due again after its lease
+//	outbox_finish_all | outbox_retry_all
+//	                         the rows of the first are gone, those of the second are due
+//	                         again after their lease
 //	notices_due_rewrite | notices_rewrite
 //	                         the row has the new body and the notice the old one, which
 //	                         say the same; the next going through finds the notice again

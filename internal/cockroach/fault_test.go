@@ -722,6 +722,41 @@ func operations(d database) []operation {
 			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
+		name: "outbox finish together", statements: []string{"outbox_finish_all"},
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
+		next: func(c *cell, done bool) {
+			if !done {
+				takenAgain(c)
+				return
+			}
+			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+		},
+	}, {
+		name: "outbox retry together", statements: []string{"outbox_retry_all"}, once: true,
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.RetryAll(ctx, here, []outbox.Delay{
+				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
+			})
+		},
+		right: noAnswer,
+		effect: func(c *cell, want, is *stored) {
+			want.Outbox[0].Attempts, want.Outbox[0].LastError = 1, "no answer"
+			later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
+		},
+		next: func(c *cell, done bool) {
+			attempts := 0
+			if done {
+				attempts = 1
+			}
+			require.EqualValues(c, attempts, takenAgain(c).Attempts)
+		},
+	}, {
 		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {

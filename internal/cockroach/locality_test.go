@@ -27,8 +27,8 @@ import (
 var homePath = []string{
 	"begin", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
-	"outbox_take", "outbox_message", "outbox_finish", "outbox_retry", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
-	"events_take", "events_message", "events_finish", "events_retry", "events_park", "events_unpark", "events_parked", "events_depth",
+	"outbox_take", "outbox_message", "outbox_finish", "outbox_finish_all", "outbox_retry", "outbox_retry_all", "look", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
+	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
 	"ledger_post", "ledger_fail", "ledger_ghost_refund", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
@@ -206,7 +206,12 @@ func walkQueue(t *testing.T, v *cockroach.View, name outbox.Queue) {
 	require.NoError(t, err)
 	require.True(t, found)
 	require.NoError(t, q.Retry(ctx, home, m.ID, m.Fence, 0, "boom"))
+	_, err = v.Look(ctx, home)
+	require.NoError(t, err)
 	m = takeFrom(t, v, name)
+	require.NoError(t, q.RetryAll(ctx, home, []outbox.Delay{{Hold: outbox.Hold{ID: m.ID, Fence: m.Fence}, Reason: "boom"}}))
+	m = takeFrom(t, v, name)
+	require.NoError(t, q.FinishAll(ctx, home, []outbox.Hold{{ID: m.ID, Fence: m.Fence - 1}}))
 	require.NoError(t, q.Park(ctx, home, m.ID, m.Fence, "no"))
 	parked, err := q.Parked(ctx, home, "", 10)
 	require.NoError(t, err)

@@ -137,6 +137,61 @@ func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after
 	return err
 }
 
+// FinishAll implements [outbox.Store]. A row of ours that a lost reply leaves open is gone
+// when the statement is run again, which is no error.
+func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	ctx, err := q.reach(q.work(ctx), region)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	ids, fences := make([]string, len(rows)), make([]int64, len(rows))
+	for i, r := range rows {
+		ids[i], fences[i] = r.ID, int64(r.Fence)
+	}
+	_, _, err = affected(ctx, q.db, q.statement("outbox_finish_all"), repeatable, []any{region, ids, fences})
+	return claimError(q.statement("outbox_finish_all"), err)
+}
+
+// RetryAll implements [outbox.Store].
+func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	ctx, err := q.reach(q.work(ctx), region)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	ids, fences := make([]string, len(rows)), make([]int64, len(rows))
+	pauses, reasons := make([]time.Duration, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		ids[i], fences[i] = r.ID, int64(r.Fence)
+		pauses[i], reasons[i] = r.After.Truncate(time.Microsecond), r.Reason
+	}
+	_, _, err = affected(ctx, q.db, q.statement("outbox_retry_all"), once, []any{region, ids, fences, pauses, reasons})
+	return claimError(q.statement("outbox_retry_all"), err)
+}
+
+// Look implements [outbox.Looker].
+func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
+	// Among what finishes: money may wait for what it finds.
+	ctx, err := v.reach(ofClaims(ctx), region)
+	if err != nil {
+		return nil, err
+	}
+	outlook, _, _, err := one(ctx, v.db, "look", repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
+		var now time.Time
+		var calls, expiries, notices, ready, later zeronull.Timestamptz
+		err := row.Scan(&now, &calls, &expiries, &notices, &ready, &later)
+		outlook := outbox.Outlook{}
+		for q, due := range map[outbox.Queue]zeronull.Timestamptz{
+			outbox.ProviderCalls: calls, outbox.Expiries: expiries, outbox.Notices: notices, outbox.Events: cmp.Or(ready, later),
+		} {
+			if due := time.Time(due); !due.IsZero() {
+				outlook[q] = max(due.Sub(now), 0)
+			}
+		}
+		return outlook, err
+	})
+	return outlook, claimError("look", err)
+}
+
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
 	_, err := q.fenced(ctx, "outbox_park", once, region, id, fence, reason)
@@ -215,6 +270,16 @@ func (v *View) Finish(ctx context.Context, region, id string, fence uint64) erro
 // Retry implements [outbox.Store].
 func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
 	return v.queue(outbox.ProviderCalls).Retry(ctx, region, id, fence, after, reason)
+}
+
+// FinishAll implements [outbox.Store].
+func (v *View) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	return v.queue(outbox.ProviderCalls).FinishAll(ctx, region, rows)
+}
+
+// RetryAll implements [outbox.Store].
+func (v *View) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	return v.queue(outbox.ProviderCalls).RetryAll(ctx, region, rows)
 }
 
 // Park implements [outbox.Store].

@@ -50,14 +50,17 @@ const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c
 // each on its own table and under its name.
 const queueFiles = "outbox_"
 
+// planned are the files whose statements are planned for each run.
+var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look"}
+
 // loadQueries renders every statement for a dialect.
 //
-// Takes are fresh on PostgreSQL: a plan that is kept there was made for the table as it
-// then was, empty as a rule, and stays until somebody analyses the table. A queue can
-// grow by 100,000 rows before anybody does. For the same reason the other statements
-// name there what they touch in a queue (PlansAreKept), though it follows from the claim,
-// and those for several rows take the region from a row beside the key: what cannot be
-// looked up without the row is not read from end to end.
+// What many rows of a queue share is fresh on PostgreSQL: a plan that is kept there was
+// made for the table as it then was, empty as a rule, and stays until somebody analyses
+// the table. A queue can grow by 100,000 rows before anybody does. For the same reason
+// the other statements name there what they touch in a queue (PlansAreKept), though it
+// follows from the claim, and those for several claims take the region from a row beside
+// the key: what cannot be looked up without the row is not read from end to end.
 func loadQueries(d dialect) (map[string]*query, error) {
 	t, err := template.ParseFS(queryFiles, "query/*.sql")
 	if err != nil {
@@ -90,7 +93,7 @@ func loadQueries(d dialect) (map[string]*query, error) {
 			name := q.statement(name)
 			queries[name] = &query{
 				name: name, sql: sql.String(),
-				fresh: !d.cockroach && strings.TrimSuffix(path.Base(f), ".sql") == queueFiles+"take",
+				fresh: !d.cockroach && slices.Contains(planned, strings.TrimSuffix(path.Base(f), ".sql")),
 			}
 		}
 	}

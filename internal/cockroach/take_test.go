@@ -97,6 +97,62 @@ func TestTakingReadsWhatItTakes(t *testing.T) {
 	}
 }
 
+// TestEndingReadsWhatItEnds does the same for rows that end together, and for the look
+// that comes before a take.
+func TestEndingReadsWhatItEnds(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it reads PostgreSQL's counters; on CockroachDB every plan is made for its run")
+	}
+	d.others(t)
+	d.exec(t, "ANALYZE") // sessions keep plans only then
+	pool := testPool()
+	pool.MaxConns, pool.MinConns = 1, 1
+	db := open(t, cockroach.Config{URL: d.url, Pool: pool})
+	v := view(t, db, regions[0])
+	for q, table := range queued {
+		t.Run(table, func(t *testing.T) {
+			store := v.Queue(q)
+			d.ignore(t, table)
+			step := func(n int) {
+				t.Helper()
+				_, err := v.Look(t.Context(), regions[0])
+				require.NoError(t, err)
+				rows, err := store.Take(t.Context(), regions[0], n, time.Hour)
+				require.NoError(t, err)
+				require.Len(t, rows, n)
+				looked := d.read(t, db, table)
+				_, err = v.Look(t.Context(), regions[0])
+				require.NoError(t, err)
+				require.LessOrEqual(t, d.read(t, db, table)-looked, 6*n+50, "read by a look, past what was just taken")
+				var finish []outbox.Hold
+				var retry []outbox.Delay
+				for i, m := range rows {
+					if h := (outbox.Hold{ID: m.ID, Fence: m.Fence}); i%2 == 0 {
+						finish = append(finish, h)
+					} else {
+						retry = append(retry, outbox.Delay{Hold: h, After: time.Hour})
+					}
+				}
+				before := d.read(t, db, table)
+				require.NoError(t, store.FinishAll(t.Context(), regions[0], finish))
+				require.NoError(t, store.RetryAll(t.Context(), regions[0], retry))
+				require.LessOrEqual(t, d.read(t, db, table)-before, 10*n+100, "read to end %d", n)
+			}
+			d.fill(t, table, 40)
+			for range 8 { // from the sixth time on PostgreSQL may keep a plan
+				step(2)
+			}
+			d.exec(t, "DELETE FROM "+table+" WHERE true")
+			d.fill(t, table, 50_000)
+			for _, n := range []int{2, 16, 64} {
+				step(n)
+			}
+			d.exec(t, "DELETE FROM "+table+" WHERE true")
+		})
+	}
+}
+
 // TestAChargeReadsItsOwnRows does the same for the life of a claim: the rows of others
 // are none of its business, neither in a new database nor when a flood comes to an
 // outbox that is known to be empty.

@@ -16,6 +16,7 @@ var (
 	_ claim.Store   = (*View)(nil)
 	_ outbox.Store  = (*View)(nil)
 	_ outbox.Queues = (*View)(nil)
+	_ outbox.Looker = (*View)(nil)
 )
 
 // View is the database as the nodes of one region use it. It is safe for

@@ -139,6 +139,8 @@
 //	Retry,          as before: the row falls due     done
 //	Park, Unpark    again, and the worker's fence
 //	                is still good to no one but it
+//	FinishAll,      each row as Finish or Retry, a batch of its own
+//	RetryAll
 //	Pin             see below                        the pin stands
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
 //	SetRegionStatus the old status                   the new one

@@ -36,15 +36,11 @@ var _ outbox.Store = queueView{}
 // Queue implements [outbox.Queues]. It panics for a name that is not one of
 // [outbox.AllQueues].
 func (v *View) Queue(name outbox.Queue) outbox.Store {
-	for n, q := range map[outbox.Queue]*queue{
-		outbox.ProviderCalls: providerCalls, outbox.Events: events,
-		outbox.Expiries: expiries, outbox.Notices: notices,
-	} {
-		if n == name {
-			return queueView{v: v, q: q}
-		}
+	q, ok := queues[name]
+	if !ok {
+		panic(fmt.Sprintf("embedded store: there is no queue %q", name))
 	}
-	panic(fmt.Sprintf("embedded store: there is no queue %q", name))
+	return queueView{v: v, q: q}
 }
 
 // ownerOf names whose lock guards m.

@@ -38,6 +38,7 @@ type Store interface {
 	claim.Store
 	outbox.Store // of provider calls
 	outbox.Queues
+	outbox.Looker
 	ledger.Store
 	webhook.Store
 	recon.Claims
@@ -114,7 +115,7 @@ type OutboxConfig struct {
 type Node struct {
 	c           Config
 	service     *claim.Service
-	workers     []*outbox.Worker
+	beats       atomic.Pointer[[]beat] // nil while they are being made
 	receiver    *webhook.Receiver
 	compensator *webhook.Compensator
 	outages     *region.Outages
@@ -143,6 +144,8 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{c: c}
+	n.c.Store = waking{c.Store, n}
+	c = n.c
 	log := c.Logger.With("region", c.Region, "node", c.Name)
 	defer func() {
 		if err != nil {
@@ -246,8 +249,11 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 		return nil, err
 	}
 	n.service.Start()
-	for _, w := range n.workers {
-		w.Start()
+	for _, b := range n.allBeats() {
+		for _, w := range b.workers {
+			w.Start()
+		}
+		b.lookout.Start()
 	}
 	background, stop := context.WithCancel(context.Background())
 	n.background = stop
@@ -255,7 +261,14 @@ func Start(ctx context.Context, c Config) (_ *Node, err error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
 	n.newAdmin(transport, log).Mount(rpcMux)
 	topologyEvery := cmp.Or(c.TopologyEvery, defaultTopologyEvery)
-	n.serving.Go(func() { every(background, log, topologyEvery, func(ctx context.Context) { _ = n.follower.read(ctx) }) })
+	mine := n.rounds()
+	n.serving.Go(func() {
+		every(background, log, topologyEvery, func(ctx context.Context) {
+			if mine() {
+				_ = n.follower.read(ctx)
+			}
+		})
+	})
 	n.api = httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, log)
 	n.serve(log, "api", n.api, apiListener)
 	if len(c.Seeds) > 0 {
@@ -344,8 +357,11 @@ func (n *Node) drain(ctx context.Context) error {
 	if n.receiver != nil {
 		n.receiver.Stop()
 	}
-	for _, w := range n.workers {
-		errs = append(errs, w.Drain(ctx))
+	for _, b := range n.allBeats() {
+		b.lookout.Stop()
+		for _, w := range b.workers {
+			errs = append(errs, w.Drain(ctx))
+		}
 	}
 	if n.handler != nil {
 		n.handler.SetServing(false)

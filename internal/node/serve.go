@@ -95,7 +95,14 @@ func (s *Server) keep(settings ServeSettings) {
 		sweep:   s.means.view.Sweep,
 		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
 	}
-	s.kept.Go(func() { every(ctx, s.log, settings.SweepEvery, sweep.round) })
+	mine := s.node.rounds()
+	s.kept.Go(func() {
+		every(ctx, s.log, settings.SweepEvery, func(ctx context.Context) {
+			if mine() {
+				sweep.round(ctx)
+			}
+		})
+	})
 }
 
 // Node is the node that runs.

@@ -64,9 +64,9 @@ func (c *Config) compensator(
 	return &webhook.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
 }
 
-// assembleWork makes what goes on beside requests: a worker for each queue, and one
-// more for its rows in lost regions, apart, so that rows which are hard to reach
-// delay none that are near.
+// assembleWork makes what goes on beside requests: a worker for each queue and who wakes
+// them all, and as many more for rows in lost regions, apart, so that rows which are hard
+// to reach delay none that are near.
 func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	c := &n.c
 	n.compensator = c.compensator(routes.Do, routes.Inspect, log)
@@ -86,28 +86,30 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	}); err != nil {
 		return err
 	}
+	var beats []beat
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
-		for _, make := range []func() (*outbox.Worker, error){
-			func() (*outbox.Worker, error) {
+		b := beat{workers: map[outbox.Queue]*outbox.Worker{}}
+		for q, make := range map[outbox.Queue]func() (*outbox.Worker, error){
+			outbox.ProviderCalls: func() (*outbox.Worker, error) {
 				return n.newWorker(outbox.WorkerConfig{
 					Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
 				}, regions, log)
 			},
-			func() (*outbox.Worker, error) {
+			outbox.Expiries: func() (*outbox.Worker, error) {
 				return n.newWorker(outbox.WorkerConfig{
 					Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
 				}, regions, log)
 			},
-			func() (*outbox.Worker, error) {
+			outbox.Notices: func() (*outbox.Worker, error) {
 				return n.newWorker(outbox.WorkerConfig{
 					Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
 					Batch: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
 				}, regions, log)
 			},
-			func() (*outbox.Worker, error) {
+			outbox.Events: func() (*outbox.Worker, error) {
 				return relay.NewWorker(relay.Config{
-					Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Logger: log,
+					Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Logger: log,
 				})
 			},
 		} {
@@ -115,9 +117,16 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 			if err != nil {
 				return fmt.Errorf("node %s: %w", c.Name, err)
 			}
-			n.workers = append(n.workers, w)
+			b.workers[q] = w
 		}
+		if b.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
+			Looker: c.Store, Regions: regions, Workers: b.workers, Turn: n.turn, Poll: c.Outbox.Poll, Logger: log,
+		}); err != nil {
+			return fmt.Errorf("node %s: %w", c.Name, err)
+		}
+		beats = append(beats, b)
 	}
+	n.beats.Store(&beats)
 	return nil
 }
 
@@ -128,7 +137,7 @@ func (n *Node) Compensator() *webhook.Compensator { return n.compensator }
 // newWorker completes a worker's configuration by the deployment's.
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {
 	c := &n.c.Outbox
-	w.Regions, w.Poll, w.Lease, w.Logger = regions, c.Poll, c.Lease, log
+	w.Regions, w.Poll, w.Woken, w.Lease, w.Logger = regions, c.Poll, true, c.Lease, log
 	if w.Batch == 0 {
 		w.Batch = c.Batch
 	}

@@ -25,6 +25,8 @@ type Harness struct {
 	Queue outbox.Queue
 	// Store is the view of a node in a region.
 	Store func(region string) outbox.Store
+	// Looker looks at all queues of the backend, as a node in region does.
+	Looker func(region string) outbox.Looker
 	// Insert makes one message in region the way the backend does, in the step
 	// that it follows from, and returns its id. It is due Delay later. No key is
 	// used twice.
@@ -111,6 +113,15 @@ func (w *world) takeOne() outbox.Message {
 	m := w.takeDue(1)[0]
 	require.Empty(w, w.take(10))
 	return m
+}
+
+// look says of the queue in how long a row can be taken, and whether there is one.
+func (w *world) look() (in time.Duration, there bool) {
+	w.Helper()
+	outlook, err := w.Looker(w.home).Look(w.ctx, w.home)
+	require.NoError(w, err)
+	in, there = outlook[w.Queue]
+	return in, there
 }
 
 func (w *world) depth() outbox.Depth {
@@ -336,6 +347,90 @@ var queueTests = []test{
 		require.Equal(w, m.Payload, m3.Payload)
 		require.Equal(w, m.Operation, m3.Operation)
 	}},
+	{name: "finish all: each under its fence, in one step", run: func(w *world) {
+		for i := range 4 {
+			w.Insert(w, w.home, fmt.Sprint("k", i))
+		}
+		w.Pass(w, w.Delay)
+		stale := w.takeDue(1)[0]
+		w.Pass(w, w.Lease)
+		rows := w.takeDue(4)
+		again := rows[slices.IndexFunc(rows, func(m outbox.Message) bool { return m.ID == stale.ID })]
+		require.Greater(w, again.Fence, stale.Fence)
+		var hold []outbox.Hold
+		for _, m := range rows {
+			if m.ID != stale.ID {
+				hold = append(hold, outbox.Hold{ID: m.ID, Fence: m.Fence})
+			}
+		}
+		parked := hold[0]
+		require.NoError(w, w.at().Park(w.ctx, w.home, parked.ID, parked.Fence, "no"))
+		require.NoError(w, w.at().FinishAll(w.ctx, w.home, append(slices.Clone(hold), outbox.Hold{ID: stale.ID, Fence: stale.Fence}, outbox.Hold{ID: "none", Fence: 1})))
+		for i, h := range append(hold, outbox.Hold{ID: stale.ID}) {
+			_, found := w.message(h.ID)
+			require.Equal(w, i == 0 || h.ID == stale.ID, found, "only what is held under its fence, and not parked, goes: %d", i)
+		}
+		require.NoError(w, w.at().FinishAll(w.ctx, w.home, hold), "again")
+		require.NoError(w, w.at().FinishAll(w.ctx, w.home, nil))
+		w.finish(again)
+		require.Equal(w, outbox.Depth{Parked: 1}, w.depth())
+	}},
+	{name: "retry all: each with its own pause and reason", run: func(w *world) {
+		for i := range 4 {
+			w.Insert(w, w.home, fmt.Sprint("k", i))
+		}
+		w.Pass(w, w.Delay)
+		rows := w.takeDue(4)
+		hold := func(i int) outbox.Hold { return outbox.Hold{ID: rows[i].ID, Fence: rows[i].Fence} }
+		require.NoError(w, w.at().RetryAll(w.ctx, w.home, nil))
+		require.NoError(w, w.at().RetryAll(w.ctx, w.home, []outbox.Delay{
+			{Hold: hold(0), After: 0, Reason: ""},
+			{Hold: hold(1), After: w.Lease / 2, Reason: "boom"},
+			{Hold: outbox.Hold{ID: rows[2].ID, Fence: rows[2].Fence - 1}, Reason: "late"},
+			{Hold: outbox.Hold{ID: "none", Fence: 1}, Reason: "late"},
+		}))
+		first := w.takeOne()
+		require.Equal(w, rows[0].ID, first.ID)
+		require.Zero(w, first.Attempts, "postponing is no failure")
+		w.finish(first)
+		w.Pass(w, w.Lease/2)
+		second := w.takeOne()
+		require.Equal(w, rows[1].ID, second.ID)
+		require.Equal(w, uint32(1), second.Attempts)
+		require.Equal(w, "boom", second.LastError)
+		for _, i := range []int{2, 3} {
+			left, found := w.message(rows[i].ID)
+			require.True(w, found)
+			require.Equal(w, []any{rows[i].Fence, uint32(0), ""}, []any{left.Fence, left.Attempts, left.LastError}, "it was not touched")
+		}
+	}},
+	{name: "look: in how long a row is due, and nothing is taken", run: func(w *world) {
+		in, there := w.look()
+		require.False(w, there, "an empty queue is not in it: %v", in)
+		id := w.Insert(w, w.home, "k")
+		in, there = w.look()
+		require.True(w, there)
+		require.LessOrEqual(w, in, w.Delay)
+		if w.Delay > 0 && w.Exact {
+			require.Equal(w, w.Delay, in)
+		}
+		w.Pass(w, w.Delay)
+		in, there = w.look()
+		require.True(w, there)
+		require.Zero(w, in)
+		m := w.takeOne()
+		require.Equal(w, id, m.ID)
+		in, there = w.look()
+		require.True(w, there, "a row in hand is due when its lease lapses")
+		require.Positive(w, in)
+		require.LessOrEqual(w, in, w.Lease)
+		w.park(m)
+		_, there = w.look()
+		require.False(w, there, "a parked row is never due")
+		far, err := w.Looker(w.home).Look(w.ctx, w.Regions[1])
+		require.NoError(w, err)
+		require.Empty(w, far, "another region has rows of its own")
+	}},
 	{name: "park: a person takes over, the rows behind go on", run: func(w *world) {
 		w.due("k")
 		m := w.takeOne()
@@ -560,6 +655,21 @@ var orderTests = []test{
 		require.Equal(w, rows[0], m.ID)
 		w.finish(m)
 		require.Equal(w, rows[1], w.takeOne().ID)
+	}},
+	{name: "order: a row that waits for another is not due", only: ordered, run: func(w *world) {
+		rows := w.append("k", 2)
+		in, there := w.look()
+		require.True(w, there)
+		require.Zero(w, in)
+		m := w.takeOneOf(rows[:1])
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, w.Lease, "down"))
+		in, there = w.look()
+		require.True(w, there)
+		require.Positive(w, in, "the younger one is due, but not the next")
+		require.LessOrEqual(w, in, w.Lease)
+		w.append("other", 1)
+		in, _ = w.look()
+		require.Zero(w, in)
 	}},
 	{name: "order: a worker's death holds its key back until the lease lapses", only: ordered, run: func(w *world) {
 		rows := w.append("k", 2)

@@ -70,7 +70,9 @@ type Config struct {
 	// another node may have it, and are parked after some days.
 	Sinks map[outbox.Kind]Sink
 	// Poll is the pause after a look that found nothing. Default 500 ms.
-	Poll   time.Duration
+	Poll time.Duration
+	// Woken is as of outbox.WorkerConfig.
+	Woken  bool
 	Logger *slog.Logger
 }
 
@@ -88,7 +90,7 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 		handlers[kind] = c.handler(sink)
 	}
 	return outbox.NewWorker(outbox.WorkerConfig{
-		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Batch: batch,
+		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Batch: batch,
 		MaxAttempts: maxAttempts, BackoffMin: backoffMin, BackoffMax: backoffMax, Logger: c.Logger,
 	})
 }

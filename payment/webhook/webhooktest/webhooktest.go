@@ -46,6 +46,7 @@ type Harness struct {
 func Queue(h Harness) outboxtest.Harness {
 	return outboxtest.Harness{
 		Regions: h.Regions, Queue: outbox.Notices, Store: h.Queue, Lease: h.Lease, Pass: h.Pass, Exact: h.Exact,
+		Looker: func(region string) outbox.Looker { return h.Store(region).(outbox.Looker) },
 		Insert: func(t testing.TB, region, key string) string {
 			n := notice(key, "{}")
 			fresh, err := h.Store(region).Keep(context.Background(), region, []webhook.Notice{n})

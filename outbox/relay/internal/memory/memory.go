@@ -120,6 +120,22 @@ func (q *Queue) Retry(_ context.Context, _, id string, fence uint64, after time.
 	})
 }
 
+// FinishAll implements outbox.Store.
+func (q *Queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	for _, r := range rows {
+		_ = q.Finish(ctx, region, r.ID, r.Fence)
+	}
+	return nil
+}
+
+// RetryAll implements outbox.Store.
+func (q *Queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	for _, r := range rows {
+		_ = q.Retry(ctx, region, r.ID, r.Fence, r.After, r.Reason)
+	}
+	return nil
+}
+
 // Park implements outbox.Store.
 func (q *Queue) Park(_ context.Context, _, id string, fence uint64, reason string) error {
 	return q.alter(id, fence, func(m *outbox.Message) { m.Parked, m.LastError = true, reason })

@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// measureEnv has the tests below measure with the default settings, for as long as it says.
+const measureEnv = "HOMEWARD_IDLE"
+
+// overheard is some nodes of one region on a database, each of which is heard.
+type overheard struct {
+	*deployment
+	proxies []*wireproxy.Proxy // by node
+	servers []*node.Server
+}
+
+// overhear starts n nodes in us, the first of which has the callers.
+func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard {
+	t.Helper()
+	o := &overheard{deployment: newDeployment(t)}
+	u, err := url.Parse(o.url)
+	require.NoError(t, err)
+	var seeds []string
+	for i := range n {
+		p, err := wireproxy.Start(u.Host)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		s := node.DefaultServeSettings()
+		s.Node.Name = fmt.Sprint("n", i)
+		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
+		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = freeAddr(t), true, slices.Clone(seeds)
+		s.Provider.BaseURL, s.Claim.ClockOffset = o.judge.url, 0
+		s.Database = patientPool()
+		if adjust != nil {
+			adjust(&s)
+		}
+		server, err := node.Serve(o.ctx, s, node.Secrets{DatabaseURL: p.URL(o.url), GossipKeys: [][]byte{[]byte("0123456789abcdef")}}, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Stop(o.ctx)) })
+		seeds = append(seeds, s.Gossip.Listen)
+		o.proxies, o.servers = append(o.proxies, p), append(o.servers, server)
+	}
+	for _, s := range o.servers {
+		until(t, "the nodes have met", func() bool { return len(s.Node().Membership().Members()) == n })
+	}
+	o.move(map[string]string{us: "http://" + o.servers[0].Node().APIAddr()})
+	return o
+}
+
+// freeAddr is an address that nobody listens on just now.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// sent is what each node has sent so far, by statement.
+func (o *overheard) sent() []map[string]int {
+	all := make([]map[string]int, len(o.proxies))
+	for i, p := range o.proxies {
+		all[i] = p.Statements()
+	}
+	return all
+}
+
+// since is what was sent after before, by node and in all.
+func (o *overheard) since(before []map[string]int) (nodes []map[string]int, all map[string]int) {
+	all = map[string]int{}
+	for i, now := range o.sent() {
+		for name := range now {
+			now[name] -= before[i][name]
+			all[name] += now[name]
+		}
+		nodes = append(nodes, now)
+	}
+	return nodes, all
+}
+
+// TestIdleNodesLookAsOne: of nodes with nothing to do one looks at its region's queues
+// often, and the others together about as often as it; nobody takes.
+func TestIdleNodesLookAsOne(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			o := overhear(t, n, func(s *node.ServeSettings) {
+				s.Outbox.Poll, s.TopologyEvery, s.SweepEvery = 10*time.Millisecond, 100*time.Millisecond, time.Hour
+				s.DeputyAfter = time.Hour // the other region has no node
+			})
+			// A node that is kept waiting by a busy machine believes for a while that the
+			// others are gone, and looks for all of them.
+			until(t, "the nodes look as one", func() bool {
+				before := o.sent()
+				var all map[string]int
+				busiest := 0
+				until(t, "looks", func() bool {
+					var nodes []map[string]int
+					nodes, all = o.since(before)
+					for _, sent := range nodes {
+						busiest = max(busiest, sent["look"])
+					}
+					return busiest >= 40
+				})
+				takes := 0
+				for name, times := range all {
+					if strings.HasSuffix(name, "_take") {
+						takes += times
+					}
+				}
+				t.Log("looks", all["look"], "of which the busiest node", busiest, "takes", takes, "regions read", all["regions"])
+				return all["look"] <= 5*busiest/2 && takes == 0
+			})
+		})
+	}
+}
+
+// TestEventsShareStatements: what is enqueued wakes the node that enqueued it, which
+// takes and finishes many events at once.
+func TestEventsShareStatements(t *testing.T) {
+	t.Parallel()
+	o := overhear(t, 2, func(s *node.ServeSettings) {
+		s.Events.Log = true
+		if os.Getenv(measureEnv) == "" {
+			s.Outbox.Poll = 4 * time.Second // a slow machine is one with few charges a second
+		}
+	})
+	before := o.sent()
+	const charges, atOnce = 400, 16
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	began := time.Now()
+	for i := range charges {
+		g.Go(func() error {
+			r := o.settle(o.ctx, us, charge(fmt.Sprint("order-", i), 100), nil)
+			if r.err != nil || r.status != http.StatusCreated {
+				return fmt.Errorf("%v", r)
+			}
+			return nil
+		})
+	}
+	require.NoError(t, g.Wait())
+	took := time.Since(began)
+	conn, err := pgx.Connect(o.ctx, o.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(o.ctx) }()
+	until(t, "all are told", func() bool {
+		var left int
+		require.NoError(t, conn.QueryRow(o.ctx, "SELECT count(*) FROM events").Scan(&left))
+		return left == 0
+	})
+	_, all := o.since(before)
+	statements := 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, "events_") {
+			t.Logf("%-18s %.3f a charge", name, float64(all[name])/charges)
+			statements += all[name]
+		}
+	}
+	t.Logf("%d charges, %.0f a second: %.3f statements for the event of a charge", charges, charges/took.Seconds(), float64(statements)/charges)
+	require.Less(t, statements, charges/2, "an event costs a share of a statement")
+}
+
+// TestIdleLoad prints what idle nodes with the default settings send.
+func TestIdleLoad(t *testing.T) {
+	window, err := time.ParseDuration(os.Getenv(measureEnv))
+	if err != nil {
+		t.Skip("measures for as long as HOMEWARD_IDLE says, as in HOMEWARD_IDLE=30s")
+	}
+	for _, n := range []int{1, 2, 6} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			o := overhear(t, n, func(s *node.ServeSettings) { s.DeputyAfter = time.Hour })
+			time.Sleep(20 * time.Second) // starting is over
+			before := o.sent()
+			time.Sleep(window)
+			_, all := o.since(before)
+			sum := 0
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				if all[name] > 0 {
+					t.Logf("%d nodes: %-20s %6.2f a second", n, name, float64(all[name])/window.Seconds())
+					sum += all[name]
+				}
+			}
+			t.Logf("%d nodes: %-20s %6.2f a second", n, "all", float64(sum)/window.Seconds())
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var _ outbox.Looker = (*View)(nil)
+
+// queues are all of them, by name.
+var queues = map[outbox.Queue]*queue{
+	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
+}
+
+// Look implements [outbox.Looker]: it reads the first due row of each queue.
+func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	now, outlook := micros(v.db.clock.now()), outbox.Outlook{}
+	for name, q := range queues {
+		prefix := appendRegion(nil, q.due, code)
+		err := v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+			due, id, ok := readTimed(k)
+			if !ok {
+				return false, damaged("due row", id, errors.New("it is cut short"))
+			}
+			outlook[name] = time.Duration(max(due-now, 0)) * time.Microsecond
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return outlook, nil
+}
+
+// Steps of several rows are one commit for each: they wait for the disk together.
+
+// FinishAll implements [outbox.Store].
+func (qv queueView) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
+	var all errgroup.Group
+	for _, r := range rows {
+		all.Go(func() error { return unlessFenced(qv.Finish(ctx, region, r.ID, r.Fence)) })
+	}
+	return all.Wait()
+}
+
+// RetryAll implements [outbox.Store].
+func (qv queueView) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	var all errgroup.Group
+	for _, r := range rows {
+		all.Go(func() error { return unlessFenced(qv.Retry(ctx, region, r.ID, r.Fence, r.After, r.Reason)) })
+	}
+	return all.Wait()
+}
+
+func unlessFenced(err error) error {
+	if errors.Is(err, outbox.ErrFenced) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/fault"
+)
+
+const (
+	// restTimes is how many times Poll a lookout pauses at most while nothing is there.
+	restTimes = 10
+	// seldomTimes is how many such pauses there are at most between two looks of a
+	// process whose turn it is not: a minute by default. So long a home waits for looks
+	// where everybody believes that it is another's turn.
+	seldomTimes = 12
+)
+
+// LookoutConfig assembles a [Lookout]. All but Turn, Poll and Logger is required.
+type LookoutConfig struct {
+	Looker Looker
+	// Regions are the homes to look at, as of WorkerConfig.
+	Regions func() []string
+	// Workers are woken; each is Woken. They are started and drained by the caller.
+	Workers map[Queue]*Worker
+	// Turn says whether it is for this process to look at region often, and how many
+	// processes look at all. It is a hint: nothing but how soon rows are found that
+	// nobody was woken for, and how many looks there are, depends on it. nil: nobody
+	// else looks.
+	Turn func(region string) (mine bool, lookers int)
+	// Poll is the pause after a look that found something. It doubles while nothing is
+	// there, up to ten times as long. Default 500 ms.
+	Poll   time.Duration
+	Logger *slog.Logger
+}
+
+// Lookout looks at all queues of a home at once, and wakes the workers of those in which
+// a row is due: one statement for each look, however many queues there are. It sleeps
+// until the first row is due, but not for longer than it pauses. Start and Stop may be
+// called once each.
+type Lookout struct {
+	c    LookoutConfig
+	stop context.CancelFunc
+	ctx  context.Context // ends with stop
+	// news holds a token after a look has ended or was asked for.
+	news chan struct{}
+	work sync.WaitGroup
+
+	mu    sync.Mutex
+	homes map[string]*sight
+}
+
+// sight is what a lookout knows of a home.
+type sight struct {
+	asked  bool      // a look is under way
+	looked time.Time // when the last one ended
+	// pause is the one after it, if it is this process's turn; jitter keeps processes
+	// from looking in step.
+	pause  time.Duration
+	jitter float64
+	soon   time.Time // when the first row is due; zero: none is before long
+	wanted bool      // somebody has asked for a look
+}
+
+// NewLookout applies defaults.
+func NewLookout(c LookoutConfig) (*Lookout, error) {
+	if c.Looker == nil || c.Regions == nil || len(c.Workers) == 0 {
+		return nil, errors.New("outbox: lookout needs Looker, Regions and Workers")
+	}
+	if c.Poll <= 0 {
+		c.Poll = defaultPoll
+	}
+	if c.Turn == nil {
+		c.Turn = func(string) (bool, int) { return true, 1 }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Lookout{c: c, news: make(chan struct{}, 1), homes: map[string]*sight{}}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// Start begins looking.
+func (l *Lookout) Start() { l.work.Go(l.run) }
+
+// Stop ends it, and gives a look that is under way up.
+func (l *Lookout) Stop() {
+	l.stop()
+	l.work.Wait()
+}
+
+// Look has region looked at soon: a row has been written there that will be due, and the
+// look says when.
+func (l *Lookout) Look(region string) {
+	l.mu.Lock()
+	if h := l.homes[region]; h != nil {
+		h.wanted = true
+	}
+	l.mu.Unlock()
+	l.tell()
+}
+
+func (l *Lookout) rest() time.Duration { return restTimes * l.c.Poll }
+
+func (l *Lookout) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.news:
+		}
+		again := l.rest()
+		if caught := fault.Caught(func() { again = l.begin() }); caught != nil {
+			l.c.Logger.Error("the lookout for outbox rows panicked; it goes on after a pause", "fault", caught)
+		}
+		timer.Reset(again)
+	}
+}
+
+// begin begins the looks that are due, and returns after which time to come back. That
+// is never longer than rest, as it may be this process's turn by then, or there may be
+// other homes.
+func (l *Lookout) begin() time.Duration {
+	regions, now, back := l.c.Regions(), time.Now(), l.rest()
+	for _, region := range regions {
+		mine, lookers := l.c.Turn(region)
+		l.mu.Lock()
+		h := l.homes[region]
+		if h == nil {
+			h = &sight{pause: l.c.Poll, wanted: true}
+			l.homes[region] = h
+		}
+		if !h.asked { // else its end is news
+			if at := l.when(h, mine, lookers); at.After(now) {
+				back = min(back, at.Sub(now))
+			} else if l.ctx.Err() == nil {
+				h.asked, h.wanted = true, false
+				l.work.Go(func() { l.look(region, h) })
+			}
+		}
+		l.mu.Unlock()
+	}
+	return back
+}
+
+// when is the time of the next look. The caller holds the lock.
+func (l *Lookout) when(h *sight, mine bool, lookers int) time.Time {
+	pause := h.pause
+	if !mine {
+		pause = min(time.Duration(max(lookers, 1)), seldomTimes) * l.rest()
+	}
+	at := h.looked.Add(time.Duration(float64(pause) * h.jitter))
+	if !h.soon.IsZero() && h.soon.Before(at) {
+		at = h.soon
+	}
+	if soonest := h.looked.Add(l.c.Poll / 5); h.wanted && soonest.Before(at) {
+		at = soonest // many that ask share a look
+	}
+	return at
+}
+
+// look looks at a home and wakes who has something to take.
+func (l *Lookout) look(region string, h *sight) {
+	var outlook Outlook
+	var err error
+	if caught := fault.Caught(func() { outlook, err = l.c.Looker.Look(l.ctx, region) }); caught != nil {
+		err = caught
+	}
+	if err != nil && l.ctx.Err() == nil {
+		l.c.Logger.Warn("outbox rows could not be looked for", "home", region, "error", err)
+	}
+	now, found, soon := time.Now(), false, time.Time{}
+	for q, in := range outlook {
+		switch w := l.c.Workers[q]; {
+		case w == nil: // not ours to take
+		case in <= 0:
+			found = true
+			w.Wake(region, 0)
+		case in < 2*l.rest() && (soon.IsZero() || now.Add(in).Before(soon)):
+			soon = now.Add(in)
+		}
+	}
+	l.mu.Lock()
+	h.asked, h.looked, h.soon, h.jitter = false, now, soon, 0.5+rand.Float64()
+	if h.pause = min(2*h.pause, l.rest()); found {
+		h.pause = l.c.Poll
+	}
+	l.mu.Unlock()
+	l.tell()
+}
+
+func (l *Lookout) tell() {
+	select {
+	case l.news <- struct{}{}:
+	default: // a token is there already
+	}
+}

@@ -1,0 +1,377 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Look implements outbox.Looker, of one queue.
+func (q *queue) Look(_ context.Context, region string) (outbox.Outlook, error) {
+	q.count("look")
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed != nil {
+		return nil, q.failed
+	}
+	outlook := outbox.Outlook{}
+	for _, m := range q.rows {
+		if in, there := outlook[outbox.ProviderCalls]; m.Region == region && !m.Parked && (!there || time.Until(m.Due) < in) {
+			outlook[outbox.ProviderCalls] = max(time.Until(m.Due), 0)
+		}
+	}
+	return outlook, nil
+}
+
+// site is one process of several that work on one queue.
+type site struct {
+	worker  *outbox.Worker
+	lookout *outbox.Lookout
+	handled atomic.Int64
+}
+
+// turns says which of some sites looks often, as far as each of them knows.
+type turns struct {
+	mu    sync.Mutex
+	first func(i int) bool
+	sites int
+}
+
+func (u *turns) set(first func(i int) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.first = first
+}
+
+// newSites starts n processes with four workers each.
+func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns) {
+	t.Helper()
+	u := &turns{first: func(i int) bool { return i == 0 }, sites: n}
+	all := make([]*site, n)
+	regions := func() []string { return []string{"r"} }
+	for i := range all {
+		s := &site{}
+		workers := map[outbox.Queue]*outbox.Worker{}
+		for _, name := range outbox.AllQueues() {
+			store := q
+			if name != outbox.ProviderCalls {
+				store = newQueue() // nothing is ever in it
+				store.steps = q.steps
+				store.counted = &q.mu
+			}
+			w, err := outbox.NewWorker(outbox.WorkerConfig{
+				Store: store, Regions: regions, Woken: true, Lease: time.Minute,
+				Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(ctx context.Context, m outbox.Message) outbox.Verdict {
+					s.handled.Add(1)
+					return h(ctx, m)
+				}},
+			})
+			require.NoError(t, err)
+			t.Cleanup(w.Stop)
+			w.Start()
+			workers[name] = w
+		}
+		s.worker = workers[outbox.ProviderCalls]
+		var err error
+		s.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
+			Looker: q, Regions: regions, Workers: workers,
+			Turn: func(string) (bool, int) {
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				return u.first(i), u.sites
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(s.lookout.Stop)
+		s.lookout.Start()
+		all[i] = s
+	}
+	return all, u
+}
+
+func done(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() }
+
+// aMoment is more than what a row may wait for others to share a step with.
+const aMoment = 300 * time.Millisecond
+
+// settled lets starting be over: each process has looked once at everything.
+func settled(q *queue) {
+	time.Sleep(2 * time.Minute)
+	synctest.Wait()
+	for _, step := range []string{"look", "take"} {
+		q.took(step)
+	}
+}
+
+// Processes that have nothing to do ask the store about as much together as one of them
+// does alone, however many they are.
+func TestIdleProcessesLookAsOne(t *testing.T) {
+	const minutes = 60
+	looks := map[int]int{}
+	for _, n := range []int{1, 2, 6, 20} {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue()
+			newSites(t, q, n, done)
+			settled(q)
+			time.Sleep(minutes * time.Minute)
+			looks[n] = q.took("look")
+			require.Zero(t, q.took("take"), "nothing is due, and nobody takes")
+		})
+	}
+	t.Log("looks in an hour, by processes:", looks)
+	require.LessOrEqual(t, looks[1], minutes*60/4, "about one in five seconds")
+	for _, n := range []int{2, 6} {
+		require.LessOrEqual(t, looks[n], 2*looks[1]+looks[1]/4, "%d processes", n)
+	}
+	// Each looks once a minute all the same, so that no home depends on who believes what.
+	require.LessOrEqual(t, looks[20], looks[1]+20*minutes*5/4)
+}
+
+// Everybody may believe that it is another's turn: a row is found within a minute and a
+// half nevertheless. And all may believe that it is theirs: that costs looks and nothing else.
+func TestTurnsAreHints(t *testing.T) {
+	for name, first := range map[string]func(int) bool{
+		"nobody's": func(int) bool { return false },
+		"all's":    func(int) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				sites, u := newSites(t, q, 3, done)
+				u.set(first)
+				settled(q)
+				for i := range 20 {
+					q.put(fmt.Sprint(i))
+					began := time.Now()
+					for q.state(fmt.Sprint(i)).ID != "" {
+						require.LessOrEqual(t, time.Since(began), 90*time.Second)
+						time.Sleep(time.Second)
+						synctest.Wait()
+					}
+				}
+				handled := 0
+				for _, s := range sites {
+					handled += int(s.handled.Load())
+				}
+				require.Equal(t, 20, handled, "each once")
+			})
+		})
+	}
+}
+
+// A row that nobody was woken for, as its process died, is found by the next look; one
+// that is due later is taken when it is due, and not at the next look after that.
+func TestARowIsTakenWhenItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		newSites(t, q, 1, done)
+		settled(q)
+		q.put("left")
+		began := time.Now()
+		for q.state("left").ID != "" {
+			require.LessOrEqual(t, time.Since(began), 7500*time.Millisecond)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		for range 10 {
+			q.put("lapses")
+			q.mu.Lock()
+			due := time.Now().Add(8 * time.Second)
+			q.rows["lapses"].Due = due
+			q.mu.Unlock()
+			time.Sleep(8*time.Second + aMoment)
+			synctest.Wait()
+			require.Empty(t, q.state("lapses").ID, "it was seen before it was due")
+		}
+	})
+}
+
+// Whoever enqueues wakes his own process, which takes the row without a look; and who
+// must wait for a row asks for one look that says for how long.
+func TestWhoEnqueuesWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		sites, _ := newSites(t, q, 3, done)
+		settled(q)
+		q.put("now")
+		sites[2].worker.Wake("r", 0)
+		synctest.Wait()
+		require.Empty(t, q.state("now").ID)
+		require.EqualValues(t, 1, sites[2].handled.Load())
+		require.Zero(t, q.took("look"))
+		require.Equal(t, 1, q.took("take"))
+		require.Equal(t, 1, q.took("finish"))
+
+		q.put("later")
+		q.mu.Lock()
+		q.rows["later"].Due = time.Now().Add(1500 * time.Millisecond)
+		q.mu.Unlock()
+		sites[2].lookout.Look("r")
+		time.Sleep(1500*time.Millisecond + aMoment)
+		synctest.Wait()
+		require.Empty(t, q.state("later").ID)
+	})
+}
+
+// A row that is put off is taken again when it is due: who put it off remembers.
+func TestWhoPutsOffComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, tries := newQueue(), atomic.Int64{}
+		sites, u := newSites(t, q, 2, func(context.Context, outbox.Message) outbox.Verdict {
+			if tries.Add(1) < 5 {
+				return outbox.Later(2 * time.Second)
+			}
+			return outbox.Done()
+		})
+		u.set(func(int) bool { return false })
+		settled(q)
+		q.put("a")
+		sites[1].worker.Wake("r", 0)
+		time.Sleep(8*time.Second + 5*aMoment)
+		synctest.Wait()
+		require.EqualValues(t, 5, tries.Load())
+		require.Empty(t, q.state("a").ID)
+	})
+}
+
+// The process whose turn it is dies with a row in hand. Another one's turn comes, or does
+// not: either way the row is recovered once its lease has lapsed.
+func TestADeadProcessIsReplaced(t *testing.T) {
+	for name, known := range map[string]bool{"its death is known": true, "it is not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				held := make(chan struct{})
+				defer close(held)
+				dead := atomic.Bool{}
+				sites, u := newSites(t, q, 3, func(ctx context.Context, _ outbox.Message) outbox.Verdict {
+					if !dead.Load() {
+						<-held // the process that dies never ends it
+						return outbox.Gone()
+					}
+					return outbox.Done()
+				})
+				settled(q)
+				q.put("a")
+				sites[0].worker.Wake("r", 0)
+				synctest.Wait()
+				require.EqualValues(t, 1, sites[0].handled.Load())
+				lapses := q.state("a").Due
+				sites[0].lookout.Stop()
+				dead.Store(true)
+				if known {
+					u.set(func(i int) bool { return i == 1 })
+				}
+				for q.state("a").ID != "" {
+					late := time.Since(lapses)
+					require.LessOrEqual(t, late, 25*time.Second)
+					if known {
+						require.LessOrEqual(t, late, time.Second, "whose turn it is knows when the lease lapses")
+					}
+					time.Sleep(100 * time.Millisecond)
+					synctest.Wait()
+				}
+				require.False(t, time.Now().Before(lapses))
+			})
+		})
+	}
+}
+
+// A look that fails, or panics, is repeated; and so is a take that somebody was woken for.
+func TestALookThatFailsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		sites, _ := newSites(t, q, 1, done)
+		settled(q)
+		q.mu.Lock()
+		q.failed = errors.New("gone")
+		q.mu.Unlock()
+		q.put("a")
+		sites[0].worker.Wake("r", 0)
+		time.Sleep(time.Hour)
+		require.NotEmpty(t, q.state("a").ID)
+		q.mu.Lock()
+		q.failed = nil
+		q.mu.Unlock()
+		time.Sleep(8 * time.Second)
+		synctest.Wait()
+		require.Empty(t, q.state("a").ID)
+	})
+}
+
+// Rows that are enqueued one by one, fast, are taken and finished many at once.
+func TestAFloodSharesSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		sites, _ := newSites(t, q, 1, func(context.Context, outbox.Message) outbox.Verdict {
+			time.Sleep(30 * time.Millisecond) // somebody is told
+			return outbox.Done()
+		})
+		settled(q)
+		q.took("finish")
+		const rows = 2000
+		for i := range rows {
+			q.put(fmt.Sprint(i))
+			sites[0].worker.Wake("r", 0)
+			time.Sleep(5 * time.Millisecond) // 200 a second
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, q.rows)
+		takes, finishes := q.took("take"), q.took("finish")
+		t.Log("takes", takes, "finishes", finishes, "for", rows)
+		require.LessOrEqual(t, takes, rows/5)
+		require.LessOrEqual(t, finishes, rows/5)
+	})
+}
+
+// A backlog is taken many rows at once, though slots fall free one by one.
+func TestABacklogSharesTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rows = 1000
+		q := newQueue().put(ids("row", rows)...)
+		left := atomic.Int64{}
+		sites, _ := newSites(t, q, 1, func(_ context.Context, m outbox.Message) outbox.Verdict {
+			time.Sleep(time.Duration(10+left.Add(1)%17) * time.Millisecond)
+			return outbox.Done()
+		})
+		sites[0].worker.Wake("r", 0)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(t, q.rows)
+		takes := q.took("take")
+		t.Log("takes", takes, "for", rows)
+		require.LessOrEqual(t, takes, rows/5)
+	})
+}
+
+// Rows that end together end in one step, and nobody waits for others in vain.
+func TestRowsEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := newQueue().put(ids("quick", 20)...).put("slow"), newSlowly()
+		defer s.release()
+		w := worker(t, q, s.handle)
+		w.Start()
+		synctest.Wait()
+		require.Equal(t, 1, s.inHand("r"))
+		time.Sleep(aLook)
+		synctest.Wait()
+		require.Len(t, q.rows, 1, "a slow row keeps the others waiting for a moment only")
+		require.LessOrEqual(t, q.took("finish"), 3)
+
+		q.put(ids("later", 5)...)
+		time.Sleep(aLook)
+		s.release()
+		synctest.Wait()
+		require.Empty(t, q.rows)
+	})
+}
