@@ -87,8 +87,12 @@ bench-sql: ## Nodes against a handler with two bare statements, HTTP to HTTP, on
 bench-scale: ## 1, 2, 4 and 8 nodes on one database that is found here: what a charge costs, and what idle nodes ask for (ARGS="-quick").
 	$(GO) run ./e2e/bench -scale $(ARGS)
 
-bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand (ARGS="-quick").
+bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand, and docs/SIZING.md made from it (ARGS="-quick").
 	$(GO) run ./e2e/bench -report docs/BENCHMARKS.md $(ARGS)
+	$(GO) run ./e2e/sizing -write docs/SIZING.md
+
+sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCHMARKS.md; into docs/SIZING.md, or printed with other numbers (ARGS="-rates 7000").
+	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
 
 generate: ## Generate the Connect and protobuf code from internal/proto.
 	$(GO) generate ./internal/proto

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -266,6 +267,9 @@ func (r *report) add(c comparison, series [][]figures) {
 				continue
 			}
 			v := ratios(first, other, m.value)
+			if math.IsNaN(v.median) {
+				continue // neither side's was measured
+			}
 			r.printf("  %s / %s %s: %.2f (%.2f–%.2f)\n", s.name, c.sides[0].name, m.name, v.median, v.min, v.max)
 		}
 	}
