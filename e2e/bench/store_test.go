@@ -135,6 +135,16 @@ func TestOverheardStatements(t *testing.T) {
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
+	// Statements that many share carry theirs in arrays.
+	shared := bound{sql: "SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::uuid[])", params: [][]byte{
+		[]byte("{key-1}"), []byte("{ch_1}"), []byte("{00000000-0000-4000-8000-000000000000,00000000-0000-4000-8000-000000000001}"),
+	}}
+	st, err := newRawStatement(t.Context(), conn.Conn(), shared, "key-1", "ch_1")
+	require.NoError(t, err)
+	filled := st.fill("key-2", "ch_2")
+	require.Equal(t, []any{[]string{"key-2"}, []string{"ch_2"}}, filled[:2])
+	require.Len(t, filled[2], 2)
+	require.NotEqual(t, st.args[2], filled[2])
 	_, err = newRawStatement(t.Context(), conn.Conn(), bound{sql: "SELECT $1::text", params: [][]byte{[]byte("key-2")}}, "key-1", "ch_1")
 	require.ErrorContains(t, err, "does not carry the key")
 }

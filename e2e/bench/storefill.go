@@ -151,7 +151,7 @@ func copied(column, kind string) string {
 	case kind == "uuid":
 		return "gen_random_uuid()"
 	case kind == "timestamp with time zone":
-		return "t." + pgx.Identifier{column}.Sanitize() + " - g.n * $3::float8 * interval '1 second'"
+		return "t." + pgx.Identifier{column}.Sanitize() + " - g.n::float8 * $3::float8 * interval '1 second'"
 	default:
 		return "t." + pgx.Identifier{column}.Sanitize()
 	}
