@@ -97,6 +97,7 @@ type options struct {
 	nodes      []int         // how many, with scale
 	leases     time.Duration // of CockroachDB's new tables, until they are where they belong
 	settings   []string      // of a CockroachDB cluster, "name=value"
+	all        *[]target     // every suite's go here; nil for nowhere
 	costs      *model.Costs  // what is measured for docs/SIZING.md goes here; nil for nowhere
 }
 

@@ -46,7 +46,8 @@ func orchestratePage(ctx context.Context, o options, out io.Writer) error {
 		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 	}
 	began := time.Now()
-	var page bytes.Buffer
+	var targets []target
+	var page, details bytes.Buffer
 	fmt.Fprintf(&page, `# Benchmarks
 
 Made by `+"`make bench-report`"+`, which overwrites this page: do not edit it. The figures are
@@ -66,7 +67,7 @@ floor is, stands in [e2e/bench/doc.go](../e2e/bench/doc.go).
 	}
 	for _, s := range suites {
 		of := o
-		of.out, of.costs = "", &measured
+		of.out, of.costs, of.all = "", &measured, &targets
 		s.set(&of)
 		if _, err := fmt.Fprintf(out, "\n== %s\n", s.title); err != nil {
 			return err
@@ -76,8 +77,13 @@ floor is, stands in [e2e/bench/doc.go](../e2e/bench/doc.go).
 		if err := s.run(ctx, of, io.MultiWriter(out, &printed)); err != nil {
 			return fmt.Errorf("%s: %w; %s was left as it is", s.command, err, o.page)
 		}
-		fmt.Fprintf(&page, "\n## %s\n\n`%s`, %v\n\n```\n%s\n```\n", s.title, s.command, time.Since(from).Round(time.Second), strings.TrimSpace(printed.String()))
+		fmt.Fprintf(&details, "\n## %s\n\n`%s`, %v\n\n```\n%s\n```\n", s.title, s.command, time.Since(from).Round(time.Second), strings.TrimSpace(printed.String()))
 	}
+	page.WriteString("\n## Targets\n\nMedians; a ratio is of one turn, with the least and the greatest of them.\n\n| what | figure | floor | ratio | target | |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, t := range targets {
+		fmt.Fprintf(&page, "| %s |\n", strings.ReplaceAll(t.row(), "\t", " | "))
+	}
+	page.Write(details.Bytes())
 	fmt.Fprintf(&page, "\nAll suites together took %v.\n\n%s", time.Since(began).Round(time.Second), measured.Block())
 	half := o.page + ".new"
 	err := os.MkdirAll(filepath.Dir(o.page), 0o755)

@@ -24,7 +24,12 @@ func TestThePageIsWholeOrUntouched(t *testing.T) {
 	for i := range suites {
 		suites[i].run = func(_ context.Context, o options, out io.Writer) error {
 			_, err := fmt.Fprintf(out, "case %d: store %v, webhooks %v, sql %v, scale %v, file %q\n", i, o.store, o.webhooks, o.sql, o.scale, o.out)
-			newReport(o, io.Discard).cost(func(c *model.Costs) { c.NodeCharge += 100 })
+			r := newReport(o, io.Discard)
+			r.alone(fmt.Sprintf("case %d", i), spread{10, 9, 11}, inMiB, false, 20)
+			if err := r.finish(); err != nil {
+				return err
+			}
+			r.cost(func(c *model.Costs) { c.NodeCharge += 100 })
 			if i == len(suites)-1 && fails != nil {
 				return fails
 			}
@@ -39,6 +44,9 @@ func TestThePageIsWholeOrUntouched(t *testing.T) {
 	require.NoError(t, err)
 	for _, part := range []string{"| date | 20", "| commit | ", "case 0: store false, webhooks false", "case 1: store true", "webhooks true, sql false", "sql true, scale false", "scale true, file \"\"", "`make bench-store`", "of 2s; of 4s at a fixed rate"} {
 		require.Contains(t, string(first), part)
+	}
+	for i := range suites {
+		require.Contains(t, string(first), fmt.Sprintf("| case %d | 10 MiB | – | – | ≤ 20 MiB | met |\n", i), "one table has the targets of all")
 	}
 	costs, err := model.ReadCosts(string(first))
 	require.NoError(t, err)

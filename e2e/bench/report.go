@@ -318,6 +318,9 @@ func (r *report) finish() error {
 		}
 		fmt.Fprintln(w, "  "+t.row())
 	}
+	if r.all != nil {
+		*r.all = append(*r.all, r.targets...)
+	}
 	err := cmp.Or(w.Flush(), r.err)
 	if r.options.out != "" {
 		if werr := os.WriteFile(r.options.out, r.bench.Bytes(), 0o644); err == nil {
