@@ -143,6 +143,7 @@ func parseOptions(args []string) (options, error) {
 	f.DurationVar(&o.leases, "leases", o.leases, "how long the leases of new tables may take to reach their regions on CockroachDB; with -sql only")
 	f.StringVar(&o.page, "report", "", "Markdown file to write the results of all suites to")
 	f.Float64Var(&o.notices, "notices", 2000, "webhooks per second; with -webhooks only")
+	f.Float64Var(&o.rate, "rate", o.rate, "charges per second of cases iv and webhooks, and of -scale, where one node must be able to carry them")
 	f.IntVar(&o.runs, "runs", 5, "how often each side runs, in turns")
 	seconds := f.Float64("seconds", 4, "how long each run is measured; runs at a fixed rate take twice, those on filled stores five times as long")
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii and of store/stored, few")
@@ -159,8 +160,8 @@ func parseOptions(args []string) (options, error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q; see -help", f.Arg(0))
 	}
-	if o.notices <= 0 || o.suites() > 1 {
-		return o, errors.New("-notices must be above 0, and -store, -webhooks, -sql and -scale be given apart")
+	if o.notices <= 0 || o.rate <= 0 || o.suites() > 1 {
+		return o, errors.New("-notices and -rate must be above 0, and -store, -webhooks, -sql and -scale be given apart")
 	}
 	if o.page != "" && (o.suites() > 0 || o.only != "") {
 		return o, errors.New("-report runs every case: give it without -store, -webhooks, -sql, -scale and -only")
@@ -197,6 +198,9 @@ func parseOptions(args []string) (options, error) {
 	o.warm, o.paced, o.rounds, o.keys = time.Second, 2*o.window, 5*o.window, 1000
 	o.slice = storeSlice
 	o.lag = 4800 * time.Millisecond // the store's default, that of a CockroachDB follower read
+	if o.page != "" {
+		o.warm = reportWarm
+	}
 	if *quick {
 		o = o.quick()
 	}
@@ -207,9 +211,12 @@ func parseOptions(args []string) (options, error) {
 // of their own.
 var connsOf = map[string][]int{"": {16, middle, 256}, "-store": {1, 16, middle}, "-sql": {1, 16, middle, 256}}
 
-// reportSeconds is how long each run of a whole report is measured, so that it takes some
-// half an hour on two cores.
-const reportSeconds = 2
+// reportSeconds is how long each run of a whole report is measured, and reportWarm what
+// comes before it, so that it takes some half an hour on two cores.
+const (
+	reportSeconds = 2
+	reportWarm    = 500 * time.Millisecond
+)
 
 func (o *options) setConns(list string) error {
 	o.conns = nil

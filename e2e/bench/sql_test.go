@@ -70,6 +70,7 @@ func TestScaleMeasures(t *testing.T) {
 		require.Equal(t, o.runs, strings.Count(string(lines), fmt.Sprintf("Benchmarkscale_paced/conns=64/side=%d-nodes ", n)))
 		require.Contains(t, out.String(), fmt.Sprintf("%d idle: ", n))
 	}
+	require.Contains(t, out.String(), "scale/paced, 2 nodes: rate ", "whether the rate was carried is a target of its own")
 	for _, m := range []measure{cpus, dbCosts, idleCPUs, idleStatements} {
 		require.Contains(t, out.String(), "scale/paced, 2 nodes to 1: "+m.name+" ")
 	}
@@ -119,7 +120,7 @@ func TestFloorsMakeWholeCharges(t *testing.T) {
 }
 
 func TestSuitesAreApart(t *testing.T) {
-	for _, bad := range [][]string{{"-sql", "-scale"}, {"-sql", "-store"}, {"-report=x", "-sql"}, {"-cluster-setting=nothing"}, {"-cluster-setting=a=b;DROP"}} {
+	for _, bad := range [][]string{{"-sql", "-scale"}, {"-sql", "-store"}, {"-rate=0"}, {"-report=x", "-sql"}, {"-cluster-setting=nothing"}, {"-cluster-setting=a=b;DROP"}} {
 		_, err := parseOptions(bad)
 		require.Error(t, err, "%v", bad)
 	}
