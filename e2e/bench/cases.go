@@ -163,7 +163,8 @@ func orchestrate(ctx context.Context, o options, out io.Writer) (err error) {
 // compare runs the sides of c in turns; the order is turned round each time, so
 // that no side always runs in the wake of another.
 func compare(ctx context.Context, o options, c comparison, dir string) ([][]figures, error) {
-	series := make([][]figures, len(c.sides))
+	results := make([][]loadResult, len(c.sides))
+	var idles []usageRate
 	for turn := range o.runs {
 		// What the database does for nobody, with none of the sides running: what
 		// Homeward asks for while it waits is a part of its charges.
@@ -171,6 +172,7 @@ func compare(ctx context.Context, o options, c comparison, dir string) ([][]figu
 		if err != nil {
 			return nil, fmt.Errorf("idle: %w", err)
 		}
+		idles = append(idles, idle)
 		for i := range c.sides {
 			if turn%2 == 1 {
 				i = len(c.sides) - 1 - i
@@ -185,10 +187,10 @@ func compare(ctx context.Context, o options, c comparison, dir string) ([][]figu
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
-			series[i] = append(series[i], newFigures(result.over(idle)))
+			results[i] = append(results[i], result)
 		}
 	}
-	return series, nil
+	return series(results, idles), nil
 }
 
 // run measures one side once, in fresh processes.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,6 +153,23 @@ type reading struct {
 
 // usageRate is what it does per second.
 type usageRate struct{ Cores, Statements float64 }
+
+// quietest is the idle that counts of several: what cleans up after a run, as vacuums do,
+// is a part of its charges, and may still go on when the next idle is taken.
+func quietest(all []usageRate) usageRate {
+	return slices.MinFunc(all, func(a, b usageRate) int { return cmp.Compare(a.Cores, b.Cores) })
+}
+
+// series are the figures of results, by side, over the quietest idle.
+func series(results [][]loadResult, idles []usageRate) [][]figures {
+	all, idle := make([][]figures, len(results)), quietest(idles)
+	for i, runs := range results {
+		for _, r := range runs {
+			all[i] = append(all[i], newFigures(r.over(idle)))
+		}
+	}
+	return all
+}
 
 // readings takes readings over connections of its own, which are made beforehand.
 type readings struct {

@@ -65,8 +65,8 @@
 // "homeward" is a node as homeward serve starts it, one in each region, in one process;
 // its floor has the same number of connections, with the same settings. After each run
 // as many charges must be stored as were answered. Beside what all cases print there is
-// the CPU of the database's processes, over what they use while neither side runs (taken
-// in each turn), so that what a node asks for by itself is in its charges; and on
+// the CPU of the database's processes, over what they use while neither side runs (the
+// least of all turns), so that what a node asks for by itself is in its charges; and on
 // PostgreSQL the WAL.
 //
 //	sql/charge   New charges with opaque and with stamped keys, and with an event that a

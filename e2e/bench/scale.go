@@ -65,6 +65,7 @@ func measureScale(ctx context.Context, o options, s *localdb.Server, out io.Writ
 		return err
 	}
 	defer func() { err = errors.Join(err, sim.stop()) }()
+	// With no node at all, as for every other suite.
 	alone, err := p.idle(ctx, quietly*r.window)
 	if err != nil {
 		return err
@@ -75,16 +76,11 @@ func measureScale(ctx context.Context, o options, s *localdb.Server, out io.Writ
 	}
 	series := make([][]figures, len(r.nodes))
 	for turn := range r.runs {
-		// With no node at all, as for every other suite.
-		idle, err := p.idle(ctx, r.window/2)
-		if err != nil {
-			return err
-		}
 		for i := range r.nodes {
 			if turn%2 == 1 {
 				i = len(r.nodes) - 1 - i
 			}
-			f, err := scaleOnce(ctx, r, l, p, sim, r.nodes[i], idle)
+			f, err := scaleOnce(ctx, r, l, p, sim, r.nodes[i], alone)
 			if err != nil {
 				return fmt.Errorf("%d nodes: %w", r.nodes[i], err)
 			}

@@ -293,7 +293,8 @@ func (b *testbed) empty(ctx context.Context) error {
 		name: "sql/empty", title: "New charges on a database with statistics, and on one that was empty", conns: middle,
 		sides: []side{{name: "analysed"}, {name: "empty"}}, probe: b.probe,
 	}
-	series := make([][]figures, len(c.sides))
+	results := make([][]loadResult, len(c.sides))
+	var idles []usageRate
 	spec := loadSpec{Warm: b.warm, Window: b.window, Conns: middle}
 	for run := range b.runs {
 		name := fmt.Sprintf("bench_empty_%d", run)
@@ -308,6 +309,7 @@ func (b *testbed) empty(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		idles = append(idles, idle)
 		s := side{role: "node", args: b.databases(name), spec: spec, sim: b.sim, tally: l.count}
 		s.spec.Probe = b.probe
 		for _, i := range []int{1, 0} { // it is empty only once
@@ -316,7 +318,7 @@ func (b *testbed) empty(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			series[i] = append(series[i], newFigures(result.over(idle)))
+			results[i] = append(results[i], result)
 			if err := l.connected(ctx, func(conn *pgx.Conn) error { _, err := conn.Exec(ctx, "ANALYZE"); return err }); err != nil {
 				return err
 			}
@@ -325,8 +327,9 @@ func (b *testbed) empty(ctx context.Context) error {
 			return err
 		}
 	}
-	b.add(c, series)
-	b.atLeast(c.name, rates, series[0], series[1], leastFresh)
+	all := series(results, idles)
+	b.add(c, all)
+	b.atLeast(c.name, rates, all[0], all[1], leastFresh)
 	return nil
 }
 

@@ -164,4 +164,11 @@ func TestTargets(t *testing.T) {
 func TestIdleIsTakenAway(t *testing.T) {
 	got := loadResult{Elapsed: 2 * time.Second, Database: time.Second}.over(usageRate{Cores: 0.25})
 	require.Equal(t, 500*time.Millisecond, got.Database)
+
+	// What cleaned up after one run, in the idle of the next, does not count as idle.
+	h := newHistogram()
+	require.NoError(t, h.RecordValue(2000))
+	run := loadResult{Requests: 1, Elapsed: time.Second, Database: time.Second, Latency: h.Export()}
+	all := series([][]loadResult{{run, run}}, []usageRate{{Cores: 0.9}, {Cores: 0.1}})
+	require.Equal(t, []time.Duration{900 * time.Millisecond, 900 * time.Millisecond}, []time.Duration{all[0][0].database, all[0][1].database})
 }

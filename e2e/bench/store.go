@@ -174,7 +174,8 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 	for _, s := range sides {
 		c.sides = append(c.sides, side{name: s.name})
 	}
-	series := make([][]figures, len(sides))
+	results := make([][]loadResult, len(sides))
+	var idles []usageRate
 	for run := range r.runs {
 		if prepare != nil {
 			if err := prepare(ctx); err != nil {
@@ -191,6 +192,7 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 		if err != nil {
 			return nil, err
 		}
+		idles = append(idles, idle)
 		totals := make([]callTotal, len(sides))
 		before, err := countAll(ctx, sides)
 		if err != nil {
@@ -221,10 +223,10 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 			if made, want := after[i]-before[i], totals[i].calls*max(1, sides[i].per); made != want {
 				return nil, fmt.Errorf("%s: %d charges left %d", sides[i].name, want, made)
 			}
-			series[i] = append(series[i], newFigures(totals[i].result().over(idle)))
+			results[i] = append(results[i], totals[i].result())
 		}
 	}
-	return series, nil
+	return series(results, idles), nil
 }
 
 func countAll(ctx context.Context, sides []storeSide) ([]int, error) {
