@@ -3,14 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -119,12 +120,12 @@ func TestOverheardStatements(t *testing.T) {
 		st := statements[i]
 		require.Contains(t, st.sql, "-- name: "+name+"\n")
 		one, two := st.fill("key-1", "ch_1"), st.fill("key-1", "ch_1")
-		require.Contains(t, one, "key-1")
-		require.Contains(t, one, "ch_1")
-		require.Contains(t, one, regionNames[0])
-		require.NotContains(t, one, st.args[st.keys[0]])
+		for _, want := range []any{"key-1", "ch_1", regionNames[0]} {
+			require.Contains(t, fmt.Sprint(one), want) // alone or in an array
+		}
+		require.NotContains(t, fmt.Sprint(one), strings.Trim(fmt.Sprint(st.args[st.keys[0]]), "[]"))
 		for j := range one {
-			if _, ok := one[j].(uuid.UUID); ok {
+			if slices.Contains(st.steps, j) {
 				require.NotEqual(t, one[j], two[j])
 			} else {
 				require.Equal(t, one[j], two[j])

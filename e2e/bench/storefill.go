@@ -149,7 +149,8 @@ func copied(column, kind string) string {
 	case column == "object_id":
 		return "'ch_' || left(md5('object' || g.n::text), 26)"
 	case kind == "uuid":
-		return "gen_random_uuid()"
+		// Columns that are one in the charge are one in its copies.
+		return "md5(t." + pgx.Identifier{column}.Sanitize() + "::text || g.n::text)::uuid"
 	case kind == "timestamp with time zone":
 		return "t." + pgx.Identifier{column}.Sanitize() + " - g.n::float8 * $3::float8 * interval '1 second'"
 	default:
