@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-report generate clean
+.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,8 +81,18 @@ bench-store: ## The SQL store against its own statements sent alone, and on a mi
 bench-webhooks: ## Charges beside a flood of 2,000 webhooks a second, and without, on the embedded store and on a database that is found here (ARGS="-quick").
 	$(GO) run ./e2e/bench -webhooks $(ARGS)
 
-bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand (ARGS="-quick").
+bench-sql: ## Nodes against a handler with two bare statements, HTTP to HTTP, on a database that is found here (ARGS="-quick").
+	$(GO) run ./e2e/bench -sql $(ARGS)
+
+bench-scale: ## 1, 2, 4 and 8 nodes on one database that is found here: what a charge costs, and what idle nodes ask for (ARGS="-quick").
+	$(GO) run ./e2e/bench -scale $(ARGS)
+
+bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place where figures stand, and docs/SIZING.md made from it (ARGS="-quick").
 	$(GO) run ./e2e/bench -report docs/BENCHMARKS.md $(ARGS)
+	$(GO) run ./e2e/sizing -write docs/SIZING.md
+
+sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCHMARKS.md; into docs/SIZING.md, or printed with other numbers (ARGS="-rates 7000").
+	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
 
 generate: ## Generate the Connect and protobuf code from internal/proto.
 	$(GO) generate ./internal/proto

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,7 +36,7 @@ func TestEveryCaseMeasures(t *testing.T) {
 	dir := t.TempDir()
 	o := options{
 		runs: 1, window: 250 * time.Millisecond, warm: 50 * time.Millisecond, paced: 250 * time.Millisecond, rounds: 250 * time.Millisecond,
-		conns: []int{middle}, keys: 20, small: 50, large: 500, lag: 50 * time.Millisecond, rate: 200,
+		conns: []int{middle}, keys: 20, small: 50, stored: []int{500}, lag: 50 * time.Millisecond, rate: 200, rates: []float64{100},
 		dir: dir, out: filepath.Join(dir, "bench.txt"),
 	}
 	var out bytes.Buffer
@@ -46,15 +47,19 @@ func TestEveryCaseMeasures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range comparisons(o, "small", "large") {
+	for _, c := range comparisons(o, dir) {
 		for _, s := range c.sides {
-			want := "Benchmark" + strings.ReplaceAll(c.name, "/", "_") + "/conns=64/side=" + s.name + " "
+			want := fmt.Sprintf("Benchmark%s/conns=%d/side=%s ", strings.ReplaceAll(c.name, "/", "_"), c.conns, s.name)
 			if n := strings.Count(string(lines), want); n != 1 {
 				t.Errorf("%d lines for %q, want 1", n, want)
 			}
 		}
 	}
-	for _, want := range []string{"rate, of the floor's", "p99, of the floor's", "of one Pebble read's", "p99 away", "added p50", "added p99", "CPU per charge", "peak memory"} {
+	for _, want := range []string{
+		"ii/charge, homeward, 64 connections: rate ", "ii/charge, homeward-stamped, 64 connections: p99 ", "iii/replay, homeward, 64 connections: rate ",
+		"iv/away-paced, away, 64 connections: p99 ", "v/latency-100, homeward, 64 connections: added p50 ", "added p99 ",
+		"vii/stored, 500-stored, 64 connections: CPU per charge ", "peak memory", "figure",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the verdict does not speak of %q:\n%s", want, out.String())
 		}

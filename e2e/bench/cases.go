@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +22,18 @@ const (
 	pspLatency = 80 * time.Millisecond
 )
 
+// pacedRates are the charges per second of case v, and connsAt the connections that
+// they need: a provider of 80 ms holds 80 at a time of a thousand a second, and a stall
+// of the machine as many again.
+var pacedRates = []float64{200, 1000}
+
+func connsAt(rate float64) int {
+	if rate > 500 {
+		return 4 * middle
+	}
+	return middle
+}
+
 // side is one of the things that a case compares.
 type side struct {
 	name string
@@ -32,7 +45,15 @@ type side struct {
 	from string
 	// entry is the region that is loaded; the first one is primed.
 	entry int
-	psp   time.Duration
+	// everywhere loads all that it serves at, in equal shares, instead of entry.
+	everywhere bool
+	// psp is how long the provider takes. sim is the one to call, nil for a fresh one: a
+	// database that outlives a run must not be told the same movement's id twice.
+	psp time.Duration
+	sim *child
+	// tally, if set, says how many finished charges are stored; each run must leave as
+	// many as were answered.
+	tally func(context.Context) (int, error)
 }
 
 // comparison is a case: its sides take turns. The first one is the measure of
@@ -42,10 +63,14 @@ type comparison struct {
 	title string
 	conns int
 	sides []side
+	// probe reads the database that the sides share; nil for none.
+	probe *probe
 }
 
-// comparisons lists all cases but the fills of case vii, which are paths.
-func comparisons(o options, small, large string) []comparison {
+// comparisons lists all cases. Those of case vii start from stores that have been filled
+// below a directory, each named by how many keys it has.
+func comparisons(o options, stores string) []comparison {
+	small := filepath.Join(stores, strconv.Itoa(o.small))
 	base := loadSpec{Warm: o.warm, Window: o.window}
 	withConns := func(s loadSpec, n int) loadSpec { s.Conns = n; return s }
 	stamped, replay := base, base
@@ -53,14 +78,14 @@ func comparisons(o options, small, large string) []comparison {
 	replay.Replay = o.keys
 	var all []comparison
 	for _, n := range o.conns {
-		all = append(all, comparison{"ii/charge", "New charges", n, []side{
+		all = append(all, comparison{name: "ii/charge", title: "New charges", conns: n, sides: []side{
 			{name: "floor", role: "floor", spec: withConns(base, n)},
 			{name: "homeward", role: "homeward", spec: withConns(base, n)},
 			{name: "homeward-stamped", role: "homeward", spec: withConns(stamped, n)},
 		}})
 	}
 	for _, n := range o.conns {
-		all = append(all, comparison{"iii/replay", "Replays of finished keys", n, []side{
+		all = append(all, comparison{name: "iii/replay", title: "Replays of finished keys", conns: n, sides: []side{
 			{name: "reader", role: "reader", spec: withConns(replay, n)},
 			{name: "homeward", role: "homeward", spec: withConns(replay, n)},
 		}})
@@ -75,25 +100,28 @@ func comparisons(o options, small, large string) []comparison {
 		away := home
 		// A margin over the lag covers the primed keys' own spread in time.
 		away.Settle = o.lag + 100*time.Millisecond
-		all = append(all, comparison{"iv/away" + suffix(paced), title, middle, []side{
+		all = append(all, comparison{name: "iv/away" + suffix(paced), title: title, conns: middle, sides: []side{
 			{name: "home", role: "homeward", args: far, spec: home},
 			{name: "away", role: "homeward", args: far, spec: away, entry: 1},
 		}})
 	}
-	paced := withConns(base, middle)
-	paced.Rate, paced.Window = o.rate, o.paced
-	all = append(all, comparison{"v/latency", fmt.Sprintf("Charges over an 80 ms provider, %.0f requests/s", o.rate), middle, []side{
-		{name: "floor", role: "floor", spec: paced, psp: pspLatency},
-		{name: "homeward", role: "homeward", spec: paced, psp: pspLatency},
-	}})
+	for _, rate := range o.rates {
+		paced := withConns(base, connsAt(rate))
+		paced.Rate, paced.Window = rate, o.paced
+		all = append(all, comparison{name: fmt.Sprintf("v/latency-%.0f", rate), title: fmt.Sprintf("Charges over an 80 ms provider, %.0f/s", rate), conns: paced.Conns, sides: []side{
+			{name: "floor", role: "floor", spec: paced, psp: pspLatency},
+			{name: "homeward", role: "homeward", spec: paced, psp: pspLatency},
+		}})
+	}
 	// What a large store costs is compaction, which comes in rounds of some ten
 	// seconds: a shorter run would see none of it.
 	rounds := withConns(base, middle)
 	rounds.Window = o.rounds
-	return append(all, comparison{"vii/stored", fmt.Sprintf("Charges with %d and with %d keys stored", o.small, o.large), middle, []side{
-		{name: "few", role: "homeward", spec: rounds, from: small},
-		{name: "many", role: "homeward", spec: rounds, from: large},
-	}})
+	sides := []side{{name: "few", role: "homeward", spec: rounds, from: small}}
+	for _, keys := range o.stored {
+		sides = append(sides, side{name: fmt.Sprintf("%d-stored", keys), role: "homeward", spec: rounds, from: filepath.Join(stores, strconv.Itoa(keys))})
+	}
+	return append(all, comparison{name: "vii/stored", title: fmt.Sprintf("Charges with %d keys stored, and with more", o.small), conns: middle, sides: sides})
 }
 
 func suffix(paced bool) string {
@@ -110,17 +138,16 @@ func orchestrate(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	small, large := filepath.Join(dir, "small"), filepath.Join(dir, "large")
 	r := newReport(o, out)
-	for _, c := range comparisons(o, small, large) {
+	for _, c := range comparisons(o, dir) {
 		if !strings.HasPrefix(c.name, o.only) {
 			continue
 		}
-		if c.sides[0].from != "" {
-			if err := fill(ctx, r, small, o.small); err != nil {
-				return err
+		for _, s := range c.sides {
+			if s.from == "" {
+				continue
 			}
-			if err := fill(ctx, r, large, o.large); err != nil {
+			if err := fill(ctx, r, s.from); err != nil {
 				return err
 			}
 		}
@@ -136,13 +163,22 @@ func orchestrate(ctx context.Context, o options, out io.Writer) (err error) {
 // compare runs the sides of c in turns; the order is turned round each time, so
 // that no side always runs in the wake of another.
 func compare(ctx context.Context, o options, c comparison, dir string) ([][]figures, error) {
-	series := make([][]figures, len(c.sides))
+	results := make([][]loadResult, len(c.sides))
+	var idles []usageRate
 	for turn := range o.runs {
+		// What the database does for nobody, with none of the sides running: what
+		// Homeward asks for while it waits is a part of its charges.
+		idle, err := c.probe.idle(ctx, o.window/2)
+		if err != nil {
+			return nil, fmt.Errorf("idle: %w", err)
+		}
+		idles = append(idles, idle)
 		for i := range c.sides {
 			if turn%2 == 1 {
 				i = len(c.sides) - 1 - i
 			}
 			s := c.sides[i]
+			s.spec.Probe = c.probe
 			if o.profile != "" && turn == o.runs-1 {
 				name := fmt.Sprintf("%s-%d-%s.pprof", strings.ReplaceAll(c.name, "/", "-"), c.conns, s.name)
 				s.spec.Profile = filepath.Join(o.profile, name)
@@ -151,10 +187,10 @@ func compare(ctx context.Context, o options, c comparison, dir string) ([][]figu
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
-			series[i] = append(series[i], newFigures(result))
+			results[i] = append(results[i], result)
 		}
 	}
-	return series, nil
+	return series(results, idles), nil
 }
 
 // run measures one side once, in fresh processes.
@@ -169,11 +205,21 @@ func (s side) run(ctx context.Context, dir string) (result loadResult, err error
 			return result, err
 		}
 	}
-	sim, err := start(ctx, "simulator", "-latency="+s.psp.String())
+	before := 0
+	if s.tally != nil {
+		if before, err = s.tally(ctx); err != nil {
+			return result, err
+		}
+	}
+	sim := s.sim
+	if sim != nil {
+		err = slowDown(ctx, sim, s.psp)
+	} else if sim, err = start(ctx, "simulator", "-latency="+s.psp.String()); err == nil {
+		defer func() { err = errors.Join(err, sim.stop()) }()
+	}
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, sim.stop()) }()
 	args := append([]string{"-dir=" + store}, s.args...)
 	if s.role != "reader" {
 		args = append(args, "-psp="+sim.Serving[0])
@@ -184,7 +230,37 @@ func (s side) run(ctx context.Context, dir string) (result loadResult, err error
 	}
 	defer func() { err = errors.Join(err, sut.stop()) }()
 	s.spec.Addr, s.spec.PrimeAddr, s.spec.Control = sut.Serving[s.entry], sut.Serving[0], sut.Control
-	return load(ctx, s.spec)
+	if s.everywhere {
+		s.spec.Addrs = sut.Serving
+	}
+	result, err = load(ctx, s.spec)
+	if err != nil || s.tally == nil {
+		return result, err
+	}
+	after, err := s.tally(ctx)
+	if err == nil && after-before != result.Made {
+		err = fmt.Errorf("%d charges were answered and %d are stored", result.Made, after-before)
+	}
+	return result, err
+}
+
+// slowDown makes each call of a provider that runs take so long.
+func slowDown(ctx context.Context, sim *child, latency time.Duration) (err error) {
+	body := strings.NewReader(fmt.Sprintf(`{"latency_ms":%d}`, latency.Milliseconds()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+sim.Serving[0]+"/_sim/faults", body)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(res.Body)
+		return fmt.Errorf("simulator: status %d: %s", res.StatusCode, text)
+	}
+	return nil
 }
 
 // load runs the generator.
@@ -205,10 +281,10 @@ func load(ctx context.Context, spec loadSpec) (result loadResult, err error) {
 	return result, json.Unmarshal(out, &result)
 }
 
-// fill makes a store of finished charges in dir.
-func fill(ctx context.Context, r *report, dir string, keys int) error {
-	began := time.Now()
-	cmd, err := command(ctx, "fill", "-dir="+dir, "-keys="+strconv.Itoa(keys))
+// fill makes a store in dir, of as many finished charges as its name says.
+func fill(ctx context.Context, r *report, dir string) error {
+	began, keys := time.Now(), filepath.Base(dir)
+	cmd, err := command(ctx, "fill", "-dir="+dir, "-keys="+keys)
 	if err != nil {
 		return err
 	}
@@ -216,7 +292,7 @@ func fill(ctx context.Context, r *report, dir string, keys int) error {
 		return fmt.Errorf("fill: %w", err)
 	}
 	size, err := sizeOf(dir)
-	r.printf("filled a store with %d finished charges in %.1f s: %d MiB\n", keys, time.Since(began).Seconds(), size>>20)
+	r.printf("filled a store with %s finished charges in %.1f s: %d MiB\n", keys, time.Since(began).Seconds(), size>>20)
 	return err
 }
 

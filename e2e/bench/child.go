@@ -30,6 +30,8 @@ type greeting struct {
 	Serving []string
 	// Control answers GET /usage and /profile.
 	Control string
+	// Gossip is where other nodes may hear of it; "" for none.
+	Gossip string
 }
 
 // child is a running process of this binary. It ends when its stdin does, so
@@ -97,6 +99,11 @@ func (c *child) stop() error {
 // serveChild is the child's side: greet, and serve until stdin ends or ctx does. more
 // adds to what Control answers.
 func serveChild(ctx context.Context, serving []string, in io.Reader, out io.Writer, more ...func(*http.ServeMux)) error {
+	return serveGreeting(ctx, greeting{Serving: serving}, in, out, more...)
+}
+
+// serveGreeting is serveChild with more to say; Control is filled in.
+func serveGreeting(ctx context.Context, hello greeting, in io.Reader, out io.Writer, more ...func(*http.ServeMux)) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -117,7 +124,8 @@ func serveChild(ctx context.Context, serving []string, in io.Reader, out io.Writ
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: startTime}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }() // ends with Close below
-	if err := json.NewEncoder(out).Encode(greeting{Serving: serving, Control: l.Addr().String()}); err != nil {
+	hello.Control = l.Addr().String()
+	if err := json.NewEncoder(out).Encode(hello); err != nil {
 		return err
 	}
 	ended := make(chan struct{})

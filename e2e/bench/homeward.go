@@ -51,7 +51,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 		Fatal:     func(error) { os.Exit(1) }, // the log has said why
 	}
 	if *db != "" {
-		c.Databases = map[string]string{regionNames[0]: *db}
+		c.Databases, c.Pool = map[string]string{regionNames[0]: *db}, patientPool()
 	}
 	distances := map[wan.Pair]time.Duration{}
 	for i, name := range regionNames[:*regions] {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -23,6 +24,11 @@ type loadSpec struct {
 	// Addr is what to load, over Conns kept-alive connections.
 	Addr  string
 	Conns int
+	// Addrs, if any, are loaded instead of Addr, in equal shares. Keys that are stamped
+	// are at home where they arrive, if Addrs are of the regions in their order; with
+	// OneRegion all are of the first.
+	Addrs     []string
+	OneRegion bool
 	// Rate is in requests per second; 0 means that every connection sends its
 	// next request as soon as it has its reply.
 	Rate float64
@@ -38,6 +44,10 @@ type loadSpec struct {
 	// Control is the loaded process's control address, asked at both ends of the
 	// window.
 	Control string
+	// Controls are those of other processes that serve at Addrs, whose usage counts, too.
+	Controls []string
+	// Probe reads the database at both ends of the window; nil for none.
+	Probe *probe
 	// Profile is the file for a CPU profile of the window; "" for none.
 	Profile string
 }
@@ -50,8 +60,20 @@ type loadResult struct {
 	CPU, Own time.Duration
 	Mallocs  uint64
 	PeakKiB  int64
+	// Made counts charges, those included that were primed or not measured.
+	Made int
+	// Database is the CPU of the database's processes in the window, WAL what
+	// PostgreSQL wrote of it in bytes.
+	Database time.Duration
+	WAL      int64
 	// Latency is in nanoseconds.
 	Latency *hdrhistogram.Snapshot
+}
+
+// over takes away what a database uses when nobody asks for anything.
+func (r loadResult) over(idle usageRate) loadResult {
+	r.Database -= time.Duration(idle.Cores * float64(r.Elapsed))
+	return r
 }
 
 // Bounds of a recorded latency, in nanoseconds, and its digits.
@@ -89,6 +111,8 @@ type generator struct {
 	from   time.Time // the measured window
 	until  time.Time
 	ticket atomic.Int64 // arrivals at a fixed rate
+	made   atomic.Int64 // charges
+	probes *readings    // of the database; nil for none
 }
 
 func (g *generator) run(ctx context.Context) (loadResult, error) {
@@ -97,17 +121,30 @@ func (g *generator) run(ctx context.Context) (loadResult, error) {
 			return loadResult{}, fmt.Errorf("prime: %w", err)
 		}
 	}
+	if len(g.Addrs) == 0 {
+		g.Addrs = []string{g.Addr}
+	}
 	wires := make([]*wire, g.Conns)
 	for i := range wires {
-		w, err := dial(g.Addr)
+		w, err := dial(g.Addrs[i%len(g.Addrs)])
 		if err != nil {
 			return loadResult{}, err
 		}
 		defer w.close()
+		if !g.OneRegion {
+			w.region = i % len(g.Addrs)
+		}
 		wires[i] = w
 	}
+	probes, err := g.Probe.open(ctx)
+	if err != nil {
+		return loadResult{}, err
+	}
+	defer probes.close(ctx)
+	g.probes = probes
 	for {
 		result, err := g.measure(ctx, wires)
+		result.Made = int(g.made.Load())
 		if err != nil || result.Requests > 0 {
 			return result, err
 		}
@@ -152,11 +189,15 @@ func (g *generator) watch(ctx context.Context, result *loadResult) error {
 	if err := sleepUntil(ctx, g.from); err != nil {
 		return err
 	}
-	before, err := fetchUsage(ctx, g.Control)
+	before, err := g.usage(ctx)
 	if err != nil {
 		return err
 	}
 	ownBefore, err := readUsage()
+	if err != nil {
+		return err
+	}
+	dbBefore, err := g.probes.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,17 +209,35 @@ func (g *generator) watch(ctx context.Context, result *loadResult) error {
 	if err := sleepUntil(ctx, g.until); err != nil {
 		return err
 	}
+	dbAfter, err := g.probes.read(ctx)
+	if err != nil {
+		return err
+	}
 	ownAfter, err := readUsage()
 	if err != nil {
 		return err
 	}
-	after, err := fetchUsage(ctx, g.Control)
+	after, err := g.usage(ctx)
 	if err != nil {
 		return err
 	}
 	result.CPU, result.Own = after.CPU-before.CPU, ownAfter.CPU-ownBefore.CPU
 	result.Mallocs, result.PeakKiB = after.Mallocs-before.Mallocs, after.PeakKiB
+	result.Database, result.WAL = dbAfter.CPU-dbBefore.CPU, dbAfter.WAL-dbBefore.WAL
 	return nil
+}
+
+// usage is that of all that is loaded; memory is the greatest.
+func (g *generator) usage(ctx context.Context) (usage, error) {
+	all, err := fetchUsage(ctx, g.Control)
+	for _, other := range g.Controls {
+		u, uerr := fetchUsage(ctx, other)
+		if err = errors.Join(err, uerr); err != nil {
+			break
+		}
+		all.CPU, all.Mallocs, all.PeakKiB = all.CPU+u.CPU, all.Mallocs+u.Mallocs, max(all.PeakKiB, u.PeakKiB)
+	}
+	return all, err
 }
 
 // drive sends on one connection until the window ends.
@@ -225,11 +284,11 @@ func (g *generator) due(ctx context.Context) (from time.Time, more bool, err err
 // exchange sends one request and checks the reply.
 func (g *generator) exchange(w *wire) error {
 	if g.Replay == 0 {
-		key, err := g.newKey()
+		key, err := g.newKey(w.region)
 		if err != nil {
 			return err
 		}
-		return expect(w, key, false)
+		return g.charge(w, key)
 	}
 	i := rand.IntN(len(g.keys))
 	if err := expect(w, g.keys[i], true); err != nil {
@@ -239,6 +298,15 @@ func (g *generator) exchange(w *wire) error {
 		return fmt.Errorf("the replay of %s differs: %q, at first %q", g.keys[i], w.body, g.bodies[i])
 	}
 	return nil
+}
+
+// charge makes a new charge and counts it.
+func (g *generator) charge(w *wire, key string) error {
+	err := expect(w, key, false)
+	if err == nil {
+		g.made.Add(1)
+	}
+	return err
 }
 
 func expect(w *wire, key string, replayed bool) error {
@@ -254,9 +322,10 @@ func expect(w *wire, key string, replayed bool) error {
 	return nil
 }
 
-func (g *generator) newKey() (string, error) {
+// newKey is of the region that has the index, if it says of any.
+func (g *generator) newKey(region int) (string, error) {
 	if g.Stamped {
-		return claim.Stamp(1, nil)
+		return claim.Stamp(claim.RegionCode(region+1), nil)
 	}
 	return uuid.NewString(), nil
 }
@@ -278,10 +347,10 @@ func (g *generator) prime(ctx context.Context) error {
 				if i >= g.Replay {
 					return nil
 				}
-				if g.keys[i], err = g.newKey(); err != nil {
+				if g.keys[i], err = g.newKey(0); err != nil {
 					return err
 				}
-				if err := expect(w, g.keys[i], false); err != nil {
+				if err := g.charge(w, g.keys[i]); err != nil {
 					return err
 				}
 				g.bodies[i] = bytes.Clone(w.body)

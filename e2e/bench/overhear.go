@@ -172,9 +172,20 @@ func newRawStatement(ctx context.Context, conn *pgx.Conn, b bound, key, id strin
 		if err != nil {
 			return s, fmt.Errorf("parameter %d: %w: %s", i+1, err, b.sql)
 		}
+		one := value
 		switch value := value.(type) {
+		case []string: // a statement that many may share, and one did
+			if len(value) == 1 {
+				one = value[0]
+			}
+		case []uuid.UUID:
+			if len(value) > 0 {
+				one = value[0]
+			}
+		}
+		switch one := one.(type) {
 		case string:
-			switch value {
+			switch one {
 			case key:
 				s.keys = append(s.keys, i)
 			case id:
@@ -211,6 +222,8 @@ func decode(m *pgtype.Map, oid uint32, format int16, param []byte) (any, error) 
 	switch oid {
 	case pgtype.UUIDOID:
 		return scan[uuid.UUID](m, oid, format, param)
+	case pgtype.UUIDArrayOID:
+		return scan[[]uuid.UUID](m, oid, format, param)
 	case pgtype.TextArrayOID:
 		return scan[[]string](m, oid, format, param)
 	case pgtype.ByteaArrayOID:
@@ -233,13 +246,29 @@ func (s *rawStatement) fill(key, id string) []any {
 	args := make([]any, len(s.args))
 	copy(args, s.args)
 	for _, i := range s.keys {
-		args[i] = key
+		args[i] = like(s.args[i], key)
 	}
 	for _, i := range s.ids {
-		args[i] = id
+		args[i] = like(s.args[i], id)
 	}
 	for _, i := range s.steps {
+		if all, ok := s.args[i].([]uuid.UUID); ok {
+			fresh := make([]uuid.UUID, len(all))
+			for j := range fresh {
+				fresh[j] = uuid.New()
+			}
+			args[i] = fresh
+			continue
+		}
 		args[i] = uuid.New()
 	}
 	return args
+}
+
+// like is text in the shape of what was overheard, alone or in an array.
+func like(overheard any, text string) any {
+	if _, ok := overheard.([]string); ok {
+		return []string{text}
+	}
+	return text
 }

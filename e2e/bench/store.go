@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,19 +17,24 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/outbox"
 )
 
-// What is aimed at: leastOfRaw is the store's rate over that of its statements
-// alone, mostOfFlat how far a hundred times the claims may slow a charge down.
-const (
-	leastOfRaw = 0.8
-	mostOfFlat = 1.2
-)
+// mostOfFlat is how far a hundred times the claims may slow a charge down in a database.
+const mostOfFlat = 1.2
 
 // orchestrateStore measures the SQL store on a database of its own.
-func orchestrateStore(ctx context.Context, o options, out io.Writer) (err error) {
+func orchestrateStore(ctx context.Context, o options, out io.Writer) error {
+	return onDatabase(ctx, o, regionNames[:1], func(s *localdb.Server) error { return measureStore(ctx, o, s, out) })
+}
+
+// manyConnections is room for eight nodes with their pools, and for whoever watches.
+const manyConnections = 400
+
+// onDatabase starts a durable database for as long as measure runs.
+func onDatabase(ctx context.Context, o options, regions []string, measure func(*localdb.Server) error) (err error) {
 	c := localdb.Config{
-		Kind: localdb.Kind(os.Getenv("HOMEWARD_TEST_KIND")), Regions: regionNames[:1], Durable: true,
+		Kind: localdb.Kind(os.Getenv("HOMEWARD_TEST_KIND")), Regions: regions, Durable: true, MaxConnections: manyConnections,
 	}
 	if o.dir != "" {
 		if c.Dir, err = os.MkdirTemp(o.dir, "homeward-bench-"); err != nil {
@@ -45,16 +51,13 @@ func orchestrateStore(ctx context.Context, o options, out io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
-	return measureStore(ctx, o, s, out)
+	return measure(s)
 }
 
 // measureStore runs the store's cases on s.
 func measureStore(ctx context.Context, o options, s *localdb.Server, out io.Writer) error {
 	r := newReport(o, out)
-	r.printf("on %s\n", s.Version())
-	if s.Kind() == localdb.CockroachDB {
-		r.printf("Figures of CockroachDB are for your own eyes: do not publish them.\n")
-	}
+	r.on(s)
 	if strings.HasPrefix("store/raw", o.only) {
 		if err := compareRaw(ctx, r, s); err != nil {
 			return fmt.Errorf("store/raw: %w", err)
@@ -68,11 +71,19 @@ func measureStore(ctx context.Context, o options, s *localdb.Server, out io.Writ
 	return r.finish()
 }
 
-// storeSide is one of two things that a case compares, on a database of its own.
+// storeSide is one of the things that a case compares, each with rows of its own.
 type storeSide struct {
-	name string
-	*ledger
-	charge func(context.Context) error
+	name  string
+	tally tally
+	// call makes per charges at once, 0 meaning one.
+	call func(context.Context) error
+	per  int
+}
+
+// tally counts the finished charges that are stored, and fails where one is not whole:
+// figures of statements that did less would mean nothing.
+type tally interface {
+	count(ctx context.Context) (int, error)
 }
 
 // compareRaw measures the store against its own two statements.
@@ -108,19 +119,19 @@ func compareRawAt(ctx context.Context, r *report, of, other *ledger, conns int) 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	c := comparison{name: "store/raw", title: "Begin and Settle by the store, and its two statements alone", conns: conns}
-	series, err := takeTurns(ctx, r, &c, []storeSide{{"raw", of, raw}, {"store", other, store}}, nil)
+	series, err := takeTurns(ctx, r, &c, []storeSide{{name: "raw", tally: of, call: raw}, {name: "store", tally: other, call: store}}, nil)
 	if err != nil {
 		return err
 	}
 	r.add(c, series)
-	name := fmt.Sprintf("%s: rate at %d connections, of the raw statements'", c.name, conns)
-	r.targets = append(r.targets, target{name, ratios(series[0], series[1], rate).median, true, leastOfRaw, ""})
+	r.atLeast(fmt.Sprintf("%s, %d connections", c.name, conns), rates, series[0], series[1], leastOfFloor)
 	return nil
 }
 
 // compareStored measures the store on few and on many claims.
 func compareStored(ctx context.Context, r *report, s *localdb.Server) (err error) {
 	var sides []storeSide
+	var few *ledger
 	for _, of := range []struct {
 		name string
 		keys int
@@ -139,18 +150,21 @@ func compareStored(ctx context.Context, r *report, s *localdb.Server) (err error
 			return err
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
-		sides = append(sides, storeSide{of.name, l, store})
+		if few == nil {
+			few = l
+		}
+		sides = append(sides, storeSide{name: of.name, tally: l, call: store})
 	}
 	c := comparison{
 		name: "store/stored", title: fmt.Sprintf("Begin and Settle with %d and with %d claims stored", r.small, r.large), conns: middle,
 	}
 	// What a run adds would soon make many of few.
-	series, err := takeTurns(ctx, r, &c, sides, func(ctx context.Context) error { return sides[0].refill(ctx, r.small) })
+	series, err := takeTurns(ctx, r, &c, sides, func(ctx context.Context) error { return few.refill(ctx, r.small) })
 	if err != nil {
 		return err
 	}
 	r.add(c, series)
-	r.targets = append(r.targets, target{c.name + ": time per charge, many to few", 1 / ratios(series[0], series[1], rate).median, false, mostOfFlat, ""})
+	r.atMost(c.name+", many to few", times, series[0], series[1], mostOfFlat)
 	return nil
 }
 
@@ -160,7 +174,8 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 	for _, s := range sides {
 		c.sides = append(c.sides, side{name: s.name})
 	}
-	series := make([][]figures, len(sides))
+	results := make([][]loadResult, len(sides))
+	var idles []usageRate
 	for run := range r.runs {
 		if prepare != nil {
 			if err := prepare(ctx); err != nil {
@@ -173,6 +188,11 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 		if profiled {
 			slices = 1
 		}
+		idle, err := c.probe.idle(ctx, r.window/2)
+		if err != nil {
+			return nil, err
+		}
+		idles = append(idles, idle)
 		totals := make([]callTotal, len(sides))
 		before, err := countAll(ctx, sides)
 		if err != nil {
@@ -183,14 +203,14 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 				if (run+n)%2 == 1 {
 					i = len(sides) - 1 - i
 				}
-				how := callRun{conns: c.conns, warm: r.warm / 20, window: r.window / time.Duration(slices)}
+				how := callRun{conns: c.conns, warm: r.warm / 20, window: r.window / time.Duration(slices), per: max(1, sides[i].per), probe: c.probe}
 				if n == 0 {
 					how.warm = r.warm // connections are made and statements prepared
 				}
 				if profiled {
 					how.profile = filepath.Join(r.profile, fmt.Sprintf("%s-%d-%s.pprof", strings.ReplaceAll(c.name, "/", "-"), c.conns, sides[i].name))
 				}
-				if err := totals[i].add(how.measure(ctx, sides[i].charge)); err != nil {
+				if err := totals[i].add(how.measure(ctx, sides[i].call)); err != nil {
 					return nil, fmt.Errorf("%s: %w", sides[i].name, err)
 				}
 			}
@@ -200,20 +220,20 @@ func takeTurns(ctx context.Context, r *report, c *comparison, sides []storeSide,
 			return nil, err
 		}
 		for i := range sides {
-			if err := before[i].after(totals[i].calls, after[i]); err != nil {
-				return nil, fmt.Errorf("%s: %w", sides[i].name, err)
+			if made, want := after[i]-before[i], totals[i].calls*max(1, sides[i].per); made != want {
+				return nil, fmt.Errorf("%s: %d charges left %d", sides[i].name, want, made)
 			}
-			series[i] = append(series[i], newFigures(totals[i].result()))
+			results[i] = append(results[i], totals[i].result())
 		}
 	}
-	return series, nil
+	return series(results, idles), nil
 }
 
-func countAll(ctx context.Context, sides []storeSide) ([]census, error) {
-	all := make([]census, len(sides))
+func countAll(ctx context.Context, sides []storeSide) ([]int, error) {
+	all := make([]int, len(sides))
 	for i, s := range sides {
 		var err error
-		if all[i], err = s.count(ctx); err != nil {
+		if all[i], err = s.tally.count(ctx); err != nil {
 			return nil, fmt.Errorf("%s: count: %w", s.name, err)
 		}
 	}
@@ -224,15 +244,22 @@ func countAll(ctx context.Context, sides []storeSide) ([]census, error) {
 type ledger struct {
 	url     string
 	kind    localdb.Kind
+	regions []string
 	charges *charges
+	// last is the key of the charge that was made last in this process.
+	last atomic.Pointer[claim.Key]
 }
 
-// newLedger makes the database and its one tenant.
-func newLedger(ctx context.Context, s *localdb.Server, name string) (l *ledger, err error) {
+// newLedger makes the database and its one tenant, for some of the regions, the first
+// one unless told otherwise.
+func newLedger(ctx context.Context, s *localdb.Server, name string, regions ...string) (l *ledger, err error) {
 	if err := s.CreateDatabase(ctx, name, ""); err != nil {
 		return nil, err
 	}
-	l = &ledger{url: s.URL(regionNames[0], name), kind: s.Kind()}
+	l = &ledger{url: s.URL(regionNames[0], name), kind: s.Kind(), regions: regions}
+	if len(regions) == 0 {
+		l.regions = regionNames[:1]
+	}
 	if l.charges, err = newCharges("bench"); err != nil {
 		return nil, err
 	}
@@ -240,16 +267,18 @@ func newLedger(ctx context.Context, s *localdb.Server, name string) (l *ledger, 
 	if err != nil {
 		return nil, err
 	}
-	err = m.Up(ctx, cockroach.Migration{Regions: []cockroach.RegionSpec{{Name: regionNames[0], Code: 1}}}, nil)
+	var all cockroach.Migration
+	for i, r := range l.regions {
+		all.Regions = append(all.Regions, cockroach.RegionSpec{Name: r, Code: claim.RegionCode(i + 1)})
+	}
+	err = m.Up(ctx, all, nil)
 	return l, errors.Join(err, m.Close(ctx))
 }
 
-// poolOf is the product's pool, for as many callers as connections. It is patient: a
-// machine that stalls should show in a percentile and not end the run.
+// poolOf is the product's pool, for as many callers as connections.
 func poolOf(conns int) cockroach.Pool {
-	p := cockroach.DefaultPool()
+	p := patientPool()
 	p.MaxConns, p.MinConns = int32(conns), min(p.MinConns, int32(conns))
-	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 20*time.Second, 30*time.Second, 10*time.Second
 	return p
 }
 
@@ -279,6 +308,7 @@ func (l *ledger) open(ctx context.Context, url string, conns int) (*cockroach.DB
 		if err != nil {
 			return err
 		}
+		l.last.Store(&a.Key)
 		_, err = view.Settle(ctx, held, verdict)
 		return err
 	}, nil
@@ -310,6 +340,7 @@ func (l *ledger) raw(ctx context.Context, conns int) (*pgxpool.Pool, func(contex
 				return err
 			}
 		}
+		l.last.Store(&a.Key)
 		return nil
 	}, nil
 }
@@ -402,26 +433,53 @@ func (l *ledger) overhear(ctx context.Context, pool *pgxpool.Pool) (statements [
 	return statements, nil
 }
 
-// census counts what charges leave behind.
-type census struct{ claims, responses, audit, outbox int }
-
-// after fails unless now is c and what so many finished charges leave: figures of
-// statements that did less would mean nothing.
-func (c census) after(charges int, now census) error {
-	// The audit of one is its beginning, its attempt and its verdict.
-	want := census{c.claims + charges, c.responses + charges, c.audit + 3*charges, c.outbox}
-	if now != want {
-		return fmt.Errorf("%d charges left %+v instead of %+v", charges, now, want)
+// count is of claims that are done, and fails if others are there or the last one of
+// this process has no answer or no audit. Where rows keep those is the store's to decide.
+func (l *ledger) count(ctx context.Context) (done int, err error) {
+	var others int
+	err = l.connected(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT count(*) FILTER (WHERE state = 2), count(*) FILTER (WHERE state <> 2) FROM claims").Scan(&done, &others)
+	})
+	if err == nil && others > 0 {
+		err = fmt.Errorf("%d claims are not done", others)
 	}
-	return nil
+	key := l.last.Load()
+	if err != nil || key == nil {
+		return done, err
+	}
+	db, _, err := l.open(ctx, l.url, 2)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	view, err := db.Region(regionNames[0])
+	if err != nil {
+		return done, err
+	}
+	calls, err := view.Queue(outbox.ProviderCalls).Depth(ctx, regionNames[0])
+	if err == nil && calls.Pending+calls.Parked > 0 {
+		err = fmt.Errorf("%d provider calls are left", calls.Pending+calls.Parked)
+	}
+	return done, errors.Join(err, wholeCharge(ctx, view, *key))
 }
 
-func (l *ledger) count(ctx context.Context) (c census, err error) {
-	err = l.connected(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM claims WHERE state = 2), (SELECT count(*) FROM responses),
-			(SELECT count(*) FROM audit), (SELECT count(*) FROM outbox)`).Scan(&c.claims, &c.responses, &c.audit, &c.outbox)
-	})
-	return c, err
+// auditLines are those of a charge: its beginning, its attempt and its verdict.
+const auditLines = 3
+
+// wholeCharge fails unless the store has all of the charge under key.
+func wholeCharge(ctx context.Context, view *cockroach.View, key claim.Key) error {
+	rec, _, found, err := view.Get(ctx, key, regionNames[0])
+	switch {
+	case err != nil:
+		return err
+	case !found || rec.Response == nil || len(rec.Response.Body) == 0:
+		return fmt.Errorf("the charge of key %s has no answer", key.Value)
+	}
+	lines, err := view.Timeline(ctx, key, regionNames[0], 2*auditLines)
+	if err == nil && len(lines) != auditLines {
+		err = fmt.Errorf("the charge of key %s has %d lines of audit instead of %d", key.Value, len(lines), auditLines)
+	}
+	return err
 }
 
 // connected lends out a connection of its own.

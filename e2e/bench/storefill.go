@@ -22,8 +22,17 @@ const (
 	filledSpan = 12 * time.Hour
 )
 
-// filled are the tables in which a finished charge leaves rows.
-var filled = []string{"pins", "claims", "responses", "audit"}
+// charged are the tables in which a finished charge may leave rows that are worth a copy.
+var charged = []string{"pins", "claims", "responses", "audit"}
+
+// filled are those of them that this schema has.
+func filled(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_name = ANY ($1)", charged)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
 
 // fill makes keys finished charges: the store makes one, and the database copies
 // its rows under other keys and ids, spread over the last hours. Whatever columns
@@ -53,22 +62,26 @@ func (l *ledger) fill(ctx context.Context, keys int) (err error) {
 		return err
 	}
 	return l.connected(ctx, func(conn *pgx.Conn) error {
-		for _, table := range filled {
+		tables, err := filled(ctx, conn)
+		if err != nil {
+			return err
+		}
+		for _, table := range tables {
 			if err := copyRows(ctx, conn, table, &rec, keys); err != nil {
 				return fmt.Errorf("fill %s: %w", table, err)
 			}
 		}
-		return l.rest(ctx, conn)
+		return l.rest(ctx, conn, tables)
 	})
 }
 
 // rest leaves the database as one that was filled at its ease.
-func (l *ledger) rest(ctx context.Context, conn *pgx.Conn) error {
+func (l *ledger) rest(ctx context.Context, conn *pgx.Conn, tables []string) error {
 	commands := []string{"VACUUM", "CHECKPOINT"}
 	if l.kind == localdb.CockroachDB {
 		commands = nil
 	}
-	for _, table := range filled {
+	for _, table := range tables {
 		commands = append(commands, "ANALYZE "+table)
 	}
 	for _, sql := range commands {
@@ -82,12 +95,17 @@ func (l *ledger) rest(ctx context.Context, conn *pgx.Conn) error {
 // refill empties the database of charges and fills it again.
 func (l *ledger) refill(ctx context.Context, keys int) error {
 	err := l.connected(ctx, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "TRUNCATE outbox, "+strings.Join(filled, ", "))
+		tables, err := filled(ctx, conn)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, "TRUNCATE "+strings.Join(tables, ", "))
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	l.last.Store(nil)
 	return l.fill(ctx, keys)
 }
 
@@ -131,9 +149,10 @@ func copied(column, kind string) string {
 	case column == "object_id":
 		return "'ch_' || left(md5('object' || g.n::text), 26)"
 	case kind == "uuid":
-		return "gen_random_uuid()"
+		// Columns that are one in the charge are one in its copies.
+		return "md5(t." + pgx.Identifier{column}.Sanitize() + "::text || g.n::text)::uuid"
 	case kind == "timestamp with time zone":
-		return "t." + pgx.Identifier{column}.Sanitize() + " - g.n * $3::float8 * interval '1 second'"
+		return "t." + pgx.Identifier{column}.Sanitize() + " - g.n::float8 * $3::float8 * interval '1 second'"
 	default:
 		return "t." + pgx.Identifier{column}.Sanitize()
 	}

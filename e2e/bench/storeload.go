@@ -19,6 +19,8 @@ type callRun struct {
 	conns        int
 	warm, window time.Duration
 	profile      string // file for a CPU profile of the window, "" for none
+	per          int    // charges that a call makes
+	probe        *probe // of the database; nil for none
 }
 
 // measure repeats call and returns the window's figures and how many calls were
@@ -41,8 +43,13 @@ func (c callRun) once(ctx context.Context, call func(context.Context) error) (re
 	from := time.Now().Add(c.warm)
 	until := from.Add(c.window)
 	var calls atomic.Int64
+	probes, err := c.probe.open(ctx)
+	if err != nil {
+		return result, 0, err
+	}
+	defer probes.close(ctx)
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error { return c.watch(ctx, from, until, &result) })
+	all.Go(func() error { return c.watch(ctx, from, until, probes, &result) })
 	histograms := make([]*hdrhistogram.Histogram, c.conns)
 	for i := range histograms {
 		h := newHistogram()
@@ -72,7 +79,7 @@ func (c callRun) once(ctx context.Context, call func(context.Context) error) (re
 	for _, h := range histograms {
 		total.Merge(h)
 	}
-	result.Requests, result.Elapsed, result.Latency = total.TotalCount(), c.window, total.Export()
+	result.Requests, result.Elapsed, result.Latency = total.TotalCount()*int64(max(1, c.per)), c.window, total.Export()
 	return result, int(calls.Load()), nil
 }
 
@@ -97,6 +104,8 @@ func (t *callTotal) add(r loadResult, calls int, err error) error {
 	t.sum.Elapsed += r.Elapsed
 	t.sum.CPU += r.CPU
 	t.sum.Mallocs += r.Mallocs
+	t.sum.Database += r.Database
+	t.sum.WAL += r.WAL
 	t.sum.PeakKiB = max(t.sum.PeakKiB, r.PeakKiB)
 	return nil
 }
@@ -109,11 +118,15 @@ func (t *callTotal) result() loadResult {
 
 // watch takes this process's usage at both ends of the window. The database's is
 // not in it.
-func (c callRun) watch(ctx context.Context, from, until time.Time, result *loadResult) (err error) {
+func (c callRun) watch(ctx context.Context, from, until time.Time, probes *readings, result *loadResult) (err error) {
 	if err := sleepUntil(ctx, from); err != nil {
 		return err
 	}
 	before, err := readUsage()
+	if err != nil {
+		return err
+	}
+	dbBefore, err := probes.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,6 +150,11 @@ func (c callRun) watch(ctx context.Context, from, until time.Time, result *loadR
 	if err != nil {
 		return err
 	}
+	dbAfter, err := probes.read(ctx)
+	if err != nil {
+		return err
+	}
+	result.Database, result.WAL = dbAfter.CPU-dbBefore.CPU, dbAfter.WAL-dbBefore.WAL
 	result.CPU, result.Mallocs, result.PeakKiB = after.CPU-before.CPU, after.Mallocs-before.Mallocs, after.PeakKiB
 	return nil
 }

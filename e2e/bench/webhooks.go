@@ -42,8 +42,7 @@ const (
 	// all, but for those that cross its ends.
 	leastKept = 0.98
 	// mostBeside is how much slower a charge at the 99th percentile may be beside the
-	// flood; a mark to watch and not a promise, as the machine is shared with both
-	// generators.
+	// flood, though the machine is shared with both generators.
 	mostBeside = 2
 	// backlogTime bounds how long the rest is waited for, backlogPoll is how often.
 	backlogTime = 5 * time.Minute
@@ -320,29 +319,16 @@ func orchestrateWebhooks(ctx context.Context, o options, out io.Writer) (err err
 		}
 	}
 	if strings.HasPrefix("webhooks/sql", o.only) {
-		if err := floodOnDatabase(ctx, r, dir); err != nil {
+		err := onDatabase(ctx, o, regionNames[:1], func(s *localdb.Server) error { return floodOn(ctx, r, s, dir) })
+		if err != nil {
 			return fmt.Errorf("webhooks/sql: %w", err)
 		}
 	}
 	return r.finish()
 }
 
-func floodOnDatabase(ctx context.Context, r *report, dir string) (err error) {
-	s, err := localdb.Start(ctx, localdb.Config{
-		Kind: localdb.Kind(os.Getenv("HOMEWARD_TEST_KIND")), Regions: regionNames[:1], Durable: true,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
-	return floodOn(ctx, r, s, dir)
-}
-
 func floodOn(ctx context.Context, r *report, s *localdb.Server, dir string) error {
-	r.printf("\non %s\n", s.Version())
-	if s.Kind() == localdb.CockroachDB {
-		r.printf("Figures of CockroachDB are for your own eyes: do not publish them.\n")
-	}
+	r.on(s)
 	l, err := newLedger(ctx, s, "bench_webhooks")
 	if err != nil {
 		return err
@@ -399,7 +385,7 @@ func compareFlood(ctx context.Context, r *report, name string, args ...string) (
 	}
 	r.add(c, series)
 	r.addFloods(name, floods)
-	r.targets = append(r.targets, target{name + ": p99 of charges, flooded to quiet", ratios(series[0], series[1], p99).median, false, mostBeside, ""})
+	r.atMost(name+", charges, flooded to quiet", tails, series[0], series[1], mostBeside)
 	return nil
 }
 
@@ -500,5 +486,5 @@ func (r *report) addFloods(name string, floods []floodFigures) {
 		fmt.Fprintf(&r.bench, "Benchmark%s/webhooks 1 %.0f kept/s %.0f busy/s %d p50-ns %d p99-ns %d pending\n",
 			strings.ReplaceAll(name, "/", "_"), f.rate, f.busy, f.p50, f.p99, f.pending)
 	}
-	r.targets = append(r.targets, target{name + ": webhooks kept per second", kept.median, true, leastKept * r.notices, ""})
+	r.alone(name+": webhooks kept", kept, aSecond, true, leastKept*r.notices)
 }

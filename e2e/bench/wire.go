@@ -35,6 +35,7 @@ type wire struct {
 	request []byte
 	key     []byte // the part of request that holds the key
 	body    []byte // of the last reply; valid until the next
+	region  int    // that it leads to, by its index
 }
 
 // keyLength is that of a UUID as text.
