@@ -10,10 +10,13 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
+// last is behind every place in a table of due rows.
+const last = "\xff"
+
 var _ outbox.Looker = (*View)(nil)
 
-// queues are all of them, by name.
-var queues = map[outbox.Queue]*queue{
+// byName are all queues.
+var byName = map[outbox.Queue]*queue{
 	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
 }
 
@@ -27,17 +30,16 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 		return nil, err
 	}
 	defer v.db.leave()
-	now, outlook := micros(v.db.clock.now()), outbox.Outlook{}
-	for name, q := range queues {
-		prefix := appendRegion(nil, q.due, code)
-		err := v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
-			due, id, ok := readTimed(k)
+	now, outlook := v.db.clock.now(), outbox.Outlook{}
+	for name, q := range byName {
+		page, err := v.db.dues[dueTable{q.due, code}].after(v.db, make([]due, 0, 1), "", last, now)
+		for _, d := range page {
+			due, id, ok := readTimed(append(appendRegion(nil, q.due, code), d.at...))
 			if !ok {
-				return false, damaged("due row", id, errors.New("it is cut short"))
+				return nil, damaged("due row", id, errors.New("it is cut short"))
 			}
-			outlook[name] = time.Duration(max(due-now, 0)) * time.Microsecond
-			return false, nil
-		})
+			outlook[name] = time.Duration(max(due-micros(now), 0)) * time.Microsecond
+		}
 		if err != nil {
 			return nil, err
 		}
