@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -44,6 +46,14 @@ type hasty struct{ node.Store }
 
 func (s hasty) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
 	return s.Store.Retry(ctx, region, id, fence, min(after, time.Millisecond), reason)
+}
+
+func (s hasty) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].After = min(rows[i].After, time.Millisecond)
+	}
+	return s.Store.RetryAll(ctx, region, rows)
 }
 
 // A charge that our code panics over after the money has moved takes no node down, and

@@ -131,17 +131,17 @@ func (db *DB) do(ctx context.Context, name string, again repeat, args []any, rea
 	if !ok {
 		return false, fmt.Errorf("cockroach: there is no statement %q", name)
 	}
-	return db.call(ctx, name, again, func(ctx, turn context.Context) error {
+	return db.call(ctx, name, again, maxTries, func(ctx, turn context.Context) error {
 		return db.try(ctx, turn, q, args, read)
 	})
 }
 
-// call tries until the outcome is known, within CallTimeout, or awayTimes that where
+// call tries, most times at most, until the outcome is known, within CallTimeout, or awayTimes that where
 // ctx is marked by [View.toward], from the room that ctx is marked for. lost reports
 // whether a try that seemed to fail may have been done. Errors wrap
 // [claim.ErrUnavailable], except the database's refusal of the statement, a
 // [pgconn.PgError].
-func (db *DB) call(ctx context.Context, name string, again repeat, try func(ctx, turn context.Context) error) (lost bool, err error) {
+func (db *DB) call(ctx context.Context, name string, again repeat, most int, try func(ctx, turn context.Context) error) (lost bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -174,7 +174,7 @@ func (db *DB) call(ctx context.Context, name string, again repeat, try func(ctx,
 			return lost, err
 		}
 		lost = lost || what == unknown
-		if tries == maxTries || what == unknown && again == once || !sleep(ctx, pause/2+rand.N(pause)) {
+		if tries == most || what == unknown && again == once || !sleep(ctx, pause/2+rand.N(pause)) {
 			return lost, unavailable(name, err)
 		}
 		pause = min(2*pause, lastPause)
@@ -212,10 +212,11 @@ func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(row
 		}
 		defer restore()
 	}
+	sql, args := q.in(args)
 	if q.fresh {
 		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
 	}
-	rows, err := conn.Query(ctx, q.sql, args...)
+	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}

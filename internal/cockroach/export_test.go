@@ -30,6 +30,10 @@ func (db *DB) Statements() map[string]string {
 	return all
 }
 
+// TextIn is what is sent of a statement for rows of a region, with the arguments that are
+// left; the statement's own text where it names no region first.
+func (db *DB) TextIn(name string, args ...any) (string, []any) { return db.queries[name].in(args) }
+
 // Calls is how many calls have a connection or wait for one.
 func (db *DB) Calls() int { return db.rooms.calls() }
 

@@ -111,7 +111,7 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 			return lost, unavailable(g.query.name, err)
 		}
 	}
-	again, err := g.db.call(ctx, g.query.name, repeatable, func(ctx, turn context.Context) error {
+	again, err := g.db.call(ctx, g.query.name, repeatable, maxTries-1, func(ctx, turn context.Context) error {
 		return g.try(ctx, turn, []*T{step})
 	})
 	return lost || again, err

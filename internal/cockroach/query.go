@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -19,6 +22,54 @@ type query struct {
 	name, sql string
 	// fresh: it is planned for each run; see [loadQueries].
 	fresh bool
+	// homed: its first argument is the region of the rows, which the text is to name.
+	homed bool
+	texts sync.Map // the text by region
+}
+
+// anArgument is how a statement names its arguments; homeArgument how it names its first
+// where that is a region.
+var anArgument = regexp.MustCompile(`\$\d+`)
+
+const homeArgument = "$1::crdb_internal_region"
+
+// isHomed reports whether the first argument of a statement is a region, wherever it
+// stands.
+func isHomed(sql string) bool {
+	n := 0
+	for _, a := range anArgument.FindAllString(sql, -1) {
+		if a == "$1" {
+			n++
+		}
+	}
+	return n > 0 && n == strings.Count(sql, homeArgument)
+}
+
+// in is the text and its arguments to be sent. CockroachDB keeps a plan that is made for
+// any arguments, and a region among them is any region: such a plan may visit all. Where
+// the text names the region it is made for that, and kept; a plan for each run costs
+// several times what begin itself does.
+func (q *query) in(args []any) (string, []any) {
+	if !q.homed || len(args) == 0 {
+		return q.sql, args
+	}
+	home, ok := args[0].(string)
+	if !ok {
+		return q.sql, args
+	}
+	if text, ok := q.texts.Load(home); ok {
+		return text.(string), args[1:]
+	}
+	text := strings.ReplaceAll(q.sql, homeArgument, "'"+strings.ReplaceAll(home, "'", "''")+"'::crdb_internal_region")
+	text = anArgument.ReplaceAllStringFunc(text, func(a string) string {
+		n, err := strconv.Atoi(a[1:])
+		if err != nil {
+			panic(err) // digits
+		}
+		return "$" + strconv.Itoa(n-1)
+	})
+	q.texts.Store(home, text) // as many as the topology has regions: see [View.reach]
+	return text, args[1:]
 }
 
 // columns are lists that several statements share, each in the order of the
@@ -93,6 +144,7 @@ func loadQueries(d dialect) (map[string]*query, error) {
 			name := q.statement(name)
 			queries[name] = &query{
 				name: name, sql: sql.String(),
+				homed: d.cockroach && isHomed(sql.String()),
 				fresh: !d.cockroach && slices.Contains(planned, strings.TrimSuffix(path.Base(f), ".sql")),
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
 )
 
 // TestEveryStatementIsUnderstood prepares all that the store can send: a column
@@ -34,6 +36,28 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 		_, err := conn.Prepare(t.Context(), name, sql)
 		require.NoError(t, err, name)
 		require.NotContains(t, sql, "SELECT *", "%s: a column more would change its result", name)
+	}
+}
+
+// TestStatementsNameTheirRegion: on CockroachDB, whose plans are kept, the text names the
+// region of the rows, and the arguments that are left keep their places.
+func TestStatementsNameTheirRegion(t *testing.T) {
+	d := newDatabase(t)
+	db := open(t, cockroach.Config{URL: d.url})
+	number := regexp.MustCompile(`\$\d+`)
+	for name, sql := range db.Statements() {
+		text, left := db.TextIn(name, regions[1], "second")
+		if d.server.Kind() != localdb.CockroachDB || !strings.Contains(sql, "$1::crdb_internal_region") {
+			require.Equal(t, sql, text, name)
+			require.Len(t, left, 2)
+			continue
+		}
+		require.Equal(t, []any{"second"}, left, name)
+		require.Contains(t, text, "'"+regions[1]+"'::crdb_internal_region", name)
+		require.NotContains(t, text, "$0", name)
+		require.Len(t, number.FindAllString(text, -1), len(number.FindAllString(sql, -1))-strings.Count(sql, "$1::crdb_internal_region"), name)
+		quoted, _ := db.TextIn(name, "it's")
+		require.Contains(t, quoted, "'it''s'::crdb_internal_region", name)
 	}
 }
 
