@@ -229,7 +229,7 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	if params["application_name"] == "" {
 		params["application_name"] = "homeward"
 	}
-	pc.AfterConnect = asNeeded
+	pc.AfterConnect, pc.PrepareConn = asNeeded, new(growth).prepare
 	if c.Trace {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(
 			otelpgx.WithSpanNameFunc(statementName),

@@ -3,6 +3,7 @@ package cockroach
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,12 +32,16 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		}
 		// On tables that were never analysed one index is as good as another, and a plan
 		// that is kept reads all claims of a tenant before long. Sessions that find them
-		// so plan each statement anew, which costs half a millisecond, for their five
-		// minutes; by then there are statistics.
-		err = plainly(ctx, conn, `SELECT set_config('plan_cache_mode', 'force_custom_plan', false)
-			WHERE EXISTS (SELECT 1 FROM pg_class WHERE oid IN (to_regclass('claims'), to_regclass('responses')) AND reltuples < 1000)`)
+		// so plan each statement anew, until there are statistics: see [growth].
+		unknown, err := young(ctx, conn)
 		if err != nil {
 			return err
+		}
+		if unknown {
+			if err := plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'"); err != nil {
+				return err
+			}
+			conn.PgConn().CustomData()[plansAnew] = true
 		}
 		return isolated(ctx, conn, readCommitted)
 	}
@@ -48,6 +53,53 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	return isolated(ctx, conn, serializable)
+}
+
+// plansAnew marks a session that plans each statement anew.
+const plansAnew = "homeward plans anew"
+
+// young reports whether PostgreSQL has no statistics of claims, or next to none.
+func young(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	answers, err := conn.PgConn().Exec(ctx, "SELECT 1 FROM pg_class WHERE oid = to_regclass('claims') AND reltuples < 1000").ReadAll()
+	if err != nil {
+		return false, err
+	}
+	return len(answers) > 0 && len(answers[0].Rows) > 0, nil
+}
+
+// youngFor is how long PostgreSQL is believed to have no statistics yet, before it is
+// asked again. Autovacuum looks for tables to analyse every minute by default.
+const youngFor = 10 * time.Second
+
+// growth lets the sessions of a pool keep their plans once there are statistics.
+type growth struct {
+	asked atomic.Int64 // when it was last looked, in Unix nanoseconds
+	known atomic.Bool
+}
+
+// prepare is called before each use of a connection. At most one session in youngFor is
+// asked whether there are statistics.
+func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) (fit bool, err error) {
+	marks := conn.PgConn().CustomData()
+	if marks[plansAnew] == nil {
+		return true, nil
+	}
+	if !g.known.Load() {
+		now, last := time.Now().UnixNano(), g.asked.Load()
+		if time.Duration(now-last) < youngFor || !g.asked.CompareAndSwap(last, now) {
+			return true, nil
+		}
+		unknown, err := young(ctx, conn)
+		if err != nil || unknown {
+			return err == nil, nil // one that does not answer is replaced
+		}
+		g.known.Store(true)
+	}
+	if plainly(ctx, conn, "RESET plan_cache_mode") != nil {
+		return false, nil
+	}
+	delete(marks, plansAnew)
+	return true, nil
 }
 
 // The isolation that statements are written for: docs/DATABASE.md says why, by

@@ -95,3 +95,23 @@ func TestAPinIsNotMissedWhileItsRegistrarMoves(t *testing.T) {
 	require.Equal(t, regions[0], got.pin.Home)
 	require.Equal(t, 1, d.count(t, "SELECT count(*) FROM pins"))
 }
+
+// TestSessionsKeepPlansOnceThereAreStatistics: on a new database every statement is
+// planned for its run, and on one that has grown sessions that are open already are not.
+func TestSessionsKeepPlansOnceThereAreStatistics(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it is about PostgreSQL's planner")
+	}
+	pool := testPool()
+	pool.MaxConns, pool.MinConns = 1, 1
+	db := open(t, cockroach.Config{URL: d.admin, Pool: pool})
+	anew := func() bool {
+		return db.Exec(t.Context(), "SELECT 1 / (current_setting('plan_cache_mode') = 'force_custom_plan')::int") == nil
+	}
+	require.True(t, anew())
+	d.others(t)
+	require.True(t, anew(), "there are rows, and nobody knows")
+	d.exec(t, "ANALYZE claims")
+	require.Eventually(t, func() bool { return !anew() }, patience, 100*time.Millisecond)
+}
