@@ -67,10 +67,11 @@ type gathering[T any] struct {
 	underWay map[claim.Key]bool
 }
 
-// hangsAfter is the part of a statement's time after which it may hang: 150 ms of 1.2 s,
-// ten times what a group takes on a busy database. It then hangs for those who are in it,
-// and no longer for those who come.
-const hangsAfter = 8
+// hangsAfter is the part of a statement's time after which it may hang: 400 ms of 1.2 s,
+// more than a group takes on a database that has all it can do, where a second statement
+// would only make it slower. It then hangs for those who are in it, and no longer for
+// those who come.
+const hangsAfter = 3
 
 type member[T any] struct {
 	ctx  context.Context
