@@ -69,6 +69,18 @@ func TestLately(t *testing.T) {
 	}
 }
 
+// TestLatelyIsNoPin: a replica shows a pin that names a region which this node does not
+// know yet. What was answered here once is no reason to act under that pin here.
+func TestLatelyIsNoPin(t *testing.T) {
+	w := world{registrar: europe, pin: europe, replicaAt: "mars-north1", needPin: true}
+	r := w.router(t)
+	key := claim.Key{Tenant: "acme", Value: "k"}
+	r.lately.add(key)
+	_, err := r.Do(t.Context(), claim.Request{Key: key}, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"do us-east1", "replica", "replica pin", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
+}
+
 func TestLatelyIsBounded(t *testing.T) {
 	l := newLately()
 	key := func(i int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprint(i)} }

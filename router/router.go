@@ -186,11 +186,12 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 
 // pinned asks the registrar, which fixes the home if nobody has. It need not be asked
 // of a key that has just been answered here: without a pin a request acts on a living
-// claim only, and one that lives here proves that the home is here.
+// claim only, and one that lives here proves that the home is here. A request that shows
+// a pin already, of another home perhaps, might make one.
 func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
-	if t.lately.knows(t.req.Key) {
+	if t.req.PinnedAt.IsZero() && t.lately.knows(t.req.Key) {
 		if reply, err = t.local.Do(ctx, t.self, t.req); !errors.Is(err, claim.ErrNeedPin) {
 			return reply, err
 		}

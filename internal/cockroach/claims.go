@@ -161,6 +161,9 @@ func beginGroup(db *DB) *group[creation] {
 			}
 		},
 		read: func(rows pgx.Rows, cs []*creation) error {
+			for _, c := range cs {
+				c.found = false // as a try before may have said, which then failed
+			}
 			for rows.Next() {
 				var n int32
 				var b begun
@@ -188,16 +191,14 @@ func beginGroup(db *DB) *group[creation] {
 }
 
 func (v *View) begin(ctx context.Context, c *creation) (begun, error) {
-	c.found = false
 	_, err := v.db.begins.do(ctx, c.Home, c)
 	switch {
 	case err != nil:
+		return begun{}, claimError("begin", err) // the group may still be reading
 	case !c.found:
-		err = errors.New("no row")
-	default:
-		err = c.err
+		return begun{}, claimError("begin", errors.New("no row"))
 	}
-	return c.begun, claimError("begin", err)
+	return c.begun, claimError("begin", c.err)
 }
 
 func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {

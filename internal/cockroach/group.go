@@ -26,9 +26,9 @@ const groupMost = 64
 
 // group commits the steps of many callers in one statement. Callers that come while a
 // statement is under way gather, and the next statement takes them all: there is no
-// timer, and a caller who is alone waits for nobody. What a statement costs
-// the database however many rows it has (planning, a commit, on CockroachDB a round of
-// replication for each range) is paid once.
+// timer, and a caller who is alone waits for nobody. What a statement costs the database
+// however many rows it has (planning, a commit, on CockroachDB a round of replication for
+// each range) is paid once.
 //
 // Nobody's outcome rests on the others. The statement answers row by row. If it fails,
 // each of its callers goes on alone, and waits for a connection of its own: its own row
@@ -61,8 +61,8 @@ type line struct {
 
 // gathering are the callers of one line.
 type gathering[T any] struct {
-	running  int       // statements
-	since    time.Time // when the latest of them was sent
+	running  int // statements
+	lively   int // those of them that do not seem to hang
 	waiting  []*member[T]
 	underWay map[claim.Key]bool
 }
@@ -151,12 +151,12 @@ func (g *group[T]) join(ctx context.Context, home string, step *T) error {
 	}
 }
 
-// lane begins a statement for who waits, if none is under way or the latest seems to
-// hang. The caller holds the lock.
+// lane begins a statement for who waits, if none is under way but what seems to hang. The
+// caller holds the lock.
 func (g *group[T]) lane(at line, l *gathering[T]) {
-	if len(l.waiting) > 0 && (l.running == 0 || l.running < groupLanes && time.Since(l.since) >= g.hangs()) {
+	if len(l.waiting) > 0 && l.lively == 0 && l.running < groupLanes {
 		l.running++
-		l.since = time.Now()
+		l.lively++
 		go g.serve(at, l)
 	}
 }
@@ -169,22 +169,29 @@ func (g *group[T]) serve(at line, l *gathering[T]) {
 		g.mu.Lock()
 		batch := g.next(l)
 		if len(batch) == 0 {
+			l.lively--
 			if l.running--; l.running == 0 {
 				delete(g.lines, at)
 			}
 			g.mu.Unlock()
 			return
 		}
-		l.since = time.Now()
 		g.mu.Unlock()
+		var over, hung bool
 		hangs := time.AfterFunc(g.hangs(), func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.lane(at, l)
+			if hung = !over; hung {
+				l.lively--
+				g.lane(at, l)
+			}
 		})
 		err := g.run(batch)
 		hangs.Stop()
 		g.mu.Lock()
+		if over = true; hung {
+			l.lively++
+		}
 		for _, m := range batch {
 			delete(l.underWay, g.key(m.step))
 		}

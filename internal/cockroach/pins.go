@@ -66,6 +66,9 @@ func pinGroup(db *DB) *group[pinning] {
 			}
 		},
 		read: func(rows pgx.Rows, ps []*pinning) error {
+			for _, p := range ps {
+				p.created = time.Time{} // as a try before may have said, which then failed
+			}
 			var key claim.Key
 			var created time.Time
 			_, err := pgx.ForEachRow(rows, []any{&key.Tenant, &key.Value, &created}, func() error {

@@ -123,6 +123,9 @@ func settleGroup(db *DB) *group[settlement] {
 			}
 		},
 		read: func(rows pgx.Rows, all []*settlement) error {
+			for _, s := range all {
+				s.done = false // as a try before may have said, which then failed
+			}
 			var n int32
 			var now, lease time.Time
 			_, err := pgx.ForEachRow(rows, []any{&n, &now, &lease}, func() error {

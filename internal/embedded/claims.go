@@ -244,6 +244,10 @@ func (db *DB) lookClaim(p presence, home string, code claim.RegionCode, key clai
 	} else {
 		_, err = db.probe(s.key, read)
 	}
+	// What is seen may be a step whose sync has just failed: nobody is to be told of it.
+	if broken := db.broken.Load(); err == nil && broken != nil {
+		return nil, "", *broken
+	}
 	return rec, audit, err
 }
 

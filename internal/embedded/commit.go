@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/homeward-io/homeward/claim"
@@ -29,10 +30,13 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 			err = *db.broken.Load()
 		}
 	}()
+	// Before the commit, after which Pebble keeps a large batch and empties b. It writes the
+	// sequence number into these bytes.
+	repr := b.Repr()
 	if err := b.Commit(opts); err != nil {
 		return unavailable(err)
 	}
-	db.wrote(b)
+	db.wrote(repr)
 	// Pebble reports a failed log through its logger and then returns nil.
 	if p := db.broken.Load(); p != nil {
 		return *p
@@ -41,11 +45,16 @@ func (db *DB) commit(b *pebble.Batch, opts *pebble.WriteOptions) (err error) {
 }
 
 // wrote tells memory what a batch has written, before the locks of its rows are free.
-func (db *DB) wrote(b *pebble.Batch) {
-	last := uint64(b.SeqNum()) + uint64(b.Count()) - 1
-	for r := b.Reader(); ; {
-		kind, key, value, ok, err := r.Next()
-		if !ok || err != nil {
+func (db *DB) wrote(repr []byte) {
+	head, _ := batchrepr.ReadHeader(repr)
+	last := uint64(head.SeqNum) + uint64(head.Count) - 1
+	defer db.flushed.returned(last)
+	for rows := batchrepr.Read(repr); ; {
+		kind, key, value, ok, err := rows.Next()
+		if err != nil {
+			panic(err) // Pebble has just applied it
+		}
+		if !ok {
 			return
 		}
 		switch {

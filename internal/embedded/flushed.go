@@ -30,9 +30,10 @@ type flushed struct {
 	// opened is the sequence number of the first write of this opening: what is before it
 	// may be in memtables without a mark.
 	opened uint64
-	// until is the latest sequence number that is in a table, and with it all before.
-	until atomic.Uint64
-	idle  [len(probed)]idle
+	// tables is the latest sequence number that is in a table, and with it all before;
+	// until the latest such that is published, too: every iterator sees it.
+	tables, until atomic.Uint64
+	idle          [len(probed)]idle
 }
 
 // probed are the tables that flushed knows. Their rows are looked for only under the
@@ -87,16 +88,28 @@ func (f *flushed) wrote(seq uint64, key []byte) {
 	}
 }
 
-// flushEnded is told by Pebble. The flushed memtables were the oldest ones, and the new
-// tables are there for whoever makes an iterator from now on.
+// flushEnded is told by Pebble. The flushed memtables were the oldest ones. The new tables
+// are there for whoever makes an iterator from now on; but what they hold is not for him
+// to see before Pebble has published it, in the order of sequence numbers: see returned.
 func (f *flushed) flushEnded(info pebble.FlushInfo) {
 	if info.Err != nil {
 		return
 	}
 	for _, t := range info.Output {
-		if last := uint64(t.LargestSeqNum); last > f.until.Load() { // one flush at a time
-			f.until.Store(last)
-		}
+		raise(&f.tables, uint64(t.LargestSeqNum))
+	}
+}
+
+// returned is told of the last sequence number of each commit that has returned. What is
+// before it is published.
+func (f *flushed) returned(last uint64) {
+	if tables := f.tables.Load(); tables <= last && tables > f.until.Load() {
+		raise(&f.until, tables)
+	}
+}
+
+func raise(to *atomic.Uint64, value uint64) {
+	for was := to.Load(); was < value && !to.CompareAndSwap(was, value); was = to.Load() {
 	}
 }
 

@@ -241,3 +241,33 @@ func TestLookUps(t *testing.T) {
 		require.NoError(t, db.Close())
 	}
 }
+
+// TestALargeBatchIsRemembered: Pebble takes a large batch's bytes for itself, and memory
+// must hear of its rows all the same. A repeated notice that is not found would be acted
+// on twice.
+func TestALargeBatchIsRemembered(t *testing.T) {
+	db := open(t, embedded.Config{FS: vfs.NewMem()})
+	v, home := view(t, db, "us-east1"), "us-east1"
+	one := webhook.Notice{ID: "first", Provider: "sim", Body: []byte("{}")}
+	_, err := v.Keep(t.Context(), home, []webhook.Notice{one})
+	require.NoError(t, err)
+	require.NoError(t, db.Flush()) // look-ups go by memory from here on, and so do takes:
+	taken, err := v.Queue(outbox.Notices).Take(t.Context(), home, 100, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, taken, 1)
+	var many []webhook.Notice
+	for i := range 48 {
+		many = append(many, webhook.Notice{ID: fmt.Sprint("n", i), Provider: "sim", Body: make([]byte, 256<<10)})
+	}
+	_, err = v.Keep(t.Context(), home, many)
+	require.NoError(t, err)
+	require.NoError(t, db.Remembered())
+	taken, err = v.Queue(outbox.Notices).Take(t.Context(), home, 100, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, taken, len(many))
+	_, err = v.Keep(t.Context(), home, many)
+	require.NoError(t, err)
+	again, err := v.Queue(outbox.Notices).Take(t.Context(), home, 100, time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, again, "they are kept already, and held")
+}
