@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +25,11 @@ var (
 // returns.
 type Key struct {
 	Tenant, Value string
+}
+
+// Compare orders keys by tenant, then by value, byte for byte.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Tenant, other.Tenant), strings.Compare(k.Value, other.Value))
 }
 
 // KeyError says why a header value is not a key. Reason is one line, fit for

@@ -195,6 +195,8 @@ func (p *pool) take(h *home, limit int) {
 	p.mu.Lock()
 	h.asked, h.failed, h.full = 0, err != nil, len(rows) == limit
 	h.rows += len(rows)
+	// One that was put off has let others of its line wait.
+	h.behind = h.behind || slices.ContainsFunc(rows, func(m Message) bool { return m.Attempts > 0 })
 	h.next = time.Now()
 	if len(rows) == 0 {
 		h.next = h.next.Add(p.pause())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -408,27 +410,27 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 	if err != nil {
 		return err
 	}
-	type key struct{ tenant, value string }
-	byKey := make(map[key][]int, len(of))
+	byKey := make(map[claim.Key][]int, len(of))
 	for _, i := range of {
-		k := key{leases[i].Key.Tenant, leases[i].Key.Value}
-		byKey[k] = append(byKey[k], i)
+		byKey[leases[i].Key] = append(byKey[leases[i].Key], i)
 	}
 	for range maxLooks {
+		// In the order of their keys, as groups write them: else the two wait for each other.
 		var tenants, values []string
-		for k := range byKey {
-			tenants, values = append(tenants, k.tenant), append(values, k.value)
+		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {
+			tenants, values = append(tenants, k.Tenant), append(values, k.Value)
 		}
 		rows, err := many(ctx, v.db, "renewable", repeatable, []any{home, tenants, values}, scanRenewable)
 		if err != nil {
 			return claimError("renewable", err)
 		}
+		slices.SortFunc(rows, func(a, b renewable) int { return a.record.Key.Compare(b.record.Key) })
 		tenants, values = nil, nil
 		var steps []uuid.UUID
 		var untils []time.Time
-		mine := map[key]int{}
+		mine := map[claim.Key]int{}
 		for _, r := range rows {
-			k := key{r.record.Key.Tenant, r.record.Key.Value}
+			k := r.record.Key
 			for _, i := range byKey[k] {
 				next, err := claim.Renew(&r.record, holder, leases[i].Fence, &v.db.policy, r.now)
 				if err != nil {
@@ -439,7 +441,7 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 					continue
 				}
 				mine[k] = i
-				tenants, values = append(tenants, k.tenant), append(values, k.value)
+				tenants, values = append(tenants, k.Tenant), append(values, k.Value)
 				steps, untils = append(steps, r.step), append(untils, next.LeaseUntil)
 				break // two leases on one row have one fence, or one of them is stale
 			}
@@ -448,8 +450,8 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 			return nil
 		}
 		renewed, err := many(ctx, v.db, "renew", once, []any{home, tenants, values, steps, untils, newStep()},
-			func(row pgx.CollectableRow) (k key, err error) {
-				err = row.Scan(&k.tenant, &k.value)
+			func(row pgx.CollectableRow) (k claim.Key, err error) {
+				err = row.Scan(&k.Tenant, &k.Value)
 				return k, err
 			})
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,6 +81,9 @@ type member[T any] struct {
 // errAlone: there is no company for the step now.
 var errAlone = errors.New("a step of the same key is under way")
 
+// errLeft: nobody of a group was still there when it had a connection. Nothing was sent.
+var errLeft = errors.New("every caller has left")
+
 // do runs the step until its outcome is known, as [DB.call] says: in company, and alone
 // if that failed.
 func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err error) {
@@ -112,10 +114,18 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 			return lost, unavailable(g.query.name, err)
 		}
 	}
-	again, err := g.db.call(ctx, g.query.name, repeatable, maxTries-1, func(ctx, turn context.Context) error {
+	again, err := g.alone(ctx, step, maxTries-1)
+	return lost || again, err
+}
+
+// alone is do without company, in at most so many tries.
+func (g *group[T]) alone(ctx context.Context, step *T, tries int) (lost bool, err error) {
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return false, unavailable(g.query.name, err)
+	}
+	return g.db.call(ctx, g.query.name, repeatable, tries, func(ctx, turn context.Context) error {
 		return g.try(ctx, turn, []*T{step})
 	})
-	return lost || again, err
 }
 
 func (g *group[T]) try(ctx, turn context.Context, steps []*T) error {
@@ -161,7 +171,14 @@ func (g *group[T]) lane(at line, l *gathering[T]) {
 	}
 }
 
-func (g *group[T]) hangs() time.Duration { return g.db.limits.StatementTimeout / hangsAfter }
+// hangs is after which time a statement of a line seems to.
+func (g *group[T]) hangs(at line) time.Duration {
+	limits := g.db.limits
+	if at.region != "" {
+		limits = limits.away()
+	}
+	return limits.StatementTimeout / hangsAfter
+}
 
 // serve runs statements until nobody waits.
 func (g *group[T]) serve(at line, l *gathering[T]) {
@@ -178,7 +195,7 @@ func (g *group[T]) serve(at line, l *gathering[T]) {
 		}
 		g.mu.Unlock()
 		var over, hung bool
-		hangs := time.AfterFunc(g.hangs(), func() {
+		hangs := time.AfterFunc(g.hangs(at), func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if hung = !over; hung {
@@ -189,7 +206,13 @@ func (g *group[T]) serve(at line, l *gathering[T]) {
 		err := g.run(batch)
 		hangs.Stop()
 		g.mu.Lock()
-		if over = true; hung {
+		over = true
+		// Where another has taken its place, one that hung is not needed any more.
+		retires := hung && l.lively > 0
+		switch {
+		case retires:
+			l.running--
+		case hung:
 			l.lively++
 		}
 		for _, m := range batch {
@@ -198,6 +221,9 @@ func (g *group[T]) serve(at line, l *gathering[T]) {
 		g.mu.Unlock()
 		for _, m := range batch {
 			m.done <- err
+		}
+		if retires {
+			return
 		}
 	}
 }
@@ -235,22 +261,21 @@ func (g *group[T]) run(batch []*member[T]) (err error) {
 	defer fault.Recover(&err)
 	ctx, turn, cancel := g.db.bounded(ofTenant(context.WithoutCancel(batch[0].ctx), ""))
 	defer cancel()
-	leave, err := g.db.rooms.enter(turn)
+	leave, err := g.db.rooms.enterFor(turn)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	steps := make([]*T, len(batch))
-	for i, m := range batch {
-		steps[i] = m.step
-	}
-	slices.SortFunc(steps, func(a, b *T) int {
-		x, y := g.key(a), g.key(b)
-		if c := strings.Compare(x.Tenant, y.Tenant); c != 0 {
-			return c
+	var steps []*T
+	for _, m := range batch {
+		if m.ctx.Err() == nil { // it may have left while there was no connection
+			steps = append(steps, m.step)
 		}
-		return strings.Compare(x.Value, y.Value)
-	})
+	}
+	if len(steps) == 0 {
+		return errLeft
+	}
+	slices.SortFunc(steps, func(a, b *T) int { return g.key(a).Compare(g.key(b)) })
 	return g.try(ctx, turn, steps)
 }
 

@@ -40,9 +40,13 @@ func newCompany(t *testing.T) *company {
 	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
 	pool := testPool()
 	pool.StatementTimeout, pool.CallTimeout = 2*time.Minute, 3*time.Minute // so that what waits does not seem to hang
+	pool.TenantCache = time.Hour                                           // who is known shares the statements that pin
 	db := open(t, cockroach.Config{URL: proxy.URL(d.admin), Pool: pool})
 	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
-	return &company{t, d, db, proxy, view(t, db, here)}
+	c := &company{t, d, db, proxy, view(t, db, here)}
+	_, err = c.view.Registrar(t.Context(), "acme")
+	require.NoError(t, err)
+	return c
 }
 
 // together makes each of calls while one before them waits for the table, lets prepare
@@ -189,8 +193,10 @@ func TestStepsInCompany(t *testing.T) {
 					return err
 				})
 			}
+			fired := func() int { return 0 }
 			c.together("pins", func() error { _, err := c.view.Pin(c.Context(), c.key(99), here); return err }, calls,
-				func() { c.arm("pin", f) })
+				func() { fired = c.arm("pin", f) })
+			c.counted("pin", f, fired())
 			for i := range got {
 				want := here
 				if i == 3 {

@@ -144,12 +144,27 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	ids, fences := make([]string, len(rows)), make([]int64, len(rows))
-	for i, r := range rows {
-		ids[i], fences[i] = r.ID, int64(r.Fence)
+	for some := range slices.Chunk(rows, q.together(len(rows))) {
+		ids, fences := make([]string, len(some)), make([]int64, len(some))
+		for i, r := range some {
+			ids[i], fences[i] = r.ID, int64(r.Fence)
+		}
+		_, _, err = affected(ctx, q.db, q.statement("outbox_finish_all"), repeatable, []any{region, ids, fences})
+		if err != nil {
+			return claimError(q.statement("outbox_finish_all"), err)
+		}
 	}
-	_, _, err = affected(ctx, q.db, q.statement("outbox_finish_all"), repeatable, []any{region, ids, fences})
-	return claimError(q.statement("outbox_finish_all"), err)
+	return nil
+}
+
+// together is how many of n rows one statement ends. The rows of provider calls are also
+// settled, many in a statement and in the order of their keys: two statements that each
+// end several would wait for each other.
+func (q queue) together(n int) int {
+	if q.table == queueTables[outbox.ProviderCalls].table {
+		return 1
+	}
+	return n
 }
 
 // RetryAll implements [outbox.Store].
@@ -158,14 +173,18 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	ids, fences := make([]string, len(rows)), make([]int64, len(rows))
-	pauses, reasons := make([]time.Duration, len(rows)), make([]string, len(rows))
-	for i, r := range rows {
-		ids[i], fences[i] = r.ID, int64(r.Fence)
-		pauses[i], reasons[i] = r.After.Truncate(time.Microsecond), r.Reason
+	var failed error
+	for some := range slices.Chunk(rows, q.together(len(rows))) {
+		ids, fences := make([]string, len(some)), make([]int64, len(some))
+		pauses, reasons := make([]time.Duration, len(some)), make([]string, len(some))
+		for i, r := range some {
+			ids[i], fences[i] = r.ID, int64(r.Fence)
+			pauses[i], reasons[i] = r.After.Truncate(time.Microsecond), r.Reason
+		}
+		_, _, err = affected(ctx, q.db, q.statement("outbox_retry_all"), once, []any{region, ids, fences, pauses, reasons})
+		failed = cmp.Or(failed, claimError(q.statement("outbox_retry_all"), err))
 	}
-	_, _, err = affected(ctx, q.db, q.statement("outbox_retry_all"), once, []any{region, ids, fences, pauses, reasons})
-	return claimError(q.statement("outbox_retry_all"), err)
+	return failed
 }
 
 // Look implements [outbox.Looker].

@@ -20,9 +20,13 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	if err != nil {
 		return claim.Pin{}, err
 	}
-	if t, known := v.db.byID.get(key.Tenant); known {
+	t, known := v.db.byID.get(key.Tenant)
+	if known {
 		ctx = v.toward(ctx, t.Registrar) // where the pins are
 	}
+	// One whose pins may lie in two regions, or nobody knows where, would make others wait
+	// for the way.
+	alone := !known || t.PreviousRegistrar != ""
 	for range maxLooks {
 		if entry == "" {
 			pin, settled, err := v.standingPin(ctx, key, at, false)
@@ -32,7 +36,11 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 			continue
 		}
 		p := pinning{key: key, entry: entry}
-		_, err := v.db.pins.do(ctx, entry, &p)
+		if alone {
+			_, err = v.db.pins.alone(ctx, &p, maxTries)
+		} else {
+			_, err = v.db.pins.do(ctx, entry, &p)
+		}
 		if err != nil && !hasCode(err, codeUnique) {
 			return claim.Pin{}, claimError("pin", err)
 		}

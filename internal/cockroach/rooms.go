@@ -139,7 +139,7 @@ var errNoTurn = errors.New("no connection became free in time; there is more wor
 func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	r, p, err := rs.admit(ctx)
+	r, p, err := rs.admit(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +152,15 @@ func (rs *rooms) gather(ctx context.Context) (leave func(), err error) {
 
 // enter waits for a connection until turn ends. leave gives it back. It is refused at
 // once, with [claim.ErrUnavailable], where the room is full.
-func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
+func (rs *rooms) enter(turn context.Context) (leave func(), err error) { return rs.wait(turn, false) }
+
+// enterFor is enter for those who were let in by gather: who waits for them is not
+// refused for their being there.
+func (rs *rooms) enterFor(turn context.Context) (leave func(), err error) { return rs.wait(turn, true) }
+
+func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err error) {
 	rs.mu.Lock()
-	r, p, err := rs.admit(turn)
+	r, p, err := rs.admit(turn, inside)
 	if err != nil {
 		rs.mu.Unlock()
 		return nil, err
@@ -180,12 +186,14 @@ func (rs *rooms) enter(turn context.Context) (leave func(), err error) {
 	}
 }
 
-// admit counts a call as inside, if its room takes it. The caller holds the lock.
-func (rs *rooms) admit(ctx context.Context) (*room, *party, error) {
+// admit counts a call as inside, if its room takes it, or whether or not it does. The
+// caller holds the lock.
+func (rs *rooms) admit(ctx context.Context, always bool) (*room, *party, error) {
 	e := errandOf(ctx)
 	r, name := &rs.all[e.room()], whose{e.tenant, e.region}
 	p, far := r.parties[name], r.regions[e.region]
 	switch {
+	case always:
 	case r.inside >= r.size:
 		return nil, nil, fmt.Errorf("%w: more than %d calls have a connection or wait for one already", claim.ErrUnavailable, r.size)
 	case far != nil && far.inside >= r.size-r.inside:

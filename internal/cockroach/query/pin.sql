@@ -1,7 +1,8 @@
 -- name: pin
 -- Fixes one home for opaque keys, in the partitions of the tenants' registrars as
--- the same snapshot knows them. A plain INSERT: where a key has a pin it fails
--- with 23505 after one round trip, and ON CONFLICT would read first and take two.
+-- the same snapshot knows them. On CockroachDB a plain INSERT: where a key has a pin it
+-- fails with 23505 after one round trip, and ON CONFLICT would read first and take two.
+-- On PostgreSQL the others of a group are not to fail with it.
 -- Nothing is inserted either while the previous registrar still holds the pin, nor
 -- for a region that takes no new homes, whatever the caller remembers of it: both
 -- tables are GLOBAL, so that looking costs no trip.
@@ -13,4 +14,7 @@ WHERE EXISTS (SELECT 1 FROM regions AS r WHERE r.name = $1::crdb_internal_region
   AND NOT EXISTS (
       SELECT 1 FROM pins AS p
       WHERE p.registrar = t.previous_registrar AND p.tenant_id = t.id AND p.idem_key = a.idem_key)
+{{- if .PlansAreKept }}
+ON CONFLICT DO NOTHING
+{{- end }}
 RETURNING tenant_id, idem_key, created_at
