@@ -2,12 +2,11 @@ package claim
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	mathrand "math/rand/v2"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -342,7 +341,7 @@ const (
 func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
-	verdict.ID = newVerdictID()
+	verdict.ID = uuid.New()
 	for pause := settlePause; ; pause = min(2*pause, settlePauseMax) {
 		last := trust.Err() != nil
 		settled, err = s.record(ctx, rec, &verdict)
@@ -354,17 +353,9 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 		}
 		select {
 		case <-trust.Done():
-		case <-time.After(pause/2 + mathrand.N(pause)):
+		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
-}
-
-// newVerdictID is a random UUID.
-func newVerdictID() (id uuid.UUID) {
-	_, _ = rand.Read(id[:])   // never fails
-	id[6] = id[6]&0x0f | 0x40 // version 4
-	id[8] = id[8]&0x3f | 0x80 // variant 10
-	return id
 }
 
 // record says the verdict once, its body elsewhere if that is too large for a row.
@@ -600,7 +591,7 @@ func (w *waiter) next(ctx context.Context, done <-chan struct{}) bool {
 		pause *= 10
 	}
 	// Between half and one and a half times the interval, so that waiters spread.
-	w.poll.Reset(pause/2 + mathrand.N(pause))
+	w.poll.Reset(pause/2 + rand.N(pause))
 	select {
 	case <-done:
 		return true

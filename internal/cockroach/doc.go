@@ -79,13 +79,6 @@
 // statement for certain, with [ledger.ErrConflict], and so does the id of an event that
 // waits: nothing is done then, and the others of its group are sent again without it.
 //
-// # Answers
-//
-// A final claim has its response in its own row, named by the step that gave it. Nodes of
-// before migration 045 keep it in a row of responses, where it is looked for if the row
-// has none; they do not find what newer nodes answered, and say that the store is
-// unavailable, until they are replaced.
-//
 // A statement of a group that fails, in whatever way, is such a try for each of its
 // callers. Each sends its step once more, alone, and its own row answers as above.
 //
@@ -96,6 +89,13 @@
 //
 // 40001 and connections that broke before the request was sent are definite: not
 // done. They are repeated with a back-off, within the same bounds.
+//
+// # Answers
+//
+// A final claim has its response in its own row, named by the step that gave it. Nodes of
+// before migration 045 keep it in a row of responses, where it is looked for if the row
+// has none; they do not find what newer nodes answered, and say that the store is
+// unavailable, until they are replaced.
 //
 // # Crash points
 //

@@ -184,13 +184,18 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 // bounded is ctx with the time that a call has, and turn with the part of it in which it
 // may wait for a connection.
 func (db *DB) bounded(ctx context.Context) (bounded, turn context.Context, cancel func()) {
-	limits := db.limits
-	if isAway(ctx) {
-		limits = limits.away()
-	}
+	limits := db.limitsIn(errandOf(ctx).region)
 	bounded, end := context.WithTimeout(ctx, limits.CallTimeout)
 	turn, endTurn := context.WithTimeout(bounded, limits.patience())
 	return bounded, turn, func() { endTurn(); end() }
+}
+
+// limitsIn are those of calls on rows of a region, "" for the view's own.
+func (db *DB) limitsIn(region string) Pool {
+	if region != "" {
+		return db.limits.away()
+	}
+	return db.limits
 }
 
 // try runs a statement once. Waiting for a connection ends with turn, so that who

@@ -373,6 +373,21 @@ func takenAgain(c *cell) outbox.Message {
 
 func noAnswer(*cell) {}
 
+// retried is what one failed try leaves of an outbox row.
+func retried(c *cell, want, is *stored) {
+	want.Outbox[0].Attempts, want.Outbox[0].LastError = 1, "no answer"
+	later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
+}
+
+// triedBefore takes the row again, which counts the try if that was noted.
+func triedBefore(c *cell, done bool) {
+	attempts := 0
+	if done {
+		attempts = 1
+	}
+	require.EqualValues(c, attempts, takenAgain(c).Attempts)
+}
+
 func operations(d database) []operation {
 	commit := "sql:commit"
 	if d.server.Kind() == localdb.CockroachDB {
@@ -744,36 +759,14 @@ func operations(d database) []operation {
 				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
 			})
 		},
-		right: noAnswer,
-		effect: func(c *cell, want, is *stored) {
-			want.Outbox[0].Attempts, want.Outbox[0].LastError = 1, "no answer"
-			later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
-		},
-		next: func(c *cell, done bool) {
-			attempts := 0
-			if done {
-				attempts = 1
-			}
-			require.EqualValues(c, attempts, takenAgain(c).Attempts)
-		},
+		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
 		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
 			return nil, c.ours.Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
 		},
-		right: noAnswer,
-		effect: func(c *cell, want, is *stored) {
-			want.Outbox[0].Attempts, want.Outbox[0].LastError = 1, "no answer"
-			later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
-		},
-		next: func(c *cell, done bool) {
-			attempts := 0
-			if done {
-				attempts = 1
-			}
-			require.EqualValues(c, attempts, takenAgain(c).Attempts)
-		},
+		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
 		name: "outbox postpone", statements: []string{"outbox_retry"}, once: true,
 		before: taken,

@@ -90,7 +90,7 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	ctx, _, cancel := g.db.bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, g.db.limitsIn(errandOf(ctx).region).CallTimeout)
 	defer cancel()
 	leave, err := g.db.rooms.gather(ctx)
 	if err != nil {
@@ -173,11 +173,7 @@ func (g *group[T]) lane(at line, l *gathering[T]) {
 
 // hangs is after which time a statement of a line seems to.
 func (g *group[T]) hangs(at line) time.Duration {
-	limits := g.db.limits
-	if at.region != "" {
-		limits = limits.away()
-	}
-	return limits.StatementTimeout / hangsAfter
+	return g.db.limitsIn(at.region).StatementTimeout / hangsAfter
 }
 
 // serve runs statements until nobody waits.

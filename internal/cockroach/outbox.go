@@ -50,11 +50,14 @@ func (v *View) queue(q outbox.Queue) queue { return queue{v, queueTables[q]} }
 // work marks ctx as that of a worker. What is told to the world, or heard from it,
 // does not take the place of what holds money.
 func (q queue) work(ctx context.Context) context.Context {
-	if q.table == queueTables[outbox.ProviderCalls].table {
+	if q.ofCalls() {
 		return ofClaims(ctx)
 	}
 	return outbox.Begun(ctx)
 }
+
+// ofCalls reports whether q is the queue of provider calls.
+func (q queue) ofCalls() bool { return q.table == queueTables[outbox.ProviderCalls].table }
 
 // dueMessage is a row and when it was due before it was taken.
 type dueMessage struct {
@@ -161,7 +164,7 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 // settled, many in a statement and in the order of their keys: two statements that each
 // end several would wait for each other.
 func (q queue) together(n int) int {
-	if q.table == queueTables[outbox.ProviderCalls].table {
+	if q.ofCalls() {
 		return 1
 	}
 	return n

@@ -24,8 +24,8 @@ func asNeeded(ctx context.Context, conn *pgx.Conn) error {
 		// end. Where an index has the order, it is to be walked until the limit is
 		// reached, and not all be read and sorted: without statistics the planner
 		// believes that next to no rows of a queue are due. What is joined is looked up row
-		// by row, for the same reason. What has to be done in
-		// these ways all the same counts as immense, and is not to be compiled for that.
+		// by row, for the same reason. What has to be done in these ways all the same
+		// counts as immense, and is not to be compiled for that.
 		err = plainly(ctx, conn, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), set_config('default_transaction_isolation', '"+readCommitted+"', false)")
 		if err != nil {
 			return err

@@ -52,7 +52,10 @@ var (
 	notices       = &queue{row: 'u', due: 'v', parked: 'w', takes: pebble.NoSync}
 )
 
-var queues = [...]*queue{providerCalls, events, expiries, notices}
+// queues are all of them, by name.
+var queues = map[outbox.Queue]*queue{
+	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
+}
 
 // nameEnd closes a tenant or a key inside a row's key. Neither can hold it, see
 // checkName, so no two names read the same and a prefix scan ends where it must.

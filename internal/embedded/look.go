@@ -10,15 +10,10 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// last is behind every place in a table of due rows.
-const last = "\xff"
+// behindAll is behind every place in a table of due rows.
+const behindAll = "\xff"
 
 var _ outbox.Looker = (*View)(nil)
-
-// byName are all queues.
-var byName = map[outbox.Queue]*queue{
-	outbox.ProviderCalls: providerCalls, outbox.Events: events, outbox.Expiries: expiries, outbox.Notices: notices,
-}
 
 // Look implements [outbox.Looker]: it reads the first due row of each queue.
 func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) {
@@ -31,17 +26,17 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	}
 	defer v.db.leave()
 	now, outlook := v.db.clock.now(), outbox.Outlook{}
-	for name, q := range byName {
-		page, err := v.db.dues[dueTable{q.due, code}].after(v.db, make([]due, 0, 1), "", last, now)
+	for name, q := range queues {
+		page, err := v.db.dues[dueTable{q.due, code}].after(v.db, make([]due, 0, 1), "", behindAll, now)
+		if err != nil {
+			return nil, err
+		}
 		for _, d := range page {
 			due, id, ok := readTimed(append(appendRegion(nil, q.due, code), d.at...))
 			if !ok {
 				return nil, damaged("due row", id, errors.New("it is cut short"))
 			}
 			outlook[name] = time.Duration(max(due-micros(now), 0)) * time.Microsecond
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	return outlook, nil

@@ -36,7 +36,7 @@ var _ outbox.Store = queueView{}
 // Queue implements [outbox.Queues]. It panics for a name that is not one of
 // [outbox.AllQueues].
 func (v *View) Queue(name outbox.Queue) outbox.Store {
-	q, ok := byName[name]
+	q, ok := queues[name]
 	if !ok {
 		panic(fmt.Sprintf("embedded store: there is no queue %q", name))
 	}
