@@ -121,8 +121,8 @@ func (s *pureStore) Get(_ context.Context, key claim.Key, home string) (claim.Re
 	return claim.Record{}, s.now, false, nil
 }
 
-func (s *pureStore) Replica(context.Context, claim.Key) (claim.Record, bool, error) {
-	return claim.Record{}, false, nil // the stalest replica there is
+func (s *pureStore) Replica(context.Context, claim.Key) (claim.Shown, error) {
+	return claim.Shown{}, nil // the stalest replica there is
 }
 
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {

@@ -454,7 +454,7 @@ func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (r
 
 // Replica answers req from the nearest replica if the final response is there.
 // found false proves nothing.
-func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, err error) {
+func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, pin *Pin, err error) {
 	ctx, sp := span.Start(ctx, span.ReplicaRead)
 	defer func() {
 		if sp.IsRecording() {
@@ -463,23 +463,24 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 		}
 		sp.End()
 	}()
-	rec, found, err := s.c.Store.Replica(ctx, req.Key)
-	if err != nil || !found {
-		return Reply{}, false, err
+	shown, err := s.c.Store.Replica(ctx, req.Key)
+	rec := shown.Record
+	if err != nil || rec == nil {
+		return Reply{}, false, shown.Pin, err
 	}
 	print, err := req.Input.Fingerprint(rec.Fingerprint.Version)
 	if err != nil {
-		return Reply{}, false, nil // a newer node's row: its home can answer
+		return Reply{}, false, shown.Pin, nil // a newer node's row: its home can answer
 	}
-	reply = s.frame(&rec, rec.SettledAt, true)
+	reply = s.frame(rec, rec.SettledAt, true)
 	if print != rec.Fingerprint && req.Also != rec.Fingerprint {
-		return reply, true, ErrMismatch
+		return reply, true, shown.Pin, ErrMismatch
 	}
 	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {
-		return Reply{}, false, nil
+		return Reply{}, false, shown.Pin, nil
 	}
-	s.note(ctx, &rec, EventReplied, "replica")
-	return reply, true, nil
+	s.note(ctx, rec, EventReplied, "replica")
+	return reply, true, shown.Pin, nil
 }
 
 // Inspect tells what a merchant may know of a key, with authority.

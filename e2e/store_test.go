@@ -195,9 +195,9 @@ func (s *lateStore) Pin(ctx context.Context, key claim.Key, entry string) (claim
 	return s.Store.Pin(ctx, key, entry)
 }
 
-func (s *lateStore) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
+func (s *lateStore) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
 	if s.late.Load() {
-		return claim.Record{}, false, nil
+		return claim.Shown{}, nil
 	}
 	return s.Store.Replica(ctx, key)
 }
@@ -207,11 +207,4 @@ func (s *lateStore) ReplicaObject(ctx context.Context, tenant, home, id string) 
 		return claim.Record{}, false, nil
 	}
 	return s.Store.ReplicaObject(ctx, tenant, home, id)
-}
-
-func (s *lateStore) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error) {
-	if s.late.Load() {
-		return claim.Pin{}, false, nil
-	}
-	return s.Store.ReplicaPin(ctx, key)
 }

@@ -15,7 +15,7 @@ import (
 // table is the registrar that looks at the table of regions itself, and keeps what
 // it fixed.
 type table struct {
-	*world
+	rows
 	active map[string]bool
 	homes  map[string]string
 }
@@ -65,7 +65,7 @@ func TestPreferredHomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: here}
-			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			pins := &table{rows: rows{w}, active: map[string]bool{}, homes: map[string]string{}}
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
@@ -129,7 +129,7 @@ func TestNewHomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: c.registrar, needPin: true}
-			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			pins := &table{rows: rows{w}, active: map[string]bool{}, homes: map[string]string{}}
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
@@ -150,8 +150,8 @@ func TestNewHomes(t *testing.T) {
 			require.ErrorIs(t, err, c.err)
 			asked := w.asked
 			if c.registrar != here { // what costs nothing was tried first
-				require.Equal(t, []string{"do us-east1", "replica", "replica pin"}, asked[:3])
-				asked = asked[3:]
+				require.Equal(t, []string{"do us-east1", "replica"}, asked[:2])
+				asked = asked[2:]
 			}
 			require.Equal(t, c.asked, append([]string(nil), asked...))
 

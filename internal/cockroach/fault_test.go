@@ -1583,16 +1583,11 @@ func TestReads(t *testing.T) {
 			return answer{rec, found}, err
 		},
 		"replica": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			rec, found, err := v.Replica(ctx, key)
-			return answer{rec, found}, err
+			return v.Replica(ctx, key)
 		},
 		"replica_object": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			rec, found, err := v.ReplicaObject(ctx, key.Tenant, here, object)
 			return answer{rec, found}, err
-		},
-		"replica_pin": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			pin, found, err := v.ReplicaPin(ctx, key)
-			return answer{pin, found}, err
 		},
 		"timeline": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Timeline(ctx, key, here, 10)

@@ -139,8 +139,8 @@ func TestDistance(t *testing.T) {
 	})
 	clock.advance(embedded.DefaultReplicaLag)
 	trips(0, "replica", func(v *embedded.View) error {
-		_, found, err := v.Replica(ctx, rec[us].Key)
-		require.True(t, found)
+		shown, err := v.Replica(ctx, rec[us].Key)
+		require.NotNil(t, shown.Record)
 		return err
 	})
 	trips(0, "replica object", func(v *embedded.View) error {
@@ -149,8 +149,8 @@ func TestDistance(t *testing.T) {
 		return err
 	})
 	trips(0, "replica pin", func(v *embedded.View) error {
-		_, found, err := v.ReplicaPin(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
-		require.True(t, found)
+		shown, err := v.Replica(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
+		require.NotNil(t, shown.Pin)
 		return err
 	})
 	trips(0, "registrar", func(v *embedded.View) error { _, err := v.Registrar(ctx, "acme"); return err })
@@ -229,10 +229,9 @@ func TestPartition(t *testing.T) {
 		require.ErrorIs(t, err, claim.ErrHomeUnreachable, name)
 		require.ErrorIs(t, err, wan.ErrPartitioned, name)
 	}
-	rec, found, err := far.Replica(ctx, done.Key)
+	shown, err := far.Replica(ctx, done.Key)
 	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, done, rec)
+	require.Equal(t, &done, shown.Record)
 	_, err = far.Begin(ctx, arrive("mine", eu))
 	require.NoError(t, err, "the own region's rows are near")
 

@@ -190,7 +190,7 @@ func TestUnreadableRow(t *testing.T) {
 	bad.On()
 	_, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
-	_, _, err = v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: "k50"})
+	_, err = v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: "k50"})
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	bad.Off()
 	got, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
@@ -229,7 +229,7 @@ func TestUnsyncedIsNotShown(t *testing.T) {
 	for name, read := range map[string]func(ctx context.Context) error{
 		"get":      func(ctx context.Context) error { _, _, _, err := v.Get(ctx, a.Key, "us-east1"); return err },
 		"object":   func(ctx context.Context) error { _, _, _, err := v.Object(ctx, "acme", "us-east1", "ch_k"); return err },
-		"replica":  func(ctx context.Context) error { _, _, err := v.Replica(ctx, a.Key); return err },
+		"replica":  func(ctx context.Context) error { _, err := v.Replica(ctx, a.Key); return err },
 		"timeline": func(ctx context.Context) error { _, err := v.Timeline(ctx, a.Key, "us-east1", 1); return err },
 		"begin":    func(ctx context.Context) error { _, err := v.Begin(ctx, a); return err },
 	} {
