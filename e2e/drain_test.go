@@ -19,13 +19,14 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // drained is a world whose operator may change regions. Its nodes read the table of
 // regions when they start and when an operator has them read it, and never else.
 type drained struct {
 	*world
-	operator *region.AdminClient
+	operator *admin.Client
 	table    node.Table
 }
 
@@ -36,7 +37,7 @@ func startDrained(t *testing.T) *drained {
 		c.Policy = claim.DefaultPolicy() // a busy machine loses no lease of 30 s
 		c.Policy.ClockOffset = offset
 	})
-	operator, err := region.NewAdminClient(w.cluster.Region(us).RPCAddr(), nil)
+	operator, err := admin.NewClient(w.cluster.Region(us).RPCAddr(), nil)
 	require.NoError(t, err)
 	t.Cleanup(operator.Close)
 	table, err := w.cluster.DB.Table(us)
@@ -68,7 +69,7 @@ func (w *drained) behind(name string, status region.Status) {
 
 // steps are told by a node that sees all others: on a busy machine gossip may lose
 // one for a moment.
-func (w *drained) steps(name string, epoch uint64) (steps []region.DrainStep) {
+func (w *drained) steps(name string, epoch uint64) (steps []admin.DrainStep) {
 	w.t.Helper()
 	until(w.t, "all nodes are seen", func() bool {
 		o, err := w.operator.Overview(w.ctx, true, epoch)

@@ -43,6 +43,9 @@ func (s Status) String() string {
 	}
 }
 
+// MarshalText writes the status as people do.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Region is one row of the topology.
 type Region struct {
 	Name string

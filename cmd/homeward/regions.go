@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // askFlags say which running node is asked, and as whom.
@@ -37,7 +38,7 @@ const askTime = 15 * time.Second
 
 // asker asks nodes in turn until one answers.
 type asker struct {
-	clients []*region.AdminClient
+	clients []*admin.Client
 	addrs   []string // of the clients
 	certs   bool     // we have a certificate
 }
@@ -80,7 +81,7 @@ func (f askFlags) open() (_ *asker, err error) {
 	}
 	a := &asker{addrs: addrs, certs: certs != nil}
 	for _, addr := range addrs {
-		c, err := region.NewAdminClient(addr, certs)
+		c, err := admin.NewClient(addr, certs)
 		if err != nil {
 			return nil, fmt.Errorf("--node: %w", err)
 		}
@@ -96,7 +97,7 @@ func (a *asker) close() {
 }
 
 // ask runs question at one node after the other until one answers.
-func ask[T any](ctx context.Context, a *asker, question func(context.Context, *region.AdminClient) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, a *asker, question func(context.Context, *admin.Client) (T, error)) (answer T, err error) {
 	for _, c := range a.clients {
 		asking, cancel := context.WithTimeout(ctx, askTime)
 		answer, err = question(asking, c)
@@ -154,14 +155,14 @@ func (a *asker) whoIsThere(ctx context.Context, addr string) string {
 	}
 }
 
-func (a *asker) overview(ctx context.Context, epoch uint64) (*region.Overview, error) {
-	return ask(ctx, a, func(ctx context.Context, c *region.AdminClient) (*region.Overview, error) {
+func (a *asker) overview(ctx context.Context, epoch uint64) (*admin.Overview, error) {
+	return ask(ctx, a, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) {
 		return c.Overview(ctx, true, epoch)
 	})
 }
 
 func (a *asker) setStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
-	return ask(ctx, a, func(ctx context.Context, c *region.AdminClient) (uint64, error) {
+	return ask(ctx, a, func(ctx context.Context, c *admin.Client) (uint64, error) {
 		return c.SetStatus(ctx, name, status)
 	})
 }
@@ -238,7 +239,7 @@ func (c *regionsCommand) Run(ctx context.Context, io streams) error {
 
 // printUncounted tells each reason once: a database that is gone is gone for every
 // region.
-func printUncounted(io streams, regions []region.RegionState) {
+func printUncounted(io streams, regions []admin.RegionState) {
 	var reasons []string
 	names := map[string][]string{}
 	for _, r := range regions {
@@ -264,7 +265,7 @@ func ago(t time.Time) string {
 	return d.String() + " ago"
 }
 
-func printParked(io streams, regions ...region.RegionState) {
+func printParked(io streams, regions ...admin.RegionState) {
 	for _, r := range regions {
 		if r.Backlog == nil {
 			continue
@@ -377,7 +378,7 @@ type drain struct {
 	done  int // steps that were reported as done
 	said  string
 	at    time.Time
-	steps []region.DrainStep
+	steps []admin.DrainStep
 }
 
 // look reports whether nothing is in the way any more.

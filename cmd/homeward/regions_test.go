@@ -21,6 +21,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 const us, eu, asia = "us-east1", "europe-west1", "asia-northeast1"
@@ -184,7 +185,7 @@ func TestTwoDrainsAtOnce(t *testing.T) {
 // TestOneReasonIsToldOnce: every region's rows are behind the same database.
 func TestOneReasonIsToldOnce(t *testing.T) {
 	var out strings.Builder
-	printUncounted(streams{&out, &out}, []region.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
+	printUncounted(streams{&out, &out}, []admin.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
 	require.Equal(t, "? the rows of asia-northeast1, us-east1 cannot be counted: gone\n? the rows of mars cannot be counted: far\n", out.String())
 }
 

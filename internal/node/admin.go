@@ -15,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // Table is the table of regions where it is kept, and what operators count beside
@@ -174,17 +175,17 @@ func (h *inHand) counting(api http.Handler) http.Handler {
 const parkedShown = 10
 
 // newAdmin is the node's answer to operators.
-func (n *Node) newAdmin(transport http.RoundTripper, log *slog.Logger) *region.Admin {
-	return region.NewAdmin(region.AdminConfig{
+func (n *Node) newAdmin(transport http.RoundTripper, log *slog.Logger) *admin.Server {
+	return admin.New(admin.Config{
 		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
 		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus,
 		Transport: transport, TLS: n.c.TLS != nil, Logger: log,
 	})
 }
 
-func (n *Node) part(ctx context.Context, epoch uint64) region.Part {
+func (n *Node) part(ctx context.Context, epoch uint64) admin.Part {
 	n.follower.upTo(ctx, epoch)
-	p := region.Part{
+	p := admin.Part{
 		Node: n.c.Name, Region: n.c.Region, Version: Version, Epoch: n.c.Topology.Epoch(),
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
 	}
@@ -203,19 +204,19 @@ func (n *Node) setStatus(ctx context.Context, name string, status region.Status)
 	return epoch, nil
 }
 
-func (n *Node) backlog(ctx context.Context, home string) (_ region.Backlog, err error) {
+func (n *Node) backlog(ctx context.Context, home string) (_ admin.Backlog, err error) {
 	defer func() { err = plain(err) }()
 	depth, err := n.c.Store.Depth(ctx, home)
 	if err != nil {
-		return region.Backlog{}, err
+		return admin.Backlog{}, err
 	}
-	b := region.Backlog{Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked, OldestDue: depth.OldestDue}
+	b := admin.Backlog{Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked, OldestDue: depth.OldestDue}
 	if b.InFlight, err = n.c.Table.InFlight(ctx, home); err != nil || depth.Parked == 0 {
 		return b, err
 	}
 	rows, err := n.c.Store.Parked(ctx, home, "", parkedShown)
 	for _, m := range rows {
-		b.ParkedRows = append(b.ParkedRows, region.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
+		b.ParkedRows = append(b.ParkedRows, admin.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
 	}
 	return b, err
 }
