@@ -90,7 +90,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
 		b := beat{workers: map[outbox.Queue]*outbox.Worker{}}
-		for q, make := range map[outbox.Queue]func() (*outbox.Worker, error){
+		for q, worker := range map[outbox.Queue]func() (*outbox.Worker, error){
 			outbox.ProviderCalls: func() (*outbox.Worker, error) {
 				return n.newWorker(outbox.WorkerConfig{
 					Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
@@ -113,7 +113,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 				})
 			},
 		} {
-			w, err := make()
+			w, err := worker()
 			if err != nil {
 				return fmt.Errorf("node %s: %w", c.Name, err)
 			}

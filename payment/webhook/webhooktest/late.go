@@ -273,10 +273,10 @@ func (w *lateWorld) begin(value, operation, method, path string, body []byte) cl
 	require.NoError(w, err)
 	key := claim.Key{Tenant: "acme", Value: value}
 	in := claim.FingerprintInput{Method: method, Path: path, Tenant: key.Tenant, ContentType: "application/json", Canonical: body}
-	print, err := in.Fingerprint(claim.CurrentFingerprint)
+	fingerprint, err := in.Fingerprint(claim.CurrentFingerprint)
 	require.NoError(w, err)
 	begun, err := w.Rows.Begin(w.Context(), claim.Arrival{
-		Key: key, Home: w.Home, Operation: operation, Input: in, Print: print, Payload: body, Holder: "n", Region: w.Home, Stamped: true,
+		Key: key, Home: w.Home, Operation: operation, Input: in, Print: fingerprint, Payload: body, Holder: "n", Region: w.Home, Stamped: true,
 		Mint: claim.Minted{ID: id, Receipt: "R"},
 	})
 	require.NoError(w, err)
