@@ -365,8 +365,7 @@ func newAdminService(c *http.Client, tls bool, addr string) adminv1connect.Admin
 // adminError is err in one line.
 func adminError(err error) string {
 	text := err.Error()
-	var wire *connect.Error
-	if errors.As(err, &wire) {
+	if wire, ok := errors.AsType[*connect.Error](err); ok {
 		text = wire.Message()
 	}
 	return strings.Join(strings.Fields(text), " ")

@@ -27,9 +27,9 @@ func fill(r *rand.Rand, v reflect.Value) {
 			}
 			return
 		}
-		for i := range v.NumField() {
+		for _, field := range v.Fields() {
 			if r.IntN(4) > 0 {
-				fill(r, v.Field(i))
+				fill(r, field)
 			}
 		}
 	case reflect.Pointer:

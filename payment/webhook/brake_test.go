@@ -258,7 +258,7 @@ func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
 	require.Positive(t, Limits{Sum: math.MaxInt64}.sum("irr"))
 	seen := map[string]int64{}
 	for n, currencies := range cheap {
-		for _, c := range strings.Fields(currencies) {
+		for c := range strings.FieldsSeq(currencies) {
 			require.Len(t, c, 3)
 			require.Zero(t, seen[c], "%s stands in two lines", c)
 			seen[c] = n

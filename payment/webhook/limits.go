@@ -51,7 +51,7 @@ var cheap = map[int64]string{
 var perCent = func() map[string]int64 {
 	all := map[string]int64{}
 	for n, currencies := range cheap {
-		for _, c := range strings.Fields(currencies) {
+		for c := range strings.FieldsSeq(currencies) {
 			all[c] = n
 		}
 	}

@@ -54,6 +54,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -360,9 +361,7 @@ func trace(sp span.Span, req *http.Request, status int, err error) {
 }
 
 func (p *Provider) exchange(req *http.Request) (reply, int, error) {
-	for name, values := range p.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, p.header)
 	res, err := p.client.Do(req)
 	if err != nil {
 		return reply{}, 0, fmt.Errorf("httpjson: %w", err)

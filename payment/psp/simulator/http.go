@@ -194,8 +194,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) (int, error) {
 }
 
 func unreadable(err error) (int, error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("over %d bytes", tooLarge.Limit)
 	}
 	return http.StatusBadRequest, errors.New("could not be read")
