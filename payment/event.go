@@ -80,7 +80,8 @@ type Fallen struct {
 // told as the books have it: its claim, and what its merchant sent, may be forgotten.
 // Of a ghost nobody was told, so there is none.
 func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
-	object, charge := "", f.Charge
+	var object string
+	charge := f.Charge
 	switch f.Kind {
 	case ledger.Charge:
 		object = string(Charge)

@@ -114,6 +114,7 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		return t.expired()
 	}
 	switch t.op {
+	case Charge, Transfer:
 	case Refund:
 		if v, refused := t.read(ctx); refused {
 			return v

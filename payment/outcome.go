@@ -68,6 +68,7 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		Amount: in.Amount, Currency: in.Currency, Object: id, Provider: t.name, ProviderRef: ref,
 	}
 	switch t.op {
+	case Charge: // as above
 	case Transfer:
 		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
 	case Refund:

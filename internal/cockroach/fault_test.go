@@ -907,7 +907,7 @@ func operations(d database) []operation {
 				return []byte("again"), nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			n, _, err := c.others.Notice(c.ctx, here, c.notices()[0].ID)
@@ -932,7 +932,7 @@ func operations(d database) []operation {
 				return []string{"whsec_again"}, nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)

@@ -110,7 +110,7 @@ func TestNotices(t *testing.T) {
 			require.Zero(t, w.Body.Len())
 			require.Equal(t, "stripe", n.provider)
 			require.Equal(t, "t=1,v1=ab", n.header.Get("Stripe-Signature"))
-			require.EqualValues(t, sent, len(n.body))
+			require.Len(t, n.body, int(sent))
 			require.True(t, n.limited)
 		})
 	}

@@ -343,7 +343,7 @@ func TestMoneyThatMovesMeanwhile(t *testing.T) {
 	for name, c := range map[string]func(w *world, c *changing){
 		"completed after the claims were read": func(w *world, c *changing) {
 			w.paid(1)
-			now, later := w.claims[0], []ledger.Transaction(w.books)
+			now, later := w.claims[0], w.books
 			w.claims[0].State, w.claims[0].ProviderRef, w.claims[0].Reason = claim.FailedRetry, "", "insufficient_funds"
 			w.books = nil
 			c.settled = func() { w.claims[0], w.books = now, later }

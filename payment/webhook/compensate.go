@@ -131,8 +131,7 @@ func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Pending, "", err
 	}
 	if _, err := payment.Parse(payment.Compensation, req.Input.Canonical); err != nil {
-		// Begun, it would be asked for without end, and never be sent.
-		return Limbo, "no refund can be asked for: " + err.Error(), nil
+		return Limbo, "no refund can be asked for: " + err.Error(), nil // begun, it would never be sent
 	}
 	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err

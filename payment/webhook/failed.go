@@ -234,6 +234,7 @@ func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home str
 			p.c.Logger.Error(pageUndone, "notice", m.ID, "object", of.Object, "tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef)
 			return outbox.Parked(fmt.Sprintf("LIMBO: %s failed after it was booked, and money had been given back for it", of.ProviderRef))
 		}
+	default: // nothing follows
 	}
 	return p.close(ctx, m, ProcessedOK, "failed after it was booked")
 }

@@ -139,8 +139,8 @@ func TestRetriesSlowDownAndGoOn(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		for i, want := range []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183} {
-			if got := tries[i].Sub(start); got != want*time.Second {
+		for i, want := range []int{0, 1, 3, 7, 15, 31, 63, 123, 183} {
+			if got := tries[i].Sub(start); got != time.Duration(want)*time.Second {
 				t.Errorf("try %d after %s, want %ds", i+1, got, want)
 			}
 		}
