@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
 
@@ -60,7 +61,7 @@ func (w *tale) agrees() {
 	report, mismatches := w.reconcile(statement.Bytes(), judged)
 	require.Empty(w.t, mismatches)
 	require.Equal(w.t, report.Lines, report.Agree, "%+v", report)
-	verified, err := ledger.Verify(w.ctx, w.store(), regions)
+	verified, err := verify.Books(w.ctx, w.store(), regions)
 	require.NoError(w.t, err)
 	require.True(w.t, verified.OK(), "%v", verified.Failures)
 	w.show(fmt.Sprintf("%s: %s\n  %d lines agree; %d transactions verified; merchant %d, suspense %d\n", w.on, w.title,

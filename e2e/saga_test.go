@@ -26,6 +26,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/verify"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
 
@@ -249,7 +250,7 @@ func (n *noticed) moveAgain(reference string, amount int) {
 func (n *noticed) agree() {
 	n.t.Helper()
 	s := n.store(us)
-	report, err := ledger.Verify(n.ctx, s, regions)
+	report, err := verify.Books(n.ctx, s, regions)
 	require.NoError(n.t, err)
 	require.True(n.t, report.OK(), "%+v", report)
 	var sum, held int64

@@ -185,6 +185,10 @@ type Balance struct {
 	Transactions int64
 }
 
+func (b Balance) String() string {
+	return fmt.Sprintf("%d - %d in %d transactions", b.Debits, b.Credits, b.Transactions)
+}
+
 // Arrival reports whether t is money that came in. Of those, one (Region, Provider,
 // ProviderRef) is booked once, unless ProviderRef is "".
 func (t *Transaction) Arrival() bool {

@@ -1,4 +1,6 @@
-package ledger
+// Package verify proves the books from their rows. It is no part of package ledger, which
+// settles money and needs no disk.
+package verify
 
 import (
 	"cmp"
@@ -11,9 +13,10 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/payment/internal/spill"
+	"github.com/homeward-io/homeward/payment/ledger"
 )
 
-// Report is what [Verify] found.
+// Report is what [Books] found.
 type Report struct {
 	Regions      []string `json:"regions"`
 	Transactions int64    `json:"transactions"`
@@ -75,7 +78,7 @@ const (
 	idParts = 64
 )
 
-// Verify proves the books of regions from their rows alone: it reads every
+// Books proves the books of regions from their rows alone: it reads every
 // transaction from the first, checks it, sums it up, and compares the sums with the
 // store's balances. regions are all that there are, for a reversal may be booked in
 // another one than what it reverses. Memory is that of the accounts and a part of the
@@ -85,7 +88,7 @@ const (
 // sums before and after it was read, between which it has to lie, since sums only
 // grow. What is wrong is in the report; an error means that the books could not be
 // read to their end.
-func Verify(ctx context.Context, store Store, regions []string) (_ Report, err error) {
+func Books(ctx context.Context, store ledger.Store, regions []string) (_ Report, err error) {
 	dir, err := os.MkdirTemp("", "homeward-verify-")
 	if err != nil {
 		return Report{}, fmt.Errorf("ledger: make a directory for temporary files: %w", err)
@@ -101,7 +104,7 @@ func Verify(ctx context.Context, store Store, regions []string) (_ Report, err e
 }
 
 type verifier struct {
-	store  Store
+	store  ledger.Store
 	dir    string
 	report Report
 }
@@ -120,7 +123,7 @@ func (v *verifier) region(ctx context.Context, region string) error {
 	}
 	defer ids.Close()
 	before := sums{}
-	if err := v.walk(ctx, region, func(last Position, t *Transaction) error {
+	if err := v.walk(ctx, region, func(last ledger.Position, t *ledger.Transaction) error {
 		v.report.Transactions++
 		v.row(region, t)
 		if !follows(last, t.Position()) {
@@ -152,13 +155,13 @@ func (v *verifier) region(ctx context.Context, region string) error {
 	return v.balances(ctx, region, before)
 }
 
-func follows(last, next Position) bool {
+func follows(last, next ledger.Position) bool {
 	return next.At.After(last.At) || next.At.Equal(last.At) && next.ID > last.ID
 }
 
 // walk hands out every transaction of region with the position of the one before it.
-func (v *verifier) walk(ctx context.Context, region string, each func(last Position, t *Transaction) error) error {
-	last := Position{}
+func (v *verifier) walk(ctx context.Context, region string, each func(last ledger.Position, t *ledger.Transaction) error) error {
+	last := ledger.Position{}
 	for {
 		rows, err := v.store.Transactions(ctx, region, last, time.Time{}, verifyPage)
 		if err != nil {
@@ -181,23 +184,23 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last Posit
 }
 
 // accounts are those of a kind of transaction.
-func (t *Transaction) accounts() (debit, credit Account, ok bool) {
+func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
 	switch t.Kind {
-	case Charge:
-		return Provider(t.Provider), Merchant(t.Tenant), true
-	case Transfer, Refund:
-		return Merchant(t.Tenant), Provider(t.Provider), true
-	case Ghost:
-		return Provider(t.Provider), Suspense(t.Tenant), true
-	case GhostRefund:
-		return Suspense(t.Tenant), Provider(t.Provider), true
+	case ledger.Charge:
+		return ledger.Provider(t.Provider), ledger.Merchant(t.Tenant), true
+	case ledger.Transfer, ledger.Refund:
+		return ledger.Merchant(t.Tenant), ledger.Provider(t.Provider), true
+	case ledger.Ghost:
+		return ledger.Provider(t.Provider), ledger.Suspense(t.Tenant), true
+	case ledger.GhostRefund:
+		return ledger.Suspense(t.Tenant), ledger.Provider(t.Provider), true
 	default:
 		return "", "", false
 	}
 }
 
-func (v *verifier) row(region string, t *Transaction) {
-	debit, credit, known := t.accounts()
+func (v *verifier) row(region string, t *ledger.Transaction) {
+	debit, credit, known := accounts(t)
 	switch err := t.Validate(); {
 	case err != nil:
 		v.fail(CheckRow, region, t.ID, "%v", err)
@@ -205,19 +208,19 @@ func (v *verifier) row(region string, t *Transaction) {
 		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
 	case t.At.IsZero():
 		v.fail(CheckRow, region, t.ID, "it has no time")
-	case !known && t.failure():
+	case !known && failed(t):
 		// Its accounts follow from what it reverses.
 	case !known:
 		v.fail(CheckRow, region, t.ID, "there is no kind %q", t.Kind)
 	case t.Debit != debit || t.Credit != credit:
 		v.fail(CheckRow, region, t.ID, "a %s debits %s and credits %s, this one %s and %s", t.Kind, debit, credit, t.Debit, t.Credit)
-	case t.Kind == Ghost && t.ID != GhostID(t.Provider, t.ProviderRef):
-		v.fail(CheckRow, region, t.ID, "the ghost of the movement %s has the id %s", t.ProviderRef, GhostID(t.Provider, t.ProviderRef))
+	case t.Kind == ledger.Ghost && t.ID != ledger.GhostID(t.Provider, t.ProviderRef):
+		v.fail(CheckRow, region, t.ID, "the ghost of the movement %s has the id %s", t.ProviderRef, ledger.GhostID(t.Provider, t.ProviderRef))
 	}
 }
 
 // reversal checks what t takes back, and, where t is the first to do so, all of it.
-func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) error {
+func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transaction) error {
 	of, found, err := v.reversed(ctx, region, t.Reverses)
 	if err != nil {
 		return err
@@ -225,10 +228,10 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 	wants, isFailure := t.Kind.Failed()
 	switch {
 	case isFailure:
-	case t.Kind == GhostRefund:
-		wants = Ghost
+	case t.Kind == ledger.GhostRefund:
+		wants = ledger.Ghost
 	default:
-		wants = Charge
+		wants = ledger.Charge
 	}
 	switch {
 	case !found:
@@ -238,10 +241,10 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 		v.fail(CheckReversal, region, t.ID, "a %s reverses a %s, this one the %s %s", t.Kind, wants, of.Kind, of.ID)
 	case of.Currency != t.Currency:
 		v.fail(CheckReversal, region, t.ID, "it is in %s, and what it reverses, %s, in %s", t.Currency, of.ID, of.Currency)
-	case isFailure && !t.Same(FailureOf(of)):
-		v.fail(CheckReversal, region, t.ID, "it is not the whole of %s, which it reports as failed, under the id %s in the same books", of.ID, FailureID(of.ID))
-	case t.Kind == GhostRefund && !isGhostRefundID(t.ID, &of):
-		v.fail(CheckReversal, region, t.ID, "the refund of the ghost %s has the id %s", of.ID, GhostRefundID(of.Provider, of.ProviderRef))
+	case isFailure && !t.Same(ledger.FailureOf(of)):
+		v.fail(CheckReversal, region, t.ID, "it is not the whole of %s, which it reports as failed, under the id %s in the same books", of.ID, ledger.FailureID(of.ID))
+	case t.Kind == ledger.GhostRefund && !isGhostRefundID(t.ID, &of):
+		v.fail(CheckReversal, region, t.ID, "the refund of the ghost %s has the id %s", of.ID, ledger.GhostRefundID(of.Provider, of.ProviderRef))
 	case of.Debit != t.Credit || of.Credit != t.Debit:
 		v.fail(CheckReversal, region, t.ID, "its accounts are not the opposite of those of %s, which it reverses", of.ID)
 	}
@@ -254,7 +257,7 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 		if all[i].Region == t.Region && all[i].ID == t.ID {
 			listed = true
 		}
-		if all[i].failure() {
+		if failed(&all[i]) {
 			continue // what is given back of a movement that failed is money all the same
 		}
 		if cmp.Or(cmp.Compare(all[i].ID, t.ID), cmp.Compare(all[i].Region, t.Region)) < 0 {
@@ -280,15 +283,15 @@ func (v *verifier) reversal(ctx context.Context, region string, t *Transaction) 
 	return nil
 }
 
-func (t *Transaction) failure() bool {
+func failed(t *ledger.Transaction) bool {
 	_, ok := t.Kind.Failed()
 	return ok
 }
 
 // isGhostRefundID reports whether id is that of one of a ghost's refunds.
-func isGhostRefundID(id string, of *Transaction) bool {
-	for n := range MaxGhostRefunds {
-		if id == GhostRefundTryID(of.Provider, of.ProviderRef, n+1) {
+func isGhostRefundID(id string, of *ledger.Transaction) bool {
+	for n := range ledger.MaxGhostRefunds {
+		if id == ledger.GhostRefundTryID(of.Provider, of.ProviderRef, n+1) {
 			return true
 		}
 	}
@@ -296,12 +299,12 @@ func isGhostRefundID(id string, of *Transaction) bool {
 }
 
 // standing sums up the reversals that have not failed since.
-func (v *verifier) standing(ctx context.Context, all []Transaction) (sum int64, err error) {
+func (v *verifier) standing(ctx context.Context, all []ledger.Transaction) (sum int64, err error) {
 	for i := range all {
-		if all[i].failure() {
+		if failed(&all[i]) {
 			continue
 		}
-		_, failed, err := v.store.Transaction(ctx, all[i].Region, FailureID(all[i].ID))
+		_, failed, err := v.store.Transaction(ctx, all[i].Region, ledger.FailureID(all[i].ID))
 		if err != nil {
 			return 0, err
 		}
@@ -317,7 +320,7 @@ func (v *verifier) standing(ctx context.Context, all []Transaction) (sum int64, 
 }
 
 // reversed finds what a transaction of region reverses, wherever it is booked.
-func (v *verifier) reversed(ctx context.Context, region, id string) (Transaction, bool, error) {
+func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
 	t, found, err := v.store.Transaction(ctx, region, id)
 	for _, other := range v.report.Regions {
 		if found || err != nil {
@@ -331,20 +334,20 @@ func (v *verifier) reversed(ctx context.Context, region, id string) (Transaction
 }
 
 // sums are balances by what they are of.
-type sums map[AccountKey]Balance
+type sums map[ledger.AccountKey]ledger.Balance
 
 // add is false where a sum is too large to be one.
-func (s sums) add(t *Transaction) bool {
+func (s sums) add(t *ledger.Transaction) bool {
 	fits := true
-	change := func(a Account, debit, credit int64) {
-		b := s[AccountKey{a, t.Currency}]
+	change := func(a ledger.Account, debit, credit int64) {
+		b := s[ledger.AccountKey{Account: a, Currency: t.Currency}]
 		if b.Debits > math.MaxInt64-debit || b.Credits > math.MaxInt64-credit {
 			fits = false
 			return
 		}
 		b.Account, b.Currency = a, t.Currency
 		b.Debits, b.Credits, b.Transactions = b.Debits+debit, b.Credits+credit, b.Transactions+1
-		s[AccountKey{a, t.Currency}] = b
+		s[ledger.AccountKey{Account: a, Currency: t.Currency}] = b
 	}
 	if t.Amount > 0 { // else the row is wrong, which has been said
 		change(t.Debit, t.Amount, 0)
@@ -363,7 +366,7 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 	after := before
 	if !before.same(stored) {
 		after = sums{}
-		if err := v.walk(ctx, region, func(_ Position, t *Transaction) error { after.add(t); return nil }); err != nil {
+		if err := v.walk(ctx, region, func(_ ledger.Position, t *ledger.Transaction) error { after.add(t); return nil }); err != nil {
 			return err
 		}
 	}
@@ -396,20 +399,16 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 
 func between(low, x, high int64) bool { return low <= x && x <= high }
 
-func (b Balance) String() string {
-	return fmt.Sprintf("%d - %d in %d transactions", b.Debits, b.Credits, b.Transactions)
-}
-
 // stored reads the store's balances.
 func (v *verifier) stored(ctx context.Context, region string) (sums, error) {
 	all := sums{}
-	for after := (AccountKey{}); ; {
+	for after := (ledger.AccountKey{}); ; {
 		page, err := v.store.Balances(ctx, region, after, balancePage)
 		if err != nil {
 			return nil, err
 		}
 		for _, b := range page {
-			key := AccountKey{b.Account, b.Currency}
+			key := ledger.AccountKey{Account: b.Account, Currency: b.Currency}
 			if compareKeys(key, after) <= 0 {
 				return nil, fmt.Errorf("the balance of %s in %s is listed after that of %s in %s", key.Account, key.Currency, after.Account, after.Currency)
 			}
@@ -431,8 +430,8 @@ func (s sums) same(other sums) bool {
 }
 
 // keysOf are those of both, in order.
-func keysOf(a, b sums) []AccountKey {
-	keys := make([]AccountKey, 0, max(len(a), len(b)))
+func keysOf(a, b sums) []ledger.AccountKey {
+	keys := make([]ledger.AccountKey, 0, max(len(a), len(b)))
 	for key := range a {
 		keys = append(keys, key)
 	}
@@ -445,6 +444,6 @@ func keysOf(a, b sums) []AccountKey {
 	return keys
 }
 
-func compareKeys(a, b AccountKey) int {
+func compareKeys(a, b ledger.AccountKey) int {
 	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Currency, b.Currency))
 }
