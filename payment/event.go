@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // What became of an object: its status in an event, and the second half of the

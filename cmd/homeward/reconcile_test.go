@@ -24,12 +24,12 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -199,7 +199,7 @@ func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 // leaves the daily run at work.
 func TestAPanicCostsOneComparison(t *testing.T) {
 	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
-	r.heal = func(context.Context, webhook.Ghost) (webhook.Progress, string, error) { panic("no ghost is like this") }
+	r.heal = func(context.Context, notice.Ghost) (notice.Progress, string, error) { panic("no ghost is like this") }
 	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
 	require.Equal(t, healPending, one.Healing)
 	require.Contains(t, one.HealDetail, "no ghost is like this")

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/internal/spill"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Report is what [Books] found.

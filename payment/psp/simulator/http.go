@@ -65,10 +65,10 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
 	mux.HandleFunc("POST /_sim/fail", s.serveFail)
 	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
-	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.WebhookStats()) })
-	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetWebhooks)
+	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.NoticeStats()) })
+	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetNotices)
 	mux.HandleFunc("POST /_sim/webhooks/release", s.serveRelease)
-	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardWebhooks()}) })
+	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardNotices()}) })
 	mux.Handle("/stripe/", http.StripPrefix("/stripe", s.stripeHandler()))
 	return mux
 }

@@ -1,10 +1,10 @@
-package webhook
+package notice
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 

@@ -1,6 +1,6 @@
-// Package webhooktest is what every webhook.Store must do, as tests that run
+// Package noticetest is what every notice.Store must do, as tests that run
 // unchanged on each backend.
-package webhooktest
+package noticetest
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Harness is one backend under test, without notices at first.
@@ -24,7 +24,7 @@ type Harness struct {
 	// Regions are at least two.
 	Regions []string
 	// Store and Queue, of outbox.Notices, are the view of a node in a region.
-	Store func(region string) webhook.Store
+	Store func(region string) notice.Store
 	Queue func(region string) outbox.Store
 	// Events are the queue of outbox.Events, Books the ledger, as such a node has them.
 	Events func(region string) outbox.Store
@@ -48,8 +48,8 @@ func Queue(h Harness) outboxtest.Harness {
 		Regions: h.Regions, Queue: outbox.Notices, Store: h.Queue, Lease: h.Lease, Pass: h.Pass, Exact: h.Exact,
 		Looker: func(region string) outbox.Looker { return h.Store(region).(outbox.Looker) },
 		Insert: func(t testing.TB, region, key string) string {
-			n := notice(key, "{}")
-			fresh, err := h.Store(region).Keep(context.Background(), region, []webhook.Notice{n})
+			n := newNotice(key, "{}")
+			fresh, err := h.Store(region).Keep(context.Background(), region, []notice.Notice{n})
 			require.NoError(t, err)
 			require.Equal(t, 1, fresh)
 			return n.ID
@@ -75,9 +75,9 @@ func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	}
 }
 
-func notice(event, body string) webhook.Notice {
-	return webhook.Notice{
-		ID: webhook.NoticeID("sim", event), Provider: "sim", Body: []byte(body),
+func newNotice(event, body string) notice.Notice {
+	return notice.Notice{
+		ID: notice.ID("sim", event), Provider: "sim", Body: []byte(body),
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 }
@@ -92,14 +92,14 @@ type world struct {
 	home string
 }
 
-func (w *world) keep(notices ...webhook.Notice) int {
+func (w *world) keep(notices ...notice.Notice) int {
 	w.Helper()
 	fresh, err := w.Store(w.home).Keep(w.ctx, w.home, notices)
 	require.NoError(w, err)
 	return fresh
 }
 
-func (w *world) get(id string) webhook.Notice {
+func (w *world) get(id string) notice.Notice {
 	w.Helper()
 	n, found, err := w.Store(w.home).Notice(w.ctx, w.home, id)
 	require.NoError(w, err)
@@ -133,7 +133,7 @@ func (w *world) rows() int {
 	return d.Pending + d.Parked
 }
 
-func (w *world) close(m outbox.Message, fence uint64, s webhook.Status) error {
+func (w *world) close(m outbox.Message, fence uint64, s notice.Status) error {
 	return w.Store(w.home).Close(w.ctx, w.home, m.ID, fence, s, "because")
 }
 
@@ -143,12 +143,12 @@ var tests = []struct {
 }{
 	{"keep: a notice with its row, due at once", func(w *world) {
 		before := w.Now(w)
-		want := notice("evt_1", "raw \xff\x00 body")
+		want := newNotice("evt_1", "raw \xff\x00 body")
 		require.Equal(w, 1, w.keep(want))
 		got := w.get(want.ID)
 		require.False(w, got.ReceivedAt.Before(before) || got.ReceivedAt.After(w.Now(w)), "received by the store's clock")
 		require.True(w, got.ProcessedAt.IsZero())
-		want.Region, want.Status, want.ReceivedAt, want.ProcessedAt = w.home, webhook.Unprocessed, got.ReceivedAt, got.ProcessedAt
+		want.Region, want.Status, want.ReceivedAt, want.ProcessedAt = w.home, notice.Unprocessed, got.ReceivedAt, got.ProcessedAt
 		require.Equal(w, want, got)
 
 		m := w.takeOne()
@@ -157,49 +157,49 @@ var tests = []struct {
 		require.True(w, m.CreatedAt.Equal(got.ReceivedAt))
 	}},
 	{"keep: once for each id, as it came first", func(w *world) {
-		require.Equal(w, 1, w.keep(notice("evt_1", "first")))
+		require.Equal(w, 1, w.keep(newNotice("evt_1", "first")))
 		m := w.takeOne()
-		require.Equal(w, 0, w.keep(notice("evt_1", "again")))
+		require.Equal(w, 0, w.keep(newNotice("evt_1", "again")))
 		require.Equal(w, "first", string(w.get(m.ID).Body))
 		require.Empty(w, w.take(), "the row is its worker's")
 		require.Equal(w, 1, w.rows())
-		require.NoError(w, w.close(m, m.Fence, webhook.ProcessedOK))
+		require.NoError(w, w.close(m, m.Fence, notice.ProcessedOK))
 	}},
 	{"keep: duplicates within one call count once", func(w *world) {
-		require.Equal(w, 1, w.keep(notice("evt_0", "old")))
-		require.Equal(w, 2, w.keep(notice("evt_1", "a"), notice("evt_0", "late"), notice("evt_2", "b"), notice("evt_1", "late"), notice("evt_1", "later")))
+		require.Equal(w, 1, w.keep(newNotice("evt_0", "old")))
+		require.Equal(w, 2, w.keep(newNotice("evt_1", "a"), newNotice("evt_0", "late"), newNotice("evt_2", "b"), newNotice("evt_1", "late"), newNotice("evt_1", "later")))
 		for event, body := range map[string]string{"evt_0": "old", "evt_1": "a", "evt_2": "b"} {
-			require.Equal(w, body, string(w.get(webhook.NoticeID("sim", event)).Body))
+			require.Equal(w, body, string(w.get(notice.ID("sim", event)).Body))
 		}
 		require.Equal(w, 3, w.rows())
 		require.Equal(w, 0, w.keep())
 	}},
 	{"keep: what cannot be stored is refused for good, and nothing with it is kept", func(w *world) {
-		for _, spoil := range []func(n *webhook.Notice){
-			func(n *webhook.Notice) { n.ID += "\xff" },
-			func(n *webhook.Notice) { n.Provider = "sim\xff" },
-			func(n *webhook.Notice) { n.TraceParent = "cut \xe2\x82" },
+		for _, spoil := range []func(n *notice.Notice){
+			func(n *notice.Notice) { n.ID += "\xff" },
+			func(n *notice.Notice) { n.Provider = "sim\xff" },
+			func(n *notice.Notice) { n.TraceParent = "cut \xe2\x82" },
 		} {
-			bad := notice("evt_bad", "bad")
+			bad := newNotice("evt_bad", "bad")
 			spoil(&bad)
-			_, err := w.Store(w.home).Keep(w.ctx, w.home, []webhook.Notice{notice("evt_1", "a"), bad, notice("evt_2", "b")})
-			require.ErrorIs(w, err, webhook.ErrRefused)
+			_, err := w.Store(w.home).Keep(w.ctx, w.home, []notice.Notice{newNotice("evt_1", "a"), bad, newNotice("evt_2", "b")})
+			require.ErrorIs(w, err, notice.ErrRefused)
 			require.Zero(w, w.rows())
 		}
-		_, err := w.Store(w.home).Keep(w.ctx, "atlantis", []webhook.Notice{notice("evt_1", "a")})
+		_, err := w.Store(w.home).Keep(w.ctx, "atlantis", []notice.Notice{newNotice("evt_1", "a")})
 		require.Error(w, err)
-		require.NotErrorIs(w, err, webhook.ErrRefused, "that is not the notice's fault")
-		require.Equal(w, 2, w.keep(notice("evt_1", "a"), notice("evt_2", "b")))
+		require.NotErrorIs(w, err, notice.ErrRefused, "that is not the notice's fault")
+		require.Equal(w, 2, w.keep(newNotice("evt_1", "a"), newNotice("evt_2", "b")))
 	}},
 	{"keep: another region and another provider have events of their own", func(w *world) {
-		require.Equal(w, 1, w.keep(notice("evt_1", "here")))
-		fresh, err := w.Store(w.home).Keep(w.ctx, w.Regions[1], []webhook.Notice{notice("evt_1", "there")})
+		require.Equal(w, 1, w.keep(newNotice("evt_1", "here")))
+		fresh, err := w.Store(w.home).Keep(w.ctx, w.Regions[1], []notice.Notice{newNotice("evt_1", "there")})
 		require.NoError(w, err)
 		require.Equal(w, 1, fresh)
-		other := notice("evt_1", "theirs")
-		other.ID, other.Provider = webhook.NoticeID("bank", "evt_1"), "bank"
+		other := newNotice("evt_1", "theirs")
+		other.ID, other.Provider = notice.ID("bank", "evt_1"), "bank"
 		require.Equal(w, 1, w.keep(other))
-		require.Equal(w, "here", string(w.get(webhook.NoticeID("sim", "evt_1")).Body))
+		require.Equal(w, "here", string(w.get(notice.ID("sim", "evt_1")).Body))
 		require.Equal(w, 2, w.rows())
 	}},
 	{"keep: many at once are each kept once", func(w *world) {
@@ -209,11 +209,11 @@ var tests = []struct {
 			var g errgroup.Group
 			start := make(chan struct{})
 			for i := range racers {
-				var batch []webhook.Notice
+				var batch []notice.Notice
 				for j := range events {
 					// In another order on every side: no two may wait for each other.
 					n := (j*7 + i*3) % events
-					batch = append(batch, notice(fmt.Sprintf("evt_%d_%d", round, n), "body"))
+					batch = append(batch, newNotice(fmt.Sprintf("evt_%d_%d", round, n), "body"))
 				}
 				g.Go(func() error {
 					<-start
@@ -229,8 +229,8 @@ var tests = []struct {
 		}
 	}},
 	{"close: it says what became of it and removes the row", func(w *world) {
-		for i, status := range []webhook.Status{webhook.ProcessedOK, webhook.ProcessedCompensated, webhook.Ignored} {
-			n := notice(fmt.Sprint("evt_", i), "body")
+		for i, status := range []notice.Status{notice.ProcessedOK, notice.ProcessedCompensated, notice.Ignored} {
+			n := newNotice(fmt.Sprint("evt_", i), "body")
 			w.keep(n)
 			m := w.takeOne()
 			before := w.Now(w)
@@ -244,45 +244,45 @@ var tests = []struct {
 		}
 	}},
 	{"close: only under the row's fence, and once", func(w *world) {
-		w.keep(notice("evt_1", "body"))
+		w.keep(newNotice("evt_1", "body"))
 		old := w.takeOne()
 		w.Pass(w, w.Lease)
 		m := w.takeOne()
-		require.ErrorIs(w, w.close(m, old.Fence, webhook.Ignored), outbox.ErrFenced)
-		require.ErrorIs(w, w.close(m, m.Fence+1, webhook.Ignored), outbox.ErrFenced)
-		require.ErrorIs(w, w.close(outbox.Message{ID: "sim:none"}, 1, webhook.Ignored), outbox.ErrFenced)
-		require.Equal(w, webhook.Unprocessed, w.get(m.ID).Status)
+		require.ErrorIs(w, w.close(m, old.Fence, notice.Ignored), outbox.ErrFenced)
+		require.ErrorIs(w, w.close(m, m.Fence+1, notice.Ignored), outbox.ErrFenced)
+		require.ErrorIs(w, w.close(outbox.Message{ID: "sim:none"}, 1, notice.Ignored), outbox.ErrFenced)
+		require.Equal(w, notice.Unprocessed, w.get(m.ID).Status)
 		require.Equal(w, 1, w.rows())
-		require.NoError(w, w.close(m, m.Fence, webhook.ProcessedOK))
+		require.NoError(w, w.close(m, m.Fence, notice.ProcessedOK))
 		closed := w.get(m.ID)
-		require.ErrorIs(w, w.close(m, m.Fence, webhook.Ignored), outbox.ErrFenced)
+		require.ErrorIs(w, w.close(m, m.Fence, notice.Ignored), outbox.ErrFenced)
 		require.Equal(w, closed, w.get(m.ID))
 	}},
 	{"close: not what is parked", func(w *world) {
-		w.keep(notice("evt_1", "body"))
+		w.keep(newNotice("evt_1", "body"))
 		m := w.takeOne()
 		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.ID, m.Fence, "unknown charge"))
-		require.ErrorIs(w, w.close(m, m.Fence, webhook.Ignored), outbox.ErrFenced)
-		require.Equal(w, webhook.Unprocessed, w.get(m.ID).Status)
+		require.ErrorIs(w, w.close(m, m.Fence, notice.Ignored), outbox.ErrFenced)
+		require.Equal(w, notice.Unprocessed, w.get(m.ID).Status)
 		ok, err := w.Queue(w.home).Unpark(w.ctx, w.home, m.ID)
 		require.NoError(w, err)
 		require.True(w, ok)
 		m = w.takeOne()
-		require.NoError(w, w.close(m, m.Fence, webhook.ProcessedOK))
+		require.NoError(w, w.close(m, m.Fence, notice.ProcessedOK))
 	}},
 	{"close: what the provider repeats stays closed", func(w *world) {
-		w.keep(notice("evt_1", "body"))
+		w.keep(newNotice("evt_1", "body"))
 		m := w.takeOne()
-		require.NoError(w, w.close(m, m.Fence, webhook.ProcessedCompensated))
+		require.NoError(w, w.close(m, m.Fence, notice.ProcessedCompensated))
 		closed := w.get(m.ID)
 		w.Pass(w, w.Lease)
-		require.Equal(w, 0, w.keep(notice("evt_1", "body")))
+		require.Equal(w, 0, w.keep(newNotice("evt_1", "body")))
 		require.Equal(w, closed, w.get(m.ID))
 		require.Zero(w, w.rows())
 		require.Empty(w, w.take())
 	}},
 	{"notice: none", func(w *world) {
-		w.keep(notice("evt_1", "body"))
+		w.keep(newNotice("evt_1", "body"))
 		for _, at := range []struct{ region, id string }{{w.home, "sim:evt_2"}, {w.Regions[1], "sim:evt_1"}} {
 			_, found, err := w.Store(w.home).Notice(w.ctx, at.region, at.id)
 			require.NoError(w, err)

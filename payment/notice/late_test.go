@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"encoding/json"
@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -211,7 +211,7 @@ func TestAFailureOfAnUnknownRegionEnds(t *testing.T) {
 	require.NoError(t, err)
 	p := w.processor()
 	p.c.Now = func() time.Time { return w.now }
-	m := outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: w.now}
+	m := outbox.Message{ID: ID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: w.now}
 	w.now = w.now.Add(heardOf - 1)
 	require.Contains(t, fmt.Sprint(p.Handle(t.Context(), m)), "code 9, which is not in the topology")
 	require.Empty(t, w.closed)

@@ -25,11 +25,11 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// Webhooks is how the provider tells of movements unasked. Each target is sent
+// Notices is how the provider tells of movements unasked. Each target is sent
 // one event per movement, signed anew at each try, until it answers 2xx; ids are
 // the same however often it is sent. The zero value sends nothing.
-type Webhooks struct {
-	Targets []WebhookTarget
+type Notices struct {
+	Targets []NoticeTarget
 	// Delay, plus up to Jitter, passes between a movement and its event. Jitter
 	// puts events out of order. Both are 0 to [MaxLate].
 	Delay, Jitter time.Duration
@@ -39,7 +39,7 @@ type Webhooks struct {
 	// RetryAfter is the pause after the first failed try, doubled up to a minute;
 	// 0 means a second.
 	RetryAfter time.Duration
-	// Hold keeps events back until [Simulator.ReleaseWebhooks].
+	// Hold keeps events back until [Simulator.ReleaseNotices].
 	Hold bool
 	// Declines sends events about declines too.
 	Declines bool
@@ -47,8 +47,8 @@ type Webhooks struct {
 	Seed uint64
 }
 
-// WebhookTarget is who is told.
-type WebhookTarget struct {
+// NoticeTarget is who is told.
+type NoticeTarget struct {
 	// URL is absolute, http or https.
 	URL string `json:"url"`
 	// Secret signs: base64, with or without "whsec_", for the provider's own events;
@@ -59,10 +59,10 @@ type WebhookTarget struct {
 	Stripe bool `json:"stripe,omitempty"`
 }
 
-// WebhookStats is what has been set and what came of it. The counters are those
+// NoticeStats is what has been set and what came of it. The counters are those
 // of this process.
-type WebhookStats struct {
-	Webhooks webhooksWire `json:"webhooks"`
+type NoticeStats struct {
+	Notices noticesWire `json:"webhooks"`
 	// Sent is how many deliveries were answered 2xx, Failed how many tries were
 	// not, Abandoned how many deliveries were given up for that.
 	Sent      int64 `json:"sent"`
@@ -77,26 +77,26 @@ type WebhookStats struct {
 	Held    int `json:"held"`
 }
 
-// webhooksWire is Webhooks as JSON, on the wire and on disk.
-type webhooksWire struct {
-	Targets    []WebhookTarget `json:"targets"`
-	DelayMS    float64         `json:"delay_ms"`
-	JitterMS   float64         `json:"jitter_ms"`
-	Duplicate  float64         `json:"duplicate"`
-	Drop       float64         `json:"drop"`
-	RetryAfter float64         `json:"retry_after_ms"`
-	Hold       bool            `json:"hold"`
-	Declines   bool            `json:"declines"`
-	Seed       uint64          `json:"seed"`
+// noticesWire is Notices as JSON, on the wire and on disk.
+type noticesWire struct {
+	Targets    []NoticeTarget `json:"targets"`
+	DelayMS    float64        `json:"delay_ms"`
+	JitterMS   float64        `json:"jitter_ms"`
+	Duplicate  float64        `json:"duplicate"`
+	Drop       float64        `json:"drop"`
+	RetryAfter float64        `json:"retry_after_ms"`
+	Hold       bool           `json:"hold"`
+	Declines   bool           `json:"declines"`
+	Seed       uint64         `json:"seed"`
 }
 
-func (w Webhooks) wire() webhooksWire {
-	return webhooksWire{w.Targets, milliseconds(w.Delay), milliseconds(w.Jitter), w.Duplicate, w.Drop,
+func (w Notices) wire() noticesWire {
+	return noticesWire{w.Targets, milliseconds(w.Delay), milliseconds(w.Jitter), w.Duplicate, w.Drop,
 		milliseconds(w.RetryAfter), w.Hold, w.Declines, w.Seed}
 }
 
-func (w webhooksWire) webhooks() (Webhooks, error) {
-	out := Webhooks{Targets: w.Targets, Duplicate: w.Duplicate, Drop: w.Drop, Hold: w.Hold, Declines: w.Declines, Seed: w.Seed}
+func (w noticesWire) notices() (Notices, error) {
+	out := Notices{Targets: w.Targets, Duplicate: w.Duplicate, Drop: w.Drop, Hold: w.Hold, Declines: w.Declines, Seed: w.Seed}
 	for _, m := range []struct {
 		name string
 		ms   float64
@@ -104,7 +104,7 @@ func (w webhooksWire) webhooks() (Webhooks, error) {
 	}{{"delay_ms", w.DelayMS, &out.Delay}, {"jitter_ms", w.JitterMS, &out.Jitter}, {"retry_after_ms", w.RetryAfter, &out.RetryAfter}} {
 		d, err := fromMilliseconds(m.name, m.ms, MaxLate)
 		if err != nil {
-			return Webhooks{}, fmt.Errorf("webhooks: %w", err)
+			return Notices{}, fmt.Errorf("webhooks: %w", err)
 		}
 		*m.to = d
 	}
@@ -127,17 +127,17 @@ const (
 	saveEvery = time.Second
 	// stopGrace lets tries under way end, so that the next process need not repeat
 	// them.
-	stopGrace    = time.Second
-	webhooksName = "webhooks.json"
+	stopGrace   = time.Second
+	noticesName = "webhooks.json"
 )
 
 // signer signs and spells events for a target.
 type signer struct {
-	WebhookTarget
+	NoticeTarget
 	standard *standardwebhooks.Webhook // nil for Stripe
 }
 
-func (w Webhooks) signers() ([]signer, error) {
+func (w Notices) signers() ([]signer, error) {
 	if len(w.Targets) > maxTargets {
 		return nil, fmt.Errorf("webhooks: %d targets: at most %d", len(w.Targets), maxTargets)
 	}
@@ -147,7 +147,7 @@ func (w Webhooks) signers() ([]signer, error) {
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			return nil, fmt.Errorf("webhooks: url %q: must be an absolute http or https URL", t.URL)
 		}
-		s := signer{WebhookTarget: t}
+		s := signer{NoticeTarget: t}
 		if t.Secret == "" {
 			return nil, fmt.Errorf("webhooks: the target %s has no secret", t.URL)
 		}
@@ -213,7 +213,7 @@ type notifier struct {
 	mu      sync.Mutex
 	started bool
 	stopped bool
-	set     Webhooks
+	set     Notices
 	signers []signer
 	rng     *rand.Rand
 	next    int         // the first record not looked at
@@ -221,7 +221,7 @@ type notifier struct {
 	open    map[int]int // record → deliveries yet to be made
 	queue   deliveries
 	held    []delivery
-	stats   WebhookStats
+	stats   NoticeStats
 	saved   time.Time
 	savedAt int
 }
@@ -242,21 +242,21 @@ func newNotifier(s *Simulator, dir string) *notifier {
 		},
 	}
 	if dir != "" {
-		n.path = filepath.Join(dir, webhooksName)
+		n.path = filepath.Join(dir, noticesName)
 	}
 	return n
 }
 
-// savedWebhooks is the file.
-type savedWebhooks struct {
-	Webhooks webhooksWire `json:"webhooks"`
+// savedNotices is the file.
+type savedNotices struct {
+	Notices noticesWire `json:"webhooks"`
 	// Sent is how many of the journal's outcomes need no event any more.
 	Sent int `json:"sent"`
 }
 
-// resumeWebhooks goes on where an earlier process stopped, or as told.
-func (s *Simulator) resumeWebhooks(told *Webhooks) error {
-	n := s.webhooks
+// resumeNotices goes on where an earlier process stopped, or as told.
+func (s *Simulator) resumeNotices(told *Notices) error {
+	n := s.notices
 	if n.path != "" {
 		raw, err := os.ReadFile(n.path)
 		switch {
@@ -264,11 +264,11 @@ func (s *Simulator) resumeWebhooks(told *Webhooks) error {
 		case err != nil:
 			return fmt.Errorf("simulator: read webhooks: %w", err)
 		default:
-			var saved savedWebhooks
+			var saved savedNotices
 			if err := decodeStrictly(bytes.NewReader(raw), &saved); err != nil || saved.Sent < 0 {
 				return fmt.Errorf("simulator: %s is not readable: restore it from a copy, or move it away to send nothing", n.path)
 			}
-			w, err := saved.Webhooks.webhooks()
+			w, err := saved.Notices.notices()
 			if err != nil {
 				return fmt.Errorf("simulator: %s: %w", n.path, err)
 			}
@@ -279,25 +279,25 @@ func (s *Simulator) resumeWebhooks(told *Webhooks) error {
 		}
 	}
 	if told != nil {
-		return s.SetWebhooks(*told)
+		return s.SetNotices(*told)
 	}
 	return nil
 }
 
-// SetWebhooks replaces what is set, restarts the draws from Seed, and, in a
+// SetNotices replaces what is set, restarts the draws from Seed, and, in a
 // simulator with a Dir, remembers it. Where nobody was told before, only what
 // moves from now on is told; deliveries already due to a target keep their time
 // and URL. Without targets what is due is forgotten. It changes nothing when a
 // member is out of range.
-func (s *Simulator) SetWebhooks(w Webhooks) error {
+func (s *Simulator) SetNotices(w Notices) error {
 	s.mu.Lock()
 	from := s.durable
 	s.mu.Unlock()
-	return s.webhooks.apply(w, from)
+	return s.notices.apply(w, from)
 }
 
 // apply sets w. Records from on are told of, where nobody is told of any yet.
-func (n *notifier) apply(w Webhooks, from int) error {
+func (n *notifier) apply(w Notices, from int) error {
 	signers, err := w.signers()
 	if err != nil {
 		return fmt.Errorf("simulator: %w", err)
@@ -334,13 +334,13 @@ func (n *notifier) kick() {
 	}
 }
 
-// WebhookStats returns what is set and what came of it.
-func (s *Simulator) WebhookStats() WebhookStats {
-	n := s.webhooks
+// NoticeStats returns what is set and what came of it.
+func (s *Simulator) NoticeStats() NoticeStats {
+	n := s.notices
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	st := n.stats
-	st.Webhooks = n.set.wire()
+	st.Notices = n.set.wire()
 	st.Held = len(n.held)
 	for _, left := range n.open {
 		st.Pending += left
@@ -356,17 +356,17 @@ const (
 	ReleaseShuffled = "shuffled"
 )
 
-// ReleaseWebhooks sends what is held back by now, one after the other in the
+// ReleaseNotices sends what is held back by now, one after the other in the
 // given order, and returns how many. Hold goes on for what comes later.
-func (s *Simulator) ReleaseWebhooks(order string) (int, error) {
+func (s *Simulator) ReleaseNotices(order string) (int, error) {
 	if order == "" {
 		order = ReleaseInOrder
 	}
 	if !slices.Contains([]string{ReleaseInOrder, ReleaseReversed, ReleaseShuffled}, order) {
 		return 0, fmt.Errorf("simulator: order %q: use %s, %s or %s", order, ReleaseInOrder, ReleaseReversed, ReleaseShuffled)
 	}
-	s.webhooks.look()
-	n := s.webhooks
+	s.notices.look()
+	n := s.notices
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.releaseLocked(order), nil
@@ -404,9 +404,9 @@ func (n *notifier) chainLocked(all []delivery) {
 	heap.Push(&n.queue, first)
 }
 
-// DiscardWebhooks forgets what is held back by now, and returns how many.
-func (s *Simulator) DiscardWebhooks() int {
-	n := s.webhooks
+// DiscardNotices forgets what is held back by now, and returns how many.
+func (s *Simulator) DiscardNotices() int {
+	n := s.notices
 	n.look()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -587,7 +587,7 @@ func (n *notifier) saveLocked() error {
 	if n.path == "" {
 		return nil
 	}
-	raw, err := json.Marshal(savedWebhooks{n.set.wire(), n.low})
+	raw, err := json.Marshal(savedNotices{n.set.wire(), n.low})
 	if err == nil {
 		err = os.WriteFile(n.path+".new", append(raw, '\n'), 0o600)
 	}
@@ -687,24 +687,24 @@ func stripeSignature(secret string, at time.Time, body []byte) string {
 	return fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(mac.Sum(nil)))
 }
 
-func (s *Simulator) serveSetWebhooks(w http.ResponseWriter, r *http.Request) {
-	var wire webhooksWire
+func (s *Simulator) serveSetNotices(w http.ResponseWriter, r *http.Request) {
+	var wire noticesWire
 	status, err := readJSON(w, r, &wire)
 	if err == nil {
-		var set Webhooks
-		if set, err = wire.webhooks(); err == nil {
-			err = s.SetWebhooks(set)
+		var set Notices
+		if set, err = wire.notices(); err == nil {
+			err = s.SetNotices(set)
 		}
 	}
 	if err != nil {
 		refuse(w, status, "invalid", "invalid_request", err.Error())
 		return
 	}
-	write(w, http.StatusOK, s.WebhookStats())
+	write(w, http.StatusOK, s.NoticeStats())
 }
 
 func (s *Simulator) serveRelease(w http.ResponseWriter, r *http.Request) {
-	count, err := s.ReleaseWebhooks(r.URL.Query().Get("order"))
+	count, err := s.ReleaseNotices(r.URL.Query().Get("order"))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", err.Error())
 		return

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"context"
@@ -130,7 +130,7 @@ func (r *Receiver) Receive(ctx context.Context, provider string, header http.Hea
 		return err
 	}
 	notice := Notice{
-		ID: NoticeID(provider, id), Region: r.c.Region, Provider: provider, Body: body, TraceParent: span.TraceParent(ctx),
+		ID: ID(provider, id), Region: r.c.Region, Provider: provider, Body: body, TraceParent: span.TraceParent(ctx),
 	}
 	if err := notice.storable(); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (r *Receiver) Receive(ctx context.Context, provider string, header http.Hea
 // the end of the whole step that it is in.
 func (n *Notice) storable() error {
 	if len(n.ID) > maxID {
-		return fmt.Errorf("%w: its event id has more than %d bytes; look at what the provider sends", ErrMalformed, maxID-len(NoticeID(n.Provider, "")))
+		return fmt.Errorf("%w: its event id has more than %d bytes; look at what the provider sends", ErrMalformed, maxID-len(ID(n.Provider, "")))
 	}
 	for _, text := range []struct{ name, value string }{
 		{"event id", n.ID}, {"provider's name", n.Provider}, {"trace parent", n.TraceParent}, {"detail", n.Detail},

@@ -11,17 +11,17 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
-var _ webhook.Bodies = (*View)(nil)
+var _ notice.Bodies = (*View)(nil)
 
 // A notice and its outbox row are guarded by one lock, that of the row's owner.
 
 func noticeOwner(id string) claim.Key { return claim.Key{Value: id} }
 
 // readNotice reads one row, nil if there is none.
-func (db *DB) readNotice(region string, code claim.RegionCode, id string) (n *webhook.Notice, err error) {
+func (db *DB) readNotice(region string, code claim.RegionCode, id string) (n *notice.Notice, err error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.key = appendScoped(s.key[:0], tableNotice, code, "", id)
@@ -32,8 +32,8 @@ func (db *DB) readNotice(region string, code claim.RegionCode, id string) (n *we
 	return n, err
 }
 
-// Keep implements [webhook.Store].
-func (v *View) Keep(ctx context.Context, region string, incoming []webhook.Notice) (fresh int, err error) {
+// Keep implements [notice.Store].
+func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice) (fresh int, err error) {
 	indexes := make([]int, len(incoming))
 	code, err := v.code(region)
 	if err != nil {
@@ -48,7 +48,7 @@ func (v *View) Keep(ctx context.Context, region string, incoming []webhook.Notic
 			}
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%w: %w", webhook.ErrRefused, err)
+			return 0, fmt.Errorf("%w: %w", notice.ErrRefused, err)
 		}
 		indexes[i] = v.db.rows.index(code, noticeOwner(incoming[i].ID))
 	}
@@ -77,7 +77,7 @@ func (v *View) Keep(ctx context.Context, region string, incoming []webhook.Notic
 			continue
 		}
 		kept[n.ID] = true
-		n.ReceivedAt, n.ProcessedAt, n.Status, n.Detail = now, time.Time{}, webhook.Unprocessed, ""
+		n.ReceivedAt, n.ProcessedAt, n.Status, n.Detail = now, time.Time{}, notice.Unprocessed, ""
 		s.key = appendScoped(s.key[:0], tableNotice, code, "", n.ID)
 		if err := s.set(b, s.key, noticeToProto(&n)); err != nil {
 			return 0, err
@@ -96,8 +96,8 @@ func (v *View) Keep(ctx context.Context, region string, incoming []webhook.Notic
 	return len(kept), nil
 }
 
-// Close implements [webhook.Store].
-func (v *View) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+// Close implements [notice.Store].
+func (v *View) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
 	code, err := v.reach(ctx, region)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	return v.db.commit(b, pebble.Sync)
 }
 
-// Rewrite implements [webhook.Bodies].
+// Rewrite implements [notice.Bodies].
 func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
 	code, err := v.reach(ctx, region)
 	if err != nil {
@@ -161,7 +161,7 @@ func (v *View) Rewrite(ctx context.Context, region, after string, limit int, aga
 }
 
 // bodies lists up to limit notices that have one.
-func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode, after string, limit int) (page []webhook.Notice, err error) {
+func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode, after string, limit int) (page []notice.Notice, err error) {
 	if err := v.db.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (v *View) bodies(ctx context.Context, region string, code claim.RegionCode,
 }
 
 // rewrite replaces the body of a notice, and of its row, where it is still that of seen.
-func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *webhook.Notice, body []byte) error {
+func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode, seen *notice.Notice, body []byte) error {
 	if err := v.db.enter(ctx); err != nil {
 		return err
 	}
@@ -220,14 +220,14 @@ func (v *View) rewrite(ctx context.Context, region string, code claim.RegionCode
 	return v.db.commit(b, pebble.Sync)
 }
 
-// Notice implements [webhook.Store].
-func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, bool, error) {
+// Notice implements [notice.Store].
+func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bool, error) {
 	code, err := v.reach(ctx, region)
 	if err != nil {
-		return webhook.Notice{}, false, err
+		return notice.Notice{}, false, err
 	}
 	if err := v.db.enter(ctx); err != nil {
-		return webhook.Notice{}, false, err
+		return notice.Notice{}, false, err
 	}
 	defer v.db.leave()
 	lock := v.db.rows.of(code, noticeOwner(id))
@@ -235,7 +235,7 @@ func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, b
 	defer lock.RUnlock()
 	n, err := v.db.readNotice(region, code, id)
 	if err != nil || n == nil {
-		return webhook.Notice{}, false, err
+		return notice.Notice{}, false, err
 	}
 	return *n, true, nil
 }

@@ -1,4 +1,4 @@
-package webhooktest
+package noticetest
 
 import (
 	"bytes"
@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // Rows are all contracts of a backend, as a node sees them.
@@ -29,8 +29,8 @@ type Rows interface {
 	claim.Store
 	outbox.Queues
 	ledger.Store
-	webhook.Store
-	webhook.BrakeStore
+	notice.Store
+	notice.BrakeStore
 	recon.Claims
 }
 
@@ -66,8 +66,8 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		t.Run("late: found by a notice: "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.refuse(verdicts)
-			require.Equal(w, webhook.ProcessedCompensated, w.tell("evt_1", id))
-			require.Equal(w, webhook.ProcessedCompensated, w.tell("evt_2", id), "told again under another id")
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_2", id), "told again under another id")
 			w.givenBack(id)
 			require.Empty(w, w.reconcile(id, nil), "statement and books agree")
 		})
@@ -79,12 +79,12 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 				require.Equal(w, "acme", m.Tenant)
 				progress, detail, err := w.compensator.Compensate(w.Context(), m.Ghost("bank"))
 				require.NoError(w, err)
-				require.Equal(w, webhook.Compensated, progress, detail)
+				require.Equal(w, notice.Compensated, progress, detail)
 			}
 			require.Equal(w, []recon.Class{recon.ChargedButUnknown}, w.reconcile(id, heal))
 			require.Empty(w, w.reconcile(id, heal))
 			w.givenBack(id)
-			require.Equal(w, webhook.ProcessedCompensated, w.tell("evt_1", id), "and a notice of it finds it done")
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id), "and a notice of it finds it done")
 			w.givenBack(id)
 		})
 	}
@@ -99,7 +99,7 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 		w := newLateWorld(t, newHarness(t))
 		spent := w.settled(w.begin(olderKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
 		id := w.settled(w.charge(), refused).Minted.ID
-		require.Equal(w, webhook.ProcessedCompensated, w.tell("evt_1", id))
+		require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
 		w.givenBack(id)
 		own := w.asked[0].Key
 		code, ok := claim.ReadStamp(own.Value)
@@ -126,19 +126,19 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	})
 	for name, c := range map[string]struct {
 		verdicts []claim.Verdict
-		want     webhook.Progress
+		want     notice.Progress
 		refunds  int
 	}{
-		"in flight": {nil, webhook.Pending, 0},
+		"in flight": {nil, notice.Pending, 0},
 		"refused": {[]claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "charge_disputed", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
-			webhook.Limbo, 0},
+			notice.Limbo, 0},
 		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
-			webhook.Compensated, 1},
+			notice.Compensated, 1},
 	} {
 		t.Run("keys: what an older build has begun goes on: "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.settled(w.charge(), refused).Minted.ID
-			g := webhook.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}
+			g := notice.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}
 			old := w.begin(olderKey(t, w.Code), string(payment.Compensation), http.MethodPost, "compensations",
 				fmt.Appendf(nil, `{"amount":4200,"charge":%q,"currency":"usd","provider_ref":"pay_1","reason":"ghost_payment"}`, id))
 			if c.verdicts != nil {
@@ -161,17 +161,17 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	for name, c := range map[string]struct {
 		decline psp.Class
-		want    webhook.Progress
+		want    notice.Progress
 		refunds int
 	}{
-		"for now":  {psp.Soft, webhook.Pending, 1},
-		"for good": {psp.Hard, webhook.Limbo, 0},
+		"for now":  {psp.Soft, notice.Pending, 1},
+		"for good": {psp.Hard, notice.Limbo, 0},
 	} {
 		t.Run("held: refused "+name, func(t *testing.T) {
 			w := newLateWorld(t, newHarness(t))
 			id := w.settled(w.charge(), refused).Minted.ID
-			look := func(want webhook.Progress) string {
-				progress, detail, err := w.compensator.Compensate(w.Context(), webhook.Ghost{
+			look := func(want notice.Progress) string {
+				progress, detail, err := w.compensator.Compensate(w.Context(), notice.Ghost{
 					Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd",
 				})
 				require.NoError(w, err)
@@ -180,11 +180,11 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			}
 			w.bank.decline = &psp.Decline{Class: c.decline, Code: "insufficient_balance"}
 			look(c.want)
-			_, err := webhook.Stop(w.Context(), w.Rows, "bank", "a weekend")
+			_, err := notice.Stop(w.Context(), w.Rows, "bank", "a weekend")
 			require.NoError(w, err)
 			w.Pass(w, w.Policy.ReplayFor+time.Hour)
-			look(webhook.Held)
-			_, err = webhook.Release(w.Context(), w.Rows, "bank")
+			look(notice.Held)
+			_, err = notice.Release(w.Context(), w.Rows, "bank")
 			require.NoError(w, err)
 			asked := len(w.asked)
 			require.Contains(w, look(c.want), "the provider refused the refund")
@@ -192,7 +192,7 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 			w.bank.decline = nil
 			if c.decline == psp.Soft {
 				w.Pass(w, w.Policy.TombstoneFor)
-				require.Equal(w, "refunded", look(webhook.Compensated))
+				require.Equal(w, "refunded", look(notice.Compensated))
 				w.givenBack(id)
 			}
 			require.Len(w, w.bank.all(), c.refunds)
@@ -212,8 +212,8 @@ type lateWorld struct {
 	LateHarness
 	*testing.T
 	bank        *bank
-	processor   *webhook.Processor
-	compensator *webhook.Compensator
+	processor   *notice.Processor
+	compensator *notice.Compensator
 	asked       []claim.Request // of the service, by the compensator
 }
 
@@ -230,8 +230,8 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	require.NoError(t, err)
 	service.Start()
 	t.Cleanup(service.Stop)
-	w.compensator = &webhook.Compensator{
-		Books: h.Rows, Code: code, Provider: w.bank, Brakes: &webhook.Brakes{Store: h.Rows, Limits: webhook.DefaultLimits()},
+	w.compensator = &notice.Compensator{
+		Books: h.Rows, Code: code, Provider: w.bank, Brakes: &notice.Brakes{Store: h.Rows, Limits: notice.DefaultLimits()},
 		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
 			w.asked = append(w.asked, req)
 			return service.Do(ctx, h.Home, &req)
@@ -240,7 +240,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 			return service.Inspect(ctx, h.Home, key)
 		},
 	}
-	w.processor, err = webhook.NewProcessor(webhook.ProcessorConfig{
+	w.processor, err = notice.NewProcessor(notice.ProcessorConfig{
 		Store: h.Rows, Notifiers: map[string]psp.Notifier{"bank": plain{}}, Claims: h.Rows, Calls: h.Rows.Queue(outbox.ProviderCalls),
 		Books: h.Rows, Learn: service.Learn, Home: home, Compensator: w.compensator,
 		Now: func() time.Time { return h.Now(t) },
@@ -296,14 +296,14 @@ func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Verdict) claim.Re
 }
 
 // tell brings a notice of the late success, and returns what became of it.
-func (w *lateWorld) tell(event, id string) webhook.Status {
+func (w *lateWorld) tell(event, id string) notice.Status {
 	w.Helper()
 	body, err := json.Marshal(psp.Notice{
 		ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "pay_1", Outcome: psp.Approved, Amount: 4200, Currency: "usd",
 	})
 	require.NoError(w, err)
-	n := webhook.Notice{ID: webhook.NoticeID("bank", event), Provider: "bank", Body: body}
-	_, err = w.Rows.Keep(w.Context(), w.Home, []webhook.Notice{n})
+	n := notice.Notice{ID: notice.ID("bank", event), Provider: "bank", Body: body}
+	_, err = w.Rows.Keep(w.Context(), w.Home, []notice.Notice{n})
 	require.NoError(w, err)
 	rows, err := w.Rows.Queue(outbox.Notices).Take(w.Context(), w.Home, 10, time.Minute)
 	require.NoError(w, err)
@@ -312,7 +312,7 @@ func (w *lateWorld) tell(event, id string) webhook.Status {
 	kept, found, err := w.Rows.Notice(w.Context(), w.Home, n.ID)
 	require.NoError(w, err)
 	require.True(w, found)
-	require.NotEqual(w, webhook.Unprocessed, kept.Status, "%+v", verdict)
+	require.NotEqual(w, notice.Unprocessed, kept.Status, "%+v", verdict)
 	return kept.Status
 }
 

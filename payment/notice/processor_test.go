@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -348,7 +348,7 @@ func (w *world) tell(n psp.Notice) outbox.Verdict {
 	}
 	body, err := json.Marshal(n)
 	require.NoError(w, err)
-	return w.processor().Handle(w.Context(), outbox.Message{ID: NoticeID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
+	return w.processor().Handle(w.Context(), outbox.Message{ID: ID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
 }
 
 func (w *world) have(id string, state claim.State, ref string) {

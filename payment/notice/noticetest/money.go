@@ -1,4 +1,4 @@
-package webhooktest
+package noticetest
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // refund is booked at home, and returned with what says that it has failed.
@@ -45,14 +45,14 @@ func (w *world) events() []outbox.Message {
 }
 
 // putBrake changes a row that nobody else changes.
-func (w *world) putBrake(b webhook.Brake) {
+func (w *world) putBrake(b notice.Brake) {
 	w.Helper()
 	changed, err := w.Store(w.home).PutBrake(w.ctx, b)
 	require.NoError(w, err)
 	require.True(w, changed)
 }
 
-func (w *world) brakes() []webhook.Brake {
+func (w *world) brakes() []notice.Brake {
 	w.Helper()
 	rows, now, err := w.Store(w.Regions[1]).Brakes(w.ctx)
 	require.NoError(w, err)
@@ -118,15 +118,15 @@ var moneyTests = []struct {
 	{"brakes: none at first, and each as it was written", func(w *world) {
 		require.Empty(w, w.brakes())
 		at := w.Now(w).UTC().Truncate(time.Microsecond)
-		sim := webhook.Brake{
-			Provider: "sim", Held: &webhook.Hold{At: at, Reason: "too many: é\n\"", Paged: true}, ReleasedAt: at.Add(-time.Hour),
-			Doubt:    &webhook.Hold{At: at, Reason: "no such movement"},
-			Admitted: []webhook.Admission{{ID: "ghostre_1", At: at, Amount: math.MaxInt64, Currency: "usd"}, {ID: "ghostre_2", At: at, Amount: 1, Currency: "jpy"}},
+		sim := notice.Brake{
+			Provider: "sim", Held: &notice.Hold{At: at, Reason: "too many: é\n\"", Paged: true}, ReleasedAt: at.Add(-time.Hour),
+			Doubt:    &notice.Hold{At: at, Reason: "no such movement"},
+			Admitted: []notice.Admission{{ID: "ghostre_1", At: at, Amount: math.MaxInt64, Currency: "usd"}, {ID: "ghostre_2", At: at, Amount: 1, Currency: "jpy"}},
 		}
 		w.putBrake(sim)
-		w.putBrake(webhook.Brake{Provider: webhook.AllProviders})
+		w.putBrake(notice.Brake{Provider: notice.AllProviders})
 		sim.Version = 1
-		require.Equal(w, []webhook.Brake{{Provider: webhook.AllProviders, Version: 1}, sim}, w.brakes())
+		require.Equal(w, []notice.Brake{{Provider: notice.AllProviders, Version: 1}, sim}, w.brakes())
 		sim.Held, sim.Admitted = nil, nil
 		w.putBrake(sim)
 		sim.Version = 2
@@ -134,7 +134,7 @@ var moneyTests = []struct {
 	}},
 	{"brakes: changed only as they were read", func(w *world) {
 		put := func(version uint64) bool {
-			changed, err := w.Store(w.Regions[1]).PutBrake(w.ctx, webhook.Brake{Provider: "sim", Version: version})
+			changed, err := w.Store(w.Regions[1]).PutBrake(w.ctx, notice.Brake{Provider: "sim", Version: version})
 			require.NoError(w, err)
 			return changed
 		}
@@ -152,10 +152,10 @@ var moneyTests = []struct {
 		var g errgroup.Group
 		start := make(chan struct{})
 		for i := range racers {
-			b := &webhook.Brakes{Store: w.Store(w.Regions[i%2]), Limits: webhook.Limits{Count: limit, Sum: math.MaxInt64}}
+			b := &notice.Brakes{Store: w.Store(w.Regions[i%2]), Limits: notice.Limits{Count: limit, Sum: math.MaxInt64}}
 			g.Go(func() error {
 				<-start
-				reason, err := b.Admit(w.ctx, "sim", webhook.Admission{ID: fmt.Sprint("ghostre_", i), Amount: 1, Currency: "usd"})
+				reason, err := b.Admit(w.ctx, "sim", notice.Admission{ID: fmt.Sprint("ghostre_", i), Amount: 1, Currency: "usd"})
 				if err == nil && reason == "" {
 					through.Add(1)
 				}

@@ -1,4 +1,4 @@
-package webhooktest
+package noticetest
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/seal/sealtest"
 )
@@ -30,13 +30,13 @@ func (postbox) Read([]byte) (psp.Notice, error) { return psp.Notice{}, errors.Ne
 // receive takes a notice in as a node does.
 func (w *world) receive(r *seal.Ring, event, body string) (id string) {
 	w.Helper()
-	receiver, err := webhook.NewReceiver(webhook.ReceiverConfig{
+	receiver, err := notice.NewReceiver(notice.ReceiverConfig{
 		Region: w.home, Store: w.Store(w.home), Notifiers: map[string]psp.Notifier{"sim": postbox{}}, Seal: r,
 	})
 	require.NoError(w, err)
 	defer receiver.Stop()
 	require.NoError(w, receiver.Receive(w.ctx, "sim", http.Header{"Id": {event}}, []byte(body)))
-	return webhook.NoticeID("sim", event)
+	return notice.ID("sim", event)
 }
 
 // opens checks what is in a stored body.
@@ -51,7 +51,7 @@ func (w *world) opens(r *seal.Ring, id string, stored []byte, want string) {
 func (w *world) closeNow() {
 	w.Helper()
 	m := w.takeOne()
-	require.NoError(w, w.close(m, m.Fence, webhook.ProcessedOK))
+	require.NoError(w, w.close(m, m.Fence, notice.ProcessedOK))
 }
 
 var sealedTests = []struct {
@@ -84,12 +84,12 @@ var sealedTests = []struct {
 		}
 		taken := w.take()
 		require.NotEmpty(w, taken)
-		require.NoError(w, w.close(taken[0], taken[0].Fence, webhook.Ignored))
+		require.NoError(w, w.close(taken[0], taken[0].Fence, notice.Ignored))
 		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, taken[1].ID, taken[1].Fence, "unknown charge"))
-		bodies := w.Store(w.home).(webhook.Bodies)
+		bodies := w.Store(w.home).(notice.Bodies)
 
 		c := seal.Census{Ring: both}
-		require.NoError(w, webhook.Reseal(w.ctx, bodies, w.home, &c))
+		require.NoError(w, notice.Reseal(w.ctx, bodies, w.home, &c))
 		require.Equal(w, []int{150, 0}, []int{c.Again, c.Lost})
 		require.Equal(w, map[string]int{"": 75, old.Names()[0].String(): 75}, c.Under)
 		for _, id := range ids {
@@ -106,14 +106,14 @@ var sealedTests = []struct {
 		require.True(w, found && parked.Parked, "and nothing else of a row has changed")
 
 		c = seal.Census{Ring: both}
-		require.NoError(w, webhook.Reseal(w.ctx, bodies, w.home, &c))
+		require.NoError(w, notice.Reseal(w.ctx, bodies, w.home, &c))
 		require.Zero(w, c.Again, "a second time finds nothing to do")
 		require.Equal(w, map[string]int{last.Names()[0].String(): 150}, c.Under)
-		require.NoError(w, w.close(taken[2], taken[2].Fence, webhook.ProcessedOK), "whoever had a row has it still")
+		require.NoError(w, w.close(taken[2], taken[2].Fence, notice.ProcessedOK), "whoever had a row has it still")
 	}},
 	{"rewrite: not what has changed meanwhile", func(w *world) {
-		bodies := w.Store(w.home).(webhook.Bodies)
-		w.keep(notice("evt_1", "one"), notice("evt_2", "two"))
+		bodies := w.Store(w.home).(notice.Bodies)
+		w.keep(newNotice("evt_1", "one"), newNotice("evt_2", "two"))
 		again := func(to string) {
 			_, err := bodies.Rewrite(w.ctx, w.home, "", 10, func(id string, body []byte) ([]byte, error) {
 				if id != "sim:evt_1" {
@@ -142,16 +142,16 @@ var sealedTests = []struct {
 		if !w.Exact {
 			w.Skip("nobody waits a week for a clock that cannot be set")
 		}
-		w.keep(notice("evt_1", payer))
+		w.keep(newNotice("evt_1", payer))
 		w.Pass(w, time.Hour) // it is acted on later
 		w.closeNow()
-		w.keep(notice("evt_parked", payer))
+		w.keep(newNotice("evt_parked", payer))
 		m := w.takeOne()
 		require.NoError(w, w.Queue(w.home).Park(w.ctx, w.home, m.ID, m.Fence, "LIMBO"))
-		w.keep(notice("evt_waits", payer))
-		w.keep(webhook.Notice{ID: "sim:evt_empty", Provider: "sim"})
+		w.keep(newNotice("evt_waits", payer))
+		w.keep(notice.Notice{ID: "sim:evt_empty", Provider: "sim"})
 
-		w.Pass(w, webhook.KeepBodyFor-time.Microsecond)
+		w.Pass(w, notice.KeepBodyFor-time.Microsecond)
 		w.Sweep(w, w.home)
 		require.Equal(w, payer, string(w.get("sim:evt_1").Body))
 		closed := w.get("sim:evt_1")
@@ -163,9 +163,9 @@ var sealedTests = []struct {
 		now := w.get("sim:evt_1")
 		now.Body = nil
 		require.Equal(w, closed, now, "what became of it stays")
-		require.Zero(w, w.keep(notice("evt_1", payer)), "and so does that it came")
+		require.Zero(w, w.keep(newNotice("evt_1", payer)), "and so does that it came")
 
-		w.Pass(w, webhook.KeepFor)
+		w.Pass(w, notice.KeepFor)
 		w.Sweep(w, w.home)
 		_, found, err := w.Store(w.home).Notice(w.ctx, w.home, "sim:evt_1")
 		require.NoError(w, err)

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"bytes"
@@ -160,7 +160,7 @@ func TestTextsThatCannotBeStoredAreMalformed(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n")
 	}
 	require.Empty(t, s.batches, "nothing got as far as the store")
-	fits := Notice{ID: NoticeID("p", "e"), Provider: "p", TraceParent: "00-1", Detail: "ü", Body: []byte("\xff\x00")}
+	fits := Notice{ID: ID("p", "e"), Provider: "p", TraceParent: "00-1", Detail: "ü", Body: []byte("\xff\x00")}
 	require.NoError(t, fits.storable(), "a body may be any bytes")
 	for _, spoil := range []func(n *Notice, bad string){
 		func(n *Notice, bad string) { n.ID = bad }, func(n *Notice, bad string) { n.Provider = bad },

@@ -17,7 +17,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-const webhookSecret = "whsec_c2lnbmluZyBzZWNyZXQgb2YgYSB0ZXN0"
+const noticeSecret = "whsec_c2lnbmluZyBzZWNyZXQgb2YgYSB0ZXN0"
 
 // got is one webhook that came.
 type got struct {
@@ -54,21 +54,21 @@ func receiver(t *testing.T, status func(n int) int) (url string, in <-chan got) 
 
 func always(status int) func(int) int { return func(int) int { return status } }
 
-func tell(t *testing.T, s *Simulator, w Webhooks, urls ...string) {
+func tell(t *testing.T, s *Simulator, w Notices, urls ...string) {
 	t.Helper()
 	for _, u := range urls {
-		w.Targets = append(w.Targets, WebhookTarget{URL: u, Secret: webhookSecret})
+		w.Targets = append(w.Targets, NoticeTarget{URL: u, Secret: noticeSecret})
 	}
-	if err := s.SetWebhooks(w); err != nil {
+	if err := s.SetNotices(w); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestWebhookIsSigned(t *testing.T) {
+func TestNoticeIsSigned(t *testing.T) {
 	url, in := receiver(t, always(204))
 	s := open(t, Config{Dir: t.TempDir()})
 	charge(s, "before", "ch_before", "pm_card_visa") // nobody is told yet
-	tell(t, s, Webhooks{}, url)
+	tell(t, s, Notices{}, url)
 	charge(s, "soft", "ch_0", "pm_card_insufficient_funds") // no money moved
 	charge(s, "k", "ch_1", "pm_card_visa")
 	charge(s, "k", "ch_1", "pm_card_visa") // a repeat is no movement
@@ -77,7 +77,7 @@ func TestWebhookIsSigned(t *testing.T) {
 	if g.body != want {
 		t.Errorf("got  %s\nwant %s", g.body, want)
 	}
-	wh, err := standardwebhooks.NewWebhook(webhookSecret)
+	wh, err := standardwebhooks.NewWebhook(noticeSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestWebhookIsSigned(t *testing.T) {
 func TestDeclinesAreToldWhenAsked(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Webhooks{Declines: true}, url)
+	tell(t, s, Notices{Declines: true}, url)
 	charge(s, "k", "ch_1", "pm_card_stolen")
 	if g := <-in; g.Type != "charge.declined" || g.Data.Error == nil || g.Data.Error.Code != "stolen_card" {
 		t.Errorf("got %s", g.body)
@@ -104,10 +104,10 @@ func TestDeclinesAreToldWhenAsked(t *testing.T) {
 }
 
 // What is not answered 2xx is sent again, with the same id, until it is.
-func TestWebhookIsSentUntilTaken(t *testing.T) {
+func TestNoticeIsSentUntilTaken(t *testing.T) {
 	url, in := receiver(t, func(n int) int { return []int{500, 301, 404, 200}[min(n, 4)-1] })
 	s := open(t, Config{})
-	tell(t, s, Webhooks{RetryAfter: time.Millisecond}, url)
+	tell(t, s, Notices{RetryAfter: time.Millisecond}, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	for range 4 {
 		if g := <-in; g.ID != "evt_000000000001" {
@@ -115,7 +115,7 @@ func TestWebhookIsSentUntilTaken(t *testing.T) {
 		}
 	}
 	closeNow(t, s)
-	if st := s.WebhookStats(); st.Sent != 1 || st.Failed != 3 || st.Pending != 0 || len(in) > 0 {
+	if st := s.NoticeStats(); st.Sent != 1 || st.Failed != 3 || st.Pending != 0 || len(in) > 0 {
 		t.Errorf("%+v, %d more came", st, len(in))
 	}
 }
@@ -126,13 +126,13 @@ func TestRetriesSlowDownAndGoOn(t *testing.T) {
 		s := open(t, Config{})
 		var mu sync.Mutex
 		var tries []time.Time
-		s.webhooks.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+		s.notices.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			tries = append(tries, time.Now())
 			return nil, io.ErrUnexpectedEOF
 		})
-		tell(t, s, Webhooks{}, "http://nobody.example")
+		tell(t, s, Notices{}, "http://nobody.example")
 		start := time.Now()
 		charge(s, "k", "ch_1", "pm_card_visa")
 		time.Sleep(24 * time.Hour)
@@ -147,7 +147,7 @@ func TestRetriesSlowDownAndGoOn(t *testing.T) {
 		if last := time.Since(tries[len(tries)-1]); last > time.Minute {
 			t.Errorf("the last of %d tries was %s ago", len(tries), last)
 		}
-		if st := s.WebhookStats(); st.Pending != 1 {
+		if st := s.NoticeStats(); st.Pending != 1 {
 			t.Errorf("%+v", st)
 		}
 	})
@@ -164,13 +164,13 @@ func TestDelayAndJitter(t *testing.T) {
 		var came []time.Duration
 		var order []string
 		start := time.Now()
-		s.webhooks.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		s.notices.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			came, order = append(came, time.Since(start)), append(order, r.Header.Get("webhook-id"))
 			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 		})
-		tell(t, s, Webhooks{Delay: 15 * time.Minute, Jitter: time.Minute, Seed: 1}, "http://somebody.example")
+		tell(t, s, Notices{Delay: 15 * time.Minute, Jitter: time.Minute, Seed: 1}, "http://somebody.example")
 		for i := range 50 {
 			charge(s, fmt.Sprint("k", i), fmt.Sprint("ch_", i), "pm_card_visa")
 		}
@@ -201,20 +201,20 @@ func TestDelayAndJitter(t *testing.T) {
 func TestDuplicateAndDrop(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Webhooks{Duplicate: 1}, url)
+	tell(t, s, Notices{Duplicate: 1}, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	if first, second := <-in, <-in; first.ID != second.ID || first.body != second.body {
 		t.Errorf("got %s and %s", first.body, second.body)
 	}
-	tell(t, s, Webhooks{Drop: 1}, url)
+	tell(t, s, Notices{Drop: 1}, url)
 	charge(s, "k2", "ch_2", "pm_card_visa")
-	s.webhooks.look()
-	tell(t, s, Webhooks{}, url)
+	s.notices.look()
+	tell(t, s, Notices{}, url)
 	charge(s, "k3", "ch_3", "pm_card_visa")
 	if g := <-in; g.Data.Reference != "ch_3" {
 		t.Errorf("got %s, want the one after that which was dropped", g.body)
 	}
-	if st := s.WebhookStats(); st.Duplicated != 1 || st.Dropped != 1 {
+	if st := s.NoticeStats(); st.Duplicated != 1 || st.Dropped != 1 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -222,7 +222,7 @@ func TestDuplicateAndDrop(t *testing.T) {
 func TestHoldAndRelease(t *testing.T) {
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Webhooks{Hold: true}, url)
+	tell(t, s, Notices{Hold: true}, url)
 	references := func(n int) (out []string) {
 		for range n {
 			out = append(out, (<-in).Data.Reference)
@@ -263,11 +263,11 @@ func TestHoldAndRelease(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	do(s, "POST", "/_sim/webhooks/release?order=sideways", "", "").want(t, 400, "invalid_request")
-	if st := s.WebhookStats(); st.Held != 0 || st.Dropped != 20 {
+	if st := s.NoticeStats(); st.Held != 0 || st.Dropped != 20 {
 		t.Errorf("%+v", st)
 	}
 	last := move()[0]
-	tell(t, s, Webhooks{}, url) // without Hold, what was held goes out
+	tell(t, s, Notices{}, url) // without Hold, what was held goes out
 	found := false
 	for _, got := range references(20) {
 		found = found || got == last
@@ -282,20 +282,20 @@ func TestTwoTargets(t *testing.T) {
 	broken, tried := receiver(t, always(500))
 	url, in := receiver(t, always(200))
 	s := open(t, Config{})
-	tell(t, s, Webhooks{}, broken, url)
+	tell(t, s, Notices{}, broken, url)
 	charge(s, "k", "ch_1", "pm_card_visa")
 	if a, b := <-tried, <-in; a.ID != b.ID {
 		t.Errorf("got %s and %s", a.body, b.body)
 	}
 	closeNow(t, s)
-	if st := s.WebhookStats(); st.Pending != 1 || st.Sent != 1 {
+	if st := s.NoticeStats(); st.Pending != 1 || st.Sent != 1 {
 		t.Errorf("%+v", st)
 	}
 }
 
 // What was not taken when the process ended is sent by the next, without being
 // told to whom.
-func TestWebhooksOutliveTheProcess(t *testing.T) {
+func TestNoticesOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	url, in := receiver(t, func(n int) int {
 		if n == 2 || n == 3 {
@@ -304,7 +304,7 @@ func TestWebhooksOutliveTheProcess(t *testing.T) {
 		return 200
 	})
 	s := open(t, Config{Dir: dir})
-	tell(t, s, Webhooks{RetryAfter: time.Hour}, url)
+	tell(t, s, Notices{RetryAfter: time.Hour}, url)
 	var first []string
 	for i := range 3 {
 		charge(s, fmt.Sprint("k", i), fmt.Sprint("ch_", i), "pm_card_visa")
@@ -325,7 +325,7 @@ func TestWebhooksOutliveTheProcess(t *testing.T) {
 		t.Errorf("a webhook too many: %s", (<-in).body)
 	}
 	for what, content := range map[string]string{"damage": "{", "another shape": `{"secrets":1}`} {
-		if err := os.WriteFile(filepath.Join(dir, webhooksName), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, noticesName), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := Open(Config{Dir: dir}); err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), dir) {
@@ -337,7 +337,7 @@ func TestWebhooksOutliveTheProcess(t *testing.T) {
 	}
 }
 
-func TestSetWebhooksOverHTTP(t *testing.T) {
+func TestSetNoticesOverHTTP(t *testing.T) {
 	s := open(t, Config{})
 	set := `{"targets":[{"url":"http://127.0.0.1:1/x","secret":"any","stripe":true}],"delay_ms":900000,"jitter_ms":1.5,"duplicate":0.1,"drop":0.2,"retry_after_ms":5,"hold":true,"declines":true,"seed":7}`
 	want := `{"webhooks":` + set + `,"sent":0,"failed":0,"abandoned":0,"dropped":0,"duplicated":0,"pending":0,"held":0}` + "\n"

@@ -1,12 +1,12 @@
-// Package webhook takes in what providers say unasked, and acts on it.
-package webhook
+// Package notice takes in what providers say unasked, and acts on it.
+package notice
 
 import (
 	"context"
 	"time"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Status is what became of a notice. Stored; values never change.
@@ -25,7 +25,7 @@ const (
 
 // Notice is one event of a provider, as it came.
 type Notice struct {
-	// ID is [NoticeID]: unique within Region for as long as the row is kept.
+	// ID is [ID]: unique within Region for as long as the row is kept.
 	ID       string
 	Region   string
 	Provider string
@@ -42,8 +42,8 @@ type Notice struct {
 	TraceParent string
 }
 
-// NoticeID is how a provider's event is named here.
-func NoticeID(provider, eventID string) string { return provider + ":" + eventID }
+// ID is how a provider's event is named here.
+func ID(provider, eventID string) string { return provider + ":" + eventID }
 
 // KeepFor is how long a notice is kept after it came: longer than any provider
 // repeats one (Stripe: three days).
