@@ -15,11 +15,12 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 // moves sums movements of one kind, in minor units.
@@ -61,7 +62,7 @@ type books struct {
 	states map[string]int
 	// balances are debits less credits, in all regions.
 	balances map[account]int64
-	verified ledger.Report
+	verified verify.Report
 	compared *recon.Report
 	// mismatches are those of the statement.
 	mismatches []recon.Mismatch
@@ -97,7 +98,7 @@ func (w *tale) read(j *judge, provider string) *books {
 		}
 	}
 	var err error
-	b.verified, err = ledger.Verify(w.ctx, store, regions)
+	b.verified, err = verify.Books(w.ctx, store, regions)
 	require.NoError(t, err)
 	for _, e := range j.Effects() {
 		b.simulator.add(e.Currency, e.Kind, e.Amount)

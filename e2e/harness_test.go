@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -439,11 +438,6 @@ func (w *world) later(region string, q request) <-chan *reply {
 	done := make(chan *reply, 1)
 	go func() { done <- w.send(w.ctx, region, q) }()
 	return done
-}
-
-// elsewhere returns the regions that are not r.
-func elsewhere(r string) []string {
-	return slices.DeleteFunc(slices.Clone(regions), func(o string) bool { return o == r })
 }
 
 func stamped(t testing.TB, region string) string {

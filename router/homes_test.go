@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -69,9 +70,7 @@ func TestPreferredHomes(t *testing.T) {
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
-			for key, home := range c.homes {
-				pins.homes[key] = home
-			}
+			maps.Copy(pins.homes, c.homes)
 			var rows []region.Region
 			for i, r := range []string{here, europe, asia} {
 				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
@@ -133,9 +132,7 @@ func TestNewHomes(t *testing.T) {
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
-			for key, home := range c.homes {
-				pins.homes[key] = home
-			}
+			maps.Copy(pins.homes, c.homes)
 			var rows []region.Region
 			for i, r := range all {
 				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
@@ -144,7 +141,7 @@ func TestNewHomes(t *testing.T) {
 			require.NoError(t, err)
 			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost }).
 				WithDistances(func(region string) (time.Duration, bool) {
-					return map[string]time.Duration{europe: 80, asia: 70}[region] * time.Millisecond, true
+					return map[string]time.Duration{europe: 80 * time.Millisecond, asia: 70 * time.Millisecond}[region], true
 				})
 			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "order-1"}}, "")
 			require.ErrorIs(t, err, c.err)

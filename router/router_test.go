@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -233,7 +232,7 @@ func TestWays(t *testing.T) {
 			require.Equal(t, c.asked, c.world.asked)
 			require.Equal(t, c.hops, reply.Hops)
 			if c.err == claim.ErrUnavailable {
-				require.False(t, errors.Is(err, ErrHomeUnavailable))
+				require.NotErrorIs(t, err, ErrHomeUnavailable)
 			}
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 var randomRuns atomic.Int64

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // A person stops automatic refunds, sees why, and releases them; so for one provider,
@@ -19,7 +19,7 @@ func TestCompensations(t *testing.T) {
 		}
 		held := func(provider string) (reason string) {
 			open(func(d desk) {
-				b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.DefaultLimits()}
+				b := &notice.Brakes{Store: d.Brakes(), Limits: notice.DefaultLimits()}
 				var err error
 				reason, err = b.Held(t.Context(), provider)
 				require.NoError(t, err)
@@ -45,9 +45,9 @@ func TestCompensations(t *testing.T) {
 		run("release")
 
 		open(func(d desk) {
-			b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.Limits{Count: 1, Sum: 1000}, Logger: slog.New(slog.DiscardHandler)}
+			b := &notice.Brakes{Store: d.Brakes(), Limits: notice.Limits{Count: 1, Sum: 1000}, Logger: slog.New(slog.DiscardHandler)}
 			for id, stopped := range []bool{false, true} {
-				reason, err := b.Admit(t.Context(), "sim", webhook.Admission{ID: string(rune('a' + id)), Amount: 70, Currency: "usd"})
+				reason, err := b.Admit(t.Context(), "sim", notice.Admission{ID: string(rune('a' + id)), Amount: 70, Currency: "usd"})
 				require.NoError(t, err)
 				require.Equal(t, stopped, reason != "")
 			}

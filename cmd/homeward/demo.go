@@ -89,7 +89,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) (err error) {
 		defer func() { err = errors.Join(err, withDrainTime(ctx, sim.stop)) }()
 	}
 	provider, err := httpjson.New(httpjson.Config{
-		Name: "simulator", BaseURL: url, Webhooks: httpjson.Webhooks{Secret: secret},
+		Name: "simulator", BaseURL: url, Notices: httpjson.Notices{Secret: secret},
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
 	})
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 type ledgerCommand struct {
@@ -149,9 +150,9 @@ type ledgerVerifyCommand struct {
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
-	var report ledger.Report
+	var report verify.Report
 	if err := c.withBooks(ctx, func(b *books) (err error) {
-		report, err = ledger.Verify(ctx, b, b.regions)
+		report, err = verify.Books(ctx, b, b.regions)
 		return err
 	}); err != nil {
 		return &exitError{exitUnread, err}

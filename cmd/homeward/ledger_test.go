@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 // twoBooks runs a test on the books of both stores. flags name the store to the
@@ -59,7 +60,7 @@ func TestLedger(t *testing.T) {
 		})
 		out := does(t, with("ledger", "verify")...)
 		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 moved")
-		var report ledger.Report
+		var report verify.Report
 		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "verify", "--json")...)), &report))
 		require.EqualValues(t, 7, report.Transactions)
 		require.True(t, report.OK())

@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -49,9 +49,9 @@ type desk interface {
 	Seal() *seal.Ring
 	// Secrets and Bodies are the values that are sealed.
 	Secrets() relay.Secrets
-	Bodies(region string) (webhook.Bodies, error)
+	Bodies(region string) (notice.Bodies, error)
 	// Brakes are those of automatic refunds.
-	Brakes() webhook.BrakeStore
+	Brakes() notice.BrakeStore
 	// HasTenant says whether there is a tenant of that id.
 	HasTenant(ctx context.Context, id string) (bool, error)
 }
@@ -96,9 +96,9 @@ func (d sqlDesk) Seal() *seal.Ring { return d.ring }
 
 func (d sqlDesk) Secrets() relay.Secrets { return d.db }
 
-func (d sqlDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
+func (d sqlDesk) Bodies(region string) (notice.Bodies, error) { return d.db.Region(region) }
 
-func (d sqlDesk) Brakes() webhook.BrakeStore { return d.db }
+func (d sqlDesk) Brakes() notice.BrakeStore { return d.db }
 
 func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
 	rows, err := d.db.Regions(ctx)
@@ -139,8 +139,8 @@ func (d embeddedDesk) Seal() *seal.Ring { return d.ring }
 
 func (d embeddedDesk) Secrets() relay.Secrets { return d.db }
 
-func (d embeddedDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
-func (d embeddedDesk) Brakes() webhook.BrakeStore                   { return d.db }
+func (d embeddedDesk) Bodies(region string) (notice.Bodies, error) { return d.db.Region(region) }
+func (d embeddedDesk) Brakes() notice.BrakeStore                   { return d.db }
 
 func (d embeddedDesk) Regions(context.Context) ([]string, error) {
 	var names []string

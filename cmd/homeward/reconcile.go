@@ -18,8 +18,8 @@ import (
 
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 type reconcileCommand struct {
@@ -195,7 +195,7 @@ type reconciler struct {
 	provider string
 	open     func(context.Context, func(*books) error) error
 	// heal gives a ghost back; nil: nothing is to be healed.
-	heal func(context.Context, webhook.Ghost) (webhook.Progress, string, error)
+	heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
 }
 
 // repeat compares until ctx ends. What cannot be compared now is the next round's.
@@ -307,13 +307,13 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 	switch {
 	case err != nil:
 		one.Healing, one.HealDetail = healPending, err.Error()
-	case progress == webhook.Compensated:
+	case progress == notice.Compensated:
 		one.Healing, one.HealDetail = healed, detail
-	case progress == webhook.Limbo:
+	case progress == notice.Limbo:
 		one.Healing, one.HealDetail = healLimbo, detail
-	case progress == webhook.Held:
+	case progress == notice.Held:
 		one.Healing, one.HealDetail = healHeld, detail
-	case progress == webhook.Doubtful:
+	case progress == notice.Doubtful:
 		one.Healing, one.HealDetail = healDoubt, detail
 	default:
 		one.Healing, one.HealDetail = healPending, detail
@@ -322,7 +322,7 @@ func (r *reconciler) treat(ctx context.Context, m recon.Mismatch) foundMismatch 
 }
 
 // give heals a ghost. A panic over it leaves it to the next run, and the others healed.
-func (r *reconciler) give(ctx context.Context, g webhook.Ghost) (p webhook.Progress, detail string, err error) {
+func (r *reconciler) give(ctx context.Context, g notice.Ghost) (p notice.Progress, detail string, err error) {
 	defer fault.Recover(&err)
 	return r.heal(ctx, g)
 }
@@ -367,7 +367,7 @@ func (r *reconciler) download(ctx context.Context, from, to time.Time, format re
 			transport.CloseIdleConnections()
 		}
 	}()
-	res, err := client.Do(req)
+	res, err := client.Do(req) //nolint:bodyclose // whoever reads the download closes it
 	if err != nil {
 		if inner := (*url.Error)(nil); errors.As(err, &inner) { // its text has the URL, and that may have a password
 			err = inner.Err

@@ -24,12 +24,12 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -162,19 +162,19 @@ func TestAStatementThatIsFetched(t *testing.T) {
 // write it, also after a redirect, unless a flag says otherwise.
 func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 	asked := 0
-	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", "text/csv")
 		_, _ = io.WriteString(w, statementHead)
 	}))
-	defer clear.Close()
-	secure := httptest.NewTLSServer(http.RedirectHandler(clear.URL, http.StatusFound))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
 	defer secure.Close()
 	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
 	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
 	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
 
-	for _, statement := range []string{clear.URL, secure.URL} {
+	for _, statement := range []string{plain.URL, secure.URL} {
 		c := &reconcileCommand{Statement: statement, Slack: time.Hour}
 		fetch := func() error {
 			if err := c.check(); err != nil {
@@ -199,7 +199,7 @@ func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 // leaves the daily run at work.
 func TestAPanicCostsOneComparison(t *testing.T) {
 	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
-	r.heal = func(context.Context, webhook.Ghost) (webhook.Progress, string, error) { panic("no ghost is like this") }
+	r.heal = func(context.Context, notice.Ghost) (notice.Progress, string, error) { panic("no ghost is like this") }
 	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
 	require.Equal(t, healPending, one.Healing)
 	require.Contains(t, one.HealDetail, "no ghost is like this")

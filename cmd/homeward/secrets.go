@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -81,7 +81,7 @@ func goThrough(ctx context.Context, d desk, census *seal.Census) error {
 	for _, region := range regions { // one that is lost keeps no other from it
 		bodies, err := d.Bodies(region)
 		if err == nil {
-			err = webhook.Reseal(ctx, bodies, region, census)
+			err = notice.Reseal(ctx, bodies, region, census)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("notices of %s: %w", region, err))

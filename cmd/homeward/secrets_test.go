@@ -18,7 +18,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -26,12 +26,12 @@ import (
 func sealNotice(t testing.TB, d desk, event string) {
 	t.Helper()
 	const region = "europe-west1"
-	id := webhook.NoticeID("sim", event)
+	id := notice.ID("sim", event)
 	body, err := d.Seal().Seal(t.Context(), seal.Row{Table: "notice", Region: region, ID: id}, []byte("erika.mustermann"))
 	require.NoError(t, err)
 	bodies, err := d.Bodies(region)
 	require.NoError(t, err)
-	_, err = bodies.(webhook.Store).Keep(t.Context(), region, []webhook.Notice{{ID: id, Provider: "sim", Body: body}})
+	_, err = bodies.(notice.Store).Keep(t.Context(), region, []notice.Notice{{ID: id, Provider: "sim", Body: body}})
 	require.NoError(t, err)
 }
 
@@ -122,7 +122,7 @@ func TestServeBeginsToSeal(t *testing.T) {
 			q, err := d.Queue("us-east1", outbox.Notices)
 			require.NoError(t, err)
 			for giveUp := time.Now().Add(time.Minute); ; {
-				m, found, err := q.Message(t.Context(), "us-east1", webhook.NoticeID("simulator", event))
+				m, found, err := q.Message(t.Context(), "us-east1", notice.ID("simulator", event))
 				require.NoError(t, err)
 				require.True(t, found)
 				if m.Fence > taken[event] && is(m) {

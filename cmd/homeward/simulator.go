@@ -30,9 +30,9 @@ func (c *simulatorCommand) config(io streams) simulator.Config {
 		IgnoreKeys: c.Dedupe == "none", IgnoreParameters: c.Dedupe == "key", NoLookup: !c.Lookup,
 	}
 	if len(c.WebhookURL) > 0 {
-		cfg.Webhooks = &simulator.Webhooks{}
+		cfg.Notices = &simulator.Notices{}
 		for _, url := range c.WebhookURL {
-			cfg.Webhooks.Targets = append(cfg.Webhooks.Targets, simulator.WebhookTarget{URL: url, Secret: c.WebhookSecret})
+			cfg.Notices.Targets = append(cfg.Notices.Targets, simulator.NoticeTarget{URL: url, Secret: c.WebhookSecret})
 		}
 	}
 	return cfg
@@ -84,7 +84,7 @@ func startSimulator(flag, listen string, c simulator.Config) (*runningSimulator,
 // notify has the simulator tell the API at base, http://host:port, of every movement
 // of money, and signs with secret.
 func (s *runningSimulator) notify(base, secret string) error {
-	return s.sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
+	return s.sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
 }
 
 func (s *runningSimulator) stop(ctx context.Context) error {

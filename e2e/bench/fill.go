@@ -113,13 +113,13 @@ func newCharges(holder string) (*charges, error) {
 		Method: "POST", Path: payment.Path(payment.Charge), Tenant: tenantID,
 		ContentType: "application/json", Canonical: canonical,
 	}
-	print, err := input.Fingerprint(claim.CurrentFingerprint)
+	fingerprint, err := input.Fingerprint(claim.CurrentFingerprint)
 	if err != nil {
 		return nil, err
 	}
 	c.arrival = claim.Arrival{
 		Key: claim.Key{Tenant: tenantID}, Home: regionNames[0], Operation: string(payment.Charge),
-		Input: input, Print: print, Payload: canonical, Holder: holder, Region: regionNames[0],
+		Input: input, Print: fingerprint, Payload: canonical, Holder: holder, Region: regionNames[0],
 		Mint: claim.Minted{Receipt: "R-FILL-FILL-FILL"},
 	}
 	return c, nil

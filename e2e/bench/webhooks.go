@@ -25,7 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -271,7 +271,7 @@ func (s shelf) state(ctx context.Context, q question) (got state, err error) {
 	}
 	got.Pending, got.Parked = d.Pending, d.Parked
 	for _, n := range q.Acknowledged {
-		id := webhook.NoticeID("simulator", noticeID(q.Run, n))
+		id := notice.ID("simulator", noticeID(q.Run, n))
 		_, found, err := s.Notice(ctx, here, id)
 		if err != nil {
 			return got, err

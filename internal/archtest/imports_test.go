@@ -156,9 +156,9 @@ func allowed(from, to string) bool {
 		return true // the wire format is generated there
 	case under(from, "payment") && under(to, "internal/problem"):
 		return true // a decline is remembered as the bytes of a problem
-	case under(from, "claim") && under(to, "payment/ledger"):
+	case under(from, "claim") && under(to, "ledger"):
 		return true // an outcome and its booking are one step
-	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "payment/ledger") || under(to, "payment/webhook")):
+	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "ledger") || under(to, "payment/notice")):
 		return true // contracts that they implement
 	}
 	return false

@@ -18,10 +18,10 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Every write that the store can send, under everything that the wire can do to
@@ -855,7 +855,7 @@ func operations(d database) []operation {
 		right:  noAnswer,
 		effect: func(c *cell, want, _ *stored) {
 			for _, n := range c.notices() {
-				want.Notices = append(want.Notices, noticeRow{ID: n.ID, Status: string(webhook.Unprocessed), Fence: new(int64)})
+				want.Notices = append(want.Notices, noticeRow{ID: n.ID, Status: string(notice.Unprocessed), Fence: new(int64)})
 			}
 		},
 		next: func(c *cell, done bool) {
@@ -879,16 +879,16 @@ func operations(d database) []operation {
 			require.EqualValues(c, 1, c.takesNotice(c.notices()[0].ID))
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Close(ctx, here, c.notices()[0].ID, 1, webhook.ProcessedOK, "known")
+			return nil, c.ours.Close(ctx, here, c.notices()[0].ID, 1, notice.ProcessedOK, "known")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
 			n := &want.Notices[0]
-			n.Status, n.Detail, n.Fence = string(webhook.ProcessedOK), "known", nil
+			n.Status, n.Detail, n.Fence = string(notice.ProcessedOK), "known", nil
 		},
 		next: func(c *cell, done bool) {
 			if done {
-				require.ErrorIs(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, webhook.Ignored, "late"), outbox.ErrFenced)
+				require.ErrorIs(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, notice.Ignored, "late"), outbox.ErrFenced)
 				return
 			}
 			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
@@ -907,7 +907,7 @@ func operations(d database) []operation {
 				return []byte("again"), nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			n, _, err := c.others.Notice(c.ctx, here, c.notices()[0].ID)
@@ -932,7 +932,7 @@ func operations(d database) []operation {
 				return []string{"whsec_again"}, nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)
@@ -1103,13 +1103,13 @@ func (c *cell) toldOfFailure() []outbox.Message {
 }
 
 func (c *cell) noticeID(event string) string {
-	return webhook.NoticeID("sim", "evt_"+c.key.Value+"_"+event)
+	return notice.ID("sim", "evt_"+c.key.Value+"_"+event)
 }
 
 // notices are two that the provider sends.
-func (c *cell) notices() (all []webhook.Notice) {
+func (c *cell) notices() (all []notice.Notice) {
 	for _, event := range []string{"1", "2"} {
-		all = append(all, webhook.Notice{ID: c.noticeID(event), Provider: "sim", Body: []byte("{}")})
+		all = append(all, notice.Notice{ID: c.noticeID(event), Provider: "sim", Body: []byte("{}")})
 	}
 	return all
 }
@@ -1135,7 +1135,7 @@ func (c *cell) takesNotice(id string) uint64 {
 // closes acts on a notice at the other node.
 func (c *cell) closes(id string) {
 	c.Helper()
-	require.NoError(c, c.others.Close(c.ctx, here, id, c.takesNotice(id), webhook.ProcessedOK, "known"))
+	require.NoError(c, c.others.Close(c.ctx, here, id, c.takesNotice(id), notice.ProcessedOK, "known"))
 }
 
 func (c *cell) endpoint() relay.Endpoint {
@@ -1487,7 +1487,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"keep notices", after, "acted on", func(c *cell) { c.closes(c.notices()[0].ID) }, func(c *cell, err error) { require.NoError(c, err) }},
 		{"close a notice", before, "taken", func(c *cell) { c.takesNotice(c.notices()[0].ID) }, fails(outbox.ErrFenced)},
 		{"close a notice", before, "closed otherwise", func(c *cell) {
-			require.NoError(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, webhook.Ignored, "of no concern"))
+			require.NoError(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, notice.Ignored, "of no concern"))
 		}, fails(outbox.ErrFenced)},
 		{"close a notice", after, "not readable", deaf("notice"), fails(claim.ErrUnavailable)},
 		{"note a failed delivery", before, "noted", func(c *cell) { c.notes(false) }, func(c *cell, err error) {

@@ -3,6 +3,7 @@ package cockroach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
 	lost, err := q.fenced(ctx, "outbox_finish", repeatable, region, id, fence)
-	if err != outbox.ErrFenced || !lost {
+	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,

@@ -13,10 +13,10 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // crashes is how many ways of losing unsynced data each write path survives.
@@ -415,16 +415,16 @@ func TestCrashBeyondClaims(t *testing.T) {
 		return taken[0]
 	}
 	keep := func(w *crashWorld, events ...string) {
-		var batch []webhook.Notice
+		var batch []notice.Notice
 		for _, e := range events {
-			batch = append(batch, webhook.Notice{ID: webhook.NoticeID("sim", e), Provider: "sim", Body: []byte(e)})
+			batch = append(batch, notice.Notice{ID: notice.ID("sim", e), Provider: "sim", Body: []byte(e)})
 		}
 		fresh, err := w.home.Keep(w.ctx, "us-east1", batch)
 		require.NoError(w.t, err)
 		require.Equal(w.t, len(events), fresh)
 	}
-	status := func(w *crashWorld, event string) webhook.Status {
-		n, found, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", event))
+	status := func(w *crashWorld, event string) notice.Status {
+		n, found, err := w.home.Notice(w.ctx, "us-east1", notice.ID("sim", event))
 		require.NoError(w.t, err)
 		require.True(w.t, found)
 		return n.Status
@@ -461,8 +461,8 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do:   func(w *crashWorld) { keep(w, "a", "b") },
 			check: func(w *crashWorld) {
 				require.Equal(w.t, 2, w.rows(notices).Due)
-				require.Equal(w.t, webhook.Unprocessed, status(w, "a"))
-				require.Equal(w.t, webhook.Unprocessed, status(w, "b"))
+				require.Equal(w.t, notice.Unprocessed, status(w, "a"))
+				require.Equal(w.t, notice.Unprocessed, status(w, "b"))
 			},
 		},
 		{
@@ -470,11 +470,11 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do: func(w *crashWorld) {
 				keep(w, "a")
 				m := take(w, notices)
-				require.NoError(w.t, w.home.Close(w.ctx, "us-east1", m.ID, m.Fence, webhook.ProcessedCompensated, ""))
+				require.NoError(w.t, w.home.Close(w.ctx, "us-east1", m.ID, m.Fence, notice.ProcessedCompensated, ""))
 			},
 			check: func(w *crashWorld) {
 				require.Zero(w.t, w.rows(notices))
-				require.Equal(w.t, webhook.ProcessedCompensated, status(w, "a"))
+				require.Equal(w.t, notice.ProcessedCompensated, status(w, "a"))
 			},
 		},
 		{
@@ -485,7 +485,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 				require.NoError(w.t, err)
 			},
 			check: func(w *crashWorld) {
-				n, _, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", "a"))
+				n, _, err := w.home.Notice(w.ctx, "us-east1", notice.ID("sim", "a"))
 				require.NoError(w.t, err)
 				require.Equal(w.t, "again", string(n.Body))
 				require.Equal(w.t, "again", string(take(w, notices).Payload))

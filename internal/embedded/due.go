@@ -117,7 +117,7 @@ func (ds *dues) extend(db *DB) error {
 	prefix := appendRegion(nil, ds.table, ds.code)
 	ds.whole = true
 	n := 0
-	err := db.scan(append(prefix[:len(prefix):len(prefix)], ds.until...), prefixEnd(prefix), func(k, value []byte) (bool, error) {
+	err := db.scan(append(slices.Clip(prefix), ds.until...), prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		at := string(k[len(prefix):])
 		if n++; n > dueWindow {
 			ds.until, ds.whole = at, false

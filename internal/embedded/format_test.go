@@ -14,9 +14,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // fixtureKeys are those of the stores in testdata, by what became of them.
@@ -34,7 +34,7 @@ type shown struct {
 	Parked   []outbox.Message
 	Books    []ledger.Transaction
 	Unpaid   map[string]claim.Unpaid
-	Notice   webhook.Notice
+	Notice   notice.Notice
 	InFlight int
 }
 
@@ -133,7 +133,7 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 	if s.Books, err = v.Transactions(ctx, home, ledger.Position{}, time.Time{}, 100); err != nil {
 		return err
 	}
-	if s.Notice, _, err = v.Notice(ctx, home, webhook.NoticeID("sim", "a")); err != nil {
+	if s.Notice, _, err = v.Notice(ctx, home, notice.ID("sim", "a")); err != nil {
 		return err
 	}
 	s.InFlight, err = v.InFlight(ctx, home)

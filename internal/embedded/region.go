@@ -9,15 +9,15 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // View is the store as a node of one region sees it: rows of that region are
 // near, those of others cost a round trip, replicas are near everywhere. It
-// implements [claim.Store], [outbox.Queues], [ledger.Store], [webhook.Store] and
+// implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store] and
 // [relay.Endpoints], is itself the [outbox.Store] of the provider calls, and is safe
 // for concurrent use.
 type View struct {
@@ -31,7 +31,7 @@ var (
 	_ outbox.Store    = (*View)(nil)
 	_ outbox.Queues   = (*View)(nil)
 	_ ledger.Store    = (*View)(nil)
-	_ webhook.Store   = (*View)(nil)
+	_ notice.Store    = (*View)(nil)
 	_ relay.Endpoints = (*View)(nil)
 )
 

@@ -18,13 +18,13 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 	"github.com/homeward-io/homeward/seal"
@@ -40,7 +40,7 @@ type Store interface {
 	outbox.Queues
 	outbox.Looker
 	ledger.Store
-	webhook.Store
+	notice.Store
 	recon.Claims
 	httpapi.Tenants
 }
@@ -116,8 +116,8 @@ type Node struct {
 	c           Config
 	service     *claim.Service
 	beats       atomic.Pointer[[]beat] // nil while they are being made
-	receiver    *webhook.Receiver
-	compensator *webhook.Compensator
+	receiver    *notice.Receiver
+	compensator *notice.Compensator
 	outages     *region.Outages
 	follower    *follower
 	hand        inHand

@@ -10,7 +10,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Healer gives ghosts back from outside of every node, on the database of a
@@ -19,7 +19,7 @@ import (
 // let any number of them and of nodes do so at once. Safe for concurrent use.
 type Healer struct {
 	service     *claim.Service
-	compensator *webhook.Compensator
+	compensator *notice.Compensator
 	means       *means
 }
 
@@ -82,8 +82,8 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 	return h, nil
 }
 
-// Compensate gives g back as [webhook.Compensator.Compensate] does.
-func (h *Healer) Compensate(ctx context.Context, g webhook.Ghost) (webhook.Progress, string, error) {
+// Compensate gives g back as [notice.Compensator.Compensate] does.
+func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progress, string, error) {
 	return h.compensator.Compensate(ctx, g)
 }
 

@@ -13,13 +13,13 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
-	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/router"
 )
 
 // How notices are retried: a payer may be waiting for money, so soon at first, and
-// for as long as it takes. After a day a person is told, see package webhook.
+// for as long as it takes. After a day a person is told, see package notice.
 const (
 	noticeBackoffMin = time.Second
 	noticeBackoffMax = time.Hour
@@ -48,7 +48,7 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 func (c *Config) sinkKinds() []outbox.Kind { return slices.Sorted(maps.Keys(c.Sinks)) }
 
 // brakes are those of automatic refunds.
-func (c *Config) brakes(log *slog.Logger) *webhook.Brakes {
+func (c *Config) brakes(log *slog.Logger) *notice.Brakes {
 	s := c.Compensations
 	if s.PerHour == 0 { // none was given, as in tests: a file cannot say so
 		s = DefaultCompensations()
@@ -60,8 +60,8 @@ func (c *Config) brakes(log *slog.Logger) *webhook.Brakes {
 func (c *Config) compensator(
 	do func(context.Context, claim.Request, string) (claim.Reply, error),
 	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
-) *webhook.Compensator {
-	return &webhook.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
+) *notice.Compensator {
+	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
 }
 
 // assembleWork makes what goes on beside requests: a worker for each queue and who wakes
@@ -70,7 +70,7 @@ func (c *Config) compensator(
 func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	c := &n.c
 	n.compensator = c.compensator(routes.Do, routes.Inspect, log)
-	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
+	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
 		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: log,
 	})
@@ -81,7 +81,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	if c.ReadSealed {
 		sealing = nil
 	}
-	if n.receiver, err = webhook.NewReceiver(webhook.ReceiverConfig{
+	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
 		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: log,
 	}); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
 		b := beat{workers: map[outbox.Queue]*outbox.Worker{}}
-		for q, make := range map[outbox.Queue]func() (*outbox.Worker, error){
+		for q, worker := range map[outbox.Queue]func() (*outbox.Worker, error){
 			outbox.ProviderCalls: func() (*outbox.Worker, error) {
 				return n.newWorker(outbox.WorkerConfig{
 					Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
@@ -113,7 +113,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 				})
 			},
 		} {
-			w, err := make()
+			w, err := worker()
 			if err != nil {
 				return fmt.Errorf("node %s: %w", c.Name, err)
 			}
@@ -132,7 +132,7 @@ func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
 
 // Compensator gives ghosts back as this node does those of notices, for whoever has
 // found one in another way.
-func (n *Node) Compensator() *webhook.Compensator { return n.compensator }
+func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 
 // newWorker completes a worker's configuration by the deployment's.
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {

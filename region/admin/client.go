@@ -27,8 +27,7 @@ func newService(c *http.Client, tls bool, addr string) adminv1connect.AdminServi
 // oneLine is err in one line.
 func oneLine(err error) string {
 	text := err.Error()
-	var wire *connect.Error
-	if errors.As(err, &wire) {
+	if wire, ok := errors.AsType[*connect.Error](err); ok {
 		text = wire.Message()
 	}
 	return strings.Join(strings.Fields(text), " ")
