@@ -66,8 +66,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"client", "region", "merchants import client; it must drag no server in"},
 }
 
-// libraries: a library whose packages start with the prefix may be imported
-// only below these rooms.
+// libraries: a library, or a room of ours, whose packages start with the prefix may
+// be imported only below these rooms.
 var libraries = []struct {
 	prefix string
 	rooms  []string
@@ -92,7 +92,8 @@ var libraries = []struct {
 	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
 	{"code.dny.dev/ssrf", []string{"outbox/relay"}, "where merchants may send us is decided where we go"},
 	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
-	{"github.com/alecthomas/kong", []string{"cmd", "e2e"}, "commands are cmd's"},
+	{"github.com/alecthomas/kong", []string{"internal/cli", "e2e"}, "commands are internal/cli's"},
+	{module + "internal/cli", []string{"cmd"}, "package main is its door; what others need of it is in a room of its own"},
 }
 
 type pkg struct {
