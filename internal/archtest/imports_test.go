@@ -51,6 +51,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/drill", "router", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "outbox", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "payment", "a drill asks the provider simulator over HTTP, as a process of its own"},
+	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},
 	{"span", "internal", "merchants import client, which makes spans"},

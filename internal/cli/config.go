@@ -80,5 +80,5 @@ func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings,
 	if found.OffsetUnread != nil {
 		return append(facts, fmt.Sprintf("the database's --max-offset could not be read; see to it that claim.clock_offset is at least that (%v)", found.OffsetUnread)), nil
 	}
-	return append(facts, fmt.Sprintf("clocks: at most %v apart, claim.clock_offset is %v", found.MaxOffset, settings.Claim.ClockOffset)), nil
+	return append(facts, fmt.Sprintf("clocks: at most %v apart, claim.clock_offset is %v", found.MaxOffset, settings.Policy.ClockOffset)), nil
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -137,10 +136,7 @@ func withDrainTime(ctx context.Context, stop func(context.Context) error) error 
 }
 
 func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, listens []string) (*node.Cluster, error) {
-	c.Policy, c.Outbox, c.ReplicaLag, c.SweepEvery, c.Objects = s.Claim, s.Outbox, s.ReplicaLag, s.SweepEvery, s.Objects
-	c.Events = s.Events
-	c.Limits = httpapi.DefaultLimits()
-	c.Limits.TenantRate, c.Limits.TenantBurst = s.TenantRate, s.TenantBurst
+	c.Tuning, c.ReplicaLag = s.Tuning, s.ReplicaLag
 	for i, r := range s.Regions {
 		c.Regions = append(c.Regions, node.ClusterRegion{Name: r.Name, Code: r.Code, Listen: listens[i]})
 	}

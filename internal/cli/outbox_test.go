@@ -36,7 +36,7 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		for _, r := range settings.Regions {
 			regions = append(regions, embedded.Region{Name: r.Name, Code: r.Code})
 		}
-		db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Claim})
+		db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Policy})
 		require.NoError(t, err)
 		for _, tenant := range demoTenants([]string{"us-east1", "europe-west1"}) {
 			require.NoError(t, db.PutTenant(t.Context(), tenant.Tenant, tenant.APIKeys...))

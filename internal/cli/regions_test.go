@@ -16,7 +16,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
-	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -38,7 +37,7 @@ func startRegional(t *testing.T) *regional {
 	provider, err := httpjson.New(httpjson.Config{Name: "nobody", BaseURL: "http://127.0.0.1:1", Capabilities: psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
-	c := node.ClusterConfig{Dir: t.TempDir(), Provider: provider, Policy: claim.DefaultPolicy(), Limits: httpapi.DefaultLimits()}
+	c := node.ClusterConfig{Dir: t.TempDir(), Provider: provider, Tuning: node.DefaultTuning()}
 	for i, r := range []string{us, eu, asia} {
 		c.Regions = append(c.Regions, node.ClusterRegion{Name: r, Code: claim.RegionCode(i + 1)})
 	}
