@@ -69,10 +69,12 @@ var quickOutbox = node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Sec
 // demo's API key beside its own.
 func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 	c := node.ClusterConfig{
-		Dir: dir, Provider: p, Policy: b.Policy, Outbox: quickOutbox,
-		Databases: b.Databases, Pool: patientPool(),
-		DeputyAfter: time.Hour, // tests of deputies say when
-		Limits:      httpapi.DefaultLimits(), ReplicaLag: 50 * time.Millisecond, Seal: sealtest.Ring(1),
+		Dir: dir, Provider: p, Databases: b.Databases, Pool: patientPool(),
+		Tuning: node.Tuning{
+			Policy: b.Policy, Outbox: quickOutbox, Limits: httpapi.DefaultLimits(),
+			DeputyAfter: time.Hour, // tests of deputies say when
+		},
+		ReplicaLag: 50 * time.Millisecond, Seal: sealtest.Ring(1),
 		Tenants: []node.ClusterTenant{
 			{Tenant: claim.Tenant{ID: "acme" + b.Tenants, Registrar: us}, APIKeys: []string{acme, demoAcme}},
 			{Tenant: claim.Tenant{ID: "globex" + b.Tenants, Registrar: eu}, APIKeys: []string{globex, demoGlobex}},

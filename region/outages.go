@@ -29,8 +29,6 @@ type OutagesConfig struct {
 	// Seen tells when gossip last saw a live node of a region; zero: never.
 	// [Membership.LastSeen] is one.
 	Seen func(region string) time.Time
-	// Ping asks a node of a region for a sign of life. [Peers.Ping] is one.
-	Ping func(ctx context.Context, region string) error
 	// Grace; 0 means DefaultGrace.
 	Grace time.Duration
 	// Clock, the same as Seen's; nil means time.Now.
@@ -119,8 +117,9 @@ func (o *Outages) All() []string {
 	return lost
 }
 
-// Run asks silent regions for signs of life until ctx ends.
-func (o *Outages) Run(ctx context.Context) {
+// Run asks silent regions for signs of life until ctx ends: ping asks a node of one.
+// [Peers.Ping] is such a question.
+func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, region string) error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
@@ -128,19 +127,19 @@ func (o *Outages) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			o.probe(ctx)
+			o.probe(ctx, ping)
 		}
 	}
 }
 
 // probe asks every silent region once, all at the same time.
-func (o *Outages) probe(ctx context.Context) {
+func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, region string) error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var asked sync.WaitGroup
 	for region := range o.quiet() {
 		asked.Go(func() {
-			if o.c.Ping(ctx, region) == nil {
+			if ping(ctx, region) == nil {
 				o.Heard(region, true)
 			}
 		})

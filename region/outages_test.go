@@ -15,9 +15,9 @@ type sight map[string]time.Time
 
 func (s sight) seen(region string) time.Time { return s[region] }
 
-func newOutages(t *testing.T, s sight, ping func(context.Context, string) error) *Outages {
+func newOutages(t *testing.T, s sight) *Outages {
 	t.Helper()
-	return NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Seen: s.seen, Ping: ping})
+	return NewOutages(OutagesConfig{Self: us, Topology: threeRegions(t), Seen: s.seen})
 }
 
 func wantLost(t *testing.T, o *Outages, want ...string) {
@@ -30,7 +30,7 @@ func wantLost(t *testing.T, o *Outages, want ...string) {
 func TestARegionIsLostAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sight{eu: time.Now()} // asia was never seen
-		o := newOutages(t, s, nil)
+		o := newOutages(t, s)
 		wantLost(t, o)
 		time.Sleep(DefaultGrace - time.Nanosecond)
 		wantLost(t, o)
@@ -49,7 +49,7 @@ func TestARegionIsLostAfterTheGrace(t *testing.T) {
 
 func TestARegionMarkedDownIsLostAtOnce(t *testing.T) {
 	now := time.Now()
-	o := newOutages(t, sight{eu: now, as: now}, nil)
+	o := newOutages(t, sight{eu: now, as: now})
 	regions := o.c.Topology.Regions()
 	for i := range regions {
 		if regions[i].Name == eu {
@@ -68,7 +68,8 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sight{}
 		var up atomic.Bool
-		o := newOutages(t, s, func(_ context.Context, region string) error {
+		o := newOutages(t, s)
+		ping := func(_ context.Context, region string) error {
 			if region != eu {
 				t.Errorf("%s was asked", region)
 			}
@@ -76,12 +77,12 @@ func TestARegionThatGossipSeesAndNobodyReaches(t *testing.T) {
 				return errors.New("refused")
 			}
 			return nil
-		})
+		}
 		alive := func() { s[eu], s[as] = time.Now(), time.Now() }
 		alive()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go o.Run(ctx)
+		go o.Run(ctx, ping)
 
 		o.Heard(eu, false)
 		time.Sleep(DefaultGrace / 2)

@@ -38,8 +38,8 @@ func nodeRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (
 		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
 		s.Gossip = node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
 		s.Database, s.Provider.BaseURL = patientPool(), "http://"+*url
-		s.Events.Log = *told               // a line that the log leaves out
-		s.TenantRate, s.TenantBurst = 0, 0 // here one tenant is all of them
+		s.Events.Log = *told                             // a line that the log leaves out
+		s.Limits.TenantRate, s.Limits.TenantBurst = 0, 0 // here one tenant is all of them
 		starting, cancel := context.WithTimeout(ctx, startTime)
 		n, err := node.Serve(starting, s, node.Secrets{DatabaseURL: db}, log)
 		cancel()

@@ -51,6 +51,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/drill", "router", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "outbox", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "payment", "a drill asks the provider simulator over HTTP, as a process of its own"},
+	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},
 	{"span", "internal", "merchants import client, which makes spans"},
@@ -66,8 +67,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"client", "region", "merchants import client; it must drag no server in"},
 }
 
-// libraries: a library whose packages start with the prefix may be imported
-// only below these rooms.
+// libraries: a library, or a room of ours, whose packages start with the prefix may
+// be imported only below these rooms.
 var libraries = []struct {
 	prefix string
 	rooms  []string
@@ -92,7 +93,8 @@ var libraries = []struct {
 	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
 	{"code.dny.dev/ssrf", []string{"outbox/relay"}, "where merchants may send us is decided where we go"},
 	{"github.com/stripe/stripe-go", []string{"payment/psp/stripe"}, "one room per provider"},
-	{"github.com/alecthomas/kong", []string{"cmd", "e2e"}, "commands are cmd's"},
+	{"github.com/alecthomas/kong", []string{"internal/cli", "e2e"}, "commands are internal/cli's"},
+	{module + "internal/cli", []string{"cmd"}, "package main is its door; what others need of it is in a room of its own"},
 }
 
 type pkg struct {

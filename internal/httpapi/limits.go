@@ -7,30 +7,31 @@ import (
 	"time"
 )
 
-// Limits bounds what one caller can make a node hold, and for how long.
+// Limits bounds what one caller can make a node hold, and for how long. Those of tenants
+// are settings.
 type Limits struct {
 	// Body is the longest request body, in bytes. 1 MiB is the public contract.
-	Body int64
+	Body int64 `koanf:"-"`
 	// HeaderBytes is the longest request head, in bytes. The longest sensible one,
 	// keys and trace headers included, has about 2 KiB.
-	HeaderBytes int
+	HeaderBytes int `koanf:"-"`
 	// HeaderTime and BodyTime are how long a client may take to send each. 10 s
 	// moves 1 MiB at 1 Mbit/s; slower clients only hold a connection, as no claim
 	// is made before the body is whole.
-	HeaderTime, BodyTime time.Duration
+	HeaderTime, BodyTime time.Duration `koanf:"-"`
 	// Request is how long one request may be worked on. It must exceed the
 	// provider's time-out plus the wait for a rival and two hops: a shorter one
 	// turns healthy answers into unknown ones.
-	Request time.Duration
+	Request time.Duration `koanf:"-"`
 	// Reply is how long a client may take to read the answer, on top of Request.
-	Reply time.Duration
+	Reply time.Duration `koanf:"-"`
 	// Idle is how long a kept-alive connection may be silent. It should exceed
 	// the load balancer's own, so that the balancer closes first.
-	Idle time.Duration
+	Idle time.Duration `koanf:"-"`
 	// TenantRate, in requests per second, and TenantBurst, in requests, hold for
 	// tenants whose row does not say. 0 means no limit.
-	TenantRate  float64
-	TenantBurst int
+	TenantRate  float64 `koanf:"tenant_rate"`
+	TenantBurst int     `koanf:"tenant_burst"`
 }
 
 // DefaultLimits is the published contract.

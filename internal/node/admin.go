@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -175,11 +174,11 @@ func (h *inHand) counting(api http.Handler) http.Handler {
 const parkedShown = 10
 
 // newAdmin is the node's answer to operators.
-func (n *Node) newAdmin(transport http.RoundTripper, log *slog.Logger) *admin.Server {
+func (n *Node) newAdmin() *admin.Server {
 	return admin.New(admin.Config{
 		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
 		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus,
-		Transport: transport, TLS: n.c.TLS != nil, Logger: log,
+		Transport: n.transport, TLS: n.c.TLS != nil, Logger: n.log,
 	})
 }
 
@@ -240,6 +239,3 @@ func plain(err error) error {
 	}
 	return err
 }
-
-// defaultTopologyEvery is how often a node reads the table of regions by itself.
-const defaultTopologyEvery = 5 * time.Second

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -16,7 +18,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
-	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox/relay"
@@ -27,10 +29,10 @@ import (
 
 // ClusterConfig describes several regions in one process on one store.
 type ClusterConfig struct {
+	Tuning
 	// Dir is the embedded store's directory; responses too large for a row go to
 	// Dir/objects unless Objects names another bucket.
-	Dir     string
-	Objects string
+	Dir string
 	// Databases is where each region reaches the SQL database: a connection
 	// string by region. nil means the embedded store; ReplicaLag, Clock, FS and
 	// Fatal are that store's only, and so is what Network charges for rows that
@@ -49,23 +51,9 @@ type ClusterConfig struct {
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
-	Seal *seal.Ring
-	// Compensations bound automatic refunds; the zero value is DefaultCompensations.
-	Compensations CompensationSettings
-	// Events says who is told of what happened; the zero value tells nobody.
-	Events     EventsSettings
-	Policy     claim.Policy
-	Outbox     OutboxConfig
-	Limits     httpapi.Limits
+	Seal       *seal.Ring
 	Network    *wan.Network
 	ReplicaLag time.Duration
-	// DeputyAfter is how long a region must be out of reach before the others act on
-	// its rows. 0 means region.DefaultGrace.
-	DeputyAfter time.Duration
-	// TopologyEvery is how often each node reads the table of regions. 0 means 5 s.
-	TopologyEvery time.Duration
-	// SweepEvery is how often rows past their windows are deleted. 0 means 1 min.
-	SweepEvery time.Duration
 	// Clock is the store's; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
@@ -198,98 +186,151 @@ func (b *sqlBackend) Close() error {
 type Cluster struct {
 	DB    Backend
 	Nodes []*Node
-	blobs *Blobs
-	sinks *Sinks
-	sweep context.CancelFunc
-	swept chan struct{}
+
+	c          ClusterConfig
+	regions    []region.Region
+	blobs      *Blobs
+	sinks      *Sinks
+	background background
+	running    parts.Running
 }
 
-// sweepBatch bounds one housekeeping round, in rows: a few milliseconds' work.
-const sweepBatch = 1000
-
-// StartCluster opens the store and starts every node.
-func StartCluster(ctx context.Context, c ClusterConfig) (_ *Cluster, err error) {
+// StartCluster opens the store and starts every node. ctx bounds the start only. After
+// a failed one nothing runs.
+func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	var regions []region.Region
+	k := &Cluster{c: c}
 	for _, r := range c.Regions {
-		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
+		k.regions = append(k.regions, region.Region{Name: r.Name, Code: r.Code})
 	}
-	if _, err := region.NewTopology(regions); err != nil {
+	if _, err := region.NewTopology(k.regions); err != nil {
 		return nil, err
 	}
-	k := &Cluster{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
-		}
-	}()
-	if k.DB, err = openBackend(ctx, &c); err != nil {
-		return nil, err
+	if err := k.running.Start(ctx,
+		parts.Part{Start: k.openStore, Stop: k.closeStore},
+		parts.Part{Start: k.putTenants},
+		parts.Part{Start: k.openBlobs, Stop: k.closeBlobs},
+		parts.Part{Start: k.openSinks, Stop: k.closeSinks},
+		parts.Part{Start: k.background.start, Stop: k.background.stop},
+		parts.Part{Stop: k.stopNodes}, // those that were started, also if one could not be
+		parts.Part{Start: k.startNodes},
+		parts.Part{Start: k.meet},
+		parts.Part{Start: k.sweep},
+	); err != nil {
+		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
-	for _, t := range c.Tenants {
+	return k, nil
+}
+
+// Stop drains every node at once and closes the store last.
+func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
+
+func (k *Cluster) openStore(ctx context.Context) (err error) {
+	k.DB, err = openBackend(ctx, &k.c)
+	return err
+}
+
+func (k *Cluster) closeStore(context.Context) error { return k.DB.Close() }
+
+func (k *Cluster) putTenants(ctx context.Context) error {
+	for _, t := range k.c.Tenants {
 		if err := k.DB.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	objects := c.Objects
+	return nil
+}
+
+func (k *Cluster) openBlobs(ctx context.Context) error {
+	objects := k.c.Objects
 	if objects == "" {
-		dir, err := filepath.Abs(filepath.Join(c.Dir, "objects"))
+		dir, err := filepath.Abs(filepath.Join(k.c.Dir, "objects"))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		objects = "file://" + dir
 	}
-	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
-		return nil, err
-	}
-	if k.sinks, err = c.Events.open(ctx, relay.Sealed(k.DB.Endpoints(), c.Seal), c.Logger); err != nil {
-		return nil, err
-	}
-	var seeds []string
+	var err error
+	k.blobs, err = OpenBlobs(ctx, objects)
+	return err
+}
+
+func (k *Cluster) closeBlobs(context.Context) error { return k.blobs.Close() }
+
+func (k *Cluster) openSinks(ctx context.Context) (err error) {
+	k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB.Endpoints(), k.c.Seal), k.c.Logger)
+	return err
+}
+
+func (k *Cluster) closeSinks(context.Context) error {
+	k.sinks.Close()
+	return nil
+}
+
+// startNodes starts the first nodes of all regions, then the second ones; each knocks at
+// those before it.
+func (k *Cluster) startNodes(ctx context.Context) error {
 	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
-	for i := range max(1, c.Nodes) {
-		for _, r := range c.Regions {
-			store, err := k.DB.Region(r.Name)
-			if err != nil {
-				return nil, err
-			}
-			table, err := k.DB.Table(r.Name)
-			if err != nil {
-				return nil, err
-			}
-			topology, err := region.NewTopology(regions) // each node's own, as in processes of their own
-			if err != nil {
-				return nil, err
-			}
-			if c.WrapStore != nil {
-				store = c.WrapStore(r.Name, store)
-			}
+	var seeds []string
+	for i := range max(1, k.c.Nodes) {
+		for _, r := range k.c.Regions {
 			listen := r.Listen
 			if listen == "" || i > 0 {
 				listen = "127.0.0.1:0"
 			}
-			n, err := Start(ctx, Config{
-				Name: r.Name + "-" + strconv.Itoa(i+1) + "-" + start, Region: r.Name,
-				APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-				Seeds: seeds, Topology: topology, Table: table, TopologyEvery: c.TopologyEvery, Store: store, Blobs: k.blobs, Provider: c.Provider,
-				Notifiers: c.Notifiers, Seal: c.Seal, Compensations: c.Compensations, Sinks: k.sinks.kinds,
-				Policy: c.Policy, Outbox: c.Outbox, Limits: c.Limits, Network: c.Network,
-				WrapTransport: c.WrapTransport, LocalGossip: true, DeputyAfter: c.DeputyAfter, Logger: c.Logger,
-			})
+			n, err := k.startNode(ctx, r.Name, r.Name+"-"+strconv.Itoa(i+1)+"-"+start, listen, seeds)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			k.Nodes = append(k.Nodes, n)
 			seeds = append(seeds, n.GossipAddr())
 		}
 	}
-	if err := k.converge(ctx); err != nil {
+	return nil
+}
+
+func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seeds []string) (*Node, error) {
+	c := &k.c
+	store, err := k.DB.Region(home)
+	if err != nil {
 		return nil, err
 	}
-	k.startSweep(c)
-	return k, nil
+	table, err := k.DB.Table(home)
+	if err != nil {
+		return nil, err
+	}
+	topology, err := region.NewTopology(k.regions) // each node's own, as in processes of their own
+	if err != nil {
+		return nil, err
+	}
+	if c.WrapStore != nil {
+		store = c.WrapStore(home, store)
+	}
+	return Start(ctx, Config{
+		Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+		Seeds: seeds, Topology: topology, Table: table, Store: store, Blobs: k.blobs, Provider: c.Provider,
+		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
+		WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
+	})
+}
+
+// stopNodes drains all at once.
+func (k *Cluster) stopNodes(ctx context.Context) error {
+	errs := make([]error, len(k.Nodes))
+	var all sync.WaitGroup
+	for i, n := range k.Nodes {
+		all.Go(func() { errs[i] = n.Stop(ctx) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// sweep deletes rows past their windows now and then.
+func (k *Cluster) sweep(context.Context) error {
+	k.background.every(k.c.Logger, cmp.Or(k.c.SweepEvery, defaultSweepEvery), newSweeper(k.DB.Sweep, k.c.Logger).round)
+	return nil
 }
 
 // openBackend opens the store that c describes; nil comes with every error.
@@ -311,8 +352,8 @@ func openBackend(ctx context.Context, c *ClusterConfig) (Backend, error) {
 	return embeddedBackend{db}, nil
 }
 
-// converge waits until every node has heard of every other.
-func (k *Cluster) converge(ctx context.Context) error {
+// meet waits until every node has heard of every other.
+func (k *Cluster) meet(ctx context.Context) error {
 	for _, n := range k.Nodes {
 		for {
 			changed := n.membership.Changed()
@@ -329,30 +370,6 @@ func (k *Cluster) converge(ctx context.Context) error {
 	return nil
 }
 
-func (k *Cluster) startSweep(c ClusterConfig) {
-	every := c.SweepEvery
-	if every <= 0 {
-		every = time.Minute
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	k.sweep, k.swept = cancel, make(chan struct{})
-	go func() {
-		defer close(k.swept)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				if _, err := k.DB.Sweep(ctx, sweepBatch); err != nil && ctx.Err() == nil {
-					c.Logger.Warn("rows past their windows could not be deleted; they count as absent all the same", "error", err)
-				}
-			}
-		}
-	}()
-}
-
 // Region returns the first node of a region, or nil.
 func (k *Cluster) Region(name string) *Node {
 	for _, n := range k.Nodes {
@@ -361,36 +378,4 @@ func (k *Cluster) Region(name string) *Node {
 		}
 	}
 	return nil
-}
-
-// Stop drains every node at once and closes the store last.
-func (k *Cluster) Stop(ctx context.Context) error {
-	errs := make([]error, len(k.Nodes))
-	done := make(chan struct{}, len(k.Nodes))
-	for i, n := range k.Nodes {
-		go func() {
-			errs[i] = n.Stop(ctx)
-			done <- struct{}{}
-		}()
-	}
-	for range k.Nodes {
-		<-done
-	}
-	if k.sweep != nil {
-		k.sweep()
-		<-k.swept
-		k.sweep = nil
-	}
-	if k.sinks != nil {
-		k.sinks.Close()
-		k.sinks = nil
-	}
-	if k.blobs != nil {
-		errs = append(errs, k.blobs.Close())
-		k.blobs = nil
-	}
-	if k.DB != nil {
-		errs = append(errs, k.DB.Close())
-	}
-	return errors.Join(errs...)
 }

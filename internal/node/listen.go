@@ -1,10 +1,11 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"net/http"
 )
 
 // ListenError: nobody can listen on an address, as a rule because somebody does.
@@ -37,12 +38,45 @@ func listenError(setting, addr string, err error) error {
 	return &ListenError{setting, addr, err}
 }
 
-// gossipError is a ListenError where memberlist, which keeps no causes, could not
-// listen.
-func gossipError(addr string, err error) error {
-	text := err.Error()
-	if i := strings.LastIndex(text, "bind: "); i >= 0 {
-		return &ListenError{"gossip.listen", addr, errors.New(text[i:])}
+// listen takes the addresses of both servers.
+func (n *Node) listen(context.Context) (err error) {
+	if n.rpcListener, err = listen("rpc.listen", n.c.RPCListen); err != nil {
+		return err
 	}
-	return fmt.Errorf("gossip.listen %s: %w", addr, err)
+	if n.apiListener, err = listen("api.listen", n.c.APIListen); err != nil {
+		return errors.Join(err, n.rpcListener.Close())
+	}
+	return nil
+}
+
+// unlisten closes what no server was started on; a server has closed its own.
+func (n *Node) unlisten(context.Context) error {
+	var errs []error
+	for _, l := range []net.Listener{n.rpcListener, n.apiListener} {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) serve(what string, s *http.Server, l net.Listener) {
+	n.background.run(func(context.Context) {
+		start := s.Serve
+		if s.TLSConfig != nil {
+			start = func(l net.Listener) error { return s.ServeTLS(l, "", "") } // its files are in TLSConfig
+		}
+		if err := start(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			n.log.Error("listener failed", "listener", what, "error", err)
+		}
+	})
+}
+
+// shutdown finishes a server's requests, and cuts off what is left at the end of
+// ctx.
+func shutdown(ctx context.Context, s *http.Server) error {
+	if err := s.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("requests were still open when time ran out: %w", err), s.Close())
+	}
+	return nil
 }

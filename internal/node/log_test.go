@@ -19,7 +19,6 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 )
@@ -48,7 +47,7 @@ func startTwo(t *testing.T, log *slog.Logger, listen string) (*Cluster, error) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
 	return StartCluster(t.Context(), ClusterConfig{
-		Dir: t.TempDir(), Provider: provider, Policy: claim.DefaultPolicy(), Limits: httpapi.DefaultLimits(), Logger: log,
+		Dir: t.TempDir(), Provider: provider, Tuning: DefaultTuning(), Logger: log,
 		Regions: []ClusterRegion{{Name: "a", Code: 1, Listen: listen}, {Name: "b", Code: 2}},
 		Tenants: []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: "a"}}},
 	})

@@ -55,11 +55,12 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	if m.bucket != nil {
 		blobs = m.bucket
 	}
+	tuning := settings.Tuning
+	tuning.Policy = settings.policy()
 	return Config{
-		Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
+		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Provider: m.provider, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
-		Seal: m.seal, ReadSealed: !settings.Seal, Compensations: settings.Compensations,
-		Policy: settings.policy(), Outbox: settings.Outbox, Limits: settings.limits(), Logger: log,
+		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
 	}
 }
 

@@ -28,5 +28,5 @@ func OpenStopped(data string, s Settings) (*embedded.DB, error) {
 	for _, r := range s.Regions {
 		regions = append(regions, embedded.Region{Name: r.Name, Code: r.Code})
 	}
-	return embedded.Open(embedded.Config{Dir: dir, Regions: regions, Policy: s.Claim})
+	return embedded.Open(embedded.Config{Dir: dir, Regions: regions, Policy: s.Policy})
 }

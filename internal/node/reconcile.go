@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -46,11 +45,7 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 }
 
 func newHealer(c Config, log *slog.Logger) (*Healer, error) {
-	service, err := claim.NewService(claim.Config{
-		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Provider: c.Provider.Name(), Code: c.code,
-		Operations: payment.Operations(), Logger: log,
-	})
+	service, err := c.service(log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/region"
 )
@@ -24,17 +23,21 @@ import (
 // Server is one running regional node on a SQL database, with everything that is
 // its own: one process of a deployment.
 type Server struct {
-	node  *Node
-	means *means
-	log   *slog.Logger
+	settings ServeSettings
+	secrets  Secrets
+	name     string // of the node
+	given    *slog.Logger
+	log      *slog.Logger // says whose it is
 
-	stop context.CancelFunc // ends what runs in keeping
-	kept sync.WaitGroup
+	means      *means
+	background background
+	node       *Node
+	running    parts.Running
 }
 
 // Serve starts a regional node. An error is one line for each mistake and says
 // what to do. ctx bounds the start only; Stop ends the node.
-func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *Server, err error) {
+func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (*Server, error) {
 	if err := errors.Join(settings.Validate(), secrets.Missing(settings)); err != nil {
 		return nil, err
 	}
@@ -42,67 +45,70 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log.With("region", settings.Node.Region, "node", name)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
-		}
-	}()
-	if s.means, err = openMeans(ctx, settings, secrets, s.log); err != nil {
-		return nil, err
+	s := &Server{settings: settings, secrets: secrets, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
+	if err := s.running.Start(ctx,
+		parts.Part{Start: s.openMeans, Stop: s.closeMeans},
+		parts.Part{Start: s.background.start, Stop: s.background.stop},
+		parts.Part{Start: s.startNode, Stop: s.stopNode},
+		parts.Part{Start: s.sayDoubts},
+		parts.Part{Start: s.sweep},
+	); err != nil {
+		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	certs, err := settings.TLS.open(settings.Node.Region, s.log)
-	if err != nil {
-		return nil, err
-	}
-	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
-	c := s.means.config(settings, name, log)
-	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
-	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
-	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, secrets.GossipKeys
-	c.Table, c.TopologyEvery = sqlTable{s.means.db, s.means.view}, settings.TopologyEvery
-	c.DeputyAfter, c.Ready = settings.DeputyAfter, ready.check
-	s.node, err = Start(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	for _, doubt := range slices.Concat(s.means.db.Doubts(), secrets.Doubts(settings)) {
-		s.log.Warn(doubt)
-	}
-	s.trySeal(ctx, settings)
-	s.keep(settings)
 	return s, nil
 }
 
-// trySeal says at the start what is stored unsealed, and when the sealing key does not
-// answer. Charges need none, so that neither keeps the node from starting.
-func (s *Server) trySeal(ctx context.Context, settings ServeSettings) {
+func (s *Server) openMeans(ctx context.Context) (err error) {
+	s.means, err = openMeans(ctx, s.settings, s.secrets, s.log)
+	return err
+}
+
+func (s *Server) closeMeans(context.Context) error { return s.means.close() }
+
+func (s *Server) startNode(ctx context.Context) error {
+	settings := s.settings
+	certs, err := settings.TLS.open(settings.Node.Region, s.log)
+	if err != nil {
+		return err
+	}
+	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
+	c := s.means.config(settings, s.name, s.given)
+	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
+	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
+	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
+	c.Table, c.Ready = sqlTable{s.means.db, s.means.view}, ready.check
+	s.node, err = Start(ctx, c)
+	return err
+}
+
+func (s *Server) stopNode(ctx context.Context) error { return s.node.Stop(ctx) }
+
+// sayDoubts says what somebody should know of though the node starts; so of what is
+// stored unsealed, and when the sealing key does not answer: charges need none.
+func (s *Server) sayDoubts(ctx context.Context) error {
+	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
+		s.log.Warn(doubt)
+	}
 	switch ring := s.means.seal; {
 	case !ring.HasKeys():
 		s.log.Warn("no sealing key is set; secrets of endpoints and bodies of notices are stored as they are", "set", SealKeys)
-	case !settings.Seal:
+	case !s.settings.Seal:
 		s.log.Warn("sealed values are read, and none is written; set seal to true once all nodes have the sealing keys")
 	default:
 		_ = ring.Ready(ctx) // it is logged there
 	}
+	return nil
 }
 
-// keep starts what a node does beside its requests.
-func (s *Server) keep(settings ServeSettings) {
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	sweep := sweeper{
-		sweep:   s.means.view.Sweep,
-		trouble: trouble{log: s.log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again"},
-	}
-	mine := s.node.rounds()
-	s.kept.Go(func() {
-		every(ctx, s.log, settings.SweepEvery, func(ctx context.Context) {
-			if mine() {
-				sweep.round(ctx)
-			}
-		})
+// sweep deletes rows past their windows now and then, at one node of the region.
+func (s *Server) sweep(context.Context) error {
+	sweeper, mine := newSweeper(s.means.view.Sweep, s.log), s.node.rounds()
+	s.background.every(s.log, s.settings.SweepEvery, func(ctx context.Context) {
+		if mine() {
+			sweeper.round(ctx)
+		}
 	})
+	return nil
 }
 
 // Node is the node that runs.
@@ -111,21 +117,8 @@ func (s *Server) Node() *Node { return s.node }
 // Database names the database, as in "PostgreSQL 15.18".
 func (s *Server) Database() string { return s.means.db.Version() }
 
-// Stop drains the node, within ctx, and closes the database last. Call it once.
-func (s *Server) Stop(ctx context.Context) error {
-	var errs []error
-	if s.node != nil {
-		errs = append(errs, s.node.Stop(ctx))
-	}
-	if s.stop != nil {
-		s.stop()
-		s.kept.Wait()
-	}
-	if s.means != nil {
-		errs = append(errs, s.means.close())
-	}
-	return errors.Join(errs...)
-}
+// Stop drains the node, within ctx, and closes the database last.
+func (s *Server) Stop(ctx context.Context) error { return s.running.Stop(ctx) }
 
 // place is the database as one region sees it.
 type place struct {
@@ -217,7 +210,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	}
 	facts.MaxOffset, facts.OffsetUnread = db.MaxOffset(ctx)
 	facts.OffsetUnread = plain(facts.OffsetUnread)
-	if have := settings.Claim.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {
+	if have := settings.Policy.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {
 		errs = append(errs, fmt.Errorf("settings: claim.clock_offset is %v, but the clocks of this database may be %v apart; set it to at least that, and claim.lease_margin above it", have, facts.MaxOffset))
 	}
 	return facts, errors.Join(errs...)
@@ -247,63 +240,6 @@ var errNoBucket = errors.New("this node has no object store; set objects to the 
 func (inRows) Put(context.Context, []byte) (string, error) { return "", errNoBucket }
 
 func (inRows) Get(context.Context, string) ([]byte, error) { return nil, errNoBucket }
-
-// every runs f about each d until ctx ends, with jitter that keeps nodes which
-// were started together from asking the database together. A panic costs one round.
-func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(context.Context)) {
-	pause := time.NewTimer(rand.N(d))
-	defer pause.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-			if caught := fault.Caught(func() { f(ctx) }); caught != nil {
-				log.Error("what a node does now and then panicked; it is tried again", "fault", caught)
-			}
-			pause.Reset(d/2 + rand.N(d))
-		}
-	}
-}
-
-// trouble logs the beginning and the end of a time in which something fails, and
-// nothing in between.
-type trouble struct {
-	log         *slog.Logger
-	began, over string
-	in          bool
-}
-
-func (t *trouble) note(err error) {
-	switch failing := err != nil; {
-	case failing && !t.in:
-		t.log.Warn(t.began, "error", err)
-	case !failing && t.in:
-		t.log.Info(t.over)
-	}
-	t.in = err != nil
-}
-
-// sweeper deletes rows past their windows, a batch at a time.
-type sweeper struct {
-	sweep   func(ctx context.Context, limit int) (removed int, err error)
-	trouble trouble
-}
-
-// round goes on while batches are full, so that what a busy hour leaves is gone
-// after it.
-func (s *sweeper) round(ctx context.Context) {
-	for {
-		n, err := s.sweep(ctx, sweepBatch)
-		if ctx.Err() != nil {
-			return
-		}
-		s.trouble.note(err)
-		if err != nil || n < sweepBatch {
-			return
-		}
-	}
-}
 
 // readyFor is how long an answer to a readiness probe is believed: probes come
 // every second or less often, from a few places.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
@@ -40,30 +39,9 @@ type ServeSettings struct {
 	Gossip   GossipSettings   `koanf:"gossip"`
 	Database cockroach.Pool   `koanf:"database"`
 	Provider ProviderSettings `koanf:"provider"`
-	// Claim is the life of a claim, the same at every node of the deployment.
-	Claim claim.Policy `koanf:"claim"`
-	// Outbox paces recovery.
-	Outbox OutboxConfig `koanf:"outbox"`
-	// Compensations bound automatic refunds, the same at every node of the deployment.
-	Compensations CompensationSettings `koanf:"compensations"`
-	// Events says who is told of what happened.
-	Events EventsSettings `koanf:"events"`
-	// DeputyAfter is how long another region must be out of reach before this node
-	// acts on its rows.
-	DeputyAfter time.Duration `koanf:"deputy_after"`
-	// TopologyEvery is how often the table of regions is read again.
-	TopologyEvery time.Duration `koanf:"topology_every"`
-	// SweepEvery is how often rows past their windows are deleted.
-	SweepEvery time.Duration `koanf:"sweep_every"`
-	// Objects is the gocloud.dev URL of the bucket, the same one for all regions,
-	// for response bodies above claim.inline_body; "" keeps every body in its row.
-	Objects string `koanf:"objects"`
+	Tuning   `koanf:",flatten,squash"`
 	// Seal: what is written is sealed, where there are keys; see [SealKeys].
 	Seal bool `koanf:"seal"`
-	// TenantRate and TenantBurst limit each tenant whose row does not say, at each
-	// node, in requests per second and requests.
-	TenantRate  float64 `koanf:"tenant_rate"`
-	TenantBurst int     `koanf:"tenant_burst"`
 	// Drain bounds a shutdown.
 	Drain time.Duration `koanf:"drain"`
 	// Traces are where OpenTelemetry's own variables say.
@@ -156,8 +134,9 @@ type SignatureSettings struct {
 // DefaultServeSettings is a node on a developer's machine, beside a simulator.
 // docs/node.yaml has the reason for each.
 func DefaultServeSettings() ServeSettings {
-	policy, limits := claim.DefaultPolicy(), httpapi.DefaultLimits()
-	policy.ClockOffset = defaultMaxOffset
+	tuning := DefaultTuning()
+	tuning.Policy.ClockOffset = defaultMaxOffset
+	tuning.Outbox = OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32}
 	return ServeSettings{
 		Node:     NodeSettings{Region: "us-east1"},
 		API:      APISettings{Listen: "127.0.0.1:8081"},
@@ -174,17 +153,10 @@ func DefaultServeSettings() ServeSettings {
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
 			},
 		},
-		Claim:         policy,
-		Outbox:        OutboxConfig{Poll: 500 * time.Millisecond, Lease: time.Minute, Batch: 32},
-		Compensations: DefaultCompensations(),
-		Events:        DefaultEvents(),
-		DeputyAfter:   region.DefaultGrace,
-		TopologyEvery: 5 * time.Second,
-		SweepEvery:    time.Minute,
-		Seal:          true,
-		TenantRate:    limits.TenantRate, TenantBurst: limits.TenantBurst,
-		Drain: 45 * time.Second,
-		Log:   "info",
+		Tuning: tuning,
+		Seal:   true,
+		Drain:  45 * time.Second,
+		Log:    "info",
 	}
 }
 
@@ -203,7 +175,7 @@ const (
 // be checked where the secrets are not known. One that cannot be meant is.
 func LoadServeSettings(path string, environ []string) (ServeSettings, Secrets, error) {
 	s := DefaultServeSettings()
-	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings()})
+	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings(), nil})
 	secrets, serr := readSecrets(environ)
 	if s.Provider.validate() == nil {
 		serr = errors.Join(serr, s.Provider.accepts(secrets))
@@ -218,7 +190,7 @@ func (s ServeSettings) Validate() error {
 		s.addresses(),
 		s.TLS.validate(s.RPC),
 		s.Database.Validate(),
-		s.Claim.Validate(),
+		s.Policy.Validate(),
 		s.Outbox.validate(),
 		s.Provider.validate(),
 		s.callTimes(),
@@ -227,7 +199,7 @@ func (s ServeSettings) Validate() error {
 		mustPass("deputy_after", s.DeputyAfter),
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),
-		rateMistake(s.TenantRate, s.TenantBurst),
+		rateMistake(s.Limits),
 		bucketMistake(s.Objects),
 		levelMistake(s.Log),
 	)
@@ -315,8 +287,8 @@ func (s ServeSettings) callTimes() error {
 		bound time.Duration
 		why   string
 	}{
-		{s.Claim.LeaseCeiling - s.Claim.LeaseMargin, "claim.lease_ceiling less claim.lease_margin"},
-		{s.limits().Request - s.Claim.WaitMax - twoHops, "what a request may take less claim.wait_max and two hops"},
+		{s.Policy.LeaseCeiling - s.Policy.LeaseMargin, "claim.lease_ceiling less claim.lease_margin"},
+		{s.Limits.Request - s.Policy.WaitMax - twoHops, "what a request may take less claim.wait_max and two hops"},
 	} {
 		if other.bound < bound {
 			bound, why = other.bound, other.why
@@ -326,12 +298,6 @@ func (s ServeSettings) callTimes() error {
 		return fmt.Errorf("settings: provider.timeout must be below %v, which is %s, is %v", bound, why, s.Provider.Timeout)
 	}
 	return nil
-}
-
-func (s ServeSettings) limits() httpapi.Limits {
-	l := httpapi.DefaultLimits()
-	l.TenantRate, l.TenantBurst = s.TenantRate, s.TenantBurst
-	return l
 }
 
 func bucketMistake(objects string) error {
@@ -378,7 +344,7 @@ func (s ServeSettings) YAML() ([]byte, error) {
 
 // policy is the claims' life with what follows from other settings.
 func (s ServeSettings) policy() claim.Policy {
-	p := s.Claim
+	p := s.Policy
 	if s.Objects == "" {
 		p.InlineBody = math.MaxInt // there is no other place for a body
 	}

@@ -36,7 +36,7 @@ func TestTheDocumentedSettingsAreTheDefaults(t *testing.T) {
 
 func TestServeDefaultsFitTogether(t *testing.T) {
 	s := DefaultServeSettings()
-	require.GreaterOrEqual(t, s.Claim.LeaseMargin, s.Claim.ClockOffset+s.Database.StatementTimeout)
+	require.GreaterOrEqual(t, s.Policy.LeaseMargin, s.Policy.ClockOffset+s.Database.StatementTimeout)
 	provider, err := s.Provider.open(Secrets{})
 	require.NoError(t, err)
 	require.Equal(t, psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 30 * time.Second}, provider.Capabilities())
@@ -259,7 +259,7 @@ func TestWithoutABucketEveryBodyStaysInItsRow(t *testing.T) {
 	require.Equal(t, math.MaxInt, s.policy().InlineBody)
 	s.Objects = "file:///bodies"
 	require.NoError(t, s.Validate())
-	require.Equal(t, s.Claim.InlineBody, s.policy().InlineBody)
+	require.Equal(t, s.Policy.InlineBody, s.policy().InlineBody)
 	_, err := inRows{}.Get(t.Context(), "ref")
 	require.ErrorContains(t, err, "set objects")
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -30,24 +31,10 @@ import (
 type Settings struct {
 	// Regions are the deployment's regions. Codes stand in keys and ids for ever.
 	Regions []RegionSetting `koanf:"regions"`
-	// Claim is the life of a claim; see claim.Policy.
-	Claim claim.Policy `koanf:"claim"`
-	// Outbox paces recovery.
-	Outbox OutboxConfig `koanf:"outbox"`
-	// Events says who is told of what happened.
-	Events EventsSettings `koanf:"events"`
+	Tuning  `koanf:",flatten,squash"`
 	// ReplicaLag is how old a settled answer is before other regions read it from
 	// their own replica. Default 4.8 s, what a CockroachDB follower read lags.
 	ReplicaLag time.Duration `koanf:"replica_lag"`
-	// SweepEvery is how often rows past their windows are deleted. Default 1m.
-	SweepEvery time.Duration `koanf:"sweep_every"`
-	// Objects is the gocloud.dev URL of the bucket for large response bodies;
-	// empty means a directory beside the store.
-	Objects string `koanf:"objects"`
-	// TenantRate and TenantBurst limit each tenant at each node, in requests per
-	// second and requests. Defaults 1000 and 2000.
-	TenantRate  float64 `koanf:"tenant_rate"`
-	TenantBurst int     `koanf:"tenant_burst"`
 }
 
 // RegionSetting is one region.
@@ -60,11 +47,8 @@ type RegionSetting struct {
 func DefaultSettings() Settings {
 	return Settings{
 		Regions:    []RegionSetting{{"us-east1", 1}, {"europe-west1", 2}, {"asia-northeast1", 3}},
-		Claim:      claim.DefaultPolicy(),
-		Events:     DefaultEvents(),
+		Tuning:     DefaultTuning(),
 		ReplicaLag: embedded.DefaultReplicaLag,
-		SweepEvery: time.Minute,
-		TenantRate: 1000, TenantBurst: 2000,
 	}
 }
 
@@ -72,7 +56,7 @@ func DefaultSettings() Settings {
 // over the defaults. The error names every mistake, one to a line.
 func LoadSettings(path string, environ []string) (Settings, error) {
 	s := DefaultSettings()
-	err := load(path, environ, &s, others{"demo", "serve", DefaultServeSettings()})
+	err := load(path, environ, &s, others{"demo", "serve", DefaultServeSettings(), []string{"compensations", "deputy_after", "topology_every"}})
 	return s, errors.Join(err, s.Validate())
 }
 
@@ -84,6 +68,8 @@ const envPrefix = "HOMEWARD_"
 type others struct {
 	this, that string // commands
 	settings   any
+	// not are settings of the other command alone, though this one has room for them.
+	not []string
 }
 
 // load reads path ("" for none) and the environment over the settings that into
@@ -93,6 +79,9 @@ func load(path string, environ []string, into any, o others) error {
 	k := koanf.New(".")
 	if err := k.Load(structs.Provider(into, "koanf"), nil); err != nil {
 		return fmt.Errorf("settings: %w", err)
+	}
+	for _, name := range o.not {
+		k.Delete(name)
 	}
 	own, known := maps.Clone(k.Raw()), k.Copy()
 	if path != "" {
@@ -279,10 +268,11 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	return errors.Join(err, s.Claim.Validate(), rateMistake(s.TenantRate, s.TenantBurst), mustPass("sweep_every", s.SweepEvery), s.Events.validate())
+	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), mustPass("sweep_every", s.SweepEvery), s.Events.validate())
 }
 
-func rateMistake(perSecond float64, burst int) error {
+func rateMistake(l httpapi.Limits) error {
+	perSecond, burst := l.TenantRate, l.TenantBurst
 	if perSecond < 0 || burst < 0 || (perSecond > 0) != (burst > 0) {
 		return fmt.Errorf("settings: tenant_rate and tenant_burst must both be above 0 or both be 0, are %g and %d", perSecond, burst)
 	}

@@ -37,10 +37,10 @@ replica_lag: 1s
 	s, err := LoadSettings(path, []string{"HOMEWARD_CLAIM__LEASE=4s", "HOMEWARD_TENANT_RATE=5", "PATH=/bin"})
 	require.NoError(t, err)
 	require.Equal(t, []RegionSetting{{"eu-north1", 7}}, s.Regions)
-	require.Equal(t, 4*time.Second, s.Claim.Lease, "the environment wins")
-	require.Equal(t, time.Second, s.Claim.RenewEvery)
-	require.Equal(t, 24*time.Hour, s.Claim.ReplayFor, "what is not said keeps its default")
-	require.Equal(t, 5.0, s.TenantRate)
+	require.Equal(t, 4*time.Second, s.Policy.Lease, "the environment wins")
+	require.Equal(t, time.Second, s.Policy.RenewEvery)
+	require.Equal(t, 24*time.Hour, s.Policy.ReplayFor, "what is not said keeps its default")
+	require.Equal(t, 5.0, s.Limits.TenantRate)
 }
 
 func TestMistakesAreNamed(t *testing.T) {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
-	"github.com/homeward-io/homeward/router"
 )
 
 // How notices are retried: a payer may be waiting for money, so soon at first, and
@@ -36,6 +36,15 @@ func (c *Config) code(home string) (claim.RegionCode, bool) {
 func (c *Config) home(code claim.RegionCode) (string, bool) {
 	r, ok := c.Topology.ByCode(code)
 	return r.Name, ok
+}
+
+// service acts on claims: in a node, or beside one.
+func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
+	return claim.NewService(claim.Config{
+		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Provider: c.Provider.Name(), Code: c.code,
+		Operations: payment.Operations(), Logger: log,
+	})
 }
 
 // executor makes the attempts of this node.
@@ -64,69 +73,96 @@ func (c *Config) compensator(
 	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
 }
 
-// assembleWork makes what goes on beside requests: a worker for each queue and who wakes
+// startWork starts what goes on beside requests: a worker for each queue and who wakes
 // them all, and as many more for rows in lost regions, apart, so that rows which are hard
 // to reach delay none that are near.
-func (n *Node) assembleWork(routes *router.Router, log *slog.Logger) error {
+func (n *Node) startWork(context.Context) error {
 	c := &n.c
-	n.compensator = c.compensator(routes.Do, routes.Inspect, log)
+	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: log,
+		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: n.log,
 	})
 	if err != nil {
-		return err
-	}
-	sealing := c.Seal
-	if c.ReadSealed {
-		sealing = nil
-	}
-	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
-		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: log,
-	}); err != nil {
 		return err
 	}
 	var beats []beat
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
-		b := beat{workers: map[outbox.Queue]*outbox.Worker{}}
-		for q, worker := range map[outbox.Queue]func() (*outbox.Worker, error){
-			outbox.ProviderCalls: func() (*outbox.Worker, error) {
-				return n.newWorker(outbox.WorkerConfig{
-					Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
-				}, regions, log)
-			},
-			outbox.Expiries: func() (*outbox.Worker, error) {
-				return n.newWorker(outbox.WorkerConfig{
-					Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
-				}, regions, log)
-			},
-			outbox.Notices: func() (*outbox.Worker, error) {
-				return n.newWorker(outbox.WorkerConfig{
-					Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
-					Batch: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
-				}, regions, log)
-			},
-			outbox.Events: func() (*outbox.Worker, error) {
-				return relay.NewWorker(relay.Config{
-					Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Logger: log,
-				})
-			},
-		} {
-			w, err := worker()
-			if err != nil {
-				return fmt.Errorf("node %s: %w", c.Name, err)
-			}
-			b.workers[q] = w
-		}
-		if b.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
-			Looker: c.Store, Regions: regions, Workers: b.workers, Turn: n.turn, Poll: c.Outbox.Poll, Logger: log,
-		}); err != nil {
+		b, err := n.newBeat(regions, notices)
+		if err != nil {
 			return fmt.Errorf("node %s: %w", c.Name, err)
 		}
 		beats = append(beats, b)
 	}
 	n.beats.Store(&beats)
+	for _, b := range beats {
+		for _, w := range b.workers {
+			w.Start()
+		}
+		b.lookout.Start()
+	}
+	return nil
+}
+
+// newBeat makes what works on the rows of some homes.
+func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b beat, err error) {
+	c := &n.c
+	b.workers = map[outbox.Queue]*outbox.Worker{}
+	for q, w := range map[outbox.Queue]outbox.WorkerConfig{
+		outbox.ProviderCalls: {
+			Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+		},
+		outbox.Expiries: {
+			Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
+		},
+		outbox.Notices: {
+			Store: c.Store.Queue(outbox.Notices), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindNotice: notices.Handle},
+			Batch: noticesAtOnce, MaxAttempts: math.MaxUint32, BackoffMin: noticeBackoffMin, BackoffMax: noticeBackoffMax,
+		},
+	} {
+		if b.workers[q], err = n.newWorker(w, regions, n.log); err != nil {
+			return b, err
+		}
+	}
+	if b.workers[outbox.Events], err = relay.NewWorker(relay.Config{
+		Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Logger: n.log,
+	}); err != nil {
+		return b, err
+	}
+	b.lookout, err = outbox.NewLookout(outbox.LookoutConfig{
+		Looker: c.Store, Regions: regions, Workers: b.workers, Turn: n.turn, Poll: c.Outbox.Poll, Logger: n.log,
+	})
+	return b, err
+}
+
+// stopWork finishes the rows in hand.
+func (n *Node) stopWork(ctx context.Context) error {
+	var errs []error
+	for _, b := range n.allBeats() {
+		b.lookout.Stop()
+		for _, w := range b.workers {
+			errs = append(errs, w.Drain(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// startReceiver lets providers' notices in.
+func (n *Node) startReceiver(context.Context) (err error) {
+	c := &n.c
+	sealing := c.Seal
+	if c.ReadSealed {
+		sealing = nil
+	}
+	n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: n.log,
+	})
+	return err
+}
+
+func (n *Node) stopReceiver(context.Context) error {
+	n.receiver.Stop()
 	return nil
 }
 

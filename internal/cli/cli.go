@@ -1,0 +1,116 @@
+// Package cli is the command homeward: one file for each of its commands, which reads
+// flags, calls the rooms that do the work, and prints. It may import every room, and
+// only package main imports it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+type commands struct {
+	Demo          demoCommand          `cmd:"" help:"Run three regions and a payment provider on this machine."`
+	Simulator     simulatorCommand     `cmd:"" help:"Run only the payment provider simulator."`
+	Serve         serveCommand         `cmd:"" help:"Run one regional node on a SQL database."`
+	Config        configCommand        `cmd:"" help:"Check the settings of a regional node."`
+	Cluster       clusterCommand       `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
+	Drill         drillCommand         `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
+	Migrate       migrateCommand       `cmd:"" help:"Make and change the tables of a database."`
+	Regions       regionsCommand       `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
+	Region        regionCommand        `cmd:"" help:"Drain a region, take it down, and bring it back."`
+	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their rates, keys and registrars."`
+	Endpoint      endpointCommand      `cmd:"" help:"Set where tenants are told of events, by webhook."`
+	Outbox        outboxCommand        `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
+	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`
+	Secrets       secretsCommand       `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
+	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
+	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
+	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
+	Version       versionCommand       `cmd:"" help:"Print the version."`
+}
+
+// streams is where a command prints.
+type streams struct{ out, err io.Writer }
+
+// Run parses a command line, runs the command until it is done or ctx ends, and
+// returns its exit code. Every failure is one line (or one per mistake) on errs.
+func Run(ctx context.Context, args []string, out, errs io.Writer) int {
+	return run(ctx, args, streams{out, errs})
+}
+
+// run is Run; a failure's exit code is 1, or that of an [exitError].
+func run(ctx context.Context, args []string, io streams) int {
+	var c commands
+	exited, status := false, 0
+	parser, err := kong.New(&c,
+		kong.Name("homeward"),
+		kong.Description("The idempotency layer of a payments API: retry any request, in any region; the card is charged at most once."),
+		kong.Writers(io.out, io.err),
+		kong.Exit(func(code int) { exited, status = true, code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(io),
+	)
+	if err != nil {
+		return fail(io, err)
+	}
+	command, err := parser.Parse(args)
+	if exited { // --help has been printed
+		return status
+	}
+	if err != nil {
+		code := fail(io, fmt.Errorf("%w; see %s --help", err, called(err)))
+		if called(err) == "homeward reconcile" {
+			code = exitUnread // what has not begun has compared nothing
+		}
+		return code
+	}
+	if err := command.Run(); err != nil {
+		return fail(io, err)
+	}
+	return 0
+}
+
+// called is as much of a command line as was understood before err.
+func called(err error) string {
+	if wrong := (*kong.ParseError)(nil); errors.As(err, &wrong) && wrong.Context.Selected() != nil {
+		return wrong.Context.Selected().FullPath()
+	}
+	return "homeward"
+}
+
+func fail(io streams, err error) int {
+	fmt.Fprintf(io.err, "homeward: %s\n", strings.TrimSpace(err.Error()))
+	if coded := (*exitError)(nil); errors.As(err, &coded) {
+		return coded.code
+	}
+	return 1
+}
+
+// Exit codes of commands that compare.
+const (
+	exitDiffers = 1 // what was compared does not agree
+	exitUnread  = 2 // it could not be compared
+)
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+type versionCommand struct{}
+
+func (versionCommand) Run(io streams) error {
+	_, err := fmt.Fprintln(io.out, "homeward", node.Version)
+	return err
+}

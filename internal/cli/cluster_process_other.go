@@ -1,0 +1,13 @@
+//go:build !linux
+
+package cli
+
+import "errors"
+
+func wake(int) {}
+
+// errNoFreeze: not every system can stop a process where it stands.
+var errNoFreeze = errors.New("only Linux freezes processes here; take the region away with region-loss")
+
+func freeze(int) error { return errNoFreeze }
+func thaw(int) error   { return errNoFreeze }

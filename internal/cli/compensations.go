@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+type compensationsCommand struct {
+	Show    compensationsShowCommand    `cmd:"" help:"Show what stops automatic refunds, and how many were made in the last hour."`
+	Stop    compensationsStopCommand    `cmd:"" help:"Stop automatic refunds at every node, at once."`
+	Release compensationsReleaseCommand `cmd:"" help:"Let automatic refunds go on, counted anew."`
+}
+
+// Help is what homeward compensations --help adds.
+func (compensationsCommand) Help() string {
+	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" +
+		"show has a row for each provider that anything was given back at or that was stopped, and (all). " +
+		"STATUS is flowing: ghosts are given back by themselves; or held: none is until a release, and WHY says since when and for what. " +
+		"LAST HOUR is how many were let through. LAST DOUBT is when the provider last did not show a movement that it tells of; that one is parked, and stops no other.\n\n" + storeHelp
+}
+
+type compensationsShowCommand struct {
+	storeFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// brakeShown is the JSON of one row of homeward compensations show.
+type brakeShown struct {
+	// Provider is "" for all.
+	Provider string `json:"provider"`
+	// Status is flowing, or held, where this brake or that of all is on.
+	Status string `json:"status"`
+	// Held is why: this brake, or else that of all.
+	Held *notice.Hold `json:"held,omitempty"`
+	// Doubt is when the provider last did not show what was to be given back, Waiting
+	// when a payer had last waited a day for a release.
+	Doubt      *notice.Hold `json:"doubt,omitempty"`
+	Waiting    *notice.Hold `json:"waiting,omitempty"`
+	ReleasedAt *time.Time   `json:"released_at,omitempty"`
+	// LastHour is how many were let through.
+	LastHour int `json:"last_hour"`
+	// Sums is how much that was, in minor units by currency.
+	Sums map[string]int64 `json:"sums"`
+}
+
+// shownBrake is b as it is shown; all is what holds all providers.
+func shownBrake(b notice.Brake, all *notice.Hold, now time.Time) brakeShown {
+	s := brakeShown{Provider: b.Provider, Status: "flowing", Held: cmp.Or(b.Held, all), Doubt: b.Doubt, Waiting: b.Waiting, Sums: map[string]int64{}}
+	if s.Held != nil {
+		s.Status = "held"
+	}
+	if !b.ReleasedAt.IsZero() {
+		s.ReleasedAt = &b.ReleasedAt
+	}
+	for _, a := range b.Admitted {
+		if now.Sub(a.At) < time.Hour {
+			s.LastHour++
+			s.Sums[a.Currency] += a.Amount
+		}
+	}
+	return s
+}
+
+func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
+	return c.withDesk(ctx, func(d desk) error {
+		rows, now, err := d.Brakes().Brakes(ctx)
+		if err != nil {
+			return err
+		}
+		all := []brakeShown{}
+		var ofAll *notice.Hold
+		for _, b := range rows {
+			if b.Provider == notice.AllProviders {
+				ofAll = b.Held
+			}
+		}
+		for _, b := range rows {
+			all = append(all, shownBrake(b, ofAll, now))
+		}
+		if c.JSON {
+			out := json.NewEncoder(io.out)
+			out.SetIndent("", "  ")
+			return out.Encode(all)
+		}
+		if len(all) == 0 {
+			fmt.Fprintln(io.out, "nothing is stopped, and nothing was given back yet")
+			return nil
+		}
+		t := table(io)
+		fmt.Fprintln(t, "PROVIDER\tSTATUS\tLAST HOUR\tWHY\tLAST DOUBT")
+		for _, b := range all {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", orAll(b.Provider), b.Status, b.LastHour, holdLine(b.Held), holdLine(b.Doubt))
+		}
+		return t.Flush()
+	})
+}
+
+func orAll(provider string) string {
+	if provider == notice.AllProviders {
+		return "(all)"
+	}
+	return visible(provider)
+}
+
+func holdLine(h *notice.Hold) string {
+	if h == nil {
+		return ""
+	}
+	return h.At.UTC().Format(time.RFC3339) + " " + visible(h.Reason)
+}
+
+type compensationsStopCommand struct {
+	storeFlags
+	Provider string `placeholder:"NAME" help:"Only those of this provider. Default: all."`
+	Reason   string `required:"" help:"Why, for whoever looks next."`
+}
+
+func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
+	if c.Reason == "" {
+		return errors.New("--reason must say why, for whoever looks next")
+	}
+	return c.withDesk(ctx, func(d desk) error {
+		changed, err := notice.Stop(ctx, d.Brakes(), c.Provider, c.Reason)
+		if err != nil {
+			return err
+		}
+		what := "automatic refunds of " + orAll(c.Provider)
+		if !changed {
+			fmt.Fprintf(io.out, "nothing to do: %s are stopped already; homeward compensations show says why\n", what)
+			return nil
+		}
+		fmt.Fprintf(io.out, "%s are stopped in every region; calls that are under way at this moment still end\n", what)
+		return nil
+	})
+}
+
+type compensationsReleaseCommand struct {
+	storeFlags
+	Provider string `placeholder:"NAME" help:"Those of this provider. Default: what holds all; a provider's own brake stays as it is."`
+}
+
+func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {
+	return c.withDesk(ctx, func(d desk) error {
+		changed, err := notice.Release(ctx, d.Brakes(), c.Provider)
+		if err != nil {
+			return err
+		}
+		what := "automatic refunds of " + orAll(c.Provider)
+		if !changed {
+			fmt.Fprintf(io.out, "nothing to do: %s are not stopped by that brake; homeward compensations show has them all\n", what)
+			return nil
+		}
+		fmt.Fprintf(io.out, "%s go on, counted anew from now\n", what)
+		return nil
+	})
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestADemoLeavesNothing: what was not to be kept is gone, however the demo ended.
+// While it runs its nodes answer where it says.
+func TestADemoLeavesNothing(t *testing.T) {
+	onlyWith(t)
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	left := func() []os.DirEntry {
+		t.Helper()
+		entries, err := os.ReadDir(tmp)
+		require.NoError(t, err)
+		return entries
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	said := bufio.NewScanner(r)
+	ready, asked := false, ""
+	for said.Scan() {
+		if _, node, ok := strings.Cut(said.Text(), " regions --node "); ok {
+			asked = node
+		}
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			ready = true
+			require.Len(t, left(), 1)
+			require.Contains(t, does(t, "regions", "--node", asked), "As us-east1-1-")
+			interrupt()
+		}
+	}
+	require.Zero(t, <-ended, errs.String())
+	require.True(t, ready)
+	require.Empty(t, left())
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, taken.Close()) }()
+	addr := taken.Addr().String()
+	refuses(t, []string{"the simulator cannot listen on " + addr, "in use", "--psp-listen"}, "demo", "--listen", "127.0.0.1:0", "--psp-listen", addr)
+	refuses(t, []string{"a region's API cannot listen on " + addr, "in use", "--listen"}, "demo", "--listen", addr, "--psp-listen", "127.0.0.1:0")
+	refuses(t, []string{"the simulator cannot listen on " + addr, "in use", "--listen"}, "simulator", "--listen", addr)
+	require.Empty(t, left())
+}
+
+// TestADemoSealsWhatProvidersSay: secrets and persons' data at rest. Without any setting a
+// demo acts on a webhook whose body nobody finds in its store's directory.
+func TestADemoSealsWhatProvidersSay(t *testing.T) {
+	onlyWith(t)
+	data := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s", "--data", data}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	said := bufio.NewScanner(r)
+	urls := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	var api, psp string
+	for said.Scan() {
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			chargeAndWait(t, api, psp)
+			interrupt()
+		}
+		url := urls.FindString(said.Text())
+		switch {
+		case strings.Contains(said.Text(), "simulator (PSP)"):
+			psp = url
+		case api == "" && strings.Contains(said.Text(), "RPC"):
+			api = url
+		}
+	}
+	require.Zero(t, <-ended, errs.String())
+	require.Regexp(t, `[0-9a-f]{16} +1 +seals\n$`, does(t, "secrets", "show", "--data", data))
+
+	var raw []byte
+	require.NoError(t, filepath.WalkDir(filepath.Join(data, "store"), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		raw = append(raw, content...)
+		return err
+	}))
+	require.Contains(t, string(raw), "simulator:evt_", "the notice is there")
+	require.NotContains(t, string(raw), `"charge.succeeded"`, "and not what it says")
+}
+
+// chargeAndWait makes a charge and returns when its webhook has been taken.
+func chargeAndWait(t *testing.T, api, psp string) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api+"/v1/charges", strings.NewReader(`{"amount":4200,"currency":"usd","payment_method":"pm_card_visa"}`))
+	require.NoError(t, err)
+	req.Header = http.Header{"Authorization": {"Bearer " + demoKey}, "Idempotency-Key": {"order-1"}, "Content-Type": {"application/json"}}
+	reply, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, reply.StatusCode)
+	require.NoError(t, reply.Body.Close())
+	for giveUp := time.Now().Add(time.Minute); ; {
+		reply, err := http.Get(psp + "/_sim/webhooks")
+		require.NoError(t, err)
+		var stats struct{ Sent int }
+		require.NoError(t, json.NewDecoder(reply.Body).Decode(&stats))
+		require.NoError(t, reply.Body.Close())
+		if stats.Sent > 0 {
+			return
+		}
+		require.True(t, time.Now().Before(giveUp), "the webhook of a charge comes within a minute")
+	}
+}

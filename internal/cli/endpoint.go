@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/seal"
+)
+
+type endpointCommand struct {
+	Set    endpointSetCommand    `cmd:"" help:"Set where a tenant is told of events, and enable it."`
+	Show   endpointShowCommand   `cmd:"" help:"Show a tenant's endpoint and how its deliveries fare."`
+	Secret endpointSecretCommand `cmd:"" help:"Change the secret that a tenant's deliveries are signed with."`
+	Remove endpointRemoveCommand `cmd:"" help:"Tell a tenant nothing any more."`
+}
+
+// Help is what homeward endpoint --help adds.
+func (endpointCommand) Help() string { return storeHelp }
+
+// withEndpoint hands over what the tenant has.
+func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all relay.Endpoints, e relay.Endpoint, found bool) error) error {
+	return f.withDesk(ctx, func(d desk) error {
+		switch known, err := d.HasTenant(ctx, tenant); {
+		case err != nil:
+			return err
+		case !known:
+			return fmt.Errorf("there is no tenant %q; homeward tenant list shows those that there are", tenant)
+		}
+		all, err := d.Endpoints(ctx)
+		if err != nil {
+			return err
+		}
+		e, found, err := all.Endpoint(ctx, tenant)
+		if err != nil && !errors.Is(err, seal.ErrLost) { // without its secrets, which new ones can replace
+			return err
+		}
+		return do(all, e, found)
+	})
+}
+
+func lostSecret(tenant string) error {
+	return fmt.Errorf("the secret of tenant %s is sealed under a key that is not here: set %s as the nodes have it, or replace the secret with homeward endpoint secret %s --only", tenant, node.SealKeys, tenant)
+}
+
+func noEndpoint(tenant string) error {
+	return fmt.Errorf("tenant %s has no webhook endpoint; homeward endpoint set %s URL gives it one", tenant, tenant)
+}
+
+func printSecret(io streams, secret string) {
+	fmt.Fprintf(io.out, "signing secret: %s\nKeep it now: it is not shown again.\n", secret)
+}
+
+// printEnabled says what writing an endpoint has brought about beside what was asked
+// for.
+func printEnabled(io streams, was relay.Endpoint) {
+	if !was.DisabledAt.IsZero() {
+		fmt.Fprintf(io.out, "It was disabled and is used again. Send the events that were parked meanwhile: homeward outbox retry --all --queue events --tenant %s\n", was.Tenant)
+	}
+}
+
+type endpointSetCommand struct {
+	storeFlags
+	Tenant    string `arg:"" help:"The tenant's id."`
+	URL       string `arg:"" name:"url" help:"Where to POST events: https://host/path."`
+	AllowHTTP bool   `name:"allow-http" help:"Let it be http://. Nodes must be set to allow it, too. For development."`
+}
+
+func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
+	if err := relay.CheckURL(c.URL, c.AllowHTTP); err != nil {
+		if relay.CheckURL(c.URL, true) == nil {
+			return fmt.Errorf("%w, or add --allow-http for a receiver on this machine", err)
+		}
+		return err
+	}
+	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, was relay.Endpoint, found bool) error {
+		next := relay.Endpoint{Tenant: c.Tenant, URL: c.URL, Secrets: was.Secrets}
+		switch {
+		case !found:
+			next.Secrets = []string{relay.NewSecret()}
+		case len(was.Secrets) == 0:
+			return lostSecret(c.Tenant)
+		}
+		if err := all.PutEndpoint(ctx, next); err != nil {
+			return err
+		}
+		fmt.Fprintf(io.out, "events of %s go to %s, from nodes that have events.webhooks on\n", c.Tenant, c.URL)
+		if !found {
+			printSecret(io, next.Secrets[0])
+			return nil
+		}
+		fmt.Fprintf(io.out, "They are signed as before; homeward endpoint secret %s changes the secret.\n", c.Tenant)
+		printEnabled(io, was)
+		return nil
+	})
+}
+
+type endpointShowCommand struct {
+	storeFlags
+	Tenant string `arg:"" help:"The tenant's id."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// endpointShown is the JSON of homeward endpoint show.
+type endpointShown struct {
+	Tenant       string     `json:"tenant"`
+	URL          string     `json:"url"`
+	Secrets      int        `json:"secrets"`
+	Status       string     `json:"status"` // ok, failing, disabled
+	FailingSince *time.Time `json:"failing_since,omitempty"`
+	DisabledAt   *time.Time `json:"disabled_at,omitempty"`
+}
+
+func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
+	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(_ relay.Endpoints, e relay.Endpoint, found bool) error {
+		if !found {
+			return noEndpoint(c.Tenant)
+		}
+		shown := endpointShown{Tenant: e.Tenant, URL: e.URL, Secrets: len(e.Secrets), Status: "ok"}
+		if !e.FailingSince.IsZero() {
+			shown.Status, shown.FailingSince = "failing", &e.FailingSince
+		}
+		if !e.DisabledAt.IsZero() {
+			shown.Status, shown.DisabledAt = "disabled", &e.DisabledAt
+		}
+		if c.JSON {
+			out := json.NewEncoder(io.out)
+			out.SetIndent("", "  ")
+			return out.Encode(shown)
+		}
+		t := table(io)
+		fmt.Fprintf(t, "tenant\t%s\nurl\t%s\nsecrets\t%d\nstatus\t%s\n", shown.Tenant, visible(shown.URL), shown.Secrets, shown.Status)
+		if shown.FailingSince != nil {
+			fmt.Fprintf(t, "failing since\t%s\n", shown.FailingSince.UTC().Format(time.RFC3339))
+		}
+		if shown.Secrets == 0 {
+			fmt.Fprintf(t, "\t%v\n", lostSecret(c.Tenant))
+		}
+		if shown.DisabledAt != nil {
+			fmt.Fprintf(t, "disabled at\t%s\n", shown.DisabledAt.UTC().Format(time.RFC3339))
+		}
+		return t.Flush()
+	})
+}
+
+type endpointSecretCommand struct {
+	storeFlags
+	Tenant string `arg:"" help:"The tenant's id."`
+	Only   bool   `help:"Sign with the new secret alone, at once: the old one is known to strangers."`
+	EndOld bool   `name:"end-old" help:"Mint none; sign with the newest alone from now on."`
+}
+
+func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
+	if c.Only && c.EndOld {
+		return errors.New("--only mints a secret and --end-old mints none; leave one of them out")
+	}
+	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, e relay.Endpoint, found bool) error {
+		if !found {
+			return noEndpoint(c.Tenant)
+		}
+		was := e
+		minted := relay.NewSecret()
+		switch {
+		case len(e.Secrets) == 0 && !c.Only:
+			return lostSecret(c.Tenant)
+		case c.EndOld:
+			if len(e.Secrets) < 2 {
+				fmt.Fprintf(io.out, "nothing to do: the deliveries of %s are signed with one secret\n", c.Tenant)
+				return nil
+			}
+			e.Secrets = e.Secrets[:1]
+		case c.Only:
+			e.Secrets = []string{minted}
+		default: // newest first; the one before it goes on, and an older one ends
+			e.Secrets = []string{minted, e.Secrets[0]}
+		}
+		if err := all.PutEndpoint(ctx, e); err != nil {
+			return err
+		}
+		switch {
+		case c.EndOld:
+			fmt.Fprintf(io.out, "the deliveries of %s are signed with the newest secret alone from now on\n", c.Tenant)
+		case c.Only:
+			printSecret(io, minted)
+			fmt.Fprintln(io.out, "Deliveries are signed with it alone from now on: those that arrive before the tenant knows it are refused, and sent again.")
+		default:
+			printSecret(io, minted)
+			fmt.Fprintf(io.out, "Deliveries are signed with it and with the one before it. Once the tenant checks with the new one: homeward endpoint secret %s --end-old\n", c.Tenant)
+		}
+		printEnabled(io, was)
+		return nil
+	})
+}
+
+type endpointRemoveCommand struct {
+	storeFlags
+	Tenant string `arg:"" help:"The tenant's id."`
+}
+
+func (c *endpointRemoveCommand) Run(ctx context.Context, io streams) error {
+	return withEndpoint(ctx, &c.storeFlags, c.Tenant, func(all relay.Endpoints, _ relay.Endpoint, _ bool) error {
+		removed, err := all.RemoveEndpoint(ctx, c.Tenant)
+		if err != nil {
+			return err
+		}
+		if !removed {
+			return noEndpoint(c.Tenant)
+		}
+		fmt.Fprintf(io.out, "%s is told nothing any more; events that wait for it are dropped as their turn comes\n", c.Tenant)
+		return nil
+	})
+}

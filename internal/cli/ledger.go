@@ -1,0 +1,429 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
+)
+
+type ledgerCommand struct {
+	Verify   ledgerVerifyCommand   `cmd:"" help:"Prove every balance from zero, and every row. Exit code 1: something is wrong, 2: the books could not be read."`
+	Balances ledgerBalancesCommand `cmd:"" help:"List what accounts stand at; marks payers who wait for money."`
+	Entries  ledgerEntriesCommand  `cmd:"" help:"List what was booked on an account, or for an object."`
+}
+
+// Help is what homeward ledger --help adds.
+func (ledgerCommand) Help() string { return storeHelp }
+
+// books is a store of every region as these commands read it.
+type books struct {
+	ledger.Store
+	recon.Claims
+	regions []string // by name
+	codes   map[claim.RegionCode]string
+}
+
+func (b *books) home(code claim.RegionCode) (string, bool) {
+	name, ok := b.codes[code]
+	return name, ok
+}
+
+func (b *books) add(name string, code claim.RegionCode) {
+	if b.codes == nil {
+		b.codes = map[claim.RegionCode]string{}
+	}
+	b.regions, b.codes[code] = append(b.regions, name), name
+	slices.Sort(b.regions)
+}
+
+// booksPool is for one person who reads everything: the balances of a region are
+// summed from all of its rows, at a few million a second.
+func booksPool() cockroach.Pool {
+	p := tenantPool()
+	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
+	return p
+}
+
+// withBooks opens the store that f names for as long as do takes.
+func (f *storeFlags) withBooks(ctx context.Context, do func(*books) error) (err error) {
+	if f.Data != "" {
+		return f.withStoppedBooks(do)
+	}
+	if f.Config != "" {
+		return errors.New("--config is for --data; a database needs no settings")
+	}
+	url, err := node.Secret(os.Environ(), node.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
+	return withSQLBooks(ctx, url, allowUnverified, do)
+}
+
+func withSQLBooks(ctx context.Context, url string, allowUnverified bool, do func(*books) error) (err error) {
+	pool := booksPool()
+	pool.AllowUnverified = allowUnverified
+	opening, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.Regions(opening)
+	if err != nil {
+		return err
+	}
+	b := &books{}
+	for _, r := range rows {
+		b.add(r.Name, r.Code)
+	}
+	if len(rows) == 0 {
+		return errors.New("the database has no region; homeward migrate up --regions adds some")
+	}
+	view, err := db.Region(rows[0].Name)
+	if err != nil {
+		return err
+	}
+	b.Store, b.Claims = view, view
+	return do(b)
+}
+
+func (f *storeFlags) withStoppedBooks(do func(*books) error) (err error) {
+	settings, err := node.LoadSettings(f.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	db, err := node.OpenStopped(f.Data, settings)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	b := &books{}
+	for _, r := range settings.Regions {
+		b.add(r.Name, r.Code)
+	}
+	view, err := db.Region(b.regions[0])
+	if err != nil {
+		return err
+	}
+	b.Store, b.Claims = view, view
+	return do(b)
+}
+
+// chosen are the regions that a --region flag means.
+func (b *books) chosen(region string) ([]string, error) {
+	if region == "" {
+		return b.regions, nil
+	}
+	if !slices.Contains(b.regions, region) {
+		return nil, fmt.Errorf("--region: there is no region %q; name one of %s", region, strings.Join(b.regions, ", "))
+	}
+	return []string{region}, nil
+}
+
+// indented prints JSON for people and programs.
+func indented(io streams, v any) error {
+	e := json.NewEncoder(io.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+type ledgerVerifyCommand struct {
+	storeFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
+	var report verify.Report
+	if err := c.withBooks(ctx, func(b *books) (err error) {
+		report, err = verify.Books(ctx, b, b.regions)
+		return err
+	}); err != nil {
+		return &exitError{exitUnread, err}
+	}
+	if c.JSON {
+		if err := indented(io, report); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range report.Failures {
+			fmt.Fprintln(io.out, visible(f.String()))
+		}
+		fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d moved meanwhile and lie where they must, %d failures\n",
+			report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
+	}
+	if !report.OK() {
+		return &exitError{exitDiffers, errors.New("the books are wrong: let nothing change them, and find out since when; backups have the same rows")}
+	}
+	return nil
+}
+
+type ledgerBalancesCommand struct {
+	storeFlags
+	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
+	After  string `placeholder:"ACCOUNT:CURRENCY" help:"Only those behind this one. Needs --region."`
+	Limit  int    `default:"100" help:"How many of each region at most."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// balanceRow and balanceList are the JSON of homeward ledger balances.
+type balanceRow struct {
+	Region   string         `json:"region"`
+	Account  ledger.Account `json:"account"`
+	Currency string         `json:"currency"`
+	// Debits, Credits and Balance, which is the difference, are minor units.
+	Debits       int64 `json:"debits"`
+	Credits      int64 `json:"credits"`
+	Balance      int64 `json:"balance"`
+	Transactions int64 `json:"transactions"`
+	// Waiting: payers are owed this money back.
+	Waiting bool `json:"waiting"`
+}
+
+type balanceList struct {
+	Balances []balanceRow `json:"balances"`
+	// More are the flags that list the rest, for each region that has any.
+	More []string `json:"more,omitempty"`
+}
+
+// mostBalances is what one answer of a database may hold: some 2 MB.
+const mostBalances = 10_000
+
+func (c *ledgerBalancesCommand) Run(ctx context.Context, io streams) error {
+	if c.Limit < 1 || c.Limit > mostBalances {
+		return fmt.Errorf("--limit must be from 1 to %d, is %d", mostBalances, c.Limit)
+	}
+	after := ledger.AccountKey{}
+	if c.After != "" {
+		at := strings.LastIndexByte(c.After, ':')
+		if c.Region == "" || at < 0 {
+			return errors.New("--after needs --region, and is an account and a currency as in merchant:acme:usd")
+		}
+		after = ledger.AccountKey{Account: ledger.Account(c.After[:at]), Currency: c.After[at+1:]}
+	}
+	return c.withBooks(ctx, func(b *books) error {
+		regions, err := b.chosen(c.Region)
+		if err != nil {
+			return err
+		}
+		list := balanceList{Balances: []balanceRow{}}
+		for _, region := range regions {
+			if err := list.read(ctx, b, region, after, c.Limit); err != nil {
+				return err
+			}
+		}
+		if c.JSON {
+			return indented(io, list)
+		}
+		return list.print(io)
+	})
+}
+
+func (l *balanceList) read(ctx context.Context, b *books, region string, after ledger.AccountKey, limit int) error {
+	all, err := b.Balances(ctx, region, after, limit+1) // one more shows whether there are more
+	if err != nil {
+		return err
+	}
+	page := all[:min(len(all), limit)]
+	for _, one := range page {
+		balance := one.Debits - one.Credits
+		l.Balances = append(l.Balances, balanceRow{
+			region, one.Account, one.Currency, one.Debits, one.Credits, balance, one.Transactions,
+			balance != 0 && strings.HasPrefix(string(one.Account), string(ledger.Suspense(""))),
+		})
+	}
+	if len(all) > len(page) {
+		last := page[len(page)-1]
+		l.More = append(l.More, fmt.Sprintf("--region %s --after %s:%s", region, last.Account, last.Currency))
+	}
+	return nil
+}
+
+func (l *balanceList) print(io streams) error {
+	t := table(io)
+	fmt.Fprintln(t, "REGION\tACCOUNT\tCURRENCY\tDEBITS\tCREDITS\tBALANCE\tTRANSACTIONS\t")
+	for _, b := range l.Balances {
+		note := ""
+		if b.Waiting {
+			note = "LIMBO, or waiting: payers are owed this"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", b.Region, visible(string(b.Account)), visible(b.Currency), b.Debits, b.Credits, b.Balance, b.Transactions, note)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, more := range l.More {
+		fmt.Fprintf(io.err, "there are more: homeward ledger balances %s\n", more)
+	}
+	return nil
+}
+
+type ledgerEntriesCommand struct {
+	storeFlags
+	Of     string `arg:"" help:"An account, as in merchant:acme, or the id of an object or transaction, as in ch_…"`
+	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
+	After  string `placeholder:"REGION/TIME/ID" help:"Only those behind this one."`
+	Limit  int    `default:"100" help:"How many transactions at most."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+// Help is what homeward ledger entries --help adds.
+func (ledgerEntriesCommand) Help() string {
+	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + storeHelp
+}
+
+// entryRow and entryList are the JSON of homeward ledger entries.
+type entryRow struct {
+	At          time.Time      `json:"at"`
+	Region      string         `json:"region"`
+	Transaction string         `json:"transaction"`
+	Kind        ledger.Kind    `json:"kind"`
+	Account     ledger.Account `json:"account"`
+	// Amount is in minor units: above 0 a debit, below 0 a credit.
+	Amount      int64  `json:"amount"`
+	Currency    string `json:"currency"`
+	Object      string `json:"object"`
+	ProviderRef string `json:"provider_ref"`
+	Reverses    string `json:"reverses,omitempty"`
+}
+
+type entryList struct {
+	Entries []entryRow `json:"entries"`
+	// More is the --after that lists the rest, "" where there are no more.
+	More string `json:"more,omitempty"`
+}
+
+// entriesPage is how many rows are read at a time.
+const entriesPage = 1000
+
+func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
+	if c.Limit < 1 || c.Limit > mostBalances {
+		return fmt.Errorf("--limit must be from 1 to %d, is %d", mostBalances, c.Limit)
+	}
+	fromRegion, from, err := readPosition(c.After)
+	if err != nil {
+		return err
+	}
+	return c.withBooks(ctx, func(b *books) error {
+		regions, err := b.chosen(c.Region)
+		if err != nil {
+			return err
+		}
+		list := entryList{Entries: []entryRow{}}
+		left := c.Limit
+		for _, region := range regions {
+			if region < fromRegion || list.More != "" {
+				continue
+			}
+			after := ledger.Position{}
+			if region == fromRegion {
+				after = from
+			}
+			if err := c.read(ctx, b, region, after, &list, &left); err != nil {
+				return err
+			}
+		}
+		if c.JSON {
+			return indented(io, list)
+		}
+		return list.print(io, c.Of)
+	})
+}
+
+// read goes through a region until there are enough.
+func (c *ledgerEntriesCommand) read(ctx context.Context, b *books, region string, after ledger.Position, list *entryList, left *int) error {
+	for {
+		rows, err := b.Transactions(ctx, region, after, time.Time{}, entriesPage)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			t := &rows[i]
+			if entries := c.of(t); len(entries) > 0 {
+				if *left == 0 {
+					list.More = fmt.Sprintf("%s/%s/%s", region, after.At.UTC().Format(time.RFC3339Nano), after.ID)
+					return nil
+				}
+				list.Entries = append(list.Entries, entries...)
+				*left--
+			}
+			after = t.Position()
+		}
+		if len(rows) < entriesPage {
+			return nil
+		}
+	}
+}
+
+// of is what t has to do with what is asked for: one half for an account, both for
+// an object.
+func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
+	all := t.ID == c.Of || t.Object == c.Of || t.Reverses == c.Of
+	for _, half := range []struct {
+		account ledger.Account
+		amount  int64
+	}{{t.Debit, t.Amount}, {t.Credit, -t.Amount}} {
+		if all || string(half.account) == c.Of {
+			entries = append(entries, entryRow{t.At, t.Region, t.ID, t.Kind, half.account, half.amount, t.Currency, t.Object, t.ProviderRef, t.Reverses})
+		}
+	}
+	return entries
+}
+
+// readPosition reads what --after of entries may be.
+func readPosition(text string) (region string, p ledger.Position, err error) {
+	if text == "" {
+		return "", p, nil
+	}
+	parts := strings.SplitN(text, "/", 3)
+	if len(parts) == 3 {
+		p.ID = parts[2]
+		p.At, err = time.Parse(time.RFC3339Nano, parts[1])
+	}
+	if len(parts) != 3 || err != nil {
+		return "", p, fmt.Errorf("--after %q is no place in the list; use the one that the page before it ended with", text)
+	}
+	if p.At.IsZero() && p.ID == "" {
+		p = ledger.Position{}
+	}
+	return parts[0], p, nil
+}
+
+func (l *entryList) print(io streams, of string) error {
+	t := table(io)
+	fmt.Fprintln(t, "TIME\tREGION\tTRANSACTION\tKIND\tACCOUNT\tDEBIT\tCREDIT\tCURRENCY\tOBJECT\tPROVIDER REF\tREVERSES")
+	for _, e := range l.Entries {
+		debit, credit := fmt.Sprint(e.Amount), ""
+		if e.Amount < 0 {
+			debit, credit = "", fmt.Sprint(-e.Amount)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.At.UTC().Format(time.RFC3339), e.Region, visible(e.Transaction), e.Kind, visible(string(e.Account)),
+			debit, credit, visible(e.Currency), visible(e.Object), visible(e.ProviderRef), visible(e.Reverses))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(l.Entries) == 0 {
+		fmt.Fprintf(io.err, "nothing is booked for %s in what was read; an account is as in merchant:acme\n", visible(of))
+	}
+	if l.More != "" {
+		fmt.Fprintf(io.err, "there are more: homeward ledger entries %s --after %s\n", of, l.More)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/verify"
+)
+
+// twoBooks runs a test on the books of both stores. flags name the store to the
+// commands; open is the store itself.
+func twoBooks(t *testing.T, run func(t *testing.T, flags []string, open func(do func(*books)))) {
+	twoStores(t, func(t *testing.T, flags []string, _ func(do func(desk))) {
+		f := storeFlags{}
+		if len(flags) > 0 {
+			f.Data = flags[1]
+		}
+		run(t, flags, func(do func(*books)) {
+			require.NoError(t, f.withBooks(t.Context(), func(b *books) error { do(b); return nil }))
+		})
+	})
+}
+
+func post(t *testing.T, b *books, tx ledger.Transaction) {
+	t.Helper()
+	if tx.Tenant == "" {
+		tx.Tenant = "acme"
+	}
+	if tx.Object == "" {
+		tx.Object = tx.ID
+	}
+	tx.Provider, tx.Currency = "simulator", "usd"
+	there, merchant := ledger.Provider(tx.Provider), ledger.Merchant(tx.Tenant)
+	switch tx.Kind {
+	case ledger.Charge:
+		tx.Debit, tx.Credit = there, merchant
+	case ledger.Refund, ledger.Transfer:
+		tx.Debit, tx.Credit = merchant, there
+	case ledger.Ghost:
+		tx.Debit, tx.Credit = there, ledger.Suspense(tx.Tenant)
+	}
+	posted, err := b.Post(t.Context(), tx)
+	require.NoError(t, err)
+	require.True(t, posted)
+}
+
+func TestLedger(t *testing.T) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*books))) {
+		with := func(args ...string) []string { return append(args, flags...) }
+		open(func(b *books) {
+			for i := range 5 {
+				post(t, b, ledger.Transaction{ID: fmt.Sprintf("ch_%d", i), Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: fmt.Sprintf("p%d", i)})
+			}
+			post(t, b, ledger.Transaction{ID: "re_1", Region: "europe-west1", Kind: ledger.Refund, Amount: 30, Reverses: "ch_1", ProviderRef: "r1"})
+			post(t, b, ledger.Transaction{ID: ledger.GhostID("simulator", "p9"), Region: "us-east1", Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9"})
+		})
+		out := does(t, with("ledger", "verify")...)
+		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 moved")
+		var report verify.Report
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "verify", "--json")...)), &report))
+		require.EqualValues(t, 7, report.Transactions)
+		require.True(t, report.OK())
+
+		out = does(t, with("ledger", "balances")...)
+		require.Regexp(t, `us-east1 +merchant:acme +usd +0 +500 +-500 +5 *\n`, out)
+		require.Regexp(t, `us-east1 +provider:simulator +usd +507 +0 +507 +6 *\n`, out)
+		require.Regexp(t, `us-east1 +suspense:acme +usd +0 +7 +-7 +1 +LIMBO, or waiting`, out)
+		require.Regexp(t, `europe-west1 +merchant:acme +usd +30 +0 +30 +1 *\n`, out)
+		code, out, more := homeward(t, with("ledger", "balances", "--region", "us-east1", "--limit", "1")...)
+		require.Zero(t, code)
+		require.NotContains(t, out, "provider:")
+		require.Contains(t, more, "--region us-east1 --after merchant:acme:usd")
+		var list balanceList
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "balances", "--region", "us-east1", "--after", "merchant:acme:usd", "--json")...)), &list))
+		require.Len(t, list.Balances, 2)
+		require.False(t, list.Balances[0].Waiting)
+		require.True(t, list.Balances[1].Waiting)
+		require.Empty(t, list.More)
+
+		// Page by page it is the same as at once.
+		var whole, paged entryList
+		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "entries", "merchant:acme", "--json")...)), &whole))
+		require.Len(t, whole.Entries, 6)
+		for page := (entryList{More: ""}); ; {
+			args := with("ledger", "entries", "merchant:acme", "--json", "--limit", "2")
+			if page.More != "" {
+				args = append(args, "--after", page.More)
+			}
+			page = entryList{}
+			require.NoError(t, json.Unmarshal([]byte(does(t, args...)), &page))
+			require.LessOrEqual(t, len(page.Entries), 2)
+			paged.Entries = append(paged.Entries, page.Entries...)
+			if page.More == "" {
+				break
+			}
+		}
+		require.Equal(t, whole.Entries, paged.Entries)
+		code, out, more = homeward(t, with("ledger", "entries", "merchant:acme", "--limit", "1")...)
+		require.Zero(t, code)
+		require.Regexp(t, `re_1 +refund +merchant:acme +30 +usd`, out)
+		require.Contains(t, more, "homeward ledger entries merchant:acme --after ")
+		out = does(t, with("ledger", "entries", "ch_1")...)
+		require.Regexp(t, `re_1 +refund +provider:simulator +30 +usd`, out, "what gave the money back is there, too")
+		require.Regexp(t, `ch_1 +charge +provider:simulator +100 +usd`, out)
+		require.NotContains(t, out, "ch_2")
+
+		refuses(t, []string{"--region", `"mars"`, "us-east1"}, with("ledger", "balances", "--region", "mars")...)
+		refuses(t, []string{"--after needs --region"}, with("ledger", "balances", "--after", "merchant:acme:usd")...)
+		refuses(t, []string{"--limit"}, with("ledger", "entries", "x", "--limit", "0")...)
+		refuses(t, []string{"--after", "no place"}, with("ledger", "entries", "x", "--after", "here")...)
+
+		// A refund of more than there was: the store keeps what it is told.
+		open(func(b *books) {
+			post(t, b, ledger.Transaction{ID: "re_2", Region: "us-east1", Kind: ledger.Refund, Amount: 71, Reverses: "ch_1", ProviderRef: "r2"})
+		})
+		code, out, errs := homeward(t, with("ledger", "verify")...)
+		require.Equal(t, exitDiffers, code)
+		require.Contains(t, out, "reversal: ch_1 in us-east1: 100 were booked, and 101 are taken back")
+		require.Contains(t, errs, "the books are wrong")
+	})
+}
+
+func TestLedgerThatCannotBeRead(t *testing.T) {
+	onlyWith(t)
+	code, _, errs := homeward(t, "ledger", "verify")
+	require.Equal(t, exitUnread, code)
+	require.Contains(t, errs, "HOMEWARD_DATABASE_URL")
+	code, _, errs = homeward(t, "ledger", "verify", "--data", t.TempDir())
+	require.Equal(t, exitUnread, code)
+	require.Contains(t, errs, "no store")
+}

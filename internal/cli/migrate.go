@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/region"
+)
+
+type migrateCommand struct {
+	Up     migrateUpCommand     `cmd:"" help:"Make the tables that this build needs, and add regions."`
+	Plan   migratePlanCommand   `cmd:"" help:"Print what up would run now, as SQL, and run nothing."`
+	Status migrateStatusCommand `cmd:"" help:"Print how far the database has come; exits with 1 unless it has all that this build needs."`
+	Roles  migrateRolesCommand  `cmd:"" help:"Make the users of the database: one that migrates, one for nodes and tools, one that only reads."`
+}
+
+// Help is what homeward migrate --help adds.
+func (migrateCommand) Help() string {
+	return "The database is the one that HOMEWARD_DATABASE_URL names, or the file that HOMEWARD_DATABASE_URL_FILE names. Its URL is no flag, as it holds a password."
+}
+
+// migrationFlags say what the database is to become.
+type migrationFlags struct {
+	Regions string `placeholder:"A,B=7,…" help:"Regions to have, each with its code if that is to be a certain one. None is ever removed."`
+	Primary string `placeholder:"REGION" help:"CockroachDB: where the tables that no region owns are kept; default: the first of --regions."`
+	Survive string `placeholder:"zone|region" help:"CockroachDB: what the database survives; default: zone."`
+}
+
+func (f *migrationFlags) migration() (cockroach.Migration, error) {
+	want := cockroach.Migration{Primary: f.Primary, Survive: cockroach.Survival(f.Survive)}
+	if f.Regions == "" {
+		return want, nil
+	}
+	var err error
+	if want.Regions, err = cockroach.ParseRegions(f.Regions); err != nil {
+		return want, err
+	}
+	for _, r := range want.Regions { // what is added stays, so no node may choke on it
+		if !region.ValidName(r.Name) {
+			return want, fmt.Errorf("--regions: %q is not a region name; write 1 to %d characters of a-z, 0-9 and '-'", r.Name, region.MaxRegionName)
+		}
+	}
+	return want, nil
+}
+
+// connectTime bounds the first connection: a host that swallows packets would
+// otherwise keep a person waiting for minutes.
+const connectTime = 15 * time.Second
+
+// withMigrator connects to the database of the environment for as long as do
+// takes.
+func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error {
+	url, err := node.Secret(os.Environ(), node.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	allowUnverified, err := node.AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(m), m.Close(context.WithoutCancel(ctx)))
+}
+
+type migrateUpCommand struct{ migrationFlags }
+
+func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
+	want, err := c.migration()
+	if err != nil {
+		return err
+	}
+	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+		if _, err := m.Plan(ctx, want); err != nil {
+			return err // before anything is done
+		}
+		steps := 0
+		if err := m.Up(ctx, want, func(s cockroach.Step) {
+			steps++
+			fmt.Fprintln(io.out, s.Name)
+		}); err != nil {
+			return err
+		}
+		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if steps == 0 {
+			fmt.Fprint(io.out, "nothing to do: ")
+		}
+		fmt.Fprintf(io.out, "%s is at schema version %d\n", m.Version(), s.Have)
+		return nil
+	})
+}
+
+type migratePlanCommand struct{ migrationFlags }
+
+func (c *migratePlanCommand) Run(ctx context.Context, io streams) error {
+	want, err := c.migration()
+	if err != nil {
+		return err
+	}
+	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+		steps, err := m.Plan(ctx, want)
+		if err != nil {
+			return err
+		}
+		return printPlan(io, m, steps, "homeward migrate up does, which also counts what is done.")
+	})
+}
+
+type migrateStatusCommand struct{}
+
+func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
+	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
+		t := table(io)
+		fmt.Fprintf(t, "database\t%s\n", m.Version())
+		fmt.Fprintf(t, "schema\tversion %d, this build needs %d\n", s.Have, s.Want)
+		for _, r := range s.Regions {
+			fmt.Fprintf(t, "region\t%s\tcode %d\t%v\n", r.Name, r.Code, region.Status(r.Status))
+		}
+		if s.Primary != "" {
+			fmt.Fprintf(t, "primary\t%s\n", s.Primary)
+			fmt.Fprintf(t, "survives\tloss of a %s\n", s.Survive)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		return behind(s)
+	})
+}
+
+type migrateRolesCommand struct {
+	Owner  string `default:"homeward_owner" placeholder:"NAME" help:"Who is to own the tables, and migrates from then on. Default: homeward_owner."`
+	Node   string `default:"homeward_node" placeholder:"NAME" help:"Who nodes and tools are: may add to the books, and change nothing there. Default: homeward_node."`
+	Reader string `default:"homeward_reader" placeholder:"NAME" help:"Who people are that only read: no secret, and nothing that merchants or providers sent. Default: homeward_reader."`
+	DryRun bool   `name:"dry-run" help:"Print what would be run now, as SQL, and run nothing."`
+}
+
+// Help is what homeward migrate roles --help adds.
+func (migrateRolesCommand) Help() string {
+	return "Run it after migrate up, as a superuser (CockroachDB: a member of admin), and again after an upgrade that made tables. What is there already is left as it is. It sets no password.\n\n" + migrateCommand{}.Help()
+}
+
+func (c *migrateRolesCommand) Run(ctx context.Context, io streams) error {
+	want := cockroach.Roles{Owner: c.Owner, Node: c.Node, Reader: c.Reader}
+	return withMigrator(ctx, func(m *cockroach.Migrator) error {
+		if c.DryRun {
+			steps, err := m.PlanRoles(ctx, want)
+			if err != nil {
+				return err
+			}
+			return printPlan(io, m, steps, "homeward migrate roles does.")
+		}
+		steps := 0
+		if err := m.MakeRoles(ctx, want, func(s cockroach.Step) {
+			steps++
+			fmt.Fprintln(io.out, s.SQL)
+		}); err != nil {
+			return err
+		}
+		if steps == 0 {
+			fmt.Fprint(io.out, "nothing to do: ")
+		}
+		fmt.Fprintf(io.out, `%[1]s owns the tables and migrates, %[2]s is for nodes and tools, %[3]s only reads.
+Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s into the nodes' HOMEWARD_DATABASE_URL.
+`, c.Owner, c.Node, c.Reader)
+		return nil
+	})
+}
+
+// printPlan prints steps as SQL; how says what runs them.
+func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how string) error {
+	if len(steps) == 0 {
+		_, err := fmt.Fprintln(io.out, "-- Nothing to do.")
+		return err
+	}
+	fmt.Fprintf(io.out, "-- To read. This is what %s\n-- %s\n", how, m.Version())
+	for _, s := range steps {
+		fmt.Fprintf(io.out, "\n-- %s\n%s;\n", s.Name, strings.TrimSuffix(s.SQL, ";"))
+	}
+	return nil
+}
+
+// behind says what to run when the database has not all that this build needs.
+// A newer schema is no fault: tables only grow, so that an older build goes on.
+func behind(s cockroach.Status) error {
+	switch {
+	case len(s.Regions) == 0:
+		return errors.New("the database knows no region yet; run homeward migrate up --regions NAME,…")
+	case s.Have < s.Want:
+		return fmt.Errorf("the schema is at version %d and this build needs %d; run homeward migrate up", s.Have, s.Want)
+	default:
+		return nil
+	}
+}
+
+// table lines columns up that tabs separate. It prints when flushed.
+func table(io streams) *tabwriter.Writer { return tabwriter.NewWriter(io.out, 0, 0, 2, ' ', 0) }

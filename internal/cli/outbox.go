@@ -1,0 +1,500 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/seal"
+)
+
+type outboxCommand struct {
+	List  outboxListCommand  `cmd:"" help:"Count what waits in each queue, and list the rows that are parked."`
+	Retry outboxRetryCommand `cmd:"" help:"Make parked rows due again, with all their attempts before them."`
+	Park  outboxParkCommand  `cmd:"" help:"Take a row out of its queue until it is retried."`
+}
+
+// Help is what homeward outbox --help adds.
+func (outboxCommand) Help() string { return storeHelp }
+
+const storeHelp = `Works on the database that HOMEWARD_DATABASE_URL (or the file that HOMEWARD_DATABASE_URL_FILE names) leads to, while nodes run; with --data on what a demo has left, while it is stopped.`
+
+// storeFlags choose the store that a command works on.
+type storeFlags struct {
+	Data   string `type:"path" placeholder:"DIR" help:"Work on what a stopped demo has left in its --data directory, instead of the database."`
+	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
+}
+
+// desk is a store as these commands use it.
+type desk interface {
+	// Regions are the homes of its rows, by name.
+	Regions(ctx context.Context) ([]string, error)
+	// Queue is a queue as the nodes of a region use it.
+	Queue(region string, q outbox.Queue) (outbox.Store, error)
+	// Endpoints are the webhook endpoints of the tenants.
+	Endpoints(ctx context.Context) (relay.Endpoints, error)
+	// Seal has the keys that seal what is stored.
+	Seal() *seal.Ring
+	// Secrets and Bodies are the values that are sealed.
+	Secrets() relay.Secrets
+	Bodies(region string) (notice.Bodies, error)
+	// Brakes are those of automatic refunds.
+	Brakes() notice.BrakeStore
+	// HasTenant says whether there is a tenant of that id.
+	HasTenant(ctx context.Context, id string) (bool, error)
+}
+
+// withDesk opens the store that f names for as long as do takes.
+func (f *storeFlags) withDesk(ctx context.Context, do func(desk) error) error {
+	if f.Data == "" {
+		if f.Config != "" {
+			return errors.New("--config is for --data; a database needs no settings")
+		}
+		text, err := node.Secret(os.Environ(), node.SealKeys)
+		if err != nil {
+			return err
+		}
+		ring, err := node.OpenSeal(ctx, text, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(withDatabase(ctx, func(db *cockroach.DB) error { return do(sqlDesk{db, ring}) }), ring.Close())
+	}
+	settings, err := node.LoadSettings(f.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	db, err := node.OpenStopped(f.Data, settings)
+	if err != nil {
+		return err
+	}
+	ring, err := node.DemoSeal(ctx, f.Data, nil)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return errors.Join(do(embeddedDesk{db, settings, ring}), ring.Close(), db.Close())
+}
+
+type sqlDesk struct {
+	db   *cockroach.DB
+	ring *seal.Ring
+}
+
+func (d sqlDesk) Seal() *seal.Ring { return d.ring }
+
+func (d sqlDesk) Secrets() relay.Secrets { return d.db }
+
+func (d sqlDesk) Bodies(region string) (notice.Bodies, error) { return d.db.Region(region) }
+
+func (d sqlDesk) Brakes() notice.BrakeStore { return d.db }
+
+func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
+	rows, err := d.db.Regions(ctx)
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Name)
+	}
+	return names, err
+}
+
+func (d sqlDesk) Queue(region string, q outbox.Queue) (outbox.Store, error) {
+	v, err := d.db.Region(region)
+	if err != nil {
+		return nil, err
+	}
+	return v.Queue(q), nil
+}
+
+func (d sqlDesk) Endpoints(context.Context) (relay.Endpoints, error) {
+	return relay.Sealed(d.db, d.ring), nil
+}
+
+func (d sqlDesk) HasTenant(ctx context.Context, id string) (bool, error) {
+	_, err := d.db.Tenant(ctx, id)
+	if errors.Is(err, claim.ErrUnknownTenant) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+type embeddedDesk struct {
+	db       *embedded.DB
+	settings node.Settings
+	ring     *seal.Ring
+}
+
+func (d embeddedDesk) Seal() *seal.Ring { return d.ring }
+
+func (d embeddedDesk) Secrets() relay.Secrets { return d.db }
+
+func (d embeddedDesk) Bodies(region string) (notice.Bodies, error) { return d.db.Region(region) }
+func (d embeddedDesk) Brakes() notice.BrakeStore                   { return d.db }
+
+func (d embeddedDesk) Regions(context.Context) ([]string, error) {
+	var names []string
+	for _, r := range d.settings.Regions {
+		names = append(names, r.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (d embeddedDesk) Queue(region string, q outbox.Queue) (outbox.Store, error) {
+	v, err := d.db.Region(region)
+	if err != nil {
+		return nil, err
+	}
+	return v.Queue(q), nil
+}
+
+func (d embeddedDesk) Endpoints(context.Context) (relay.Endpoints, error) {
+	return relay.Sealed(d.db, d.ring), nil
+}
+
+func (d embeddedDesk) HasTenant(ctx context.Context, id string) (bool, error) {
+	all, err := d.db.Tenants(ctx)
+	return slices.ContainsFunc(all, func(t claim.Tenant) bool { return t.ID == id }), err
+}
+
+// placeFlags choose where to look; the zero value means everywhere.
+type placeFlags struct {
+	Queue  string `enum:",provider_calls,events,expiries,notices" default:"" placeholder:"QUEUE" help:"Only this one: provider_calls, events, expiries or notices."`
+	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
+}
+
+// stall is one queue of one region.
+type stall struct {
+	outbox.Store
+	queue  outbox.Queue
+	region string
+}
+
+// stalls are those that f chooses.
+func (f *placeFlags) stalls(ctx context.Context, d desk) ([]stall, error) {
+	regions, err := d.Regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if f.Region != "" {
+		if !slices.Contains(regions, f.Region) {
+			return nil, fmt.Errorf("--region: there is no region %q; name one of %s", f.Region, strings.Join(regions, ", "))
+		}
+		regions = []string{f.Region}
+	}
+	var all []stall
+	for _, q := range outbox.AllQueues() {
+		if f.Queue != "" && f.Queue != string(q) {
+			continue
+		}
+		for _, r := range regions {
+			store, err := d.Queue(r, q)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, stall{store, q, r})
+		}
+	}
+	return all, nil
+}
+
+// find looks for a row in all of them.
+func find(ctx context.Context, all []stall, id string) (stall, outbox.Message, error) {
+	var errs []error
+	for _, s := range all {
+		m, found, err := s.Message(ctx, s.region, id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", s.queue, s.region, err))
+		}
+		if found {
+			return s, m, nil
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return stall{}, outbox.Message{}, err
+	}
+	return stall{}, outbox.Message{}, fmt.Errorf("there is no row %q here; it is done, or in another queue or region than was asked for", id)
+}
+
+type outboxListCommand struct {
+	storeFlags
+	placeFlags
+	Limit int    `default:"20" help:"How many parked rows of each queue and region at most; 0 for the counts alone."`
+	After string `placeholder:"ID" help:"Only parked rows behind this id. Needs --queue and --region."`
+	JSON  bool   `name:"json" help:"Print JSON."`
+}
+
+// mostRows is what one answer of a database may hold: with 64 KiB of payload each,
+// 64 MB.
+const mostRows = 1000
+
+// queueCount and parkedRow are the JSON of homeward outbox list.
+type queueCount struct {
+	Queue     outbox.Queue `json:"queue"`
+	Region    string       `json:"region"`
+	Pending   int          `json:"pending"`
+	Due       int          `json:"due"`
+	Parked    int          `json:"parked"`
+	OldestDue *time.Time   `json:"oldest_due,omitempty"`
+}
+
+type parkedRow struct {
+	Queue     outbox.Queue `json:"queue"`
+	Region    string       `json:"region"`
+	ID        string       `json:"id"`
+	Kind      outbox.Kind  `json:"kind"`
+	Tenant    string       `json:"tenant"`
+	Key       string       `json:"key"`
+	Attempts  uint32       `json:"attempts"`
+	CreatedAt time.Time    `json:"created_at"`
+	LastError string       `json:"last_error"`
+}
+
+type outboxList struct {
+	Queues []queueCount `json:"queues"`
+	Parked []parkedRow  `json:"parked"`
+	// More holds an id for each queue and region in which there are more.
+	More []string `json:"more,omitempty"`
+}
+
+func (c *outboxListCommand) Run(ctx context.Context, io streams) error {
+	if c.Limit < 0 || c.Limit > mostRows {
+		return fmt.Errorf("--limit must be from 0 to %d, is %d", mostRows, c.Limit)
+	}
+	if c.After != "" && (c.Queue == "" || c.Region == "") {
+		return errors.New("--after needs --queue and --region, since ids are ordered within those")
+	}
+	return c.withDesk(ctx, func(d desk) error {
+		all, err := c.stalls(ctx, d)
+		if err != nil {
+			return err
+		}
+		list, err := c.read(ctx, all)
+		if c.JSON {
+			out := json.NewEncoder(io.out)
+			out.SetIndent("", "  ")
+			return errors.Join(err, out.Encode(list))
+		}
+		return errors.Join(err, list.print(io))
+	})
+}
+
+// read counts and lists. A region that does not answer is an error, and the others
+// are there all the same.
+func (c *outboxListCommand) read(ctx context.Context, all []stall) (outboxList, error) {
+	list := outboxList{Queues: []queueCount{}, Parked: []parkedRow{}}
+	var errs []error
+	for _, s := range all {
+		depth, err := s.Depth(ctx, s.region)
+		var rows []outbox.Message
+		if err == nil && c.Limit > 0 {
+			rows, err = s.Parked(ctx, s.region, c.After, c.Limit+1) // one more shows whether there are more
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", s.queue, s.region, err))
+			continue
+		}
+		count := queueCount{Queue: s.queue, Region: s.region, Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked}
+		if !depth.OldestDue.IsZero() {
+			count.OldestDue = &depth.OldestDue
+		}
+		list.Queues = append(list.Queues, count)
+		for _, m := range rows[:min(len(rows), c.Limit)] {
+			list.Parked = append(list.Parked, parkedRow{
+				Queue: s.queue, Region: s.region, ID: m.ID, Kind: m.Kind, Tenant: m.Tenant, Key: m.Key,
+				Attempts: m.Attempts, CreatedAt: m.CreatedAt, LastError: m.LastError,
+			})
+		}
+		if len(rows) > c.Limit {
+			list.More = append(list.More, fmt.Sprintf("--queue %s --region %s --after %s", s.queue, s.region, rows[c.Limit-1].ID))
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+func (l outboxList) print(io streams) error {
+	t := table(io)
+	fmt.Fprintln(t, "QUEUE\tREGION\tPENDING\tDUE\tOVERDUE\tPARKED")
+	for _, q := range l.Queues {
+		overdue := ""
+		if q.OldestDue != nil {
+			overdue = age(*q.OldestDue)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%d\n", q.Queue, q.Region, q.Pending, q.Due, overdue, q.Parked)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(l.Parked) > 0 {
+		fmt.Fprintln(io.out)
+		t = table(io)
+		fmt.Fprintln(t, "PARKED\tQUEUE\tREGION\tTENANT\tKEY\tAGE\tATTEMPTS\tREASON")
+		for _, m := range l.Parked {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", m.ID, m.Queue, m.Region, m.Tenant, visible(m.Key), age(m.CreatedAt), m.Attempts, visible(m.LastError))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, more := range l.More {
+		fmt.Fprintf(io.err, "there are more: homeward outbox list %s\n", more)
+	}
+	return nil
+}
+
+// age is how long ago t was, as seen from here; the store's clock may differ.
+func age(t time.Time) string {
+	d := max(0, time.Since(t))
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%dd", int(d/(24*time.Hour)))
+	}
+	return d.Truncate(time.Second).String()
+}
+
+// visible shows what others wrote without letting it move the terminal's cursor or
+// the table's columns.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '.'
+		}
+		return r
+	}, s)
+}
+
+type outboxRetryCommand struct {
+	storeFlags
+	placeFlags
+	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of parked rows."`
+	All    bool     `help:"Every parked row of --queue."`
+	Tenant string   `placeholder:"ID" help:"With --all: only those of this tenant."`
+}
+
+func (c *outboxRetryCommand) Run(ctx context.Context, io streams) error {
+	switch {
+	case c.All == (len(c.IDs) > 0):
+		return errors.New("name the ids of parked rows, or --all with --queue; homeward outbox list shows them")
+	case c.All && c.Queue == "":
+		return errors.New("--all needs --queue, as in --queue events: rows are parked for different reasons")
+	case c.Tenant != "" && !c.All:
+		return errors.New("--tenant is for --all")
+	}
+	return c.withDesk(ctx, func(d desk) error {
+		all, err := c.stalls(ctx, d)
+		if err != nil {
+			return err
+		}
+		if c.All {
+			return c.retryAll(ctx, io, all)
+		}
+		var errs []error
+		for _, id := range c.IDs {
+			errs = append(errs, c.retry(ctx, io, all, id))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (c *outboxRetryCommand) retry(ctx context.Context, io streams, all []stall, id string) error {
+	s, m, err := find(ctx, all, id)
+	if err != nil {
+		return err
+	}
+	unparked, err := s.Unpark(ctx, s.region, id)
+	if err != nil {
+		return err
+	}
+	if !unparked {
+		return fmt.Errorf("row %s of %s in %s is not parked; it is retried by itself, next at %s", id, s.queue, s.region, m.Due.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintf(io.out, "%s is due now in %s of %s; it was parked because: %s\n", id, s.queue, s.region, visible(m.LastError))
+	return nil
+}
+
+// retryAll goes through the parked rows by id, so that one which is parked again
+// meanwhile is not retried for ever.
+func (c *outboxRetryCommand) retryAll(ctx context.Context, io streams, all []stall) error {
+	var errs []error
+	for _, s := range all {
+		n, err := c.retryQueue(ctx, s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", s.queue, s.region, err))
+		}
+		fmt.Fprintf(io.out, "%d rows are due now in %s of %s\n", n, s.queue, s.region)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *outboxRetryCommand) retryQueue(ctx context.Context, s stall) (n int, err error) {
+	for after := ""; ; {
+		rows, err := s.Parked(ctx, s.region, after, mostRows)
+		if err != nil || len(rows) == 0 {
+			return n, err
+		}
+		for _, m := range rows {
+			if c.Tenant != "" && m.Tenant != c.Tenant {
+				continue
+			}
+			unparked, err := s.Unpark(ctx, s.region, m.ID)
+			if err != nil {
+				return n, err
+			}
+			if unparked {
+				n++
+			}
+		}
+		after = rows[len(rows)-1].ID
+	}
+}
+
+type outboxParkCommand struct {
+	storeFlags
+	placeFlags
+	ID     string `arg:"" help:"The row's id."`
+	Reason string `default:"parked by hand" help:"Why, for whoever finds it."`
+}
+
+// parkTries is how often a row is looked at that workers keep taking.
+const parkTries = 3
+
+func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
+	if strings.TrimSpace(c.Reason) == "" {
+		return errors.New("--reason is empty; say why, for whoever finds the row")
+	}
+	return c.withDesk(ctx, func(d desk) error {
+		all, err := c.stalls(ctx, d)
+		if err != nil {
+			return err
+		}
+		for range parkTries {
+			s, m, err := find(ctx, all, c.ID)
+			if err != nil {
+				return err
+			}
+			if m.Parked {
+				return fmt.Errorf("row %s of %s in %s is parked already: %s", c.ID, s.queue, s.region, visible(m.LastError))
+			}
+			// A worker that has it in hand goes on, and what it reports counts no more.
+			err = s.Park(ctx, s.region, c.ID, m.Fence, c.Reason)
+			if errors.Is(err, outbox.ErrFenced) {
+				continue
+			}
+			if err == nil {
+				fmt.Fprintf(io.out, "%s is parked in %s of %s; homeward outbox retry %s brings it back\n", c.ID, s.queue, s.region, c.ID)
+			}
+			return err
+		}
+		return fmt.Errorf("row %s was taken by a worker each time it was to be parked; try again", c.ID)
+	})
+}

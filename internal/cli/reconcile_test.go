@@ -1,0 +1,417 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/recon"
+)
+
+const statementHead = "id,kind,reference,amount,currency,created\n"
+
+// cannot expects exit code 2 and one line that says all of these.
+func cannot(t *testing.T, says []string, args ...string) {
+	t.Helper()
+	code, _, errs := homeward(t, append([]string{"reconcile"}, args...)...)
+	require.Equal(t, exitUnread, code, errs)
+	require.NotContains(t, strings.TrimSuffix(errs, "\n"), "\n", "more than one line")
+	for _, s := range says {
+		require.Contains(t, errs, s)
+	}
+}
+
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestReconcile(t *testing.T) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*books))) {
+		with := func(args ...string) []string { return append(append([]string{"reconcile"}, args...), flags...) }
+		statement := statementHead
+		open(func(b *books) {
+			for i := range 30 {
+				id := fmt.Sprintf("ch_%d", i)
+				post(t, b, ledger.Transaction{ID: id, Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: "p_" + id})
+				statement += fmt.Sprintf("p_%s,charge,%s,100,USD,%d\n", id, id, time.Now().Unix())
+			}
+		})
+		out := does(t, with("--statement", write(t, "s.csv", statement))...)
+		require.Contains(t, out, "30 lines, 30 bookings and 0 claims of simulator: 30 movements agree")
+		require.Regexp(t, `not_on_statement +0`, out)
+
+		all := filepath.Join(t.TempDir(), "all.jsonl")
+		code, out, errs := homeward(t, with("--statement", write(t, "s.csv", strings.ReplaceAll(statement, ",100,", ",101,")), "--out", all)...)
+		require.Equal(t, exitDiffers, code, errs)
+		require.Regexp(t, `amount_differs +30`, out)
+		require.Equal(t, shownMismatches, strings.Count(out, "differ by 1"))
+		require.Contains(t, errs, "there are 10 more: --out")
+		text, err := os.ReadFile(all)
+		require.NoError(t, err)
+		require.Equal(t, 30, strings.Count(string(text), `"class":"amount_differs"`))
+
+		// One that cannot be compared leaves what was there.
+		code, _, errs = homeward(t, with("--statement", write(t, "s.csv", statement+"p,charge,x,none,usd,1\n"), "--out", all)...)
+		require.Equal(t, exitUnread, code)
+		require.Contains(t, errs, "statement, line 32: amount")
+		again, err := os.ReadFile(all)
+		require.NoError(t, err)
+		require.Equal(t, text, again)
+		left, err := os.ReadDir(filepath.Dir(all))
+		require.NoError(t, err)
+		require.Len(t, left, 1)
+
+		var found comparison
+		code, out, _ = homeward(t, with("--statement", write(t, "s.jsonl", `{"id":"x","kind":"charge","reference":"r","amount":1,"currency":"usd","created":1}`), "--json", "--from", time.Now().Add(-time.Hour).Format(time.RFC3339))...)
+		require.Zero(t, code)
+		require.NoError(t, json.Unmarshal([]byte(out), &found))
+		require.Equal(t, 1, found.Outside)
+		require.Equal(t, 30, found.Undecided, "too near the beginning of the period")
+	})
+}
+
+func TestReconcileRefuses(t *testing.T) {
+	onlyWith(t)
+	good := write(t, "s.csv", statementHead)
+	cannot(t, []string{"--statement"})
+	cannot(t, []string{"--format"}, "--statement", good, "--format", "xml")
+	cannot(t, []string{"HOMEWARD_DATABASE_URL"}, "--statement", good)
+	cannot(t, []string{"--format csv"}, "--statement", write(t, "s.txt", ""))
+	cannot(t, []string{"cannot be read", "nowhere.csv"}, "--statement", "nowhere.csv")
+	cannot(t, []string{"--from", "before --to"}, "--statement", good, "--from", "2026-03-02T00:00:00Z", "--to", "2026-03-01T00:00:00Z")
+	cannot(t, []string{"--slack"}, "--statement", good, "--slack", "0s")
+	cannot(t, []string{"--every"}, "--statement", good, "--every", "-1s")
+	cannot(t, []string{"read again"}, "--statement", "-", "--every", "1h")
+	cannot(t, []string{"{from} and {to}"}, "--statement", good, "--every", "1h", "--from", "2026-03-02T00:00:00Z")
+	cannot(t, []string{"place for the period"}, "--statement", "https://127.0.0.1:1/?from={from}")
+	cannot(t, []string{"127.0.0.1:1", "https", "--allow-http"}, "--statement", "HTTP://me:hunter2@127.0.0.1:1/s.csv")
+	cannot(t, []string{"leave --data out"}, "--statement", good, "--heal", "--data", t.TempDir())
+	cannot(t, []string{"--json"}, "--statement", good, "--json", "--every", "1h")
+	cannot(t, []string{"no store of a demo"}, "--statement", good, "--data", t.TempDir())
+	cannot(t, []string{"--provider is other", "simulator"}, "--statement", good, "--heal", "--provider", "other")
+}
+
+func TestAStatementThatIsFetched(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1"))
+	asked := make(chan string, 10)
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.RawQuery
+		switch r.URL.Path {
+		case "/typed":
+			w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		case "/broken.csv":
+			w.Header().Set("Content-Length", "1000000")
+		case "/untyped", "/named.csv":
+			w.Header().Set("Content-Type", "application/octet-stream")
+		default:
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(w, statementHead)
+	}
+	server := httptest.NewServer(http.HandlerFunc(answer))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	secret := "http://me:hunter2@" + host
+
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/named.csv")
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/untyped", "--format", "csv")
+	cannot(t, []string{"--format csv", host}, "--allow-http", "--statement", secret+"/untyped")
+	cannot(t, []string{host + " answered 403 Forbidden"}, "--allow-http", "--statement", secret+"/typo")
+	cannot(t, []string{"read statement", "unexpected EOF"}, "--allow-http", "--statement", secret+"/broken.csv")
+	for len(asked) > 0 {
+		<-asked
+	}
+	does(t, "reconcile", "--allow-http", "--statement", secret+"/typed?since={from}&until={to}", "--from", "2026-03-01T00:00:00+01:00", "--to", "2026-03-02T00:00:00Z")
+	require.Equal(t, "since=2026-02-28T23%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z", <-asked)
+	server.Close()
+	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http", "--statement", secret+"/typed")
+	_, _, errs := homeward(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
+	require.NotContains(t, errs, "hunter2")
+}
+
+// A statement decides about money, so it is fetched from where nobody on the way can
+// write it, also after a redirect, unless a flag says otherwise.
+func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
+	asked := 0
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", "text/csv")
+		_, _ = io.WriteString(w, statementHead)
+	}))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
+	defer secure.Close()
+	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
+	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
+
+	for _, statement := range []string{plain.URL, secure.URL} {
+		c := &reconcileCommand{Statement: statement, Slack: time.Hour}
+		fetch := func() error {
+			if err := c.check(); err != nil {
+				return err
+			}
+			body, _, err := (&reconciler{reconcileCommand: c}).fetch(t.Context(), time.Time{}, time.Time{})
+			if err == nil {
+				err = body.Close()
+			}
+			return err
+		}
+		asked = 0
+		require.ErrorContains(t, fetch(), "--allow-http")
+		require.Zero(t, asked, statement)
+		c.AllowHTTP = true
+		require.NoError(t, fetch())
+		require.Equal(t, 1, asked)
+	}
+}
+
+// A panic over one ghost leaves the others to be healed, and one over a comparison
+// leaves the daily run at work.
+func TestAPanicCostsOneComparison(t *testing.T) {
+	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
+	r.heal = func(context.Context, notice.Ghost) (notice.Progress, string, error) { panic("no ghost is like this") }
+	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
+	require.Equal(t, healPending, one.Healing)
+	require.Contains(t, one.HealDetail, "no ghost is like this")
+
+	ctx, stop := context.WithCancel(t.Context())
+	rounds := 0
+	r.open = func(context.Context, func(*books) error) error {
+		if rounds++; rounds == 3 {
+			stop()
+		}
+		panic("no row is like this")
+	}
+	var said bytes.Buffer
+	r.repeat(ctx, slog.New(slog.NewJSONHandler(&said, nil)))
+	require.Equal(t, 3, rounds)
+	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
+}
+
+func TestAStatementFromStandardInput(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1"))
+	file, err := os.Open(write(t, "s", statementHead+"p,charge,r,1,usd,1\n"))
+	require.NoError(t, err)
+	defer file.Close()
+	before := os.Stdin
+	os.Stdin = file
+	defer func() { os.Stdin = before }()
+	code, out, _ := homeward(t, "reconcile", "--statement", "-", "--format", "csv")
+	require.Equal(t, exitDiffers, code)
+	require.Contains(t, out, "the reference is no id of ours")
+	cannot(t, []string{"--format csv"}, "--statement", "-")
+}
+
+// ghost has a simulator charge a card for a claim that was refused, and returns the
+// claim's object.
+func ghost(t *testing.T, b *books, provider psp.Provider, key string) string {
+	t.Helper()
+	home := "us-east1"
+	var code claim.RegionCode
+	for c, name := range b.codes {
+		if name == home {
+			code = c
+		}
+	}
+	id, err := claim.NewObjectID("ch", code, nil)
+	require.NoError(t, err)
+	store := b.Store.(claim.Store)
+	begun, err := store.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "n", id))
+	require.NoError(t, err)
+	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}})
+	require.NoError(t, err)
+	r := provider.Charge(t.Context(), psp.Call{Kind: psp.KindCharge, Key: key, Reference: id, Amount: 4200, Currency: "usd", Source: "pm_card_visa"})
+	require.Equal(t, psp.Approved, r.Outcome, r.Err)
+	return id
+}
+
+// simulated is a provider, and the settings of nodes that use it.
+func simulated(t *testing.T) (*runningSimulator, psp.Provider, string) {
+	t.Helper()
+	sim, err := startSimulator("--listen", "127.0.0.1:0", simulator.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sim.stop(context.Background())) })
+	provider, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://" + sim.addr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, provider.Close()) })
+	return sim, provider, settingsFile(t, "provider: {base_url: 'http://"+sim.addr+"'}")
+}
+
+func TestReconcileHeals(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1,europe-west1"))
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	sim, provider, config := simulated(t)
+	var f storeFlags
+	require.NoError(t, f.withBooks(t.Context(), func(b *books) error {
+		ghost(t, b, provider, "one")
+		ghost(t, b, provider, "two")
+		return nil
+	}))
+	statement := "http://" + sim.addr + "/_sim/statement"
+
+	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
+	require.Equal(t, exitDiffers, code)
+	require.Regexp(t, `charged_but_unknown_to_us +2`, out)
+	out = does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config)
+	require.Regexp(t, `healed +2`, out)
+	out = does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config)
+	require.Contains(t, out, "4 movements agree", "two charges and two refunds")
+	require.NotContains(t, out, "healed")
+	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")
+	out = does(t, "ledger", "balances")
+	require.Regexp(t, `suspense:acme +usd +8400 +8400 +0 `, out)
+	require.NotContains(t, out, "LIMBO")
+
+	// A provider that does not answer: the payer waits, and that is no agreement.
+	require.NoError(t, f.withBooks(t.Context(), func(b *books) error { ghost(t, b, provider, "three"); return nil }))
+	text, err := http.Get(statement)
+	require.NoError(t, err)
+	defer text.Body.Close()
+	all, err := io.ReadAll(text.Body)
+	require.NoError(t, err)
+	down := settingsFile(t, "provider: {base_url: 'http://127.0.0.1:1'}")
+	code, out, _ = homeward(t, "reconcile", "--statement", write(t, "s.csv", string(all)), "--heal", "--config", down)
+	require.Equal(t, exitDiffers, code)
+	require.Regexp(t, `pending +1`, out)
+	require.Contains(t, does(t, "ledger", "balances"), "LIMBO, or waiting")
+}
+
+// A ghost whose claim is forgotten is healed all the same: whose it was is remembered.
+func TestReconcileHealsWhatIsForgotten(t *testing.T) {
+	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
+		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
+	}
+	url := migrated(t, "us-east1")
+	useDatabase(t, url)
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	sim, provider, config := simulated(t)
+	policy := claim.DefaultPolicy()
+	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace, policy.DeclinePause = time.Millisecond, time.Millisecond, time.Millisecond, 0
+	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: tenantPool()})
+	require.NoError(t, err)
+	v, err := db.Region("us-east1")
+	require.NoError(t, err)
+	b := &books{Store: v, Claims: v}
+	b.add("us-east1", 1)
+	id := ghost(t, b, provider, "long-ago")
+	for found := true; found; { // until housekeeping has deleted it: that takes some milliseconds
+		_, err = v.Sweep(t.Context(), 100)
+		require.NoError(t, err)
+		_, found, err = v.ByObject(t.Context(), "us-east1", id)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+
+	statement := "http://" + sim.addr + "/_sim/statement"
+	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
+	require.Equal(t, exitDiffers, code)
+	require.Contains(t, out, "is forgotten: the merchant was told on")
+	require.Regexp(t, `healed +1`, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config))
+	require.Contains(t, does(t, "reconcile", "--allow-http", "--statement", statement, "--heal", "--config", config), "2 movements agree")
+	require.Regexp(t, `suspense:acme +usd +4200 +4200 +0 `, does(t, "ledger", "balances"))
+}
+
+// Healing has the brakes of nodes: what a person has stopped is not healed, nor what is
+// beyond the limit, and it goes on after a release.
+func TestHealingIsBraked(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1,europe-west1"))
+	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
+	sim, provider, config := simulated(t)
+	settings, err := os.ReadFile(config)
+	require.NoError(t, err)
+	config = settingsFile(t, string(settings)+"\ncompensations: {per_hour: 2}\n")
+	var f storeFlags
+	require.NoError(t, f.withBooks(t.Context(), func(b *books) error {
+		for _, key := range []string{"one", "two", "three"} {
+			ghost(t, b, provider, key)
+		}
+		return nil
+	}))
+	heal := func(want int) string {
+		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	does(t, "compensations", "stop", "--reason", "a drill")
+	require.Regexp(t, `held +3`, heal(exitDiffers))
+	require.Zero(t, sim.sim.Summary().Refunds)
+	does(t, "compensations", "release")
+	out := heal(exitDiffers)
+	require.Regexp(t, `healed +2`, out)
+	require.Regexp(t, `held +1`, out)
+	require.Regexp(t, `held +1`, heal(exitDiffers), "time alone does nothing")
+	require.EqualValues(t, 2, sim.sim.Summary().Refunds)
+	does(t, "compensations", "release", "--provider", "simulator")
+	require.Regexp(t, `healed +1`, heal(0))
+	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")
+}
+
+func TestReconcileEvery(t *testing.T) {
+	useDatabase(t, migrated(t, "us-east1"))
+	var rounds atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := rounds.Add(1)
+		if n == 1 {
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/csv")
+		_, _ = io.WriteString(w, statementHead)
+		if n > 2 {
+			fmt.Fprintf(w, "p,charge,r,1,usd,%s\n", r.URL.Query().Get("from"))
+		}
+	}))
+	defer server.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"reconcile", "--allow-http", "--statement", server.URL + "/?from={from}", "--every", "20ms"}, streams{io.Discard, w})
+		_ = w.Close()
+	}()
+	lines := bufio.NewScanner(r)
+	says := func(what string) {
+		t.Helper()
+		require.True(t, lines.Scan())
+		require.Contains(t, lines.Text(), what)
+	}
+	says("tried again at the next round")
+	says("agrees with the books")
+	says("does not agree")
+	says(`"class":"charged_but_unknown_to_us"`)
+	stop()
+	for lines.Scan() {
+	}
+	require.Zero(t, <-code)
+}

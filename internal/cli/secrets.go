@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/seal"
+)
+
+type secretsCommand struct {
+	Key    secretsKeyCommand    `cmd:"" help:"Print a new local sealing key."`
+	Show   secretsShowCommand   `cmd:"" help:"Count what is stored by the key that it is sealed under."`
+	Rotate secretsRotateCommand `cmd:"" help:"Seal all that is stored under the first key."`
+}
+
+// Help is what homeward secrets --help adds.
+func (secretsCommand) Help() string {
+	return storeHelp + " The sealing keys are those that HOMEWARD_SEAL_KEYS, or the file that HOMEWARD_SEAL_KEYS_FILE names, gives the nodes; the demo's are in its directory. docs/SECURITY.md has the steps of a rotation."
+}
+
+type secretsKeyCommand struct{}
+
+// Run prints the key alone, so that it can go straight into a file.
+func (secretsKeyCommand) Run(io streams) error {
+	key, err := node.NewSealKey()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(io.out, key)
+	return err
+}
+
+type secretsShowCommand struct{ storeFlags }
+
+func (c *secretsShowCommand) Run(ctx context.Context, io streams) error {
+	return c.withDesk(ctx, func(d desk) error {
+		census := seal.Census{Look: true}
+		if err := goThrough(ctx, d, &census); err != nil {
+			return err
+		}
+		return printCensus(io, d.Seal(), &census)
+	})
+}
+
+type secretsRotateCommand struct{ storeFlags }
+
+func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
+	return c.withDesk(ctx, func(d desk) error {
+		if !d.Seal().HasKeys() {
+			return fmt.Errorf("there is no sealing key: set %s as the nodes have it, or make one with homeward secrets key", node.SealKeys)
+		}
+		census := seal.Census{Ring: d.Seal()}
+		err := goThrough(ctx, d, &census)
+		fmt.Fprintf(io.out, "sealed anew under key %v: %d\n", d.Seal().Names()[0], census.Again)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w; what is sealed anew stays so, and running it again does the rest", err)
+		case census.Lost > 0:
+			return fmt.Errorf("%d values cannot be opened and stay as they are, for one: %w", census.Lost, census.Why)
+		}
+		return nil
+	})
+}
+
+// goThrough lets census see every value that is sealed, or should be.
+func goThrough(ctx context.Context, d desk, census *seal.Census) error {
+	if err := relay.Reseal(ctx, d.Secrets(), census); err != nil {
+		return err
+	}
+	regions, err := d.Regions(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, region := range regions { // one that is lost keeps no other from it
+		bodies, err := d.Bodies(region)
+		if err == nil {
+			err = notice.Reseal(ctx, bodies, region, census)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("notices of %s: %w", region, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func printCensus(io streams, ring *seal.Ring, census *seal.Census) error {
+	t := table(io)
+	fmt.Fprintln(t, "KEY\tVALUES\t")
+	shown := map[string]bool{}
+	for i, name := range ring.Names() {
+		note := ""
+		if i == 0 {
+			note = "seals"
+		}
+		shown[name.String()] = true
+		fmt.Fprintf(t, "%v\t%d\t%s\n", name, census.Under[name.String()], note)
+	}
+	for _, name := range slices.Sorted(maps.Keys(census.Under)) {
+		switch {
+		case name == "":
+			fmt.Fprintf(t, "none\t%d\tnot sealed\n", census.Under[name])
+		case !shown[name]:
+			fmt.Fprintf(t, "%s\t%d\tmissing: it is not among the keys that are given here\n", name, census.Under[name])
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
+)
+
+type serveCommand struct {
+	Config string `type:"path" help:"Settings file (YAML); docs/node.yaml has all of them. Default: the environment and the defaults."`
+}
+
+// Run serves until ctx ends, and then drains.
+func (c *serveCommand) Run(ctx context.Context, io streams) error {
+	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	log := jsonLog(io, settings)
+	flush, err := telemetry.Setup(ctx, tracing(settings, log))
+	if err != nil {
+		return err
+	}
+	defer flush()
+	starting, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	server, err := node.Serve(starting, settings, secrets, log)
+	if err != nil {
+		return err
+	}
+	n := server.Node()
+	if _, err := fmt.Fprintf(io.out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s\n",
+		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database()); err != nil {
+		return errors.Join(err, stopServer(ctx, server, settings))
+	}
+	<-ctx.Done()
+	fmt.Fprintln(io.out, "draining: requests in hand are finished, new ones are refused")
+	if err := stopServer(ctx, server, settings); err != nil {
+		return err
+	}
+	fmt.Fprintln(io.out, "drained")
+	return nil
+}
+
+// tracing is who makes a node's spans.
+func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
+	return telemetry.Process{
+		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
+	}
+}
+
+func stopServer(ctx context.Context, server *node.Server, settings node.ServeSettings) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settings.Drain)
+	defer cancel()
+	return server.Stop(ctx)
+}
+
+// jsonLog is the log of a process that machines look after.
+func jsonLog(io streams, settings node.ServeSettings) *slog.Logger {
+	return slog.New(telemetry.Traced(slog.NewJSONHandler(io.err, &slog.HandlerOptions{Level: settings.LogLevel()})))
+}

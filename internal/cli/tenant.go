@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+type tenantCommand struct {
+	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
+	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
+	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
+	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask, and what becomes of card numbers."`
+	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
+}
+
+// Help is what homeward tenant --help adds.
+func (tenantCommand) Help() string { return migrateCommand{}.Help() }
+
+// tenantPool is for one person at a time. Rows of tenants are consistent in
+// every region, which makes writing one take up to a second.
+func tenantPool() cockroach.Pool {
+	p := cockroach.DefaultPool()
+	p.MaxConns, p.MinConns = 2, 0
+	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 10*time.Second, 15*time.Second, connectTime
+	return p
+}
+
+// withDatabase opens the database of the environment for as long as do takes.
+func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
+	url, err := node.Secret(os.Environ(), node.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	return withDatabaseAt(ctx, url, do)
+}
+
+func withDatabaseAt(ctx context.Context, url string, do func(*cockroach.DB) error) error {
+	pool := tenantPool()
+	var err error
+	if pool.AllowUnverified, err = node.AllowUnverified(os.Environ()); err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+// tenantID: ids stand in logs and in what providers see of a key.
+var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// checkTenantID refuses what would be a nuisance for as long as the tenant is
+// there.
+func checkTenantID(id string) error {
+	if !tenantID.MatchString(id) {
+		return fmt.Errorf("%q is not a tenant id; write 1 to 63 characters of a-z, A-Z, 0-9, '.', '_' and '-', the first a letter or digit", id)
+	}
+	return nil
+}
+
+// checkRegion names the regions that there are when name is none of them.
+func checkRegion(ctx context.Context, db *cockroach.DB, flag, name string) error {
+	rows, err := db.Regions(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Name)
+	}
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("%s: there is no region %q; name one of %s", flag, name, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// unknownTenant says how to find the right id.
+func unknownTenant(id string, err error) error {
+	if errors.Is(err, claim.ErrUnknownTenant) {
+		return fmt.Errorf("there is no tenant %q; homeward tenant list shows those that there are", id)
+	}
+	return err
+}
+
+func printKey(io streams, key string) {
+	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again.\n", key)
+}
+
+type tenantCreateCommand struct {
+	ID        string `arg:"" help:"The tenant's id, for ever."`
+	Name      string `required:"" help:"What people call it."`
+	Registrar string `required:"" placeholder:"REGION" help:"The region that keeps the pins of its keys: the one where most of its requests arrive."`
+}
+
+func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
+	if err := checkTenantID(c.ID); err != nil {
+		return err
+	}
+	if strings.TrimSpace(c.Name) == "" {
+		return errors.New("--name is empty; say what people call the tenant, as in --name 'Acme Rockets'")
+	}
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {
+			return err
+		}
+		// Two who create it in the same second get a key each: no harm, since
+		// writing a tenant that exists changes neither its keys nor its registrar.
+		switch _, err := db.Tenant(ctx, c.ID); {
+		case err == nil:
+			return fmt.Errorf("tenant %s exists; homeward tenant rotate-key gives it a new key, move-registrar another registrar", c.ID)
+		case !errors.Is(err, claim.ErrUnknownTenant):
+			return err
+		}
+		key := claim.NewAPIKey()
+		if err := db.PutTenant(ctx, claim.Tenant{ID: c.ID, Name: c.Name, Registrar: c.Registrar}, key); err != nil {
+			return err
+		}
+		fmt.Fprintf(io.out, "tenant %s, registrar %s\n", c.ID, c.Registrar)
+		printKey(io, key)
+		return nil
+	})
+}
+
+type tenantListCommand struct {
+	After string `placeholder:"ID" help:"Only those behind this id."`
+	Limit int    `default:"100" help:"How many at most."`
+}
+
+func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
+	const most = 10_000 // what one answer of the database may hold: some 2 MB
+	if c.Limit < 1 || c.Limit > most {
+		return fmt.Errorf("--limit must be from 1 to %d, is %d", most, c.Limit)
+	}
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		all, err := db.Tenants(ctx, c.After, c.Limit+1) // one more shows whether there are more
+		if err != nil {
+			return err
+		}
+		page := all[:min(len(all), c.Limit)]
+		t := table(io)
+		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST\tCARD NUMBERS")
+		for _, one := range page {
+			moved := ""
+			if !one.RegistrarMovedAt.IsZero() {
+				moved = one.RegistrarMovedAt.Format(time.RFC3339)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		if len(all) > len(page) {
+			fmt.Fprintf(io.err, "there are more: homeward tenant list --after %s\n", page[len(page)-1].ID)
+		}
+		return nil
+	})
+}
+
+type tenantRotateKeyCommand struct {
+	ID   string        `arg:"" help:"The tenant's id."`
+	Keep time.Duration `default:"24h" help:"How long the other keys still open the door; 0s ends them at once."`
+}
+
+func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
+	if c.Keep < 0 {
+		return fmt.Errorf("--keep must not be negative, is %v", c.Keep)
+	}
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		key := claim.NewAPIKey()
+		if err := db.RotateKey(ctx, c.ID, key, c.Keep); err != nil {
+			return unknownTenant(c.ID, err)
+		}
+		printKey(io, key)
+		fmt.Fprintf(io.out, "The tenant's other keys end in %v; nodes may believe them for %v longer.\n", c.Keep, cockroach.DefaultPool().TenantCache)
+		return nil
+	})
+}
+
+type tenantMoveRegistrarCommand struct {
+	ID string `arg:"" help:"The tenant's id."`
+	To string `required:"" placeholder:"REGION" help:"The region that is to keep its pins."`
+}
+
+func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error {
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		if err := checkRegion(ctx, db, "--to", c.To); err != nil {
+			return err
+		}
+		before, err := db.Tenant(ctx, c.ID)
+		if err != nil {
+			return unknownTenant(c.ID, err)
+		}
+		if before.Registrar == c.To {
+			fmt.Fprintf(io.out, "nothing to do: %s is the registrar of %s\n", c.To, c.ID)
+			return nil
+		}
+		if err := db.MoveRegistrar(ctx, c.ID, c.To); err != nil {
+			return err
+		}
+		policy := claim.DefaultPolicy()
+		fmt.Fprintf(io.out, `%s keeps the pins of %s from now on, instead of %s: every new pin reads it from the tenant's row.
+Pins at %[3]s count, and are looked for there, for as long as there are any: %v as a rule, longer where an outcome is still owed.
+Until the last of them is gone the only other move is the one back to %[3]s.
+`, c.To, c.ID, before.Registrar, policy.PinLife())
+		return nil
+	})
+}

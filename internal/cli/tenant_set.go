@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+)
+
+type tenantSetCommand struct {
+	ID          string            `arg:"" help:"The tenant's id."`
+	Rate        *float64          `placeholder:"N" help:"Requests per second that it may send to each node."`
+	Burst       *int              `placeholder:"N" help:"Requests that it may send at once to each node."`
+	Default     bool              `help:"Leave both to the settings of the nodes (tenant_rate, tenant_burst)."`
+	CardNumbers claim.CardNumbers `placeholder:"refuse|mask|allow" help:"What becomes of a card number in free text: refuse the request, mask all digits but the last four, or allow it."`
+}
+
+// Bounds that no merchant comes near: what is above is a slip of the finger.
+const (
+	mostRate  = 1_000_000
+	mostBurst = 1_000_000
+)
+
+var cardNumbers = []claim.CardNumbers{claim.RefuseCardNumbers, claim.MaskCardNumbers, claim.AllowCardNumbers}
+
+// rates reports whether rate or burst are to be set.
+func (c *tenantSetCommand) rates() bool { return c.Default || c.Rate != nil || c.Burst != nil }
+
+func (c *tenantSetCommand) check() error {
+	switch {
+	case c.Default && (c.Rate != nil || c.Burst != nil):
+		return errors.New("--default leaves rate and burst to the nodes' settings; leave --rate and --burst out")
+	case !c.rates() && c.CardNumbers == "":
+		return errors.New("there is nothing to set; give --rate and --burst, or --default, or --card-numbers")
+	case c.CardNumbers != "" && !slices.Contains(cardNumbers, c.CardNumbers):
+		return fmt.Errorf("--card-numbers must be refuse, mask or allow, is %q", c.CardNumbers)
+	case c.Rate != nil && !(*c.Rate > 0 && *c.Rate <= mostRate): // not a number is neither
+		return fmt.Errorf("--rate must be above 0 and at most %d requests per second, is %g; --default leaves it to the nodes' settings", mostRate, *c.Rate)
+	case c.Burst != nil && (*c.Burst < 1 || *c.Burst > mostBurst):
+		return fmt.Errorf("--burst must be from 1 to %d requests, is %d", mostBurst, *c.Burst)
+	}
+	return nil
+}
+
+func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		if c.rates() {
+			if err := c.setRates(ctx, io, db); err != nil {
+				return err
+			}
+		}
+		if c.CardNumbers == "" {
+			return nil
+		}
+		if err := db.SetCardNumbers(ctx, c.ID, c.CardNumbers); err != nil {
+			return unknownTenant(c.ID, err)
+		}
+		fmt.Fprintf(io.out, "card numbers in the free text of %s: %s; nodes follow within %v\n", c.ID, c.CardNumbers, cockroach.DefaultPool().TenantCache)
+		return nil
+	})
+}
+
+func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *cockroach.DB) error {
+	t, err := db.Tenant(ctx, c.ID)
+	if err != nil {
+		return unknownTenant(c.ID, err)
+	}
+	if c.Default {
+		t.RatePerSecond, t.Burst = 0, 0
+	}
+	if c.Rate != nil {
+		t.RatePerSecond = *c.Rate
+	}
+	if c.Burst != nil {
+		t.Burst = *c.Burst
+	}
+	if !c.Default && (t.RatePerSecond == 0 || t.Burst == 0) {
+		return fmt.Errorf("tenant %s has no rate and burst of its own yet; give both --rate and --burst", c.ID)
+	}
+	if err := db.SetRate(ctx, c.ID, t.RatePerSecond, t.Burst); err != nil {
+		return unknownTenant(c.ID, err)
+	}
+	what := fmt.Sprintf("%s may send %g requests per second, and %d at once, to each node", c.ID, t.RatePerSecond, t.Burst)
+	if c.Default {
+		what = fmt.Sprintf("what %s may send is left to the settings of the nodes", c.ID)
+	}
+	fmt.Fprintf(io.out, "%s; nodes may believe what they know for %v longer (database.tenant_cache)\n", what, cockroach.DefaultPool().TenantCache)
+	return nil
+}
+
+// rateOf is a tenant's rate and burst, as the list shows them in two columns.
+func rateOf(t *claim.Tenant) string {
+	if t.RatePerSecond <= 0 {
+		return "default\tdefault"
+	}
+	return strconv.FormatFloat(t.RatePerSecond, 'g', -1, 64) + "\t" + strconv.Itoa(t.Burst)
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+)
+
+func TestTenants(t *testing.T) {
+	url := emptyDatabase(t)
+	refuses(t, []string{"schema version 0", "migrate up"}, "tenant", "list")
+	does(t, "migrate", "up", "--regions", "us-east1,europe-west1,asia-northeast1")
+
+	created := does(t, "tenant", "create", "acme", "--name", "Acme Rockets", "--registrar", "us-east1")
+	first := apiKey(t, created)
+	require.Contains(t, created, "not shown again")
+	require.True(t, opens(t, url, first))
+	require.False(t, opens(t, url, first+"x"))
+
+	refuses(t, []string{"acme", "exists"}, "tenant", "create", "acme", "--name", "Other", "--registrar", "us-east1")
+	refuses(t, []string{`"mars"`, "us-east1", "europe-west1"}, "tenant", "create", "x", "--name", "X", "--registrar", "mars")
+	refuses(t, []string{"--name is empty"}, "tenant", "create", "x", "--name", " ", "--registrar", "us-east1")
+	refuses(t, []string{"not a tenant id"}, "tenant", "create", "a b", "--name", "X", "--registrar", "us-east1")
+	refuses(t, []string{"--registrar"}, "tenant", "create", "x", "--name", "X")
+
+	second := apiKey(t, does(t, "tenant", "rotate-key", "acme"))
+	require.NotEqual(t, first, second)
+	require.True(t, opens(t, url, first), "for a day both open the door")
+	require.True(t, opens(t, url, second))
+	third := apiKey(t, does(t, "tenant", "rotate-key", "acme", "--keep", "0s"))
+	require.False(t, opens(t, url, first))
+	require.False(t, opens(t, url, second))
+	require.True(t, opens(t, url, third))
+	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "rotate-key", "nobody")
+	refuses(t, []string{"--keep"}, "tenant", "rotate-key", "acme", "--keep", "-1s")
+
+	does(t, "tenant", "create", "globex", "--name", "Globex", "--registrar", "europe-west1")
+	list := does(t, "tenant", "list")
+	require.Regexp(t, `(?s)acme +Acme Rockets +us-east1.*globex +Globex +europe-west1`, list)
+	code, page, more := homeward(t, "tenant", "list", "--limit", "1")
+	require.Zero(t, code)
+	require.NotContains(t, page, "globex")
+	require.Contains(t, more, "--after acme")
+	code, page, more = homeward(t, "tenant", "list", "--limit", "1", "--after", "acme")
+	require.Zero(t, code)
+	require.Contains(t, page, "globex")
+	require.Empty(t, more)
+	refuses(t, []string{"--limit"}, "tenant", "list", "--limit", "0")
+
+	require.Regexp(t, `acme .* refuse\n`, list, "card numbers are refused unless told")
+	require.Contains(t, does(t, "tenant", "set", "acme", "--card-numbers", "mask"), "acme: mask")
+	require.Regexp(t, `(?s)acme [^\n]* mask\n.*globex [^\n]* refuse\n`, does(t, "tenant", "list"))
+	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "set", "nobody", "--card-numbers", "allow")
+	refuses(t, []string{"--card-numbers", "refuse"}, "tenant", "set", "acme", "--card-numbers", "maybe")
+
+	moved := does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1")
+	require.Contains(t, moved, "from now on")
+	require.Contains(t, moved, "for as long as there are any", "the last pin may outlive its windows")
+	require.Contains(t, moved, "back to us-east1")
+	require.Regexp(t, `acme +Acme Rockets +europe-west1 +us-east1 +20`, does(t, "tenant", "list"))
+	require.Contains(t, does(t, "tenant", "move-registrar", "acme", "--to", "europe-west1"), "nothing to do")
+	refuses(t, []string{`"nobody"`}, "tenant", "move-registrar", "nobody", "--to", "us-east1")
+	refuses(t, []string{`"mars"`, "us-east1"}, "tenant", "move-registrar", "acme", "--to", "mars")
+}
+
+// apiKey finds the key in what was printed.
+func apiKey(t testing.TB, printed string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(printed, "API key: ")
+	require.True(t, found, printed)
+	key, _, _ := strings.Cut(rest, "\n")
+	require.Greater(t, len(key), 40)
+	return key
+}
+
+// opens says whether a node would let the key in.
+func opens(t testing.TB, url, key string) (found bool) {
+	t.Helper()
+	require.NoError(t, withDatabaseAt(t.Context(), url, func(db *cockroach.DB) error {
+		v, err := db.Region("us-east1")
+		if err == nil {
+			_, found, err = v.TenantByAPIKey(t.Context(), key)
+		}
+		return err
+	}))
+	return found
+}

@@ -1,0 +1,105 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/fault"
+)
+
+// background is what goes on beside requests: a part that what comes after it in the
+// list adds to, and that ends when nothing needs it any more.
+type background struct {
+	ctx  context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+func (b *background) start(context.Context) error {
+	b.ctx, b.end = context.WithCancel(context.Background())
+	return nil
+}
+
+func (b *background) stop(context.Context) error {
+	b.end()
+	b.work.Wait()
+	return nil
+}
+
+// run runs f beside everything else; its ctx ends with the part.
+func (b *background) run(f func(context.Context)) { b.work.Go(func() { f(b.ctx) }) }
+
+// every runs f now and then beside everything else.
+func (b *background) every(log *slog.Logger, d time.Duration, f func(context.Context)) {
+	b.run(func(ctx context.Context) { every(ctx, log, d, f) })
+}
+
+// every runs f about each d until ctx ends, with jitter that keeps nodes which
+// were started together from asking the database together. A panic costs one round.
+func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(context.Context)) {
+	pause := time.NewTimer(rand.N(d))
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+			if caught := fault.Caught(func() { f(ctx) }); caught != nil {
+				log.Error("what a node does now and then panicked; it is tried again", "fault", caught)
+			}
+			pause.Reset(d/2 + rand.N(d))
+		}
+	}
+}
+
+// trouble logs the beginning and the end of a time in which something fails, and
+// nothing in between.
+type trouble struct {
+	log         *slog.Logger
+	began, over string
+	in          bool
+}
+
+func (t *trouble) note(err error) {
+	switch failing := err != nil; {
+	case failing && !t.in:
+		t.log.Warn(t.began, "error", err)
+	case !failing && t.in:
+		t.log.Info(t.over)
+	}
+	t.in = err != nil
+}
+
+// sweepBatch bounds one housekeeping round, in rows: a few milliseconds' work.
+const sweepBatch = 1000
+
+// sweeper deletes rows past their windows, a batch at a time.
+type sweeper struct {
+	sweep   func(ctx context.Context, limit int) (removed int, err error)
+	trouble trouble
+}
+
+// newSweeper sweeps what a node, or a cluster, keeps.
+func newSweeper(sweep func(context.Context, int) (int, error), log *slog.Logger) *sweeper {
+	return &sweeper{sweep, trouble{
+		log: log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again",
+	}}
+}
+
+// round goes on while batches are full, so that what a busy hour leaves is gone
+// after it.
+func (s *sweeper) round(ctx context.Context) {
+	for {
+		n, err := s.sweep(ctx, sweepBatch)
+		if ctx.Err() != nil {
+			return
+		}
+		s.trouble.note(err)
+		if err != nil || n < sweepBatch {
+			return
+		}
+	}
+}

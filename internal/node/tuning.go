@@ -1,0 +1,65 @@
+package node
+
+import (
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/region"
+)
+
+// Tuning is how nodes work, wherever they run: part of the settings of the demo and of
+// homeward serve, of a node's configuration and of a cluster's. Its names in files and in
+// the environment stand here alone.
+type Tuning struct {
+	// Policy is the life of a claim, the same at every node of the deployment.
+	Policy claim.Policy `koanf:"claim"`
+	// Outbox paces recovery.
+	Outbox OutboxConfig `koanf:"outbox"`
+	// Compensations bound automatic refunds, the same at every node of the deployment;
+	// the zero value is DefaultCompensations.
+	Compensations CompensationSettings `koanf:"compensations"`
+	// Events says who is told of what happened; the zero value tells nobody. A node
+	// leaves them to its [Config.Sinks].
+	Events EventsSettings `koanf:"events"`
+	// DeputyAfter is how long another region must be out of reach before a node acts on
+	// its rows; 0 means region.DefaultGrace.
+	DeputyAfter time.Duration `koanf:"deputy_after"`
+	// TopologyEvery is how often a node reads the table of regions; 0 means 5 s.
+	TopologyEvery time.Duration `koanf:"topology_every"`
+	// SweepEvery is how often rows past their windows are deleted, by who starts nodes;
+	// 0 means 1 min.
+	SweepEvery time.Duration `koanf:"sweep_every"`
+	// Objects is the gocloud.dev URL of the bucket, the same one for all regions, for
+	// response bodies above claim.inline_body. "": a cluster in one process takes a
+	// directory beside its store, and a node of its own keeps every body in its row.
+	Objects string `koanf:"objects"`
+	// Limits: those of tenants, for whose row does not say, are settings.
+	Limits httpapi.Limits `koanf:",flatten,squash"`
+}
+
+// DefaultTuning is the published contract.
+func DefaultTuning() Tuning {
+	return Tuning{
+		Policy:        claim.DefaultPolicy(),
+		Compensations: DefaultCompensations(),
+		Events:        DefaultEvents(),
+		DeputyAfter:   region.DefaultGrace,
+		TopologyEvery: defaultTopologyEvery,
+		SweepEvery:    defaultSweepEvery,
+		Limits:        httpapi.DefaultLimits(),
+	}
+}
+
+const (
+	defaultTopologyEvery = 5 * time.Second
+	defaultSweepEvery    = time.Minute
+)
+
+// OutboxConfig is the worker's part of the configuration; zero values take
+// outbox.WorkerConfig's defaults.
+type OutboxConfig struct {
+	Poll  time.Duration `koanf:"poll"`
+	Lease time.Duration `koanf:"lease"`
+	Batch int           `koanf:"batch"`
+}
