@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -122,7 +122,7 @@ var kinds = map[ledger.Kind]psp.Kind{
 
 // readClaims counts the claims of a home, and, of those that say that money moved at
 // the provider, sums what their answers say.
-func (w *tale) readClaims(b *books, store node.Store, home, provider string) {
+func (w *tale) readClaims(b *books, store deployment.Store, home, provider string) {
 	w.t.Helper()
 	for after := (claim.Key{}); ; {
 		page, err := store.Settled(w.ctx, home, after, booksPage)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -27,7 +28,7 @@ import (
 type drained struct {
 	*world
 	operator *admin.Client
-	table    node.Table
+	table    deployment.Deployment
 }
 
 func startDrained(t *testing.T) *drained {
@@ -40,11 +41,10 @@ func startDrained(t *testing.T) *drained {
 	operator, err := admin.NewClient(w.cluster.Region(us).RPCAddr(), nil)
 	require.NoError(t, err)
 	t.Cleanup(operator.Close)
-	table, err := w.cluster.DB.Table(us)
-	require.NoError(t, err)
+	table := w.cluster.DB
 	t.Cleanup(func() { // others may have the database after us
 		for _, r := range regions {
-			_, err := table.SetStatus(w.ctx, r, region.Active)
+			_, err := table.SetRegionStatus(w.ctx, r, region.Active)
 			require.NoError(t, err)
 		}
 	})
@@ -63,7 +63,7 @@ func (w *drained) set(name string, status region.Status) (epoch uint64) {
 // behind changes a status and tells no node.
 func (w *drained) behind(name string, status region.Status) {
 	w.t.Helper()
-	_, err := w.table.SetStatus(w.ctx, name, status)
+	_, err := w.table.SetRegionStatus(w.ctx, name, status)
 	require.NoError(w.t, err)
 }
 

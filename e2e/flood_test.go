@@ -13,6 +13,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
@@ -139,7 +140,7 @@ func TestNoticesThatAreRefused(t *testing.T) {
 
 // slowShelf holds back what is kept while it is shut.
 type slowShelf struct {
-	node.Store
+	deployment.Store
 	open chan struct{}
 }
 
@@ -159,7 +160,7 @@ func (s *slowShelf) Keep(ctx context.Context, region string, notices []notice.No
 func TestFloodOfNotices(t *testing.T) {
 	shelf := make(chan struct{})
 	w := startNoticed(t, func(c *node.ClusterConfig) {
-		c.WrapStore = func(_ string, s node.Store) node.Store { return &slowShelf{s, shelf} }
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &slowShelf{s, shelf} }
 	})
 	first := w.at(us, charge("order-1", 1), http.StatusCreated)
 

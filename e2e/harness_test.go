@@ -82,7 +82,7 @@ func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 	}
 	c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0
 	for _, r := range regions {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: r, Code: codes[r]})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r, Code: codes[r]}})
 	}
 	return c
 }

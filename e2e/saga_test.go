@@ -18,6 +18,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -80,6 +81,8 @@ func (s *pointedStore) Post(ctx context.Context, t ledger.Transaction) (bool, er
 func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
 	p := &pointedQueue{Store: s.Store.Queue(q), at: s.at}
 	switch q {
+	case outbox.ProviderCalls:
+		return &pointedCalls{p.Store, s}
 	case outbox.Notices:
 		p.taken = noticeTaken
 	case outbox.Expiries:
@@ -88,6 +91,23 @@ func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
 		p.taken, p.finish, p.finished = eventTaken, eventTold, eventFinished
 	}
 	return p
+}
+
+// pointedCalls is the queue of provider calls.
+type pointedCalls struct {
+	outbox.Store
+	s *pointedStore
+}
+
+func (q *pointedCalls) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	if q.s.noWorker {
+		return nil, nil
+	}
+	rows, err := q.Store.Take(ctx, region, limit, lease)
+	if err == nil && len(rows) > 0 {
+		q.s.at(taken)
+	}
+	return rows, err
 }
 
 // pointedQueue tells at when a row is taken and when it is finished.
@@ -186,14 +206,14 @@ func (n *noticed) passed() []string {
 }
 
 // revive starts the cluster after the last death, in this process.
-func (n *noticed) revive(sink string, wrap func(node.Store) node.Store) {
+func (n *noticed) revive(sink string, wrap func(deployment.Store) deployment.Store) {
 	n.t.Helper()
 	provider, err := noticing(n.judge.url)
 	require.NoError(n.t, err)
 	n.t.Cleanup(func() { _ = provider.Close() })
 	n.world = startWorldOn(n.t, n.rows, n.judge, func(c *node.ClusterConfig) {
 		c.Dir, c.Provider, c.Notifiers = n.dir, provider, map[string]psp.Notifier{provider.Name(): provider}
-		c.WrapStore = func(_ string, s node.Store) node.Store {
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			s = &pointedStore{s, func(point) {}, false}
 			if wrap != nil {
 				s = wrap(s)
@@ -209,7 +229,7 @@ func (n *noticed) revive(sink string, wrap func(node.Store) node.Store) {
 }
 
 // store is a region's view of the rows of the revived cluster.
-func (n *noticed) store(region string) node.Store {
+func (n *noticed) store(region string) deployment.Store {
 	s, err := n.world.cluster.DB.Region(region)
 	require.NoError(n.t, err)
 	return s
@@ -407,7 +427,7 @@ func tellAt(ctx context.Context, cluster *node.Cluster, b backend, url string) e
 	}
 	for _, tenant := range []string{"acme", "globex"} {
 		e := relay.Endpoint{Tenant: tenant + b.Tenants, URL: url, Secrets: []string{eventSecret}}
-		if err := cluster.DB.Endpoints().PutEndpoint(ctx, e); err != nil {
+		if err := cluster.DB.PutEndpoint(ctx, e); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
-	"github.com/homeward-io/homeward/internal/node"
 )
 
 // storeEnv chooses what the clusters of this package run on: "embedded", which
@@ -103,9 +103,9 @@ func prepare(s *localdb.Server) error {
 		return err
 	}
 	defer func() { _ = m.Close(ctx) }()
-	var specs []cockroach.RegionSpec
+	var specs []claim.Region
 	for _, r := range regions {
-		specs = append(specs, cockroach.RegionSpec{Name: r, Code: codes[r]})
+		specs = append(specs, claim.Region{Name: r, Code: codes[r]})
 	}
 	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
 		return err
@@ -182,7 +182,7 @@ func patientPool() cockroach.Pool {
 // from elsewhere: on the SQL store the network between regions does not see
 // them.
 type lateStore struct {
-	node.Store
+	deployment.Store
 	remote bool // not the registrar
 	late   *atomic.Bool
 	pins   *atomic.Int64

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
@@ -181,7 +182,7 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 }
 
 // store is the rows as us sees them.
-func (w *tale) store() node.Store {
+func (w *tale) store() deployment.Store {
 	w.t.Helper()
 	store, err := w.cluster.DB.Region(us)
 	require.NoError(w.t, err)

@@ -44,9 +44,8 @@ type Harness struct {
 	// PutTenant and MoveRegistrar change the tenant table.
 	PutTenant     func(t testing.TB, tenant claim.Tenant)
 	MoveRegistrar func(t testing.TB, tenant, to string)
-	// SetStatus says what an operator says of a region: 0 active, 1 draining,
-	// 2 down.
-	SetStatus func(t testing.TB, region string, status uint8)
+	// SetStatus says what an operator says of a region.
+	SetStatus func(t testing.TB, region string, status claim.RegionStatus)
 }
 
 // Exercise checks every promise of the contract on the backends that newHarness

@@ -58,7 +58,7 @@ func rest(ctx context.Context, dir string) error {
 
 func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	db, err := embedded.Open(embedded.Config{
-		Dir: dir, Regions: []embedded.Region{{Name: regionNames[0], Code: 1}},
+		Dir: dir, Regions: []claim.Region{{Name: regionNames[0], Code: 1}},
 		Policy: claim.DefaultPolicy(), FS: unsyncedFS{vfs.Default},
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb"
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 )
@@ -231,7 +231,7 @@ func (f *flood) send(w *wire, n int64, due time.Time, h *hdrhistogram.Histogram)
 }
 
 // shelf answers what became of notices.
-type shelf struct{ node.Store }
+type shelf struct{ deployment.Store }
 
 // question names the notices of a run that were acknowledged.
 type question struct {

@@ -51,6 +51,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/drill", "router", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "outbox", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "payment", "a drill asks the provider simulator over HTTP, as a process of its own"},
+	{"internal/deployment", "internal/node", "it is what nodes and commands act on, and knows neither"},
+	{"internal/cli", "internal/embedded", "commands act on a deployment, whichever store it is"},
 	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},

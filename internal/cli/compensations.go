@@ -68,8 +68,8 @@ func shownBrake(b notice.Brake, all *notice.Hold, now time.Time) brakeShown {
 }
 
 func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
-		rows, now, err := d.Brakes().Brakes(ctx)
+	return c.withStore(ctx, func(s *store) error {
+		rows, now, err := s.Brakes(ctx)
 		if err != nil {
 			return err
 		}
@@ -125,8 +125,8 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 	if c.Reason == "" {
 		return errors.New("--reason must say why, for whoever looks next")
 	}
-	return c.withDesk(ctx, func(d desk) error {
-		changed, err := notice.Stop(ctx, d.Brakes(), c.Provider, c.Reason)
+	return c.withStore(ctx, func(s *store) error {
+		changed, err := notice.Stop(ctx, s, c.Provider, c.Reason)
 		if err != nil {
 			return err
 		}
@@ -146,8 +146,8 @@ type compensationsReleaseCommand struct {
 }
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
-		changed, err := notice.Release(ctx, d.Brakes(), c.Provider)
+	return c.withStore(ctx, func(s *store) error {
+		changed, err := notice.Release(ctx, s, c.Provider)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func withDrainTime(ctx context.Context, stop func(context.Context) error) error 
 func startDemo(ctx context.Context, s node.Settings, c node.ClusterConfig, listens []string) (*node.Cluster, error) {
 	c.Tuning, c.ReplicaLag = s.Tuning, s.ReplicaLag
 	for i, r := range s.Regions {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: r.Name, Code: r.Code, Listen: listens[i]})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: listens[i]})
 	}
 	var names []string
 	for _, r := range s.Regions {

@@ -120,8 +120,10 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 			return err
 		}
 		provider, log = settings.Provider.Name, jsonLog(io, settings)
-		r.open = func(ctx context.Context, do func(*books) error) error {
-			return withSQLBooks(ctx, secrets.DatabaseURL, settings.Database.AllowUnverified, do)
+		r.open = func(ctx context.Context, do func(*store) error) error {
+			pool := booksPool()
+			pool.AllowUnverified = settings.Database.AllowUnverified
+			return withSQL(ctx, secrets.DatabaseURL, pool, nil, do)
 		}
 		if c.Heal {
 			if c.Provider != "" && c.Provider != provider {
@@ -193,7 +195,7 @@ type reconciler struct {
 	io       streams
 	stdin    io.Reader
 	provider string
-	open     func(context.Context, func(*books) error) error
+	open     func(context.Context, func(*store) error) error
 	// heal gives a ghost back; nil: nothing is to be healed.
 	heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
 }
@@ -273,9 +275,9 @@ func (r *reconciler) once(ctx context.Context, from, to time.Time) (_ *compariso
 		return nil, err
 	}
 	defer func() { err = out.finish(err) }()
-	err = r.open(ctx, func(b *books) error {
+	err = r.open(ctx, func(s *store) error {
 		found.Report, err = recon.Run(ctx, recon.Config{
-			Books: b, Claims: b, Provider: r.provider, Regions: b.regions, Home: b.home, From: from, To: to, Slack: r.Slack,
+			Books: s.rows, Claims: s.rows, Provider: r.provider, Regions: s.regions, Home: s.home, From: from, To: to, Slack: r.Slack,
 			Found: func(ctx context.Context, m recon.Mismatch) error {
 				one := r.treat(ctx, m)
 				if one.Healing != "" {

@@ -134,7 +134,7 @@ func (c *cell) pins(entry, wantHome string) {
 func (c *cell) takes(want int) (m outbox.Message) {
 	c.Helper()
 	for giveUp := time.Now().Add(patience); ; {
-		got, err := c.others.Take(c.ctx, here, 10, time.Minute)
+		got, err := c.others.Queue(outbox.ProviderCalls).Take(c.ctx, here, 10, time.Minute)
 		require.NoError(c, err)
 		if len(got) == 0 && want == 1 && c.server.Kind() == localdb.CockroachDB && time.Now().Before(giveUp) {
 			continue // it skips a row whose last write has only just been committed
@@ -703,7 +703,9 @@ func operations(d database) []operation {
 			c.sql("DELETE FROM outbox")
 			lapsed(c)
 		},
-		call: func(ctx context.Context, c *cell) (any, error) { return c.ours.Take(ctx, here, 10, time.Minute) },
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Take(ctx, here, 10, time.Minute)
+		},
 		right: func(c *cell) {
 			got := c.got.([]outbox.Message)
 			require.Len(c, got, 1)
@@ -725,7 +727,7 @@ func operations(d database) []operation {
 		name: "outbox finish", statements: []string{"outbox_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Finish(ctx, here, c.held.Minted.ID, 1)
+			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, c.held.Minted.ID, 1)
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
@@ -734,13 +736,13 @@ func operations(d database) []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
 		name: "outbox finish together", statements: []string{"outbox_finish_all"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
+			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
@@ -749,13 +751,13 @@ func operations(d database) []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
 		name: "outbox retry together", statements: []string{"outbox_retry_all"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.RetryAll(ctx, here, []outbox.Delay{
+			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{
 				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
 			})
 		},
@@ -764,14 +766,14 @@ func operations(d database) []operation {
 		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
 		name: "outbox postpone", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
 		},
 		right:  noAnswer,
 		effect: func(c *cell, want, is *stored) { later(c, &want.Outbox[0].Due, is.Outbox[0].Due) },
@@ -780,7 +782,7 @@ func operations(d database) []operation {
 		name: "outbox park", statements: []string{"outbox_park"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
@@ -798,15 +800,17 @@ func operations(d database) []operation {
 		name: "outbox unpark", statements: []string{"outbox_unpark"}, once: true,
 		before: func(c *cell) {
 			taken(c)
-			require.NoError(c, c.others.Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
+			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
 		},
-		call:  func(ctx context.Context, c *cell) (any, error) { return c.ours.Unpark(ctx, here, c.held.Minted.ID) },
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Unpark(ctx, here, c.held.Minted.ID)
+		},
 		right: func(c *cell) { require.Equal(c, true, c.got) },
 		effect: func(_ *cell, want, is *stored) {
 			want.Outbox[0].Parked, want.Outbox[0].Due = false, is.Outbox[0].Due
 		},
 		next: func(c *cell, done bool) {
-			ok, err := c.others.Unpark(c.ctx, here, c.held.Minted.ID)
+			ok, err := c.others.Queue(outbox.ProviderCalls).Unpark(c.ctx, here, c.held.Minted.ID)
 			require.NoError(c, err)
 			require.Equal(c, !done, ok)
 			c.takes(1)
@@ -1554,7 +1558,7 @@ func TestReads(t *testing.T) {
 	refusedID := no.object("n")
 	parked := w.cell(t)
 	taken(parked)
-	require.NoError(t, parked.others.Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
+	require.NoError(t, parked.others.Queue(outbox.ProviderCalls).Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
 	require.NoError(t, w.other.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: here}, "key"))
 	key, object := setup.key, setup.object("z")
 	type answer struct {
@@ -1562,8 +1566,11 @@ func TestReads(t *testing.T) {
 		Found bool
 	}
 	for statement, read := range map[string]func(ctx context.Context, db *cockroach.DB, v *cockroach.View) (any, error){
-		"ping":    func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return nil, db.Ready(ctx) },
-		"regions": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return db.Regions(ctx) },
+		"ping": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return nil, db.Ready(ctx) },
+		"regions": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
+			all, _, err := db.Regions(ctx)
+			return all, err
+		},
 		"tenant": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
 			return db.Tenant(ctx, "acme")
 		},
@@ -1625,9 +1632,11 @@ func TestReads(t *testing.T) {
 			return answer{m, found}, err
 		},
 		"outbox_parked": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			return v.Parked(ctx, here, "", 10)
+			return v.Queue(outbox.ProviderCalls).Parked(ctx, here, "", 10)
 		},
-		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) { return v.Depth(ctx, here) },
+		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			return v.Queue(outbox.ProviderCalls).Depth(ctx, here)
+		},
 	} {
 		t.Run(statement, func(t *testing.T) {
 			ours, others := view(t, w.hurt, here), view(t, w.other, here)

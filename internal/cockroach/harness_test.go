@@ -87,9 +87,9 @@ func prepare(ctx context.Context, s *localdb.Server, name string) error {
 		return err
 	}
 	defer func() { _ = m.Close(ctx) }()
-	var specs []cockroach.RegionSpec
+	var specs []claim.Region
 	for _, r := range regions {
-		specs = append(specs, cockroach.RegionSpec{Name: r})
+		specs = append(specs, claim.Region{Name: r})
 	}
 	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
 		return err
@@ -229,7 +229,7 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 		}
 	}
 	h.Store = func(region string) claim.Store { return view(t, db, region) }
-	h.Outbox = func(region string) outbox.Store { return view(t, db, region) }
+	h.Outbox = func(region string) outbox.Store { return view(t, db, region).Queue(outbox.ProviderCalls) }
 	h.Queue = func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) }
 	h.Ledger = func(region string) ledger.Store { return view(t, db, region) }
 	h.PutTenant = func(t testing.TB, tenant claim.Tenant) {
@@ -238,7 +238,7 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	h.MoveRegistrar = func(t testing.TB, tenant, to string) {
 		require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 	}
-	h.SetStatus = func(t testing.TB, region string, status uint8) {
+	h.SetStatus = func(t testing.TB, region string, status claim.RegionStatus) {
 		_, err := db.SetRegionStatus(context.Background(), region, status)
 		require.NoError(t, err)
 	}

@@ -95,10 +95,10 @@ func (w *crashWorld) books() []ledger.Transaction {
 }
 
 func (w *crashWorld) park() string {
-	taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+	taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 	require.NoError(w.t, err)
 	require.Len(w.t, taken, 1)
-	require.NoError(w.t, w.home.Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
+	require.NoError(w.t, w.home.Queue(outbox.ProviderCalls).Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
 	return taken[0].ID
 }
 
@@ -109,9 +109,9 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	require.NoError(w.t, err)
 	line, err := w.home.Timeline(w.ctx, crashKey, "us-east1", 100)
 	require.NoError(w.t, err)
-	depth, err := w.home.Depth(w.ctx, "us-east1")
+	depth, err := w.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 	require.NoError(w.t, err)
-	parked, err := w.home.Parked(w.ctx, "us-east1", "", 10)
+	parked, err := w.home.Queue(outbox.ProviderCalls).Parked(w.ctx, "us-east1", "", 10)
 	require.NoError(w.t, err)
 	require.Len(w.t, parked, depth.Parked)
 	if !found {
@@ -134,7 +134,7 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	require.Equal(w.t, owed, depth.Pending+depth.Parked, "a claim in flight has a row in the outbox, any other has none")
 	if depth.Pending == 1 { // the due row leads to the message
 		w.clock.advance(48 * time.Hour)
-		taken, err := w.home.Take(w.ctx, "us-east1", 10, 0)
+		taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, 0)
 		require.NoError(w.t, err)
 		require.Len(w.t, taken, 1)
 		require.Equal(w.t, rec.Minted.ID, taken[0].ID)
@@ -239,13 +239,13 @@ func TestCrash(t *testing.T) {
 			do: func(w *crashWorld) claim.Record {
 				rec := w.begin(arrival())
 				w.clock.advance(time.Minute)
-				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 				require.NoError(w.t, err)
 				require.Len(w.t, taken, 1)
 				return rec
 			},
 			check: func(w *crashWorld) {
-				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 				require.NoError(w.t, err)
 				require.Empty(w.t, taken, "the worker's lease holds")
 			},
@@ -259,7 +259,7 @@ func TestCrash(t *testing.T) {
 				return rec
 			},
 			check: func(w *crashWorld) {
-				ok, err := w.home.Unpark(w.ctx, "us-east1", "ch_1")
+				ok, err := w.home.Queue(outbox.ProviderCalls).Unpark(w.ctx, "us-east1", "ch_1")
 				require.NoError(w.t, err)
 				require.True(w.t, ok)
 			},
@@ -269,13 +269,13 @@ func TestCrash(t *testing.T) {
 			do: func(w *crashWorld) claim.Record {
 				rec := w.begin(arrival())
 				w.clock.advance(time.Minute)
-				ok, err := w.home.Unpark(w.ctx, "us-east1", w.park())
+				ok, err := w.home.Queue(outbox.ProviderCalls).Unpark(w.ctx, "us-east1", w.park())
 				require.NoError(w.t, err)
 				require.True(w.t, ok)
 				return rec
 			},
 			check: func(w *crashWorld) {
-				d, err := w.home.Depth(w.ctx, "us-east1")
+				d, err := w.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 				require.NoError(w.t, err)
 				require.Equal(w.t, 1, d.Due)
 			},
@@ -396,7 +396,7 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 		require.NoError(t, err)
 		require.Equal(t, "us-east1", pin.Home, "the pin is older than its claim in the log")
 	}
-	d, err := after.home.Depth(w.ctx, "us-east1")
+	d, err := after.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 	require.NoError(t, err)
 	require.Equal(t, outbox.Depth{Pending: owed, Due: d.Due, OldestDue: d.OldestDue}, d)
 	require.Len(t, after.books(), paid)

@@ -83,11 +83,11 @@ func TestDistance(t *testing.T) {
 		return err
 	})
 	trips(1, "take", func(v *embedded.View) error {
-		_, err := v.Take(ctx, us, 10, time.Second)
+		_, err := v.Queue(outbox.ProviderCalls).Take(ctx, us, 10, time.Second)
 		return err
 	})
 	trips(1, "depth", func(v *embedded.View) error {
-		_, err := v.Depth(ctx, us)
+		_, err := v.Queue(outbox.ProviderCalls).Depth(ctx, us)
 		return err
 	})
 	trips(1, "by object", func(v *embedded.View) error {
@@ -216,7 +216,7 @@ func TestPartition(t *testing.T) {
 		"object":    func() error { _, _, _, err := far.Object(ctx, "acme", us, "x"); return err },
 		"pin":       func() error { _, err := far.Pin(ctx, key, eu); return err },
 		"timeline":  func() error { _, err := far.Timeline(ctx, key, us, 1); return err },
-		"take":      func() error { _, err := far.Take(ctx, us, 1, time.Second); return err },
+		"take":      func() error { _, err := far.Queue(outbox.ProviderCalls).Take(ctx, us, 1, time.Second); return err },
 		"events":    func() error { _, err := far.Queue(outbox.Events).Depth(ctx, us); return err },
 		"post":      func() error { _, err := far.Post(ctx, ghost()); return err },
 		"reversals": func() error { _, err := far.Reversals(ctx, "x"); return err },

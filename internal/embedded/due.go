@@ -34,7 +34,7 @@ var isDue = func() (is [256]bool) {
 }()
 
 // newDues makes those of all queues and regions.
-func newDues(regions []Region) map[dueTable]*dues {
+func newDues(regions []claim.Region) map[dueTable]*dues {
 	all := map[dueTable]*dues{}
 	for _, r := range regions {
 		for _, q := range queues {

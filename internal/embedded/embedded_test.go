@@ -24,7 +24,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice/noticetest"
 )
 
-var regions = []embedded.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
+var regions = []claim.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
 
 // virtualClock is moved by the tests.
 type virtualClock struct {
@@ -93,7 +93,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 	return claimtest.Harness{
 		Regions:    []string{"us-east1", "europe-west1", "asia-northeast1"},
 		Store:      func(region string) claim.Store { return view(t, db, region) },
-		Outbox:     func(region string) outbox.Store { return view(t, db, region) },
+		Outbox:     func(region string) outbox.Store { return view(t, db, region).Queue(outbox.ProviderCalls) },
 		Queue:      func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) },
 		Ledger:     func(region string) ledger.Store { return view(t, db, region) },
 		Policy:     policy,
@@ -112,7 +112,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		MoveRegistrar: func(t testing.TB, tenant, to string) {
 			require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 		},
-		SetStatus: func(t testing.TB, region string, status uint8) {
+		SetStatus: func(t testing.TB, region string, status claim.RegionStatus) {
 			_, err := db.SetRegionStatus(context.Background(), region, status)
 			require.NoError(t, err)
 		},

@@ -74,11 +74,11 @@ func TestFormat2(t *testing.T) {
 		line, err = v.Timeline(t.Context(), rec.Key, rec.Home, 2)
 		require.NoError(t, err)
 		require.Equal(t, claim.EventAttempt, line[0].Event, "the latest of both sorts")
-		_, found, err := v.Message(t.Context(), rec.Home, rec.Minted.ID)
+		_, found, err := v.Queue(outbox.ProviderCalls).Message(t.Context(), rec.Home, rec.Minted.ID)
 		require.NoError(t, err)
 		require.False(t, found)
 	}
-	d, err := v.Depth(t.Context(), "us-east1")
+	d, err := v.Queue(outbox.ProviderCalls).Depth(t.Context(), "us-east1")
 	require.NoError(t, err)
 	require.Zero(t, d)
 }
@@ -113,7 +113,7 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 		if s.Unpaid[k], _, err = v.Unpaid(ctx, home, rec.Minted.ID); err != nil {
 			return err
 		}
-		m, found, err := v.Message(ctx, home, rec.Minted.ID)
+		m, found, err := v.Queue(outbox.ProviderCalls).Message(ctx, home, rec.Minted.ID)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 			return err
 		}
 	}
-	if s.Parked, err = v.Parked(ctx, home, "", 10); err != nil {
+	if s.Parked, err = v.Queue(outbox.ProviderCalls).Parked(ctx, home, "", 10); err != nil {
 		return err
 	}
 	if s.Books, err = v.Transactions(ctx, home, ledger.Position{}, time.Time{}, 100); err != nil {

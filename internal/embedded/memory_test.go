@@ -68,7 +68,9 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 				both(func(v *embedded.View) (any, error) { return v.Renew(t.Context(), "n1", []claim.Lease{lease}) })
 			}
 		case 8:
-			both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
+			both(func(v *embedded.View) (any, error) {
+				return v.Queue(outbox.ProviderCalls).Take(t.Context(), home, 1, time.Second)
+			})
 		case 11, 12:
 			both(func(v *embedded.View) (any, error) {
 				q := v.Queue(outbox.Events)
@@ -94,7 +96,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		case 10:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
-					return nil, v.Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
+					return nil, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
 				})
 			}
 		default:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
@@ -80,7 +81,7 @@ func (n *Node) rounds() (now func() bool) {
 // waking is a node's store. What it puts into queues is worked on by this node at once, if
 // it lives: whoever looks for due rows looks seldom while there are none.
 type waking struct {
-	Store
+	deployment.Store
 	n *Node
 }
 

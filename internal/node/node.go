@@ -15,15 +15,14 @@ import (
 	"sync/atomic"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 	"github.com/homeward-io/homeward/seal"
@@ -31,18 +30,6 @@ import (
 
 // Version is this build's, told to the other nodes for people to read.
 var Version = "dev"
-
-// Store is every contract that a node keeps its truth in.
-type Store interface {
-	claim.Store
-	outbox.Store // of provider calls
-	outbox.Queues
-	outbox.Looker
-	ledger.Store
-	notice.Store
-	recon.Claims
-	httpapi.Tenants
-}
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
 // Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys
@@ -62,8 +49,7 @@ type Config struct {
 	// Topology is the node's own copy of the table of regions, which it keeps up to
 	// date.
 	Topology *region.Topology
-	Table    Table
-	Store    Store
+	Store    deployment.Store
 	Blobs    claim.Blobs
 	// Provider moves the money.
 	Provider psp.Provider
@@ -173,7 +159,7 @@ func (n *Node) Stop(ctx context.Context) error {
 
 func (n *Node) readRegions(ctx context.Context) error {
 	c := &n.c
-	n.follower = newFollower(c.Table, c.Topology, c.Region, n.log)
+	n.follower = newFollower(c.Store, c.Topology, c.Region, n.log)
 	if err := n.follower.read(ctx); err != nil {
 		return fmt.Errorf("the table of regions: %w", err)
 	}

@@ -111,7 +111,7 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 	b.workers = map[outbox.Queue]*outbox.Worker{}
 	for q, w := range map[outbox.Queue]outbox.WorkerConfig{
 		outbox.ProviderCalls: {
-			Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+			Store: c.Store.Queue(outbox.ProviderCalls), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
 		},
 		outbox.Expiries: {
 			Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
