@@ -50,7 +50,7 @@ func (b *books) add(name string, code claim.RegionCode) {
 // booksPool is for one person who reads everything: the balances of a region are
 // summed from all of its rows, at a few million a second.
 func booksPool() cockroach.Pool {
-	p := tenantPool()
+	p := node.ToolPool()
 	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
 	return p
 }
@@ -77,7 +77,7 @@ func (f *storeFlags) withBooks(ctx context.Context, do func(*books) error) (err 
 func withSQLBooks(ctx context.Context, url string, allowUnverified bool, do func(*books) error) (err error) {
 	pool := booksPool()
 	pool.AllowUnverified = allowUnverified
-	opening, cancel := context.WithTimeout(ctx, connectTime)
+	opening, cancel := context.WithTimeout(ctx, node.ConnectTime)
 	defer cancel()
 	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
 	if err != nil {

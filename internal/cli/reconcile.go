@@ -18,6 +18,7 @@ import (
 
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/payment/recon"
 	"github.com/homeward-io/homeward/payment/webhook"
 )
@@ -127,13 +128,13 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 			if c.Provider != "" && c.Provider != provider {
 				return fmt.Errorf("--provider is %s, but the provider of the settings, which would give money back, is %s; use the settings of the one that the statement is of", c.Provider, provider)
 			}
-			opening, cancel := context.WithTimeout(ctx, startTime)
+			opening, cancel := context.WithTimeout(ctx, node.StartTime)
 			defer cancel()
 			healer, herr := node.OpenHealer(opening, settings, secrets, log)
 			if herr != nil {
 				return herr
 			}
-			defer func() { err = errors.Join(err, withDrainTime(ctx, healer.Stop)) }()
+			defer func() { err = errors.Join(err, parts.Within(ctx, node.DrainTime, healer.Stop)) }()
 			r.heal = healer.Compensate
 		}
 	}

@@ -22,8 +22,10 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
@@ -256,15 +258,15 @@ func ghost(t *testing.T, b *books, provider psp.Provider, key string) string {
 }
 
 // simulated is a provider, and the settings of nodes that use it.
-func simulated(t *testing.T) (*runningSimulator, psp.Provider, string) {
+func simulated(t *testing.T) (*lab.Simulator, psp.Provider, string) {
 	t.Helper()
-	sim, err := startSimulator("--listen", "127.0.0.1:0", simulator.Config{})
+	sim, err := lab.StartSimulator("--listen", "127.0.0.1:0", simulator.Config{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sim.stop(context.Background())) })
-	provider, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://" + sim.addr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}})
+	t.Cleanup(func() { require.NoError(t, sim.Stop(context.Background())) })
+	provider, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://" + sim.Addr(), Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
-	return sim, provider, settingsFile(t, "provider: {base_url: 'http://"+sim.addr+"'}")
+	return sim, provider, settingsFile(t, "provider: {base_url: 'http://"+sim.Addr()+"'}")
 }
 
 func TestReconcileHeals(t *testing.T) {
@@ -277,7 +279,7 @@ func TestReconcileHeals(t *testing.T) {
 		ghost(t, b, provider, "two")
 		return nil
 	}))
-	statement := "http://" + sim.addr + "/_sim/statement"
+	statement := "http://" + sim.Addr() + "/_sim/statement"
 
 	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
@@ -317,7 +319,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	sim, provider, config := simulated(t)
 	policy := claim.DefaultPolicy()
 	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace, policy.DeclinePause = time.Millisecond, time.Millisecond, time.Millisecond, 0
-	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: tenantPool()})
+	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: node.ToolPool()})
 	require.NoError(t, err)
 	v, err := db.Region("us-east1")
 	require.NoError(t, err)
@@ -332,7 +334,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	}
 	require.NoError(t, db.Close())
 
-	statement := "http://" + sim.addr + "/_sim/statement"
+	statement := "http://" + sim.Addr() + "/_sim/statement"
 	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
 	require.Contains(t, out, "is forgotten: the merchant was told on")
@@ -358,19 +360,19 @@ func TestHealingIsBraked(t *testing.T) {
 		return nil
 	}))
 	heal := func(want int) string {
-		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
+		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.Addr()+"/_sim/statement", "--heal", "--config", config)
 		require.Equal(t, want, code, out)
 		return out
 	}
 	does(t, "compensations", "stop", "--reason", "a drill")
 	require.Regexp(t, `held +3`, heal(exitDiffers))
-	require.Zero(t, sim.sim.Summary().Refunds)
+	require.Zero(t, sim.Summary().Refunds)
 	does(t, "compensations", "release")
 	out := heal(exitDiffers)
 	require.Regexp(t, `healed +2`, out)
 	require.Regexp(t, `held +1`, out)
 	require.Regexp(t, `held +1`, heal(exitDiffers), "time alone does nothing")
-	require.EqualValues(t, 2, sim.sim.Summary().Refunds)
+	require.EqualValues(t, 2, sim.Summary().Refunds)
 	does(t, "compensations", "release", "--provider", "simulator")
 	require.Regexp(t, `healed +1`, heal(0))
 	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")
