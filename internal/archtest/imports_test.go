@@ -54,6 +54,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/operator", "internal", "it asks nodes that run elsewhere"},
 	{"internal/node", "internal/lab", "what serves is never a toy"},
 	{"internal/lab", "internal/embedded", "internal/node opens the demo's store"},
+	{"internal/reconcile", "internal", "books, and who gives back, are handed to it"},
 	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},

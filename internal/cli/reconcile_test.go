@@ -2,12 +2,10 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,12 +24,11 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/reconcile"
 	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -73,7 +70,7 @@ func TestReconcile(t *testing.T) {
 		code, out, errs := homeward(t, with("--statement", write(t, "s.csv", strings.ReplaceAll(statement, ",100,", ",101,")), "--out", all)...)
 		require.Equal(t, exitDiffers, code, errs)
 		require.Regexp(t, `amount_differs +30`, out)
-		require.Equal(t, shownMismatches, strings.Count(out, "differ by 1"))
+		require.Equal(t, reconcile.Shown, strings.Count(out, "differ by 1"))
 		require.Contains(t, errs, "there are 10 more: --out")
 		text, err := os.ReadFile(all)
 		require.NoError(t, err)
@@ -90,7 +87,7 @@ func TestReconcile(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, left, 1)
 
-		var found comparison
+		var found reconcile.Comparison
 		code, out, _ = homeward(t, with("--statement", write(t, "s.jsonl", `{"id":"x","kind":"charge","reference":"r","amount":1,"currency":"usd","created":1}`), "--json", "--from", time.Now().Add(-time.Hour).Format(time.RFC3339))...)
 		require.Zero(t, code)
 		require.NoError(t, json.Unmarshal([]byte(out), &found))
@@ -158,66 +155,6 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	cannot(t, []string{"cannot be fetched from " + host}, "--allow-http", "--statement", secret+"/typed")
 	_, _, errs := homeward(t, "reconcile", "--allow-http", "--statement", secret+"/typed")
 	require.NotContains(t, errs, "hunter2")
-}
-
-// A statement decides about money, so it is fetched from where nobody on the way can
-// write it, also after a redirect, unless a flag says otherwise.
-func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
-	asked := 0
-	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		w.Header().Set("Content-Type", "text/csv")
-		_, _ = io.WriteString(w, statementHead)
-	}))
-	defer clear.Close()
-	secure := httptest.NewTLSServer(http.RedirectHandler(clear.URL, http.StatusFound))
-	defer secure.Close()
-	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
-	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
-	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
-
-	for _, statement := range []string{clear.URL, secure.URL} {
-		c := &reconcileCommand{Statement: statement, Slack: time.Hour}
-		fetch := func() error {
-			if err := c.check(); err != nil {
-				return err
-			}
-			body, _, err := (&reconciler{reconcileCommand: c}).fetch(t.Context(), time.Time{}, time.Time{})
-			if err == nil {
-				err = body.Close()
-			}
-			return err
-		}
-		asked = 0
-		require.ErrorContains(t, fetch(), "--allow-http")
-		require.Zero(t, asked, statement)
-		c.AllowHTTP = true
-		require.NoError(t, fetch())
-		require.Equal(t, 1, asked)
-	}
-}
-
-// A panic over one ghost leaves the others to be healed, and one over a comparison
-// leaves the daily run at work.
-func TestAPanicCostsOneComparison(t *testing.T) {
-	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
-	r.heal = func(context.Context, webhook.Ghost) (webhook.Progress, string, error) { panic("no ghost is like this") }
-	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
-	require.Equal(t, healPending, one.Healing)
-	require.Contains(t, one.HealDetail, "no ghost is like this")
-
-	ctx, stop := context.WithCancel(t.Context())
-	rounds := 0
-	r.open = func(context.Context, func(*books) error) error {
-		if rounds++; rounds == 3 {
-			stop()
-		}
-		panic("no row is like this")
-	}
-	var said bytes.Buffer
-	r.repeat(ctx, slog.New(slog.NewJSONHandler(&said, nil)))
-	require.Equal(t, 3, rounds)
-	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
 }
 
 func TestAStatementFromStandardInput(t *testing.T) {
