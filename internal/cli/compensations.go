@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -84,9 +83,7 @@ func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
 			all = append(all, shownBrake(b, ofAll, now))
 		}
 		if c.JSON {
-			out := json.NewEncoder(io.out)
-			out.SetIndent("", "  ")
-			return out.Encode(all)
+			return indented(io, all)
 		}
 		if len(all) == 0 {
 			fmt.Fprintln(io.out, "nothing is stopped, and nothing was given back yet")

@@ -66,7 +66,7 @@ func set(is bool) string {
 
 // databaseFacts looks at the database as a node would at its start.
 func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings, secrets node.Secrets) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
 	found, err := node.CheckDatabase(ctx, settings, secrets, jsonLog(io, settings))
 	if err != nil {

@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/devcerts"
-	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -31,10 +27,6 @@ const (
 	// maxDevDays and maxDevNodes keep throw-away certificates what they are.
 	maxDevDays  = 365
 	maxDevNodes = 100
-	// devBackdate is how far clocks may be behind this machine's.
-	devBackdate = 5 * time.Minute
-	// devOperator is the name in the operator's certificate.
-	devOperator = "dev"
 )
 
 func (c *devCertsCommand) Run(io streams) error {
@@ -56,105 +48,20 @@ func (c *devCertsCommand) Run(io streams) error {
 			who = append(who, region.Identity{Region: r, Node: fmt.Sprintf("%s-%d", r, n+1)})
 		}
 	}
-	d := devCerts{dir: c.Dir, trustDomain: c.TrustDomain, life: time.Duration(c.Days) * 24 * time.Hour, force: c.Force}
-	who = append(who, region.Identity{Operator: devOperator})
-	if err := d.make(who); err != nil {
+	d := lab.Certs{Dir: c.Dir, TrustDomain: c.TrustDomain, Life: time.Duration(c.Days) * 24 * time.Hour, Force: c.Force}
+	who = append(who, region.Identity{Operator: lab.OperatorName})
+	if err := d.Write(who); err != nil {
 		return err
 	}
 	t := table(io)
-	fmt.Fprintf(t, "%s\tthrow-away CA, good for %d days\n", d.ca(), c.Days)
+	fmt.Fprintf(t, "%s\tthrow-away CA, good for %d days\n", d.CA(), c.Days)
 	for _, w := range who {
 		uri, err := w.URI(c.TrustDomain)
 		if err != nil {
 			return err
 		}
-		files := d.files(w)
+		files := d.Files(w)
 		fmt.Fprintf(t, "%s\t%s\n%s\tits key\n", files.Cert, uri, files.Key)
 	}
 	return t.Flush()
-}
-
-// devCerts are the files of a throw-away CA.
-type devCerts struct {
-	dir, trustDomain string
-	life             time.Duration
-	force            bool // over files of the same names
-}
-
-func (d devCerts) ca() string { return filepath.Join(d.dir, "ca.pem") }
-
-// files are where somebody's certificate is, as settings.
-func (d devCerts) files(who region.Identity) node.TLSSettings {
-	name := who.Node
-	if who.Operator != "" {
-		name = "operator"
-	}
-	return node.TLSSettings{
-		Cert: filepath.Join(d.dir, name+".pem"), Key: filepath.Join(d.dir, name+"-key.pem"), CA: d.ca(), TrustDomain: d.trustDomain,
-	}
-}
-
-// make writes a CA, whose key it forgets, and a certificate for each.
-func (d devCerts) make(who []region.Identity) error {
-	type file struct {
-		path string
-		text []byte
-		mode os.FileMode
-	}
-	const public, secret = 0o644, 0o600
-	from, to := time.Now().Add(-devBackdate), time.Now().Add(d.life)
-	authority, err := devcerts.NewAuthority(from, to)
-	if err != nil {
-		return err
-	}
-	all := []file{{d.ca(), authority.PEM(), public}}
-	for _, w := range who {
-		uri, err := w.URI(d.trustDomain)
-		if err != nil {
-			return err
-		}
-		cert, key, err := authority.Issue(from, to, uri)
-		if err != nil {
-			return err
-		}
-		files := d.files(w)
-		all = append(all, file{files.Cert, cert, public}, file{files.Key, key, secret})
-	}
-	if !d.force {
-		for _, f := range all { // before the first is written
-			if _, err := os.Lstat(f.path); err == nil {
-				return fmt.Errorf("%s exists; name another --dir, or write over it with --force", f.path)
-			} else if !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return err
-	}
-	for _, f := range all {
-		if err := replaceFile(f.path, f.text, f.mode); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// replaceFile writes a file in one step: whoever reads it reads all or what was
-// there before, with no more permissions than mode at any time.
-func replaceFile(path string, text []byte, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the error in hand says more
-		}
-	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

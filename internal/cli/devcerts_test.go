@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -33,7 +34,7 @@ func TestDevCerts(t *testing.T) {
 	require.Contains(t, out, "spiffe://homeward/operator/dev")
 
 	load := func(who region.Identity) (*region.TLS, error) {
-		files := devCerts{dir: dir}.files(who)
+		files := lab.Certs{Dir: dir}.Files(who)
 		return region.NewTLS(region.TLSConfig{
 			CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA, TrustDomain: "homeward", Region: who.Region,
 		})

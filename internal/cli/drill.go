@@ -1,21 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/homeward-io/homeward/internal/drill"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab"
 )
 
 type drillCommand struct {
@@ -53,17 +51,13 @@ With --compose the containers of that project whose service is called REGION-…
 // errPromises is the verdict as an exit code: the report has said the rest.
 var errPromises = errors.New("the drill found broken promises, or could not check them; the report names them")
 
-// drainPatience is how long a drain may take under load: more than the leases of
-// everything that was in flight when it began (30 s), and an outbox row's (1 m).
-const drainPatience = 3 * time.Minute
-
 func (c *drillCommand) Run(ctx context.Context, io streams) error {
 	config, err := c.config(ctx, io)
 	if err != nil {
 		return err
 	}
-	if m, ok := config.Means.(clusterMeans); ok {
-		if err := m.revive(ctx, config.Say); err != nil {
+	if m, ok := config.Means.(*lab.ClusterMeans); ok {
+		if err := m.Revive(ctx, config.Say); err != nil {
 			return err
 		}
 	}
@@ -92,7 +86,7 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 		return config, fmt.Errorf("--load %q: write requests per second, as in 40/s", c.Load)
 	}
 	if len(config.APIKeys) == 0 {
-		for _, t := range demoTenants([]string{"", ""}) {
+		for _, t := range lab.Tenants([]string{"", ""}) {
 			config.APIKeys = append(config.APIKeys, t.APIKeys...)
 		}
 	}
@@ -104,17 +98,20 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 	case c.Cluster != "" && c.Compose != "":
 		return config, errors.New("--cluster and --compose exclude each other; leave one out")
 	case c.Cluster != "":
-		cluster, err := readCluster(c.Cluster)
+		state, err := lab.ReadState(c.Cluster)
 		if err != nil {
-			return config, err
+			return config, fmt.Errorf("--cluster: %w; name the data directory of a homeward cluster that is running", err)
 		}
-		cluster.fill(&config, c.Cluster)
+		config.Means, config.Provider = state.Means(), cmp.Or(config.Provider, state.Simulator)
+		if len(config.Regions) == 0 {
+			config.Regions = state.Regions()
+		}
 	case c.Compose != "":
-		if config.Means, err = readCompose(ctx, c.Compose, config.Regions); err != nil {
+		if config.Means, err = lab.ReadCompose(ctx, c.Compose, config.Regions); err != nil {
 			return config, err
 		}
 	default:
-		config.Means = noMeans{}
+		config.Means = lab.NoMeans{}
 	}
 	if len(config.Regions) == 0 {
 		return config, errors.New("no cluster is named; name the data directory of a homeward cluster with --cluster, or addresses with --api and --psp")
@@ -145,181 +142,3 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	return errors.Join(write(f), f.Close())
 }
-
-// noMeans are those of a cluster that is only named by its addresses.
-type noMeans struct{}
-
-func (noMeans) Offers(s drill.Scenario, _ string) (string, error) {
-	if s == drill.PSPOutage {
-		return pspOutageHow, nil
-	}
-	return "", fmt.Errorf("%s needs to act on the cluster, and addresses alone offer no means; name it with --cluster or --compose", s)
-}
-
-const pspOutageHow = "the provider simulator is told to answer nothing well, and to move money for three calls of ten all the same"
-
-// errNotOffered is never seen: a drill asks for nothing that is not offered.
-var errNotOffered = errors.New("this cluster does not offer that")
-
-func (noMeans) Nodes() []drill.Node                                 { return nil }
-func (noMeans) Kill(context.Context, string) error                  { return errNotOffered }
-func (noMeans) Stop(context.Context, string) error                  { return errNotOffered }
-func (noMeans) Start(context.Context, string) error                 { return errNotOffered }
-func (noMeans) Cut(context.Context, string) error                   { return errNotOffered }
-func (noMeans) Join(context.Context, string) error                  { return errNotOffered }
-func (noMeans) KillDatabase(context.Context, string) error          { return errNotOffered }
-func (noMeans) StartDatabase(context.Context, string) error         { return errNotOffered }
-func (noMeans) Drain(context.Context, string, func(string)) error   { return errNotOffered }
-func (noMeans) Undrain(context.Context, string, func(string)) error { return errNotOffered }
-
-// fill takes from a cluster's state file what the flags do not say.
-func (c *clusterClient) fill(config *drill.Config, dir string) {
-	config.Means = clusterMeans{noMeans{}, c, dir}
-	if config.Provider == "" {
-		config.Provider = c.state.Simulator
-	}
-	if len(config.Regions) > 0 {
-		return
-	}
-	for _, n := range c.state.Nodes {
-		i := slices.IndexFunc(config.Regions, func(r drill.Region) bool { return r.Name == n.Region })
-		if i < 0 {
-			i = len(config.Regions)
-			config.Regions = append(config.Regions, drill.Region{Name: n.Region})
-		}
-		config.Regions[i].URLs = append(config.Regions[i].URLs, n.API)
-	}
-}
-
-// clusterMeans are those of a homeward cluster: it is asked, and acts on its own
-// processes.
-type clusterMeans struct {
-	noMeans
-	c   *clusterClient
-	dir string // the cluster's
-}
-
-func (m clusterMeans) Offers(s drill.Scenario, region string) (string, error) {
-	var nodes []string
-	for _, n := range m.Nodes() {
-		if n.Region == region {
-			nodes = append(nodes, n.Name)
-		}
-	}
-	mine := strings.Join(nodes, " and ")
-	switch s {
-	case drill.PSPOutage:
-		return pspOutageHow, nil
-	case drill.RegionLoss:
-		return "SIGKILL to " + mine + ", then a start of each", nil
-	case drill.Partition:
-		return "SIGSTOP to " + mine + ", then SIGCONT", nil
-	case drill.Drain:
-		return "homeward region drain, SIGTERM to " + mine + " when that is safe; then a start of each, and undrain", nil
-	case drill.RollingRestart:
-		return "SIGTERM to each node in turn, and a start", nil
-	case drill.DBFailover:
-		if err := m.c.state.Database.offers(); err != nil {
-			return "", fmt.Errorf("%s: %w", s, err)
-		}
-		if m.c.state.Database.Kind == localdb.CockroachDB {
-			return "SIGKILL to the CockroachDB node of " + region + ", then a start", nil
-		}
-		return "a crash of PostgreSQL, which every region uses, then a start", nil
-	}
-	return m.noMeans.Offers(s, region)
-}
-
-// revive starts the nodes that somebody has killed: a drill is of a cluster that is
-// whole.
-func (m clusterMeans) revive(ctx context.Context, say func(string)) error {
-	for _, n := range m.c.state.Nodes {
-		switch there, err := listens(ctx, n.API); {
-		case err != nil:
-			return fmt.Errorf("node %s: %w", n.Name, err)
-		case there:
-			continue
-		}
-		say("starting " + n.Name + ", which was not running")
-		if err := m.Start(ctx, n.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// listens reports whether anybody listens at http://host:port. Without an answer in
-// time somebody may: a process that was stopped has its port still.
-func listens(ctx context.Context, base string) (bool, error) {
-	u, err := url.Parse(base)
-	if err != nil {
-		return false, err
-	}
-	dialling, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(dialling, "tcp", u.Host)
-	if err != nil {
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return false, nil
-		}
-		return true, ctx.Err()
-	}
-	return true, conn.Close()
-}
-
-func (m clusterMeans) Nodes() (all []drill.Node) {
-	for _, n := range m.c.state.Nodes {
-		all = append(all, drill.Node{Name: n.Name, Region: n.Region})
-	}
-	return all
-}
-
-func (m clusterMeans) Kill(ctx context.Context, node string) error {
-	return m.c.post(ctx, "nodes", node, "kill")
-}
-
-func (m clusterMeans) Stop(ctx context.Context, node string) error {
-	return m.c.post(ctx, "nodes", node, "stop")
-}
-
-func (m clusterMeans) Start(ctx context.Context, node string) error {
-	return m.c.post(ctx, "nodes", node, "start")
-}
-
-func (m clusterMeans) Cut(ctx context.Context, node string) error {
-	return m.c.post(ctx, "nodes", node, "freeze")
-}
-
-func (m clusterMeans) Join(ctx context.Context, node string) error {
-	return m.c.post(ctx, "nodes", node, "thaw")
-}
-
-func (m clusterMeans) KillDatabase(ctx context.Context, region string) error {
-	return m.c.post(ctx, "database", region, "kill")
-}
-
-func (m clusterMeans) StartDatabase(ctx context.Context, region string) error {
-	return m.c.post(ctx, "database", region, "start")
-}
-
-func (m clusterMeans) Drain(ctx context.Context, region string, say func(string)) error {
-	c := regionDrainCommand{askFlags: askFlags{Cluster: m.dir}, Region: region, Timeout: drainPatience}
-	return c.Run(ctx, linesTo(say))
-}
-
-func (m clusterMeans) Undrain(ctx context.Context, region string, say func(string)) error {
-	c := regionUndrainCommand{askFlags: askFlags{Cluster: m.dir}, Region: region}
-	return c.Run(ctx, linesTo(say))
-}
-
-// lineWriter passes on what a command prints, a line at a time.
-type lineWriter func(string)
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		w(strings.TrimRight(line, "\n"))
-	}
-	return len(p), nil
-}
-
-func linesTo(say func(string)) streams { return streams{lineWriter(say), lineWriter(say)} }

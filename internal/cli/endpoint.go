@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -122,9 +121,7 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 			shown.Status, shown.DisabledAt = "disabled", &e.DisabledAt
 		}
 		if c.JSON {
-			out := json.NewEncoder(io.out)
-			out.SetIndent("", "  ")
-			return out.Encode(shown)
+			return indented(io, shown)
 		}
 		t := table(io)
 		fmt.Fprintf(t, "tenant\t%s\nurl\t%s\nsecrets\t%d\nstatus\t%s\n", shown.Tenant, visible(shown.URL), shown.Secrets, shown.Status)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/node"
@@ -50,28 +49,13 @@ func (f *migrationFlags) migration() (cockroach.Migration, error) {
 	return want, nil
 }
 
-// connectTime bounds the first connection: a host that swallows packets would
-// otherwise keep a person waiting for minutes.
-const connectTime = 15 * time.Second
-
-// withMigrator connects to the database of the environment for as long as do
-// takes.
+// withMigrator connects to the database of the environment for as long as do takes.
 func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
 		return err
 	}
-	allowUnverified, err := node.AllowUnverified(os.Environ())
-	if err != nil {
-		return err
-	}
-	opening, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(m), m.Close(context.WithoutCancel(ctx)))
+	return node.WithMigrator(ctx, url, do)
 }
 
 type migrateUpCommand struct{ migrationFlags }

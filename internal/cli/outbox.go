@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,9 +127,7 @@ func (c *outboxListCommand) Run(ctx context.Context, io streams) error {
 		}
 		list, err := c.read(ctx, all)
 		if c.JSON {
-			out := json.NewEncoder(io.out)
-			out.SetIndent("", "  ")
-			return errors.Join(err, out.Encode(list))
+			return errors.Join(err, indented(io, list))
 		}
 		return errors.Join(err, list.print(io))
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
@@ -37,7 +38,7 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		}
 		db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Policy})
 		require.NoError(t, err)
-		for _, tenant := range demoTenants([]string{"us-east1", "europe-west1"}) {
+		for _, tenant := range lab.Tenants([]string{"us-east1", "europe-west1"}) {
 			require.NoError(t, db.PutTenant(t.Context(), tenant.Tenant, tenant.APIKeys...))
 		}
 		refuses(t, []string{"in use"}, "outbox", "list", "--data", dir)

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,14 +20,15 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/reconcile"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/payment/recon"
 )
 
 const statementHead = "id,kind,reference,amount,currency,created\n"
@@ -71,7 +70,7 @@ func TestReconcile(t *testing.T) {
 		code, out, errs := homeward(t, with("--statement", write(t, "s.csv", strings.ReplaceAll(statement, ",100,", ",101,")), "--out", all)...)
 		require.Equal(t, exitDiffers, code, errs)
 		require.Regexp(t, `amount_differs +30`, out)
-		require.Equal(t, shownMismatches, strings.Count(out, "differ by 1"))
+		require.Equal(t, reconcile.Shown, strings.Count(out, "differ by 1"))
 		require.Contains(t, errs, "there are 10 more: --out")
 		text, err := os.ReadFile(all)
 		require.NoError(t, err)
@@ -88,7 +87,7 @@ func TestReconcile(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, left, 1)
 
-		var found comparison
+		var found reconcile.Comparison
 		code, out, _ = homeward(t, with("--statement", write(t, "s.jsonl", `{"id":"x","kind":"charge","reference":"r","amount":1,"currency":"usd","created":1}`), "--json", "--from", time.Now().Add(-time.Hour).Format(time.RFC3339))...)
 		require.Zero(t, code)
 		require.NoError(t, json.Unmarshal([]byte(out), &found))
@@ -158,66 +157,6 @@ func TestAStatementThatIsFetched(t *testing.T) {
 	require.NotContains(t, errs, "hunter2")
 }
 
-// A statement decides about money, so it is fetched from where nobody on the way can
-// write it, also after a redirect, unless a flag says otherwise.
-func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
-	asked := 0
-	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked++
-		w.Header().Set("Content-Type", "text/csv")
-		_, _ = io.WriteString(w, statementHead)
-	}))
-	defer plain.Close()
-	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
-	defer secure.Close()
-	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
-	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
-	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
-
-	for _, statement := range []string{plain.URL, secure.URL} {
-		c := &reconcileCommand{Statement: statement, Slack: time.Hour}
-		fetch := func() error {
-			if err := c.check(); err != nil {
-				return err
-			}
-			body, _, err := (&reconciler{reconcileCommand: c}).fetch(t.Context(), time.Time{}, time.Time{})
-			if err == nil {
-				err = body.Close()
-			}
-			return err
-		}
-		asked = 0
-		require.ErrorContains(t, fetch(), "--allow-http")
-		require.Zero(t, asked, statement)
-		c.AllowHTTP = true
-		require.NoError(t, fetch())
-		require.Equal(t, 1, asked)
-	}
-}
-
-// A panic over one ghost leaves the others to be healed, and one over a comparison
-// leaves the daily run at work.
-func TestAPanicCostsOneComparison(t *testing.T) {
-	r := &reconciler{reconcileCommand: &reconcileCommand{Statement: write(t, "s.csv", statementHead), Every: time.Millisecond}}
-	r.heal = func(context.Context, notice.Ghost) (notice.Progress, string, error) { panic("no ghost is like this") }
-	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
-	require.Equal(t, healPending, one.Healing)
-	require.Contains(t, one.HealDetail, "no ghost is like this")
-
-	ctx, stop := context.WithCancel(t.Context())
-	rounds := 0
-	r.open = func(context.Context, func(*store) error) error {
-		if rounds++; rounds == 3 {
-			stop()
-		}
-		panic("no row is like this")
-	}
-	var said bytes.Buffer
-	r.repeat(ctx, slog.New(slog.NewJSONHandler(&said, nil)))
-	require.Equal(t, 3, rounds)
-	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
-}
-
 func TestAStatementFromStandardInput(t *testing.T) {
 	useDatabase(t, migrated(t, "us-east1"))
 	file, err := os.Open(write(t, "s", statementHead+"p,charge,r,1,usd,1\n"))
@@ -256,15 +195,15 @@ func ghost(t *testing.T, s *store, provider psp.Provider, key string) string {
 }
 
 // simulated is a provider, and the settings of nodes that use it.
-func simulated(t *testing.T) (*runningSimulator, psp.Provider, string) {
+func simulated(t *testing.T) (*lab.Simulator, psp.Provider, string) {
 	t.Helper()
-	sim, err := startSimulator("--listen", "127.0.0.1:0", simulator.Config{})
+	sim, err := lab.StartSimulator("--listen", "127.0.0.1:0", simulator.Config{})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, sim.stop(context.Background())) })
-	provider, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://" + sim.addr, Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}})
+	t.Cleanup(func() { require.NoError(t, sim.Stop(context.Background())) })
+	provider, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://" + sim.Addr(), Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
-	return sim, provider, settingsFile(t, "provider: {base_url: 'http://"+sim.addr+"'}")
+	return sim, provider, settingsFile(t, "provider: {base_url: 'http://"+sim.Addr()+"'}")
 }
 
 func TestReconcileHeals(t *testing.T) {
@@ -277,7 +216,7 @@ func TestReconcileHeals(t *testing.T) {
 		ghost(t, s, provider, "two")
 		return nil
 	}))
-	statement := "http://" + sim.addr + "/_sim/statement"
+	statement := "http://" + sim.Addr() + "/_sim/statement"
 
 	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
@@ -317,7 +256,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	sim, provider, config := simulated(t)
 	policy := claim.DefaultPolicy()
 	policy.ReplayFor, policy.TombstoneFor, policy.PinGrace, policy.DeclinePause = time.Millisecond, time.Millisecond, time.Millisecond, 0
-	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: tenantPool()})
+	db, err := cockroach.Open(t.Context(), cockroach.Config{URL: url, Policy: policy, Pool: node.ToolPool()})
 	require.NoError(t, err)
 	v, err := db.Region("us-east1")
 	require.NoError(t, err)
@@ -331,7 +270,7 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	}
 	require.NoError(t, db.Close())
 
-	statement := "http://" + sim.addr + "/_sim/statement"
+	statement := "http://" + sim.Addr() + "/_sim/statement"
 	code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", statement)
 	require.Equal(t, exitDiffers, code)
 	require.Contains(t, out, "is forgotten: the merchant was told on")
@@ -357,19 +296,19 @@ func TestHealingIsBraked(t *testing.T) {
 		return nil
 	}))
 	heal := func(want int) string {
-		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.addr+"/_sim/statement", "--heal", "--config", config)
+		code, out, _ := homeward(t, "reconcile", "--allow-http", "--statement", "http://"+sim.Addr()+"/_sim/statement", "--heal", "--config", config)
 		require.Equal(t, want, code, out)
 		return out
 	}
 	does(t, "compensations", "stop", "--reason", "a drill")
 	require.Regexp(t, `held +3`, heal(exitDiffers))
-	require.Zero(t, sim.sim.Summary().Refunds)
+	require.Zero(t, sim.Summary().Refunds)
 	does(t, "compensations", "release")
 	out := heal(exitDiffers)
 	require.Regexp(t, `healed +2`, out)
 	require.Regexp(t, `held +1`, out)
 	require.Regexp(t, `held +1`, heal(exitDiffers), "time alone does nothing")
-	require.EqualValues(t, 2, sim.sim.Summary().Refunds)
+	require.EqualValues(t, 2, sim.Summary().Refunds)
 	does(t, "compensations", "release", "--provider", "simulator")
 	require.Regexp(t, `healed +1`, heal(0))
 	require.Contains(t, does(t, "ledger", "verify"), " 0 failures")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,13 +15,18 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 )
+
+// noHomes is said when the last active region goes.
+const noHomes = "no region gives new keys a home now, so new payments get 503 until one is active again"
 
 const us, eu, asia = "us-east1", "europe-west1", "asia-northeast1"
 
@@ -47,7 +51,7 @@ func startRegional(t *testing.T) *regional {
 	cluster, err := node.StartCluster(t.Context(), c)
 	require.NoError(t, err)
 	r := &regional{cluster, t}
-	t.Cleanup(func() { require.NoError(t, withDrainTime(context.Background(), cluster.Stop)) })
+	t.Cleanup(func() { require.NoError(t, parts.Within(context.Background(), node.DrainTime, cluster.Stop)) })
 	t.Setenv(node.AskedNode, cluster.Region(us).RPCAddr())
 	return r
 }
@@ -237,7 +241,7 @@ func TestRegionDownAndUp(t *testing.T) {
 	out = does(t, "region", "up", asia)
 	require.Contains(t, out, asia+" is active, epoch 3")
 
-	require.NoError(t, withDrainTime(t.Context(), gone.Stop))
+	require.NoError(t, parts.Within(t.Context(), node.DrainTime, gone.Stop))
 	for len(r.Nodes[0].Membership().Nodes(asia)) > 0 {
 		changed := r.Nodes[0].Membership().Changed()
 		if len(r.Nodes[0].Membership().Nodes(asia)) > 0 {
@@ -256,15 +260,13 @@ func TestWhichNodeIsAsked(t *testing.T) {
 	refuses(t, []string{"--node", "HOST:PORT"}, "regions", "--node", "nowhere")
 	refuses(t, []string{"no node answers at 127.0.0.1:1:", "--node", "--cluster"}, "regions", "--node", "127.0.0.1:1")
 	refuses(t, []string{"--cert", "--key", "--ca"}, "regions", "--cert", "a.pem")
-	refuses(t, []string{"--cluster", stateFile}, "regions", "--cluster", t.TempDir())
+	refuses(t, []string{"--cluster", "cluster.json"}, "regions", "--cluster", t.TempDir())
 
 	// A cluster's first node may be dead; the flag says more than the environment.
 	t.Setenv(node.AskedNode, "")
 	dir := t.TempDir()
-	state := localCluster{Nodes: []*clusterNode{{Name: "dead", RPC: "127.0.0.1:1"}, {Name: "alive", RPC: r.Cluster.Region(eu).RPCAddr()}}}
-	text, err := json.Marshal(&state)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), text, 0o600))
+	state := lab.State{Nodes: []*lab.Node{{Name: "dead", RPC: "127.0.0.1:1"}, {Name: "alive", RPC: r.Cluster.Region(eu).RPCAddr()}}}
+	require.NoError(t, state.Write(dir))
 	require.Contains(t, does(t, "regions", "--cluster", dir), "As "+r.Cluster.Region(eu).Name())
 	out := does(t, "regions", "--cluster", dir, "--node", r.Cluster.Region(asia).RPCAddr())
 	require.Contains(t, out, "As "+r.Cluster.Region(asia).Name())

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
 )
 
@@ -27,7 +28,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	defer flush()
-	starting, cancel := context.WithTimeout(ctx, startTime)
+	starting, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
 	server, err := node.Serve(starting, settings, secrets, log)
 	if err != nil {
@@ -36,11 +37,11 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	n := server.Node()
 	if _, err := fmt.Fprintf(io.out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s\n",
 		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database()); err != nil {
-		return errors.Join(err, stopServer(ctx, server, settings))
+		return errors.Join(err, parts.Within(ctx, settings.Drain, server.Stop))
 	}
 	<-ctx.Done()
 	fmt.Fprintln(io.out, "draining: requests in hand are finished, new ones are refused")
-	if err := stopServer(ctx, server, settings); err != nil {
+	if err := parts.Within(ctx, settings.Drain, server.Stop); err != nil {
 		return err
 	}
 	fmt.Fprintln(io.out, "drained")
@@ -52,12 +53,6 @@ func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
 	return telemetry.Process{
 		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
 	}
-}
-
-func stopServer(ctx context.Context, server *node.Server, settings node.ServeSettings) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settings.Drain)
-	defer cancel()
-	return server.Stop(ctx)
 }
 
 // jsonLog is the log of a process that machines look after.

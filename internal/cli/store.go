@@ -83,7 +83,7 @@ func (s *store) endpoints() relay.Endpoints { return relay.Sealed(s, s.ring) }
 
 // withStore opens the store that f names for as long as do takes.
 func (f *storeFlags) withStore(ctx context.Context, do func(*store) error) error {
-	return f.with(ctx, tenantPool(), true, do)
+	return f.with(ctx, node.ToolPool(), true, do)
 }
 
 // withBooks is withStore for one person who reads everything, and nothing that is sealed.
@@ -94,7 +94,7 @@ func (f *storeFlags) withBooks(ctx context.Context, do func(*store) error) error
 // booksPool has time: the balances of a region are summed from all of its rows, at a few
 // million a second.
 func booksPool() cockroach.Pool {
-	p := tenantPool()
+	p := node.ToolPool()
 	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
 	return p
 }
@@ -129,7 +129,7 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 
 // withSQL owns ring, which may be nil.
 func withSQL(ctx context.Context, url string, pool cockroach.Pool, ring *seal.Ring, do func(*store) error) error {
-	opening, cancel := context.WithTimeout(ctx, connectTime)
+	opening, cancel := context.WithTimeout(ctx, node.ConnectTime)
 	defer cancel()
 	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
 	if err != nil {

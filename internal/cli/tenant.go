@@ -26,37 +26,13 @@ type tenantCommand struct {
 // Help is what homeward tenant --help adds.
 func (tenantCommand) Help() string { return migrateCommand{}.Help() }
 
-// tenantPool is for one person at a time. Rows of tenants are consistent in
-// every region, which makes writing one take up to a second.
-func tenantPool() cockroach.Pool {
-	p := cockroach.DefaultPool()
-	p.MaxConns, p.MinConns = 2, 0
-	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 10*time.Second, 15*time.Second, connectTime
-	return p
-}
-
 // withDatabase opens the database of the environment for as long as do takes.
 func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
 		return err
 	}
-	return withDatabaseAt(ctx, url, do)
-}
-
-func withDatabaseAt(ctx context.Context, url string, do func(*cockroach.DB) error) error {
-	pool := tenantPool()
-	var err error
-	if pool.AllowUnverified, err = node.AllowUnverified(os.Environ()); err != nil {
-		return err
-	}
-	opening, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(db), db.Close())
+	return node.WithDatabase(ctx, url, do)
 }
 
 // tenantID: ids stand in logs and in what providers see of a key.

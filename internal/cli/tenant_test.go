@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 func TestTenants(t *testing.T) {
@@ -79,7 +80,7 @@ func apiKey(t testing.TB, printed string) string {
 // opens says whether a node would let the key in.
 func opens(t testing.TB, url, key string) (found bool) {
 	t.Helper()
-	require.NoError(t, withDatabaseAt(t.Context(), url, func(db *cockroach.DB) error {
+	require.NoError(t, node.WithDatabase(t.Context(), url, func(db *cockroach.DB) error {
 		v, err := db.Region("us-east1")
 		if err == nil {
 			_, found, err = v.TenantByAPIKey(t.Context(), key)

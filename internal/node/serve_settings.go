@@ -161,6 +161,14 @@ func DefaultServeSettings() ServeSettings {
 }
 
 const (
+	// StartTime bounds a start: opening the store and the regions meeting.
+	StartTime = 30 * time.Second
+	// DrainTime bounds a shutdown unless somebody says otherwise: more than the provider's
+	// slowest healthy answer.
+	DrainTime = 45 * time.Second
+)
+
+const (
 	// defaultMaxOffset is CockroachDB's own default of --max-offset.
 	defaultMaxOffset = 500 * time.Millisecond
 	// twoHops is what forwards may add to a request: two round trips of 0.4 s,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 )
 
 // Part is one of them. A Start that fails leaves nothing behind that its Stop would
@@ -41,4 +42,11 @@ func (r *Running) Stop(ctx context.Context) error {
 	}
 	r.stops = nil
 	return errors.Join(errs...)
+}
+
+// Within has stop end what ctx, which may have ended, was for, in the time d.
+func Within(ctx context.Context, d time.Duration, stop func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	defer cancel()
+	return stop(ctx)
 }

@@ -1,4 +1,4 @@
-package cli
+package lab
 
 import (
 	"bytes"
@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/drill"
+	"github.com/homeward-io/homeward/internal/node"
 )
 
-// composeMeans are those of a Docker Compose project: its containers, and no
+// ComposeMeans are those of a Docker Compose project: its containers, and no
 // others, are acted on through the docker command. Compose notes the project's
 // directory and the service on each container.
-type composeMeans struct {
-	noMeans
+type ComposeMeans struct {
+	NoMeans
 	containers []container
 	regions    []drill.Region
 }
@@ -54,10 +55,10 @@ const (
 
 func (c container) service() string { return c.Config.Labels[composeService] }
 
-// readCompose looks at the containers of the project in dir. regions are where
+// ReadCompose looks at the containers of the project in dir. regions are where
 // requests enter.
-func readCompose(ctx context.Context, dir string, regions []drill.Region) (composeMeans, error) {
-	m := composeMeans{regions: regions}
+func ReadCompose(ctx context.Context, dir string, regions []drill.Region) (ComposeMeans, error) {
+	m := ComposeMeans{regions: regions}
 	ids, err := docker(ctx, "ps", "-aq", "--no-trunc", "--filter", "label="+composeDir+"="+dir)
 	if err != nil {
 		return m, err
@@ -88,7 +89,7 @@ func docker(ctx context.Context, args ...string) (string, error) {
 
 // regionOf tells whether a service is a node: REGION-NAME. Where one region's name
 // begins another's, the longer one counts.
-func (m composeMeans) regionOf(service string) (name string, ok bool) {
+func (m ComposeMeans) regionOf(service string) (name string, ok bool) {
 	for _, r := range m.regions {
 		if strings.HasPrefix(service, r.Name+"-") && len(r.Name) > len(name) {
 			name = r.Name
@@ -97,7 +98,7 @@ func (m composeMeans) regionOf(service string) (name string, ok bool) {
 	return name, name != ""
 }
 
-func (m composeMeans) Nodes() (all []drill.Node) {
+func (m ComposeMeans) Nodes() (all []drill.Node) {
 	for _, c := range m.containers {
 		if region, ok := m.regionOf(c.service()); ok {
 			all = append(all, drill.Node{Name: c.service(), Region: region})
@@ -106,7 +107,7 @@ func (m composeMeans) Nodes() (all []drill.Node) {
 	return all
 }
 
-func (m composeMeans) Offers(s drill.Scenario, region string) (string, error) {
+func (m ComposeMeans) Offers(s drill.Scenario, region string) (string, error) {
 	var mine []string
 	for _, n := range m.Nodes() {
 		if n.Region == region {
@@ -139,7 +140,7 @@ func (m composeMeans) Offers(s drill.Scenario, region string) (string, error) {
 	return "", fmt.Errorf("%s is not offered with --compose; use homeward region drain", s)
 }
 
-func (m composeMeans) find(service string) (container, error) {
+func (m ComposeMeans) find(service string) (container, error) {
 	for _, c := range m.containers {
 		if c.service() == service {
 			return c, nil
@@ -149,7 +150,7 @@ func (m composeMeans) find(service string) (container, error) {
 }
 
 // do runs one docker command on a service's container.
-func (m composeMeans) do(ctx context.Context, service string, args ...string) error {
+func (m ComposeMeans) do(ctx context.Context, service string, args ...string) error {
 	c, err := m.find(service)
 	if err != nil {
 		return err
@@ -158,10 +159,10 @@ func (m composeMeans) do(ctx context.Context, service string, args ...string) er
 	return err
 }
 
-func (m composeMeans) Kill(ctx context.Context, node string) error { return m.do(ctx, node, "kill") }
-func (m composeMeans) Stop(ctx context.Context, node string) error { return m.do(ctx, node, "stop") }
+func (m ComposeMeans) Kill(ctx context.Context, node string) error { return m.do(ctx, node, "kill") }
+func (m ComposeMeans) Stop(ctx context.Context, node string) error { return m.do(ctx, node, "stop") }
 
-func (m composeMeans) Start(ctx context.Context, node string) error {
+func (m ComposeMeans) Start(ctx context.Context, node string) error {
 	if err := m.do(ctx, node, "start"); err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func (m composeMeans) Start(ctx context.Context, node string) error {
 
 // apiOf finds the address in --api that leads to a container: its own, or one of
 // the ports that it publishes.
-func (m composeMeans) apiOf(c container) (string, bool) {
+func (m ComposeMeans) apiOf(c container) (string, bool) {
 	for _, r := range m.regions {
 		for _, api := range r.URLs {
 			u, err := url.Parse(api)
@@ -213,7 +214,7 @@ func (m composeMeans) apiOf(c container) (string, bool) {
 }
 
 func answersReady(ctx context.Context, api string) bool {
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	ctx, cancel := context.WithTimeout(ctx, node.ConnectTime)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/readyz", nil)
 	if err != nil {
@@ -225,7 +226,7 @@ func answersReady(ctx context.Context, api string) bool {
 
 // Cut takes a container off all its networks, and Join puts it back, with the
 // address that it had.
-func (m composeMeans) Cut(ctx context.Context, node string) error {
+func (m ComposeMeans) Cut(ctx context.Context, node string) error {
 	c, err := m.find(node)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func (m composeMeans) Cut(ctx context.Context, node string) error {
 	return errors.Join(errs...)
 }
 
-func (m composeMeans) Join(ctx context.Context, node string) error {
+func (m ComposeMeans) Join(ctx context.Context, node string) error {
 	c, err := m.find(node)
 	if err != nil {
 		return err
@@ -258,10 +259,10 @@ func (m composeMeans) Join(ctx context.Context, node string) error {
 	return errors.Join(errs...)
 }
 
-func (m composeMeans) KillDatabase(ctx context.Context, region string) error {
+func (m ComposeMeans) KillDatabase(ctx context.Context, region string) error {
 	return m.do(ctx, composeDatabase+region, "kill")
 }
 
-func (m composeMeans) StartDatabase(ctx context.Context, region string) error {
+func (m ComposeMeans) StartDatabase(ctx context.Context, region string) error {
 	return m.do(ctx, composeDatabase+region, "start")
 }

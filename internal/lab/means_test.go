@@ -1,8 +1,7 @@
-package cli
+package lab
 
 import (
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -58,9 +57,9 @@ func TestComposeMeans(t *testing.T) {
 	regions := []drill.Region{{Name: "europe-west1", URLs: []string{"http://10.213.9.9:8081"}}, {Name: "us-east1", URLs: []string{api.URL}}}
 	ctx := t.Context()
 
-	_, err := readCompose(ctx, "/projects/two", regions)
+	_, err := ReadCompose(ctx, "/projects/two", regions)
 	require.ErrorContains(t, err, "/projects/two")
-	m, err := readCompose(ctx, "/projects/one", regions)
+	m, err := ReadCompose(ctx, "/projects/one", regions)
 	require.NoError(t, err)
 	require.Equal(t, []drill.Node{{Name: "europe-west1-1", Region: "europe-west1"}, {Name: "us-east1-1", Region: "us-east1"}}, m.Nodes())
 	for s, offered := range map[drill.Scenario]bool{
@@ -73,7 +72,7 @@ func TestComposeMeans(t *testing.T) {
 	require.ErrorContains(t, err, "asia-northeast1-")
 	_, err = m.Offers(drill.DBFailover, "europe-west1")
 	require.ErrorContains(t, err, "database-europe-west1")
-	short := composeMeans{containers: m.containers, regions: append([]drill.Region{{Name: "europe"}, {Name: "us"}}, regions...)}
+	short := ComposeMeans{containers: m.containers, regions: append([]drill.Region{{Name: "europe"}, {Name: "us"}}, regions...)}
 	require.Equal(t, m.Nodes(), short.Nodes(), "a region whose name begins another's is not hit for it")
 
 	for _, do := range []func(context.Context, string) error{m.Kill, m.Start, m.Stop, m.Cut, m.Join} {
@@ -120,36 +119,34 @@ func TestReviveBeforeADrill(t *testing.T) {
 	go func() { _ = control.Serve(socket) }()
 	defer func() { require.NoError(t, control.Close()) }()
 
-	state := clusterState{Control: socket.Addr().String(), Nodes: []*clusterNode{
+	state := State{Control: socket.Addr().String(), Nodes: []*Node{
 		{Name: "us-east1-1", API: "http://" + alive.Addr().String()}, {Name: "us-east1-2", API: "http://" + dead.Addr().String()},
 	}}
-	text, err := json.Marshal(state)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), text, 0o600))
-	c, err := readCluster(dir)
+	require.NoError(t, state.Write(dir))
+	read, err := ReadState(dir)
 	require.NoError(t, err)
 	var said []string
-	m := clusterMeans{c: c}
-	require.NoError(t, m.revive(t.Context(), func(line string) { said = append(said, line) }))
+	m := read.Means()
+	require.NoError(t, m.Revive(t.Context(), func(line string) { said = append(said, line) }))
 	require.Equal(t, []string{"/nodes/us-east1-2/start"}, asked)
 	require.Equal(t, []string{"starting us-east1-2, which was not running"}, said)
 	refused = true
-	require.ErrorContains(t, m.revive(t.Context(), func(string) {}), "no room")
+	require.ErrorContains(t, m.Revive(t.Context(), func(string) {}), "no room")
 }
 
 // What a cluster cannot bring back is not taken away.
 func TestDatabaseOffers(t *testing.T) {
 	for name, c := range map[string]struct {
-		state databaseState
+		state Database
 		says  string
 	}{
-		"somebody's":    {databaseState{Kind: "postgresql"}, "HOMEWARD_DATABASE_URL"},
-		"in memory":     {databaseState{Kind: "cockroachdb", Private: true}, "--data"},
-		"on disk":       {databaseState{Kind: "cockroachdb", Private: true, Durable: true}, ""},
-		"survives Kill": {databaseState{Kind: "postgresql", Private: true}, ""},
+		"somebody's":    {Database{Kind: "postgresql"}, "HOMEWARD_DATABASE_URL"},
+		"in memory":     {Database{Kind: "cockroachdb", Private: true}, "--data"},
+		"on disk":       {Database{Kind: "cockroachdb", Private: true, Durable: true}, ""},
+		"survives Kill": {Database{Kind: "postgresql", Private: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := clusterMeans{c: &clusterClient{state: clusterState{Database: c.state}}}.Offers(drill.DBFailover, "us-east1")
+			_, err := (&State{Database: c.state}).Means().Offers(drill.DBFailover, "us-east1")
 			if c.says == "" {
 				require.NoError(t, err)
 				return

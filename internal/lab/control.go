@@ -1,21 +1,18 @@
-package cli
+package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // The nodes of a cluster are its children and bound to its life, so a drill asks
@@ -41,20 +38,23 @@ const (
 	maxControlError = 64 << 10
 )
 
-// clusterControl does what drills ask for, one thing at a time.
-type clusterControl struct {
-	k   *localCluster
-	ctx context.Context // of what takes long; ends with the cluster
-	mu  sync.Mutex
+// control does what drills ask for, one thing at a time.
+type control struct {
+	k      *Cluster
+	ctx    context.Context // of what takes long; ends with the cluster
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	server *http.Server
+	done   chan error
 }
 
 // startControl listens for drills. A cluster whose directory has too long a name
 // for a socket runs without.
-func (k *localCluster) startControl(context.Context) error {
-	dir := filepath.Join(k.data, controlDir)
+func (k *Cluster) startControl(context.Context) error {
+	dir := filepath.Join(k.Data, controlDir)
 	path := filepath.Join(dir, controlFile)
 	if len(path) > maxSocketPath {
-		k.say("drills cannot act on this cluster: %s is too long a name for a socket; choose a shorter --data", path)
+		k.sayf("drills cannot act on this cluster: %s is too long a name for a socket; choose a shorter --data", path)
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -70,24 +70,28 @@ func (k *localCluster) startControl(context.Context) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &clusterControl{k: k, ctx: ctx}
-	server := &http.Server{Handler: c.handler(), ReadHeaderTimeout: connectTime}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	k.Control = path
-	k.onStop(func(ctx context.Context) error {
-		cancel()
-		err := server.Shutdown(ctx)
-		if served := <-done; !errors.Is(served, http.ErrServerClosed) {
-			err = errors.Join(err, served)
-		}
-		return err
-	})
-	return k.saveState()
+	c := &control{k: k, done: make(chan error, 1)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.server = &http.Server{Handler: c.handler(), ReadHeaderTimeout: node.ConnectTime}
+	go func() { c.done <- c.server.Serve(l) }()
+	k.control, k.Control = c, path
+	return nil
 }
 
-func (c *clusterControl) handler() http.Handler {
+func (k *Cluster) stopControl(ctx context.Context) error {
+	c := k.control
+	if c == nil {
+		return nil
+	}
+	c.cancel()
+	err := c.server.Shutdown(ctx)
+	if served := <-c.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, do func(where, what string) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -105,8 +109,8 @@ func (c *clusterControl) handler() http.Handler {
 	return mux
 }
 
-func (c *clusterControl) node(name, what string) error {
-	i := slices.IndexFunc(c.k.Nodes, func(n *clusterNode) bool { return n.Name == name })
+func (c *control) node(name, what string) error {
+	i := slices.IndexFunc(c.k.Nodes, func(n *Node) bool { return n.Name == name })
 	if i < 0 {
 		return fmt.Errorf("there is no node %q", name)
 	}
@@ -122,7 +126,7 @@ func (c *clusterControl) node(name, what string) error {
 		n.proc.Expect()
 		return n.kill()
 	case "stop":
-		return withDrainTime(c.ctx, n.drain)
+		return parts.Within(c.ctx, node.DrainTime, n.drain)
 	case "freeze":
 		return n.told(freeze(n.PID))
 	case "thaw":
@@ -132,7 +136,7 @@ func (c *clusterControl) node(name, what string) error {
 }
 
 // start gives a node another process at the addresses that it had.
-func (c *clusterControl) start(i int) error {
+func (c *control) start(i int) error {
 	old := c.k.Nodes[i]
 	if !old.gone() {
 		return fmt.Errorf("node %s is running", old.Name)
@@ -143,7 +147,7 @@ func (c *clusterControl) start(i int) error {
 			seeds = append(seeds, n.Gossip)
 		}
 	}
-	fresh := &clusterNode{
+	fresh := &Node{
 		Name: old.Name, Region: old.Region, API: old.API, RPC: old.RPC, Gossip: old.Gossip,
 		settings: old.settings, again: true,
 	}
@@ -158,11 +162,11 @@ func (c *clusterControl) start(i int) error {
 	}
 	c.k.Nodes[i] = fresh
 	go c.k.watch(fresh)
-	return c.k.saveState()
+	return c.k.Write(c.k.Data)
 }
 
 // database ends or starts the private database, as far as it is the region's.
-func (c *clusterControl) database(region, what string) error {
+func (c *control) database(region, what string) error {
 	if err := c.k.Database.offers(); err != nil {
 		return err
 	}
@@ -178,75 +182,10 @@ func (c *clusterControl) database(region, what string) error {
 	return fmt.Errorf("a database knows kill and start, not %q", what)
 }
 
-// offers says why the database cannot be ended and started again; nil if it can.
-func (d *databaseState) offers() error {
-	switch {
-	case !d.Private:
-		return errors.New("the database is not the cluster's own, so it is left alone; start the cluster without HOMEWARD_DATABASE_URL")
-	case d.Kind == localdb.CockroachDB && !d.Durable:
-		return errors.New("the private CockroachDB keeps its data in memory and would not come back; start the cluster with --data DIR")
-	}
-	return nil
-}
-
 // told says whose process could not be signalled.
-func (n *clusterNode) told(err error) error {
+func (n *Node) told(err error) error {
 	if err != nil {
 		return fmt.Errorf("node %s: process %d: %w", n.Name, n.PID, err)
-	}
-	return nil
-}
-
-// clusterClient asks a cluster, as its state file describes it, to act.
-type clusterClient struct {
-	state clusterState
-	http  *http.Client
-}
-
-// clusterState is what the state file tells those who did not start the cluster.
-type clusterState struct {
-	Database  databaseState  `json:"database"`
-	Simulator string         `json:"simulator"`
-	Control   string         `json:"control"`
-	Nodes     []*clusterNode `json:"nodes"`
-}
-
-// readCluster reads the state file of the cluster whose data is in dir.
-func readCluster(dir string) (*clusterClient, error) {
-	path := filepath.Join(dir, stateFile)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster: %w; name the data directory of a homeward cluster that is running", err)
-	}
-	c := &clusterClient{}
-	if err := json.Unmarshal(text, &c.state); err != nil {
-		return nil, fmt.Errorf("--cluster: %s: %w", path, err)
-	}
-	c.http = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", c.state.Control)
-	}}}
-	return c, nil
-}
-
-// post asks for one thing and returns once it is done.
-func (c *clusterClient) post(ctx context.Context, kind, where, what string) error {
-	if c.state.Control == "" {
-		return errors.New("this cluster has no control socket; choose a shorter --data for it")
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cluster/"+kind+"/"+url.PathEscape(where)+"/"+what, nil)
-	if err != nil {
-		return err
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("the cluster does not answer on %s: %w; is it running?", c.state.Control, err)
-	}
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxControlError))
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return fmt.Errorf("the cluster did not finish its answer: %w", err)
-	}
-	if res.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("the cluster refuses to %s %s: %s", what, where, strings.TrimSpace(string(text)))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package lab
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 )
 
-// clusterNode is one node and its process, as the state file tells of them.
-type clusterNode struct {
+// Node is one node and its process, as the state file tells of them.
+type Node struct {
 	Name   string `json:"name"`
 	Region string `json:"region"`
 	PID    int    `json:"pid"`
@@ -36,7 +36,7 @@ var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), 
 
 // start starts the process of a node whose settings are in a file. It ends with
 // this process.
-func (n *clusterNode) start(file string, environ []string) error {
+func (n *Node) start(file string, environ []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("node %s: %w", n.Name, err)
@@ -58,7 +58,7 @@ func (n *clusterNode) start(file string, environ []string) error {
 // readyWatch passes standard output on to the log and looks for the line that
 // says where the node listens.
 type readyWatch struct {
-	node *clusterNode
+	node *Node
 	log  io.Writer
 	seen bytes.Buffer
 }
@@ -77,7 +77,7 @@ func (w *readyWatch) Write(p []byte) (int, error) {
 }
 
 // await returns once the node is ready.
-func (n *clusterNode) await(ctx context.Context) error {
+func (n *Node) await(ctx context.Context) error {
 	select {
 	case <-n.ready:
 		return nil
@@ -89,7 +89,7 @@ func (n *clusterNode) await(ctx context.Context) error {
 }
 
 // ended says how the process ended, and what it said last.
-func (n *clusterNode) ended() error {
+func (n *Node) ended() error {
 	how := "with exit code 0"
 	if err := n.proc.Err(); err != nil {
 		how = "with " + err.Error()
@@ -99,7 +99,7 @@ func (n *clusterNode) ended() error {
 
 // drain asks the process to finish, and kills it when ctx ends first. It returns
 // when the process is gone. One that had ended before is nothing new.
-func (n *clusterNode) drain(ctx context.Context) error {
+func (n *Node) drain(ctx context.Context) error {
 	if n.gone() {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (n *clusterNode) drain(ctx context.Context) error {
 	return nil
 }
 
-func (n *clusterNode) kill() error {
+func (n *Node) kill() error {
 	if err := n.proc.Kill(); err != nil {
 		return fmt.Errorf("node %s: process %d cannot be killed: %w", n.Name, n.PID, err)
 	}
@@ -130,7 +130,7 @@ func (n *clusterNode) kill() error {
 }
 
 // gone: it was killed, stopped, ended by itself, or was never started.
-func (n *clusterNode) gone() bool { return !n.proc.Alive() }
+func (n *Node) gone() bool { return !n.proc.Alive() }
 
 // logLines is how much of a log is shown: a reason and what led to it.
 const logLines = 5

@@ -1,0 +1,176 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/operator"
+	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/region"
+)
+
+const (
+	// clusterConns is a node's share of the database's connections: all nodes share
+	// a few processors, and PostgreSQL allows 100 unless told otherwise.
+	clusterConns = 8
+	// clusterStartTime bounds the start of the nodes: seconds, on a busy machine.
+	clusterStartTime = 2 * time.Minute
+	// killTime is what a node gets beyond its own bound of a drain.
+	killTime = 5 * time.Second
+	// clusterCertLife is how long the nodes' certificates are good for: longer than a
+	// cluster on a laptop runs.
+	clusterCertLife = 90 * 24 * time.Hour
+	// databaseName is that of the private database.
+	databaseName = "homeward"
+)
+
+// ClusterConfig says what a local cluster is like.
+type ClusterConfig struct {
+	// Data is the directory that keeps everything; "": a temporary one.
+	Data string
+	// Listen and PSPListen are as the flags of homeward cluster.
+	Listen, PSPListen string
+	PSPLatency        time.Duration
+	NodesPerRegion    int
+	TLS               bool
+	// Database is the URL of the one to use; "": one of the kind Start is started.
+	Database string
+	Start    localdb.Kind
+	// Say is told what is done, a line at a time, and Ended of a node that ends by itself.
+	Say    func(line string)
+	Ended  func(error)
+	Logger *slog.Logger
+}
+
+// NewCluster lays a cluster out. Nothing runs yet.
+func NewCluster(c ClusterConfig) (*Cluster, error) {
+	k := &Cluster{Data: c.Data, c: c}
+	for _, r := range node.DefaultSettings().Regions {
+		k.regions = append(k.regions, r.Name)
+	}
+	listens, pspListen, err := layOut(c.Listen, c.PSPListen, len(k.regions)*c.NodesPerRegion)
+	if err != nil {
+		return nil, err
+	}
+	k.pspListen = pspListen
+	for i, listen := range listens {
+		region := k.regions[i%len(k.regions)]
+		n := &Node{Name: fmt.Sprintf("%s-%d", region, i/len(k.regions)+1), Region: region, settings: node.DefaultServeSettings()}
+		n.settings.API.Listen = listen
+		k.Nodes = append(k.Nodes, n)
+	}
+	if err := portsFree("a node's API", "--listen", listens...); err != nil {
+		return nil, err
+	}
+	if err := portsFree("the simulator", "--psp-listen", pspListen); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Cluster is a cluster of processes on this machine.
+type Cluster struct {
+	State
+	// Data is its directory, known once it has started; Temporary: it ends with the cluster.
+	Data      string
+	Temporary bool
+	// Codes are those of its regions, known once it has started.
+	Codes map[string]claim.RegionCode
+
+	c         ClusterConfig
+	regions   []string
+	pspListen string
+	server    *localdb.Server   // the private database; nil if one was given
+	urls      map[string]string // of the database, by region; secret
+	gossipKey string            // in base64; secret
+	simulator *Simulator
+	webhooks  string // what the simulator signs with; secret
+	control   *control
+	running   parts.Running
+}
+
+// Start starts everything in the order of its needs: at last what lets drills act on it.
+// What was started before a failure runs until Stop.
+func (k *Cluster) Start(ctx context.Context) error {
+	return k.running.Start(ctx,
+		parts.Part{Start: k.makeData, Stop: bounded(k.removeData)},
+		parts.Part{Start: k.makeCerts},
+		parts.Part{Start: k.startSimulator, Stop: bounded(k.stopSimulator)},
+		parts.Part{Start: k.startDatabase, Stop: bounded(k.stopDatabase)},
+		parts.Part{Start: k.makeDatabase},
+		parts.Part{Start: k.migrate},
+		parts.Part{Start: k.putTenants},
+		parts.Part{Stop: bounded(k.drainNodes)}, // those that were started, also if one could not be
+		parts.Part{Start: k.startNodes},
+		parts.Part{Start: k.meet},
+		parts.Part{Start: k.writeState, Stop: bounded(k.removeState)}, // afterwards its processes may be anybody's
+		parts.Part{Start: k.startControl, Stop: bounded(k.stopControl)},
+		parts.Part{Start: k.writeState}, // it says where drills ask
+	)
+}
+
+// Stop ends everything that was started, last things first, also after ctx has ended.
+func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
+
+func (k *Cluster) sayf(format string, args ...any) { k.c.Say(fmt.Sprintf(format, args...)) }
+
+func (k *Cluster) makeData(context.Context) (err error) {
+	if k.Data == "" {
+		k.Temporary = true
+		if k.Data, err = os.MkdirTemp("", "homeward-cluster-"); err != nil {
+			return fmt.Errorf("temporary directory: %w; name one with --data", err)
+		}
+		return nil
+	}
+	// Started by root, PostgreSQL runs as somebody else, who has to pass through.
+	// What is secret is in files that only we may read.
+	if err := os.MkdirAll(k.Data, 0o711); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	return nil
+}
+
+func (k *Cluster) removeData(context.Context) error {
+	if !k.Temporary {
+		return nil
+	}
+	return os.RemoveAll(k.Data)
+}
+
+// makeCerts makes the nodes' certificates, new ones at every start.
+func (k *Cluster) makeCerts(context.Context) error {
+	if !k.c.TLS {
+		return nil
+	}
+	d := Certs{Dir: filepath.Join(k.Data, "certs"), TrustDomain: node.DefaultServeSettings().TLS.TrustDomain, Life: clusterCertLife, Force: true}
+	person := region.Identity{Operator: OperatorName}
+	who := []region.Identity{person}
+	for _, n := range k.Nodes {
+		is := region.Identity{Region: n.Region, Node: n.Name}
+		n.settings.TLS = d.Files(is)
+		who = append(who, is)
+	}
+	files := d.Files(person)
+	k.Operator = &operator.Certificate{Cert: files.Cert, Key: files.Key, CA: files.CA, TrustDomain: files.TrustDomain}
+	return d.Write(who)
+}
+
+func (k *Cluster) startSimulator(context.Context) error {
+	sim, err := StartSimulator("--psp-listen", k.pspListen, simulator.Config{Dir: filepath.Join(k.Data, "psp"), Latency: k.c.PSPLatency, Logger: k.c.Logger})
+	if err != nil {
+		return err
+	}
+	k.Simulator, k.simulator, k.webhooks = "http://"+sim.Addr(), sim, relay.NewSecret()
+	return nil
+}
+
+func (k *Cluster) stopSimulator(ctx context.Context) error { return k.simulator.Stop(ctx) }

@@ -1,0 +1,109 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// startDatabase starts a private database unless one was given.
+func (k *Cluster) startDatabase(ctx context.Context) (err error) {
+	if k.c.Database != "" {
+		k.sayf("database: the one that %s names", node.DatabaseURL)
+		return nil
+	}
+	k.sayf("starting a private database; CockroachDB takes about half a minute, PostgreSQL a few seconds")
+	config := localdb.Config{
+		Kind: k.c.Start, Regions: k.regions, Logger: k.c.Logger,
+		// Room for what HOMEWARD_DATABASE__MAX_CONNS may ask for, too.
+		MaxConnections: max(200, 4*clusterConns*len(k.Nodes)),
+	}
+	if !k.Temporary {
+		config.Dir, config.Durable = filepath.Join(k.Data, "database"), true
+		k.Database.Durable = true
+	}
+	k.server, err = localdb.Start(ctx, config)
+	return err
+}
+
+func (k *Cluster) stopDatabase(ctx context.Context) error {
+	if k.server == nil {
+		return nil
+	}
+	return k.server.Stop(ctx)
+}
+
+// makeDatabase makes the database in a server that was started, and finds out where each
+// region's nodes reach it.
+func (k *Cluster) makeDatabase(ctx context.Context) error {
+	k.urls = map[string]string{}
+	for _, r := range k.regions {
+		if k.urls[r] = k.c.Database; k.server != nil {
+			k.urls[r] = k.server.URL(r, databaseName)
+		}
+	}
+	if k.server == nil {
+		return nil
+	}
+	k.Database.Private = true
+	var exists interface{ SQLState() string }
+	if err := k.server.CreateDatabase(ctx, databaseName, ""); err != nil && (!errors.As(err, &exists) || exists.SQLState() != duplicateDatabase) {
+		return err
+	}
+	return nil
+}
+
+// duplicateDatabase: an earlier cluster has made it in the same directory.
+const duplicateDatabase = "42P04"
+
+func (k *Cluster) migrate(ctx context.Context) error {
+	return node.WithMigrator(ctx, k.urls[k.regions[0]], func(m *cockroach.Migrator) error {
+		k.Database.Version, k.Database.Kind = m.Version(), localdb.PostgreSQL
+		if strings.HasPrefix(m.Version(), "CockroachDB") {
+			k.Database.Kind = localdb.CockroachDB
+		}
+		var want cockroach.Migration
+		for _, r := range k.regions {
+			want.Regions = append(want.Regions, claim.Region{Name: r})
+		}
+		steps := 0
+		if err := m.Up(ctx, want, func(s cockroach.Step) {
+			if steps++; steps == 1 {
+				k.sayf("%s: making the tables", m.Version())
+			}
+		}); err != nil {
+			return err
+		}
+		s, err := m.Status(ctx)
+		k.Codes = map[string]claim.RegionCode{}
+		for _, r := range s.Regions {
+			k.Codes[r.Name] = r.Code
+		}
+		return err
+	})
+}
+
+// putTenants makes the demo's merchants, or leaves them as they are: their rates may
+// have been set since.
+func (k *Cluster) putTenants(ctx context.Context) error {
+	return node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
+		for _, t := range Tenants(k.regions) {
+			switch _, err := db.Tenant(ctx, t.ID); {
+			case err == nil:
+				continue
+			case !errors.Is(err, claim.ErrUnknownTenant):
+				return err
+			}
+			if err := db.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

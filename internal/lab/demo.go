@@ -1,0 +1,163 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/seal"
+)
+
+// DemoConfig says what a demo is like.
+type DemoConfig struct {
+	Settings node.Settings
+	// Data is the directory that keeps everything; "": a temporary one.
+	Data string
+	// Listen and PSPListen are as the flags of homeward demo. PSP is the URL of a
+	// simulator to use; "": one is started.
+	Listen, PSPListen, PSP string
+	PSPLatency             time.Duration
+	Distances              map[wan.Pair]time.Duration
+	Logger                 *slog.Logger
+	// Fatal is told when the store cannot be written any more.
+	Fatal func(error)
+}
+
+// Demo is three regions in this process, beside a provider.
+type Demo struct {
+	*node.Cluster
+	// Data is its directory; Temporary: it ends with the demo. PSP is the simulator's URL.
+	Data      string
+	Temporary bool
+	PSP       string
+
+	c         DemoConfig
+	listens   []string // of the regions' APIs
+	pspListen string
+	simulator *Simulator
+	webhooks  string // what the simulator signs with; secret
+	provider  *httpjson.Provider
+	seal      *seal.Ring
+	running   parts.Running
+}
+
+// StartDemo starts one. After a failed start nothing runs, and nothing is left.
+func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
+	d := &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret()}
+	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
+		return nil, err
+	}
+	if err := d.running.Start(ctx,
+		parts.Part{Start: d.makeData, Stop: d.removeData},
+		parts.Part{Start: d.startSimulator, Stop: bounded(d.stopSimulator)},
+		parts.Part{Start: d.openProvider, Stop: d.closeProvider},
+		parts.Part{Start: d.openSeal, Stop: d.closeSeal},
+		parts.Part{Start: d.startCluster, Stop: bounded(d.stopCluster)},
+		parts.Part{Start: d.notify},
+	); err != nil {
+		return nil, errors.Join(err, d.Stop(ctx))
+	}
+	return d, nil
+}
+
+// Stop drains, also after ctx has ended.
+func (d *Demo) Stop(ctx context.Context) error { return d.running.Stop(ctx) }
+
+func (d *Demo) makeData(context.Context) (err error) {
+	if d.Data != "" {
+		return nil
+	}
+	d.Temporary = true
+	if d.Data, err = os.MkdirTemp("", "homeward-demo-"); err != nil {
+		return fmt.Errorf("temporary directory: %w; name one with --data", err)
+	}
+	return nil
+}
+
+func (d *Demo) removeData(context.Context) error {
+	if !d.Temporary {
+		return nil
+	}
+	return os.RemoveAll(d.Data)
+}
+
+func (d *Demo) startSimulator(context.Context) (err error) {
+	if d.PSP != "" {
+		return nil
+	}
+	if d.simulator, err = StartSimulator("--psp-listen", d.pspListen, simulator.Config{
+		Dir: filepath.Join(d.Data, "psp"), Latency: d.c.PSPLatency, Logger: d.c.Logger,
+	}); err != nil {
+		return err
+	}
+	d.PSP = "http://" + d.simulator.Addr()
+	return nil
+}
+
+func (d *Demo) stopSimulator(ctx context.Context) error {
+	if d.simulator == nil {
+		return nil
+	}
+	return d.simulator.Stop(ctx)
+}
+
+func (d *Demo) openProvider(context.Context) (err error) {
+	d.provider, err = httpjson.New(httpjson.Config{
+		Name: "simulator", BaseURL: d.PSP, Notices: httpjson.Notices{Secret: d.webhooks},
+		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
+	})
+	return err
+}
+
+func (d *Demo) closeProvider(context.Context) error { return d.provider.Close() }
+
+func (d *Demo) openSeal(ctx context.Context) (err error) {
+	d.seal, err = node.DemoSeal(ctx, d.Data, d.c.Logger)
+	return err
+}
+
+func (d *Demo) closeSeal(context.Context) error { return d.seal.Close() }
+
+func (d *Demo) startCluster(ctx context.Context) (err error) {
+	s := d.c.Settings
+	c := node.ClusterConfig{
+		Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
+		Provider: d.provider, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
+		Network: wan.New(d.c.Distances), Logger: d.c.Logger, Fatal: d.c.Fatal,
+	}
+	var names []string
+	for i, r := range s.Regions {
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i]})
+		names = append(names, r.Name)
+	}
+	c.Tenants = Tenants(names)
+	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
+	defer cancel()
+	d.Cluster, err = node.StartCluster(ctx, c)
+	if taken := (*node.ListenError)(nil); errors.As(err, &taken) {
+		return occupied("a region's API", "--listen", taken.Addr, taken.Err)
+	}
+	return err
+}
+
+func (d *Demo) stopCluster(ctx context.Context) error { return d.Cluster.Stop(ctx) }
+
+// notify has a simulator that was started tell the first region of what moves.
+func (d *Demo) notify(context.Context) error {
+	if d.simulator == nil {
+		return nil
+	}
+	return d.simulator.Notify("http://"+d.Nodes[0].APIAddr(), d.webhooks)
+}

@@ -1,0 +1,88 @@
+// Package lab is deployments on one machine, to try and to break: the demo, which is a
+// cluster in this process; the local cluster, whose nodes are processes of their own on
+// a private database; the provider simulator beside both; and throw-away certificates.
+// It has the means, too, by which a drill takes something away from a cluster and
+// brings it back.
+//
+// Nothing here is for production, and nothing that is imports it: only the commands do.
+// It may import every room but those of requests, and knows a database by its migrator
+// and its tenants alone.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
+)
+
+// portsToPSP keeps the simulator on :8090 beside the regions on :8081 to :8083.
+const portsToPSP = 9
+
+// APIKey opens the door for the first of the tenants.
+const APIKey = "sk_demo_acme"
+
+// Tenants are two merchants whose pins are kept in different regions, so that both rows
+// of the table in the README can be seen.
+func Tenants(regions []string) []node.ClusterTenant {
+	return []node.ClusterTenant{
+		{Tenant: claim.Tenant{ID: "acme", Name: "Acme Rockets", Registrar: regions[0]}, APIKeys: []string{APIKey}},
+		{Tenant: claim.Tenant{ID: "globex", Name: "Globex", Registrar: regions[min(1, len(regions)-1)]}, APIKeys: []string{"sk_demo_globex"}},
+	}
+}
+
+// layOut lays n APIs and the simulator, unless it is elsewhere, out from one
+// address.
+func layOut(listen, pspListen string, n int) (apis []string, psp string, err error) {
+	toPSP := max(n, portsToPSP)
+	host, text, err := net.SplitHostPort(listen)
+	port, perr := strconv.Atoi(text)
+	if err != nil || perr != nil || port < 0 || port+toPSP > 65535 {
+		return nil, "", fmt.Errorf("--listen %q: write HOST:PORT with a port from 0 to %d", listen, 65535-toPSP)
+	}
+	at := func(offset int) string {
+		if port == 0 {
+			return net.JoinHostPort(host, "0")
+		}
+		return net.JoinHostPort(host, strconv.Itoa(port+offset))
+	}
+	for i := range n {
+		apis = append(apis, at(i))
+	}
+	if psp = pspListen; psp == "" {
+		psp = at(toPSP)
+	}
+	return apis, psp, nil
+}
+
+// occupied says that nobody can listen on an address, and what decides on it.
+func occupied(who, flag, addr string, err error) error {
+	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again
+		err = op.Err
+	}
+	return fmt.Errorf("%s cannot listen on %s: %w; choose another address with %s or stop what uses it", who, addr, err, flag)
+}
+
+// portsFree finds out what a node would find out too, but not a minute later.
+func portsFree(who, flag string, addrs ...string) error {
+	for _, a := range addrs {
+		l, err := net.Listen("tcp", a)
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil {
+			return occupied(who, flag, a, err)
+		}
+	}
+	return nil
+}
+
+// bounded gives a part's end a time of its own, also after ctx has ended.
+func bounded(stop func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return parts.Within(ctx, node.DrainTime, stop) }
+}

@@ -1,0 +1,221 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/drill"
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/operator"
+)
+
+// NoMeans are those of a cluster that is only named by its addresses.
+type NoMeans struct{}
+
+func (NoMeans) Offers(s drill.Scenario, _ string) (string, error) {
+	if s == drill.PSPOutage {
+		return pspOutageHow, nil
+	}
+	return "", fmt.Errorf("%s needs to act on the cluster, and addresses alone offer no means; name it with --cluster or --compose", s)
+}
+
+const pspOutageHow = "the provider simulator is told to answer nothing well, and to move money for three calls of ten all the same"
+
+// errNotOffered is never seen: a drill asks for nothing that is not offered.
+var errNotOffered = errors.New("this cluster does not offer that")
+
+func (NoMeans) Nodes() []drill.Node                                 { return nil }
+func (NoMeans) Kill(context.Context, string) error                  { return errNotOffered }
+func (NoMeans) Stop(context.Context, string) error                  { return errNotOffered }
+func (NoMeans) Start(context.Context, string) error                 { return errNotOffered }
+func (NoMeans) Cut(context.Context, string) error                   { return errNotOffered }
+func (NoMeans) Join(context.Context, string) error                  { return errNotOffered }
+func (NoMeans) KillDatabase(context.Context, string) error          { return errNotOffered }
+func (NoMeans) StartDatabase(context.Context, string) error         { return errNotOffered }
+func (NoMeans) Drain(context.Context, string, func(string)) error   { return errNotOffered }
+func (NoMeans) Undrain(context.Context, string, func(string)) error { return errNotOffered }
+
+// drainPatience is how long a drain may take under load: more than the leases of
+// everything that was in flight when it began (30 s), and an outbox row's (1 m).
+const drainPatience = 3 * time.Minute
+
+// ClusterMeans are those of a homeward cluster: it is asked, and acts on its own
+// processes.
+type ClusterMeans struct {
+	NoMeans
+	state *State
+	http  *http.Client
+}
+
+// Means are those of the cluster with this state.
+func (s *State) Means() *ClusterMeans {
+	return &ClusterMeans{state: s, http: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", s.Control)
+	}}}}
+}
+
+// Regions are where requests enter a cluster.
+func (s *State) Regions() (all []drill.Region) {
+	for _, n := range s.Nodes {
+		i := slices.IndexFunc(all, func(r drill.Region) bool { return r.Name == n.Region })
+		if i < 0 {
+			i = len(all)
+			all = append(all, drill.Region{Name: n.Region})
+		}
+		all[i].URLs = append(all[i].URLs, n.API)
+	}
+	return all
+}
+
+func (m *ClusterMeans) Offers(s drill.Scenario, region string) (string, error) {
+	var nodes []string
+	for _, n := range m.Nodes() {
+		if n.Region == region {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	mine := strings.Join(nodes, " and ")
+	switch s {
+	case drill.PSPOutage:
+		return pspOutageHow, nil
+	case drill.RegionLoss:
+		return "SIGKILL to " + mine + ", then a start of each", nil
+	case drill.Partition:
+		return "SIGSTOP to " + mine + ", then SIGCONT", nil
+	case drill.Drain:
+		return "homeward region drain, SIGTERM to " + mine + " when that is safe; then a start of each, and undrain", nil
+	case drill.RollingRestart:
+		return "SIGTERM to each node in turn, and a start", nil
+	case drill.DBFailover:
+		if err := m.state.Database.offers(); err != nil {
+			return "", fmt.Errorf("%s: %w", s, err)
+		}
+		if m.state.Database.Kind == localdb.CockroachDB {
+			return "SIGKILL to the CockroachDB node of " + region + ", then a start", nil
+		}
+		return "a crash of PostgreSQL, which every region uses, then a start", nil
+	}
+	return m.NoMeans.Offers(s, region)
+}
+
+// Revive starts the nodes that somebody has killed: a drill is of a cluster that is
+// whole.
+func (m *ClusterMeans) Revive(ctx context.Context, say func(string)) error {
+	for _, n := range m.state.Nodes {
+		switch there, err := listens(ctx, n.API); {
+		case err != nil:
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		case there:
+			continue
+		}
+		say("starting " + n.Name + ", which was not running")
+		if err := m.Start(ctx, n.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listens reports whether anybody listens at http://host:port. Without an answer in
+// time somebody may: a process that was stopped has its port still.
+func listens(ctx context.Context, base string) (bool, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false, err
+	}
+	dialling, cancel := context.WithTimeout(ctx, node.ConnectTime)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(dialling, "tcp", u.Host)
+	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return false, nil
+		}
+		return true, ctx.Err()
+	}
+	return true, conn.Close()
+}
+
+func (m *ClusterMeans) Nodes() (all []drill.Node) {
+	for _, n := range m.state.Nodes {
+		all = append(all, drill.Node{Name: n.Name, Region: n.Region})
+	}
+	return all
+}
+
+func (m *ClusterMeans) Kill(ctx context.Context, node string) error {
+	return m.post(ctx, "nodes", node, "kill")
+}
+
+func (m *ClusterMeans) Stop(ctx context.Context, node string) error {
+	return m.post(ctx, "nodes", node, "stop")
+}
+
+func (m *ClusterMeans) Start(ctx context.Context, node string) error {
+	return m.post(ctx, "nodes", node, "start")
+}
+
+func (m *ClusterMeans) Cut(ctx context.Context, node string) error {
+	return m.post(ctx, "nodes", node, "freeze")
+}
+
+func (m *ClusterMeans) Join(ctx context.Context, node string) error {
+	return m.post(ctx, "nodes", node, "thaw")
+}
+
+func (m *ClusterMeans) KillDatabase(ctx context.Context, region string) error {
+	return m.post(ctx, "database", region, "kill")
+}
+
+func (m *ClusterMeans) StartDatabase(ctx context.Context, region string) error {
+	return m.post(ctx, "database", region, "start")
+}
+
+func (m *ClusterMeans) Drain(ctx context.Context, region string, say func(string)) error {
+	return m.ask(say, func(o *operator.Operator) error { return o.Drain(ctx, region, drainPatience, false) })
+}
+
+func (m *ClusterMeans) Undrain(ctx context.Context, region string, say func(string)) error {
+	return m.ask(say, func(o *operator.Operator) error { return o.Activate(ctx, region) })
+}
+
+func (m *ClusterMeans) ask(say func(string), do func(*operator.Operator) error) error {
+	o, err := operator.Open(m.state.Access(), say)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	return do(o)
+}
+
+// post asks for one thing and returns once it is done.
+func (m *ClusterMeans) post(ctx context.Context, kind, where, what string) error {
+	if m.state.Control == "" {
+		return errors.New("this cluster has no control socket; choose a shorter --data for it")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cluster/"+kind+"/"+url.PathEscape(where)+"/"+what, nil)
+	if err != nil {
+		return err
+	}
+	res, err := m.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("the cluster does not answer on %s: %w; is it running?", m.state.Control, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxControlError))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return fmt.Errorf("the cluster did not finish its answer: %w", err)
+	}
+	if res.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("the cluster refuses to %s %s: %s", what, where, strings.TrimSpace(string(text)))
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// Simulator is a simulator behind its own listener.
+type Simulator struct {
+	*simulator.Simulator
+	server *http.Server
+	addr   string
+	done   chan error
+}
+
+// StartSimulator starts one at the address that a flag decides on.
+func StartSimulator(flag, listen string, c simulator.Config) (*Simulator, error) {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, occupied("the simulator", flag, listen, err)
+	}
+	sim, err := simulator.Open(c)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	s := &Simulator{Simulator: sim, server: sim.NewServer(listen), addr: l.Addr().String(), done: make(chan error, 1)}
+	go func() { s.done <- s.server.Serve(l) }()
+	return s, nil
+}
+
+// Notify has the simulator tell the API at base, http://host:port, of every movement
+// of money, and signs with secret.
+func (s *Simulator) Notify(base, secret string) error {
+	return s.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
+}
+
+// Addr is host:port.
+func (s *Simulator) Addr() string { return s.addr }
+
+// Stop lets calls that are open end, within ctx.
+func (s *Simulator) Stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("simulator: calls were still open when time ran out: %w", err), s.server.Close())
+	}
+	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return errors.Join(err, s.Close())
+}

@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/operator"
+)
+
+// State is what a cluster tells those who did not start it, in a file of its directory,
+// for as long as it runs.
+type State struct {
+	Database  Database `json:"database"`
+	Simulator string   `json:"simulator"` // http://host:port
+	Control   string   `json:"control"`   // Unix socket for drills; "": there is none
+	// Operator is the certificate with which a person's tools may ask the nodes.
+	Operator *operator.Certificate `json:"operator,omitempty"`
+	Nodes    []*Node               `json:"nodes"`
+}
+
+// Database is what the state file says of the database.
+type Database struct {
+	Kind    localdb.Kind `json:"kind"`
+	Version string       `json:"version"` // as in "PostgreSQL 15.18"
+	// Private: it ends with the cluster.
+	Private bool `json:"private"`
+	// Durable: its data is on disk, and there after a crash.
+	Durable bool `json:"durable"`
+}
+
+// offers says why the database cannot be ended and started again; nil if it can.
+func (d *Database) offers() error {
+	switch {
+	case !d.Private:
+		return errors.New("the database is not the cluster's own, so it is left alone; start the cluster without HOMEWARD_DATABASE_URL")
+	case d.Kind == localdb.CockroachDB && !d.Durable:
+		return errors.New("the private CockroachDB keeps its data in memory and would not come back; start the cluster with --data DIR")
+	}
+	return nil
+}
+
+// stateFile is the state's name in the cluster's directory.
+const stateFile = "cluster.json"
+
+// StateFile is where the state of a cluster is whose directory is dir.
+func StateFile(dir string) string { return filepath.Join(dir, stateFile) }
+
+// ReadState reads the state of the cluster whose directory is dir.
+func ReadState(dir string) (*State, error) {
+	text, err := os.ReadFile(StateFile(dir))
+	if err != nil {
+		return nil, err
+	}
+	s := &State{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("%s: %w", StateFile(dir), err)
+	}
+	return s, nil
+}
+
+// Access is how its nodes are asked.
+func (s *State) Access() operator.Access {
+	var a operator.Access
+	for _, n := range s.Nodes {
+		a.Nodes = append(a.Nodes, n.RPC)
+	}
+	if s.Operator != nil {
+		a.Certificate = *s.Operator
+	}
+	return a
+}
+
+// Write writes the state in one step: whoever reads it reads all.
+func (s *State) Write(dir string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := StateFile(dir)
+	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func (k *Cluster) writeState(context.Context) error { return k.Write(k.Data) }
+
+func (k *Cluster) removeState(context.Context) error { return os.Remove(StateFile(k.Data)) }

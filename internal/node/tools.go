@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+)
+
+// ConnectTime bounds a tool's first connection: a host that swallows packets would
+// otherwise keep a person waiting for minutes.
+const ConnectTime = 15 * time.Second
+
+// ToolPool is for one person at a time. Rows of tenants are consistent in every region,
+// which makes writing one take up to a second.
+func ToolPool() cockroach.Pool {
+	p := cockroach.DefaultPool()
+	p.MaxConns, p.MinConns = 2, 0
+	p.StatementTimeout, p.CallTimeout, p.ConnectTimeout = 10*time.Second, 15*time.Second, ConnectTime
+	return p
+}
+
+// WithDatabase opens a database for a tool, for as long as do takes.
+func WithDatabase(ctx context.Context, url string, do func(*cockroach.DB) error) error {
+	pool := ToolPool()
+	var err error
+	if pool.AllowUnverified, err = AllowUnverified(os.Environ()); err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, ConnectTime)
+	defer cancel()
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+// WithMigrator connects to a database to change its tables, for as long as do takes.
+func WithMigrator(ctx context.Context, url string, do func(*cockroach.Migrator) error) error {
+	allowUnverified, err := AllowUnverified(os.Environ())
+	if err != nil {
+		return err
+	}
+	opening, cancel := context.WithTimeout(ctx, ConnectTime)
+	defer cancel()
+	m, err := cockroach.OpenMigrator(opening, url, allowUnverified)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(m), m.Close(context.WithoutCancel(ctx)))
+}

@@ -1,0 +1,215 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// noHomes is what follows when the last active region goes.
+const noHomes = "no region gives new keys a home now, so new payments get 503 until one is active again"
+
+// drainEvery is how often a drain looks again, sayEvery how often it repeats what
+// has changed about the thing it waits for.
+const (
+	drainEvery = 500 * time.Millisecond
+	sayEvery   = 5 * time.Second
+)
+
+func (o *Operator) sayf(format string, args ...any) { o.say(fmt.Sprintf(format, args...)) }
+
+// Drain sends traffic away from a region, and waits, no longer than timeout, until it is
+// safe to take down. The last active region takes evenLast.
+func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration, evenLast bool) error {
+	last, err := o.lastActive(ctx, name)
+	if err != nil {
+		return err
+	}
+	if last && !evenLast {
+		return fmt.Errorf("%[1]s is the last active region: drained, no region would give new keys a home, and new payments would get 503; make another one active first (homeward region undrain, or up), or say --yes", name)
+	}
+	epoch, err := o.setStatus(ctx, name, region.Draining)
+	if err != nil {
+		return err
+	}
+	// Somebody may have drained another one since the look.
+	if last, err = o.lastActive(ctx, name); err != nil {
+		return fmt.Errorf("%s is draining, but how far it is cannot be seen: %w", name, err)
+	}
+	newKeys := "new keys get other homes"
+	if last {
+		newKeys = noHomes
+	}
+	o.sayf("%s is draining, epoch %d: %s; what is at home there is served as before", name, epoch, newKeys)
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	d := drain{Operator: o, region: name, epoch: epoch}
+	for {
+		safe, err := d.look(waiting)
+		if err != nil || safe {
+			return err
+		}
+		select {
+		case <-waiting.Done():
+			return d.ended(ctx, timeout)
+		case <-time.After(drainEvery):
+		}
+	}
+}
+
+// lastActive reports whether no region but this one is active. It is a look, which
+// somebody else's change may follow.
+func (o *Operator) lastActive(ctx context.Context, name string) (bool, error) {
+	all, err := o.Overview(ctx, 0)
+	if err != nil || all.Region(name) == nil {
+		return false, err // setting the status of a region that is not there says which there are
+	}
+	for _, r := range all.Regions {
+		if r.Name != name && r.Status == region.Active {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// drain is one wait for a region, told step by step.
+type drain struct {
+	*Operator
+	region string
+	epoch  uint64
+
+	done  int // steps that were reported as done
+	said  string
+	at    time.Time
+	steps []admin.DrainStep
+}
+
+// look reports whether nothing is in the way any more.
+func (d *drain) look(ctx context.Context) (safe bool, err error) {
+	o, err := d.Overview(ctx, d.epoch)
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, nil // the caller knows
+		}
+		return false, fmt.Errorf("%s goes on draining, but how far it is cannot be seen: %w", d.region, err)
+	}
+	r := o.Region(d.region)
+	if r != nil && o.Epoch >= d.epoch && r.Status != region.Draining {
+		return false, fmt.Errorf("%s drains no more: somebody has made it %v", d.region, r.Status)
+	}
+	d.steps = o.DrainSteps(d.region, d.epoch)
+	for i, s := range d.steps {
+		if s.Open != "" {
+			d.wait(s.Open)
+			return false, nil
+		}
+		if i >= d.done {
+			d.say("done: " + s.Done)
+			d.done++
+		}
+	}
+	for _, line := range Parked(*r) {
+		d.say(line)
+	}
+	d.sayf("safe to take down: %s (as %s sees the deployment; homeward region undrain %s takes it back)", d.region, o.Node, d.region)
+	return true, nil
+}
+
+// wait says what is waited for, and not too often how it changes.
+func (d *drain) wait(open string) {
+	what, _, _ := strings.Cut(open, ":")
+	before, _, _ := strings.Cut(d.said, ":")
+	if open == d.said || what == before && time.Since(d.at) < sayEvery {
+		return
+	}
+	d.said, d.at = open, time.Now()
+	d.say("waiting: " + open)
+}
+
+// ended says what is still in the way.
+func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
+	var open []string
+	for _, s := range d.steps {
+		if s.Open != "" {
+			open = append(open, s.Open)
+		}
+	}
+	if d.steps == nil {
+		open = []string{"no node has answered"}
+	}
+	why := fmt.Sprintf("after %v", timeout)
+	if ctx.Err() != nil {
+		why = "now"
+	}
+	return fmt.Errorf("%s is not safe to take down %s: %s; it goes on draining, so run this again to wait on, or homeward region undrain %s", d.region, why, strings.Join(open, "; "), d.region)
+}
+
+// Activate ends a drain, or brings a region back: it takes traffic and new keys again.
+func (o *Operator) Activate(ctx context.Context, name string) error {
+	epoch, err := o.setStatus(ctx, name, region.Active)
+	if err != nil {
+		return err
+	}
+	o.sayf("%s is active, epoch %d: it takes traffic and new keys", name, epoch)
+	return o.heard(ctx, epoch)
+}
+
+// heard tells who knows an epoch by now. Whoever does not will read it within
+// seconds; nothing depends on it.
+func (o *Operator) heard(ctx context.Context, epoch uint64) error {
+	all, err := o.Overview(ctx, epoch)
+	if err != nil {
+		return fmt.Errorf("the status is set, but who knows of it cannot be seen: %w", err)
+	}
+	if know := all.DrainSteps("", epoch)[0]; know.Open != "" {
+		o.say("not yet known everywhere, which takes seconds and is no danger: " + know.Open)
+	} else {
+		o.say(know.Done)
+	}
+	return nil
+}
+
+// Down says that a region was taken away; evenAlive: also while nodes of it are alive.
+func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error {
+	all, err := o.Overview(ctx, 0)
+	if err != nil {
+		return err
+	}
+	var alive []string
+	for _, m := range all.Of(name) {
+		alive = append(alive, m.Name)
+	}
+	if len(alive) > 0 && !evenAlive {
+		return fmt.Errorf("nodes of %[1]s are alive: %[2]s; drain it and stop them first (homeward region drain %[1]s), or say --yes: the other regions then act on its rows beside them, which is safe, as the rows decide, but slow", name, strings.Join(alive, ", "))
+	}
+	epoch, err := o.setStatus(ctx, name, region.Down)
+	if err != nil {
+		return err
+	}
+	o.sayf("%[1]s is down, epoch %[2]d: no new keys there; the other regions answer for its keys and finish what it owes, as far as the database reaches its rows (homeward region up %[1]s brings it back)", name, epoch)
+	if last, err := o.lastActive(ctx, name); err == nil && last { // else heard says that nothing can be seen
+		o.say(noHomes)
+	}
+	return o.heard(ctx, epoch)
+}
+
+// Parked are the first parked rows of regions, a line each.
+func Parked(regions ...admin.RegionState) (lines []string) {
+	for _, r := range regions {
+		if r.Backlog == nil {
+			continue
+		}
+		for _, p := range r.Backlog.ParkedRows {
+			lines = append(lines, fmt.Sprintf("parked in %s: %s of tenant %s: %s", r.Name, p.ID, p.Tenant, strconv.QuoteToGraphic(p.Reason)))
+		}
+		if more := r.Backlog.Parked - len(r.Backlog.ParkedRows); more > 0 {
+			lines = append(lines, fmt.Sprintf("parked in %s: %d more", r.Name, more))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,204 @@
+// Package reconcile compares a provider's statement, from a file or from where the
+// provider offers it, with the books and the claims, once or every so often, and has
+// given back what nobody is owed. It imports payment and fault: books, and who gives
+// back, are handed to it.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/recon"
+)
+
+const (
+	// healTime bounds one compensation: a provider call, and the wait for whoever has
+	// it in hand already. What takes longer is finished by the nodes.
+	healTime = 2 * time.Minute
+	// Shown is how many mismatches a comparison has in full.
+	Shown = 20
+)
+
+// What became of a refundable mismatch.
+const (
+	healed      = "healed"
+	healPending = "pending"
+	healLimbo   = "LIMBO"
+	healHeld    = "held"
+	healDoubt   = "doubtful"
+)
+
+// Healings are all of them, in the order of reports.
+var Healings = []string{healed, healPending, healHeld, healDoubt, healLimbo}
+
+// Mismatch is one as it was found, and a line of Out.
+type Mismatch struct {
+	recon.Mismatch
+	// Healing is "", healed, pending, held, doubtful or LIMBO, HealDetail one line about it.
+	Healing    string `json:"healing,omitempty"`
+	HealDetail string `json:"heal_detail,omitempty"`
+}
+
+// Comparison is what one run came to.
+type Comparison struct {
+	Provider string     `json:"provider"`
+	From     *time.Time `json:"from,omitempty"`
+	To       *time.Time `json:"to,omitempty"`
+	*recon.Report
+	// Healing counts what became of refundable mismatches.
+	Healing map[string]int `json:"healing,omitempty"`
+	// First are the first mismatches.
+	First []Mismatch `json:"first"`
+}
+
+// OK reports whether all agree, or were made to.
+func (c *Comparison) OK() bool { return c.Total() == c.Healing[healed] }
+
+// Reconciler compares the statements of one provider.
+type Reconciler struct {
+	Statement Statement
+	Provider  string // the name under which it is booked
+	// Slack is how much later than stated a movement may be booked.
+	Slack time.Duration
+	// Out is a file for all mismatches, as JSON lines; "": there is none.
+	Out string
+	// Open opens what is compared with for as long as do takes: its books, claims and
+	// regions.
+	Open func(ctx context.Context, do func(recon.Config) error) error
+	// Heal gives a ghost back; nil: nothing is to be healed.
+	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
+}
+
+// Repeat compares every so often until ctx ends, and logs. What cannot be compared now is the next round's.
+func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.Logger) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for since := time.Now().UTC().Truncate(time.Second).Add(-every); ; {
+		var from, to time.Time
+		now := time.Now().UTC().Truncate(time.Second) // as it stands in the URL
+		if strings.Contains(r.Statement.Name, "{from}") {
+			// What was too near the end of the last period is well within this one.
+			from, to = since.Add(-2*r.Slack), now
+		}
+		found, err := r.Once(ctx, from, to)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+				log.Error("the comparison of the statement panicked", "fault", caught)
+			}
+			log.Error("the statement could not be compared; it is tried again at the next round", "statement", r.Statement.display(), "error", err, "next", every)
+		default:
+			since = now
+			found.log(log)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Comparison) log(log *slog.Logger) {
+	attrs := []any{"provider", c.Provider, "lines", c.Lines, "bookings", c.Bookings, "claims", c.Claims, "agree", c.Agree, "outside", c.Outside, "undecided", c.Undecided}
+	for _, class := range recon.Classes() {
+		if n := c.Mismatches[class]; n > 0 {
+			attrs = append(attrs, string(class), n)
+		}
+	}
+	for _, state := range Healings {
+		if n := c.Healing[state]; n > 0 {
+			attrs = append(attrs, state, n)
+		}
+	}
+	if c.OK() {
+		log.Info("the statement agrees with the books and the claims", attrs...)
+		return
+	}
+	log.Error("the statement does not agree with the books and the claims", attrs...)
+	for _, m := range c.First {
+		log.Warn("mismatch", "mismatch", m)
+	}
+}
+
+// Once compares the statement of a period. A panic is its error: what it would have
+// found is the next round's.
+func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (_ *Comparison, err error) {
+	defer fault.Recover(&err)
+	statement, format, err := r.Statement.open(ctx, from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer statement.Close()
+	found := &Comparison{Provider: r.Provider, Healing: map[string]int{}, First: []Mismatch{}}
+	if !from.IsZero() {
+		found.From = &from
+	}
+	if !to.IsZero() {
+		found.To = &to
+	}
+	out, err := newOutFile(r.Out)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = out.finish(err) }()
+	err = r.Open(ctx, func(c recon.Config) error {
+		c.Provider, c.From, c.To, c.Slack = r.Provider, from, to, r.Slack
+		c.Found = func(ctx context.Context, m recon.Mismatch) error {
+			one := r.treat(ctx, m)
+			if one.Healing != "" {
+				found.Healing[one.Healing]++
+			}
+			if len(found.First) < Shown {
+				found.First = append(found.First, one)
+			}
+			return out.write(one)
+		}
+		found.Report, err = recon.Run(ctx, c, statement, format)
+		return err
+	})
+	if err != nil && found.Healing[healed] > 0 {
+		err = fmt.Errorf("%w; %d mismatches were healed before that", err, found.Healing[healed])
+	}
+	return found, err
+}
+
+// treat heals m if it may and is to.
+func (r *Reconciler) treat(ctx context.Context, m recon.Mismatch) Mismatch {
+	one := Mismatch{Mismatch: m}
+	if r.Heal == nil || !m.Refundable {
+		return one
+	}
+	ctx, cancel := context.WithTimeout(ctx, healTime)
+	defer cancel()
+	progress, detail, err := r.give(ctx, m.Ghost(r.Provider))
+	switch {
+	case err != nil:
+		one.Healing, one.HealDetail = healPending, err.Error()
+	case progress == notice.Compensated:
+		one.Healing, one.HealDetail = healed, detail
+	case progress == notice.Limbo:
+		one.Healing, one.HealDetail = healLimbo, detail
+	case progress == notice.Held:
+		one.Healing, one.HealDetail = healHeld, detail
+	case progress == notice.Doubtful:
+		one.Healing, one.HealDetail = healDoubt, detail
+	default:
+		one.Healing, one.HealDetail = healPending, detail
+	}
+	return one
+}
+
+// give heals a ghost. A panic over it leaves it to the next run, and the others healed.
+func (r *Reconciler) give(ctx context.Context, g notice.Ghost) (p notice.Progress, detail string, err error) {
+	defer fault.Recover(&err)
+	return r.Heal(ctx, g)
+}

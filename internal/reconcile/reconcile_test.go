@@ -1,0 +1,83 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/recon"
+)
+
+const statementHead = "id,kind,reference,amount,currency,created\n"
+
+// A statement decides about money, so it is fetched from where nobody on the way can
+// write it, also after a redirect, unless a flag says otherwise.
+func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
+	asked := 0
+	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", "text/csv")
+		_, _ = io.WriteString(w, statementHead)
+	}))
+	defer clear.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(clear.URL, http.StatusFound))
+	defer secure.Close()
+	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
+	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
+	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
+
+	for _, statement := range []string{clear.URL, secure.URL} {
+		s := Statement{Name: statement}
+		fetch := func() error {
+			if err := s.Validate(); err != nil {
+				return err
+			}
+			body, _, err := s.open(t.Context(), time.Time{}, time.Time{})
+			if err == nil {
+				err = body.Close()
+			}
+			return err
+		}
+		asked = 0
+		require.ErrorContains(t, fetch(), "--allow-http")
+		require.Zero(t, asked, statement)
+		s.AllowHTTP = true
+		require.NoError(t, fetch())
+		require.Equal(t, 1, asked)
+	}
+}
+
+// A panic over one ghost leaves the others to be healed, and one over a comparison
+// leaves the daily run at work.
+func TestAPanicCostsOneComparison(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.csv")
+	require.NoError(t, os.WriteFile(file, []byte(statementHead), 0o600))
+	r := &Reconciler{Statement: Statement{Name: file}}
+	r.Heal = func(context.Context, notice.Ghost) (notice.Progress, string, error) { panic("no ghost is like this") }
+	one := r.treat(t.Context(), recon.Mismatch{Refundable: true})
+	require.Equal(t, healPending, one.Healing)
+	require.Contains(t, one.HealDetail, "no ghost is like this")
+
+	ctx, stop := context.WithCancel(t.Context())
+	rounds := 0
+	r.Open = func(context.Context, func(recon.Config) error) error {
+		if rounds++; rounds == 3 {
+			stop()
+		}
+		panic("no row is like this")
+	}
+	var said bytes.Buffer
+	r.Repeat(ctx, time.Millisecond, slog.New(slog.NewJSONHandler(&said, nil)))
+	require.Equal(t, 3, rounds)
+	require.Contains(t, said.String(), "TestAPanicCostsOneComparison", "the stack says where")
+}
