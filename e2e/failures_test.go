@@ -119,7 +119,7 @@ func failures(w *tale) {
 	w.agrees()
 }
 
-// otherNames is a provider whose webhooks name its movements otherwise than its API.
+// otherNames is a provider whose notices name its movements otherwise than its API.
 type otherNames struct{ psp.Notifier }
 
 func (o otherNames) Read(body []byte) (psp.Notice, error) {
@@ -132,7 +132,7 @@ func (o otherNames) Read(body []byte) (psp.Notice, error) {
 
 // A hundred good charges look like two each. They end in one page and no refund.
 func aliases(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, webhooks: simulator.Notices{Hold: true}})
+	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, notices: simulator.Notices{Hold: true}})
 	const good = 100
 	var replies []<-chan *reply
 	for i := range good {

@@ -36,7 +36,7 @@ func startNoticed(t testing.TB, change func(*node.ClusterConfig)) *world {
 	})
 }
 
-// signedNotice is a webhook as the simulator would send it at a time.
+// signedNotice is a notice as the simulator would send it at a time.
 func signedNotice(t testing.TB, id, body string, at time.Time) http.Header {
 	t.Helper()
 	signer, err := standardwebhooks.NewWebhook(noticeSecret)
@@ -50,7 +50,7 @@ func signedNotice(t testing.TB, id, body string, at time.Time) http.Header {
 	return h
 }
 
-// notice posts a webhook to a region.
+// notice posts a notice to a region.
 func (c *caller) notice(ctx context.Context, region, provider string, h http.Header, body io.Reader) *reply {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base(region)+"/v1/webhooks/"+provider, body)
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 	eventSecret  = "whsec_ZXZlbnRzIGZvciB0aGUgbWVyY2hhbnRz"
 )
 
-// noticing is newProvider with webhooks, and without patience: a call that is not
+// noticing is newProvider with notices, and without patience: a call that is not
 // answered at once counts as lost soon.
 func noticing(url string) (*httpjson.Provider, error) {
 	return httpjson.New(httpjson.Config{

@@ -113,9 +113,9 @@ type setting struct {
 	caps psp.Capabilities
 	// policy changes that of the other tests.
 	policy func(*claim.Policy)
-	// told are the regions that the provider sends its notices to; webhooks says how.
-	told     []string
-	webhooks simulator.Notices
+	// told are the regions that the provider sends its notices to; notices says how.
+	told    []string
+	notices simulator.Notices
 	// client reaches the provider; nil: as always.
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
@@ -126,9 +126,6 @@ type setting struct {
 
 // capable is a provider that can do everything.
 var capable = psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}
-
-// webhookSecret is what the provider signs with.
-const webhookSecret = "whsec_c3RvcmllcyBhYm91dCBtb25leQ=="
 
 // hearing remembers the ids of the events that a provider told of.
 type hearing struct {
@@ -156,7 +153,7 @@ func (w *tale) begin(s setting) {
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
 	p, err := httpjson.New(httpjson.Config{
-		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: webhookSecret},
+		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
 	})
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = p.Close() })
@@ -175,9 +172,9 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		}
 	})
 	for _, r := range s.told {
-		s.webhooks.Targets = append(s.webhooks.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: webhookSecret})
+		s.notices.Targets = append(s.notices.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret})
 	}
-	require.NoError(w.t, j.SetNotices(s.webhooks))
+	require.NoError(w.t, j.SetNotices(s.notices))
 }
 
 // store is the rows as us sees them.
@@ -544,7 +541,7 @@ var lost = simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate}
 func ghostPayment(w *tale) {
 	caps := capable
 	caps.Timeout, caps.SettleWindow = 5*time.Second, 100*time.Millisecond
-	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, webhooks: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
+	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
 	healthy := charge("order-0", 100)
 	paid := w.everywhere(healthy, http.StatusCreated)
 
@@ -592,7 +589,7 @@ func ghostPayment(w *tale) {
 func givenUpGhost(w *tale) {
 	caps := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters}
 	w.begin(setting{
-		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, webhooks: simulator.Notices{Duplicate: 1},
+		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, notices: simulator.Notices{Duplicate: 1},
 		policy: func(p *claim.Policy) { p.MaxUnknowns = 4 },
 	})
 	w.faults(lost)
@@ -768,7 +765,7 @@ var incapable = setting{
 // notice says that it charged; another one, that it did so again.
 func settledByNotice(w *tale) {
 	s := incapable
-	s.policy, s.told, s.webhooks = patient, []string{asia}, simulator.Notices{Hold: true}
+	s.policy, s.told, s.notices = patient, []string{asia}, simulator.Notices{Hold: true}
 	w.begin(s)
 	q := charge("order-1", 20000)
 	w.faults(simulator.Faults{DropReply: 1})

@@ -136,7 +136,7 @@ func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.No
 
 // otherwise decides what has failed where the movement that n names is not booked, and of
 // is for the same reference. Either n tells of another movement, which never succeeded: a
-// charge may be tried again. Or the provider names movements otherwise in its webhooks, and
+// charge may be tried again. Or the provider names movements otherwise in its notices, and
 // it is this one. The provider, asked for each by its own id, says which. same reports that
 // of has failed. A claim of several generations was declined before, so that where nothing
 // is shown against it n tells of that.

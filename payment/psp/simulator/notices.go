@@ -43,7 +43,7 @@ type Notices struct {
 	Hold bool
 	// Declines sends events about declines too.
 	Declines bool
-	// Seed restarts the sequence of draws, each time webhooks are set.
+	// Seed restarts the sequence of draws, each time notices are set.
 	Seed uint64
 }
 
