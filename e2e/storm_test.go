@@ -91,7 +91,7 @@ type storm struct {
 	unavailable                                 map[string]int // 503s by error
 	kills                                       int
 	suspensions                                 int
-	verdict                                     verdict
+	counts                                      counts
 }
 
 func newStorm(t *testing.T, size stormSize) *storm {
@@ -341,8 +341,8 @@ func (s *storm) count(r *reply, first bool) {
 	}
 }
 
-// verdict counts what was promised, and what broken promises would look like.
-type verdict struct {
+// counts are what was promised, and what broken promises would look like.
+type counts struct {
 	completed, declined int
 
 	unanswered  int // requests that never got a final answer
@@ -360,7 +360,7 @@ type verdict struct {
 // judgement compares what the callers were told, what the API says of each key,
 // and what the simulator saw.
 func (s *storm) judgement() {
-	v := &s.verdict
+	v := &s.counts
 	moved := map[int64]int{} // by amount, which is the key's own
 	byReference := map[string]int{}
 	for _, e := range s.judge.Effects() {
@@ -439,12 +439,12 @@ func (s *storm) reclaimed(g *stormTwins) (n int) {
 
 // check asserts that no promise was broken.
 func (s *storm) check() {
-	want := verdict{completed: s.verdict.completed, declined: len(s.keys) - s.verdict.completed}
-	require.Equal(s.t, want, s.verdict)
-	require.NotZero(s.t, s.verdict.completed)
-	require.NotZero(s.t, s.verdict.declined)
+	want := counts{completed: s.counts.completed, declined: len(s.keys) - s.counts.completed}
+	require.Equal(s.t, want, s.counts)
+	require.NotZero(s.t, s.counts.completed)
+	require.NotZero(s.t, s.counts.declined)
 	require.Equal(s.t, 1, s.suspensions)
-	s.judge.once(s.t, s.verdict.completed)
+	s.judge.once(s.t, s.counts.completed)
 	s.history.check(s.t)
 }
 
@@ -508,10 +508,10 @@ func (s *storm) print() {
 	row("  of them sent again", sends-twinsInAGroup*len(s.twins))
 	row("  of them held up", late)
 	row("  generations", tries)
-	row("  generations of nobody's", s.verdict.generations)
-	row("  not declined, or charged", s.verdict.undeclined)
-	row("keys completed", s.verdict.completed)
-	row("keys declined for good", s.verdict.declined)
+	row("  generations of nobody's", s.counts.generations)
+	row("  not declined, or charged", s.counts.undeclined)
+	row("keys completed", s.counts.completed)
+	row("keys declined for good", s.counts.declined)
 	row("soft declines", s.softs.Load())
 	row("422 fingerprint mismatch", s.mismatches.Load())
 	row("409 in use", s.inUse.Load())
@@ -523,11 +523,11 @@ func (s *storm) print() {
 	row("provider faults", stats.ErrorsBefore+stats.ErrorsAfter+stats.RepliesDropped)
 	row("movements of money", stats.Effects)
 	row("duplicates", stats.DuplicateEffects)
-	row("keys charged wrongly", s.verdict.miscounted)
-	row("replays that differed", s.verdict.differing)
-	row("changed bodies not refused", s.verdict.unrefused+s.verdict.twoRequests)
-	row("requests never answered", s.verdict.unanswered)
-	row("left in flight", s.verdict.inFlight)
+	row("keys charged wrongly", s.counts.miscounted)
+	row("replays that differed", s.counts.differing)
+	row("changed bodies not refused", s.counts.unrefused+s.counts.twoRequests)
+	row("requests never answered", s.counts.unanswered)
+	row("left in flight", s.counts.inFlight)
 	row("time", s.took.Round(time.Millisecond))
 	row("requests per second", int(float64(s.requests.Load())/s.took.Seconds()))
 	_ = w.Flush()

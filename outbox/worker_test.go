@@ -161,7 +161,7 @@ func workerOf(t *testing.T, q *queue, h outbox.Handler, batch int, regions ...st
 func TestWorkerFinishesWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a", "b")
-		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			if m.ID == "a" {
 				return outbox.Done()
 			}
@@ -180,7 +180,7 @@ func TestWorkerFinishesWhatIsDone(t *testing.T) {
 func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, good := newQueue().put("poison"), 0
-		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			if m.ID == "poison" {
 				return outbox.Failed("it does not parse")
 			}
@@ -203,7 +203,7 @@ func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 func TestAReasonIsStorable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a")
-		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Failed("it says \x00\xff") })
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition { return outbox.Failed("it says \x00\xff") })
 		require.Equal(t, 1, w.Round(t.Context()))
 		require.Equal(t, "it says \uFFFD\uFFFD", q.state("a").LastError)
 	})
@@ -212,7 +212,7 @@ func TestAReasonIsStorable(t *testing.T) {
 func TestWorkerStopDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, finished := newQueue().put("a"), false
-		w := worker(t, q, func(ctx context.Context, _ outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(ctx context.Context, _ outbox.Message) outbox.Disposition {
 			time.Sleep(30 * time.Second)
 			finished = ctx.Err() == nil
 			return outbox.Done()
@@ -249,7 +249,7 @@ func newSlowly() *slowly {
 	return s
 }
 
-func (s *slowly) handle(_ context.Context, m outbox.Message) outbox.Verdict {
+func (s *slowly) handle(_ context.Context, m outbox.Message) outbox.Disposition {
 	s.add(m.Region, 1)
 	defer s.add(m.Region, -1)
 	if strings.HasPrefix(m.ID, "slow") {
@@ -441,7 +441,7 @@ func TestFewSlotsGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().putIn("a", ids("a", 9)...).putIn("b", "b").putIn("c", "c")
 		var order []string // one slot: no two handlers at once
-		w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			order = append(order, m.Region)
 			return outbox.Done()
 		}, 1, "a", "b", "c")
@@ -487,7 +487,7 @@ func TestARowOutlivesItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a")
 		q.failed = context.DeadlineExceeded
-		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() })
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() })
 		require.Zero(t, w.Round(t.Context()))
 		q.failed = nil
 		dead, err := q.Take(t.Context(), "r", 1, time.Minute)

@@ -673,7 +673,7 @@ func TestHandlerRefusesMalformedMessages(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q: %v", want, err)
 		}
-		if got, next := fromConnect(err); !errors.Is(got, ErrRefused) || next != final {
+		if got, final := fromConnect(err); !errors.Is(got, ErrRefused) || !final {
 			t.Errorf("%q: Peers would return %v", want, got)
 		}
 	}

@@ -311,8 +311,8 @@ func (l *load) pay(at member, home string) *reply {
 	return l.settle(ctx, probeClient, l.fresh(home), func() member { return at })
 }
 
-// verdict compares what merchants were told with what the simulator saw.
-type verdict struct {
+// tally compares what merchants were told with what the simulator saw.
+type tally struct {
 	Keys, Completed, Declined int
 	Requests, No, None        int64
 	Why                       map[string]int
@@ -325,7 +325,7 @@ type effect struct {
 }
 
 // judge checks every promise and counts in v. Call it after end.
-func (l *load) judge(t *testing.T, v *verdict) {
+func (l *load) judge(t *testing.T, v *tally) {
 	t.Helper()
 	v.Requests, v.No, v.None, v.Why = l.requests.Load(), l.no.Load(), l.none.Load(), l.why
 	byKey := map[string][]*send{}

@@ -108,7 +108,7 @@ func TestScenarios(t *testing.T) {
 			sc.run(s)
 			s.whole()
 			s.l.end()
-			s.l.judge(t, &r.verdict)
+			s.l.judge(t, &r.tally)
 			whole = !t.Failed()
 		})
 	}

@@ -96,7 +96,7 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 }
 
 func (c *Config) handler(sink Sink) outbox.Handler {
-	return func(ctx context.Context, m outbox.Message) outbox.Verdict {
+	return func(ctx context.Context, m outbox.Message) outbox.Disposition {
 		e, err := readEvent(m)
 		if err != nil {
 			return c.park(ctx, m, err.Error())
@@ -115,7 +115,7 @@ func (c *Config) handler(sink Sink) outbox.Handler {
 }
 
 // park takes a row out of the queue that would only fail again.
-func (c *Config) park(ctx context.Context, m outbox.Message, reason string) outbox.Verdict {
+func (c *Config) park(ctx context.Context, m outbox.Message, reason string) outbox.Disposition {
 	switch err := c.Store.Park(ctx, m.Region, m.ID, m.Fence, reason); {
 	case errors.Is(err, outbox.ErrFenced):
 		// Somebody else has the row, and finds out for himself.

@@ -454,7 +454,7 @@ func (n *notifier) look() {
 		end := min(from+effectsPage, n.sim.durable)
 		var tell []int
 		for i := from; i < end; i++ {
-			if v := n.sim.book.at(i).verdict; v == approved || v == failedSince || (declines && verdicts[v].Class > 0) {
+			if v := n.sim.book.at(i).outcome; v == approved || v == failedSince || (declines && outcomes[v].Class > 0) {
 				tell = append(tell, i)
 			}
 		}
