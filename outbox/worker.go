@@ -332,7 +332,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	case fateLater:
 		err = h.retry(ctx, m, disposition.after, "")
 	case fateParked:
-		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", disposition.reason)
+		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "tenant", m.Tenant, "reason", disposition.reason)
 		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, disposition.reason)
 	case fateFailed, fateFaulted:
 		err = h.retry(ctx, m, w.backoff(m.Attempts), disposition.reason)

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -92,7 +93,7 @@ func (q *queue) Park(_ context.Context, _, id string, fence uint64, reason strin
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m, err := q.held(id, fence)
-	if err != nil {
+	if err := cmp.Or(q.failed, err); err != nil {
 		return err
 	}
 	m.Parked, m.LastError = true, reason
@@ -196,6 +197,25 @@ func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 		require.True(t, q.state("poison").Parked)
 		require.Equal(t, "it does not parse", q.state("poison").LastError)
 		require.Zero(t, w.Round(t.Context()))
+	})
+}
+
+// A row that cannot be parked keeps its lease, and is parked when that has run out.
+func TestARowThatCannotBeParkedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue().put("a")
+		away := errors.New("away")
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition {
+			q.failed = away
+			return outbox.Parked("hopeless")
+		})
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.False(t, q.state("a").Parked)
+		away, q.failed = nil, nil
+		require.Zero(t, w.Round(t.Context()))
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.True(t, q.state("a").Parked)
 	})
 }
 
