@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
@@ -69,7 +70,7 @@ type stormKey struct {
 type stormSend struct {
 	region string
 	q      request
-	last   *reply
+	last   *answer.Answer
 }
 
 type storm struct {
@@ -86,7 +87,7 @@ type storm struct {
 
 	requests, retries, softs, mismatches, inUse atomic.Int64
 	none                                        atomic.Int64
-	latest                                      atomic.Pointer[reply]
+	latest                                      atomic.Pointer[answer.Answer]
 	mu                                          sync.Mutex
 	unavailable                                 map[string]int // 503s by error
 	kills                                       int
@@ -286,14 +287,14 @@ func (s *storm) sendTwins(g *stormTwins) {
 				}
 				s.count(r, first)
 				first = false
-				if r.err == nil && r.status == http.StatusPaymentRequired {
+				if r.Err == nil && r.Status == http.StatusPaymentRequired {
 					g.declines.Add(1)
 					g.mu.Lock()
-					g.answers[r.remembered()]++
+					g.answers[r.Remembered()]++
 					g.mu.Unlock()
 					return
 				}
-				if wait(s.ctx, r.pause()) != nil {
+				if wait(s.ctx, pauseAfter(r)) != nil {
 					return
 				}
 			}
@@ -309,7 +310,7 @@ func (s *storm) send(client int, k *stormKey) {
 		one := &k.sends[i]
 		rivals.Go(func() {
 			first := true
-			one.last = s.caller.settle(s.ctx, one.region, one.q, func(start time.Time, r *reply) {
+			one.last = s.caller.settle(s.ctx, one.region, one.q, func(start time.Time, r *answer.Answer) {
 				s.history.add(client, one.q, start, r)
 				s.count(r, first)
 				first = false
@@ -319,24 +320,24 @@ func (s *storm) send(client int, k *stormKey) {
 	rivals.Wait()
 }
 
-func (s *storm) count(r *reply, first bool) {
+func (s *storm) count(r *answer.Answer, first bool) {
 	s.latest.Store(r)
 	s.requests.Add(1)
 	if !first {
 		s.retries.Add(1)
 	}
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 		s.none.Add(1)
-	case r.status == http.StatusUnprocessableEntity:
+	case r.Status == http.StatusUnprocessableEntity:
 		s.mismatches.Add(1)
-	case r.status == http.StatusConflict:
+	case r.Status == http.StatusConflict:
 		s.inUse.Add(1)
-	case r.status == http.StatusPaymentRequired && !r.final():
+	case r.Status == http.StatusPaymentRequired && !r.Final():
 		s.softs.Add(1)
-	case r.status == http.StatusServiceUnavailable:
+	case r.Status == http.StatusServiceUnavailable:
 		s.mu.Lock()
-		s.unavailable[r.problem.Error]++
+		s.unavailable[r.Problem.Error]++
 		s.mu.Unlock()
 	}
 }
@@ -381,14 +382,14 @@ func (s *storm) judgement() {
 		for n := range k.sends {
 			one := &k.sends[n]
 			switch {
-			case !one.last.final():
+			case !one.last.Final():
 				v.unanswered++
-			case one.last.status == http.StatusUnprocessableEntity:
+			case one.last.Status == http.StatusUnprocessableEntity:
 			case winner == nil:
 				winner = one
 			case winner.q.body != one.q.body:
 				v.twoRequests++
-			case winner.last.remembered() != one.last.remembered():
+			case winner.last.Remembered() != one.last.Remembered():
 				v.differing++
 			}
 		}
@@ -397,7 +398,7 @@ func (s *storm) judgement() {
 			continue
 		}
 		for _, one := range k.sends {
-			if one.q.body != winner.q.body && one.last.status != http.StatusUnprocessableEntity {
+			if one.q.body != winner.q.body && one.last.Status != http.StatusUnprocessableEntity {
 				v.unrefused++
 			}
 		}
@@ -406,12 +407,12 @@ func (s *storm) judgement() {
 		switch {
 		case status.State == "IN_FLIGHT":
 			v.inFlight++
-		case k.hard && status.State == "FAILED_TERMINAL" && winner.last.status == http.StatusPaymentRequired:
+		case k.hard && status.State == "FAILED_TERMINAL" && winner.last.Status == http.StatusPaymentRequired:
 			v.declined++
 			if plain+changed != 0 {
 				v.miscounted++
 			}
-		case !k.hard && status.State == "COMPLETED" && winner.last.status == http.StatusCreated && winner.last.id(s.t) == status.Object:
+		case !k.hard && status.State == "COMPLETED" && winner.last.Status == http.StatusCreated && objectID(s.t, winner.last) == status.Object:
 			v.completed++
 			if winner.q.amount(s.t) == stormAmount(i, true) {
 				plain, changed = changed, plain
