@@ -375,6 +375,10 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 			require.Empty(t, line)
 			continue
 		}
+		byID, _, found, err := after.home.Object(w.ctx, "acme", "us-east1", rec.Minted.ID)
+		require.NoError(t, err)
+		require.True(t, found, "%s: what names the key of its object is there with it", key.Value)
+		require.Equal(t, rec, byID)
 		_, booked, err := after.home.Transaction(w.ctx, "us-east1", rec.Minted.ID)
 		require.NoError(t, err)
 		require.Equal(t, rec.State == claim.Completed, booked, "%s: a final claim is booked, and no other", key.Value)
