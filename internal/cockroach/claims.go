@@ -28,6 +28,19 @@ const (
 	decisionLife = 10 * time.Second
 )
 
+var (
+	claimBegin     = declare[beginArgs]("begin")
+	claimBeginNext = declare[beginAgainArgs]("begin_again")
+	claimTakeOver  = declare[takeOverArgs]("take_over")
+	claimDefer     = declare[deferArgs]("defer")
+	claimByKey     = declare[keyArgs]("get")
+	claimByOwner   = declare[ownObjectArgs]("object")
+	claimByObject  = declare[objectArgs]("claim_by_object")
+	claimsSettled  = declare[keyPageArgs]("claims_settled")
+	claimsToRenew  = declare[renewableArgs]("renewable")
+	claimsRenew    = declare[renewArgs]("renew")
+)
+
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
@@ -131,36 +144,40 @@ type begun struct {
 	row           *claimRow // the row that was there, nil for none
 }
 
-func beginGroup(db *DB) *group[creation] {
-	return &group[creation]{
-		db: db, query: db.queries["begin"], lines: map[line]*gathering[creation]{},
+type (
+	beginArgs struct {
+		Home   string
+		Claims []newClaim
+	}
+	newClaim struct {
+		N int32
+		keyRow
+		mintedRow
+		Holder  string
+		Lease   time.Duration
+		Step    uuid.UUID
+		Stamped bool
+		PinEnds time.Time
+		Message callRow
+		Entry   placedEntry
+	}
+)
+
+func beginGroup(db *DB) *group[creation, beginArgs] {
+	return &group[creation, beginArgs]{
+		db: db, statement: claimBegin, lines: map[line]*gathering[creation]{},
 		key: func(c *creation) claim.Key { return c.Key },
-		args: func(cs []*creation) []any {
-			return []any{
-				cs[0].Home, ordinals(len(cs)),
-				column(cs, func(c *creation) string { return c.Key.Tenant }),
-				column(cs, func(c *creation) string { return c.Key.Value }),
-				column(cs, func(c *creation) string { return c.fresh.Minted.ID }),
-				column(cs, func(c *creation) string { return c.fresh.Operation }),
-				column(cs, func(c *creation) int16 { return int16(c.fresh.Fingerprint.Version) }),
-				column(cs, func(c *creation) []byte { return c.fresh.Fingerprint.Sum[:] }),
-				column(cs, func(c *creation) string { return c.fresh.Holder }),
-				column(cs, func(c *creation) time.Duration { return c.fresh.LeaseUntil.Sub(epoch) }),
-				column(cs, func(c *creation) string { return c.fresh.Minted.Receipt }),
-				column(cs, func(c *creation) string { return c.fresh.ProviderKey }),
-				column(cs, func(c *creation) uuid.UUID { return c.step }),
-				column(cs, func(c *creation) bool { return c.Stamped }),
-				column(cs, func(c *creation) time.Time { return micros(c.PinnedAt.Add(db.policy.CreateWithin())) }),
-				column(cs, func(c *creation) string { return string(c.message.Kind) }),
-				column(cs, func(c *creation) []byte { return notNil(c.message.Payload) }),
-				column(cs, func(c *creation) string { return c.message.TraceParent }),
-				column(cs, func(c *creation) int64 { return int64(c.message.Fence) }),
-				column(cs, func(c *creation) uuid.UUID { return c.entry }),
-				column(cs, func(c *creation) string { return string(c.audit.Event) }),
-				column(cs, func(c *creation) string { return c.audit.Region }),
-				column(cs, func(c *creation) string { return c.audit.Node }),
-				column(cs, func(c *creation) string { return c.audit.Detail }),
+		args: func(cs []*creation) beginArgs {
+			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
+			for i, c := range cs {
+				args.Claims[i] = newClaim{
+					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
+					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
+					Stamped: c.Stamped, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
+					Message: callOf(c.message), Entry: placedEntryOf(c.entry, c.audit),
+				}
 			}
+			return args
 		},
 		read: func(rows pgx.Rows, cs []*creation) error {
 			for _, c := range cs {
@@ -196,26 +213,33 @@ func (v *View) begin(ctx context.Context, c *creation) (begun, error) {
 	_, err := v.db.begins.do(ctx, c.Home, c)
 	switch {
 	case err != nil:
-		return begun{}, claimError("begin", err) // the group may still be reading
+		return begun{}, claimError(claimBegin.name, err) // the group may still be reading
 	case !c.found:
-		return begun{}, claimError("begin", errors.New("no row"))
+		return begun{}, claimError(claimBegin.name, errors.New("no row"))
 	}
-	return c.begun, claimError("begin", c.err)
+	return c.begun, claimError(claimBegin.name, c.err)
+}
+
+type beginAgainArgs struct {
+	heldArgs
+	mintedRow
+	FirstUse, Created time.Time
+	Generation        int32
+	ProviderRef       string
+	GoodUntil         time.Time
+	Message           callRow
+	MessageCreatedAt  time.Time
+	KeepRefusal       bool
 }
 
 func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	m, entry := fx.Enqueue, &fx.Audit[0]
-	_, found, _, err := one(ctx, v.db, "begin_again", repeatable, []any{
-		next.Home, next.Key.Tenant, next.Key.Value, got.row.step,
-		next.Minted.ID, next.Operation, int16(next.Fingerprint.Version), next.Fingerprint.Sum[:],
-		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, next.FirstUse,
-		next.Minted.Created, next.Minted.Receipt, int32(next.Generation), next.ProviderKey,
-		int32(next.Attempts), next.ProviderRef, step, got.now.Add(decisionLife),
-		string(m.Kind), m.Payload, m.TraceParent, m.CreatedAt, int64(m.Fence),
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
-		next.Refusal != nil, // which is then the row's
+	_, found, _, err := one(ctx, v.db, claimBeginNext, repeatable, beginAgainArgs{
+		heldArgs: heldBy(got.row, step, next, fx), mintedRow: mintedOf(next),
+		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation), ProviderRef: next.ProviderRef,
+		GoodUntil: got.now.Add(decisionLife), Message: callOf(fx.Enqueue), MessageCreatedAt: fx.Enqueue.CreatedAt,
+		KeepRefusal: next.Refusal != nil, // which is then the row's
 	}, pgx.RowTo[int64])
-	return found, claimError("begin_again", err)
+	return found, claimError(claimBeginNext.name, err)
 }
 
 // TakeOver implements [claim.Store].
@@ -254,14 +278,34 @@ func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder
 	return claim.Record{}, restless(key)
 }
 
+type takeOverArgs struct {
+	heldArgs
+	ObjectID string
+}
+
 func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	entry := &fx.Audit[0]
-	_, found, _, err := one(ofClaims(ctx), v.db, "take_over", repeatable, []any{
-		next.Home, next.Key.Tenant, next.Key.Value, row.step,
-		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, int32(next.Attempts), step,
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail, next.Minted.ID,
-	}, pgx.RowTo[int64])
-	return found, claimError("take_over", err)
+	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID}
+	_, found, _, err := one(ofClaims(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
+	return found, claimError(claimTakeOver.name, err)
+}
+
+// heldArgs give a row that was read to a holder.
+type heldArgs struct {
+	keyArgs
+	OldStep, Step         uuid.UUID
+	Fence                 int64
+	Holder                string
+	LeaseUntil, HeldSince time.Time
+	Attempts              int32
+	Entry                 placedEntry
+}
+
+func heldBy(row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) heldArgs {
+	return heldArgs{
+		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step,
+		Fence: int64(next.Fence), Holder: next.Holder, LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince,
+		Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
+	}
 }
 
 // Settle implements [claim.Store].
@@ -318,17 +362,28 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	return claim.Record{}, claim.ErrFenced
 }
 
+type deferArgs struct {
+	keyArgs
+	ObjectID, Reason, Region, Node               string
+	OldFence, Fence                              int64
+	OldUnknowns, Unknowns, NotFounds, Generation int32
+	Pause                                        time.Duration
+	Step                                         uuid.UUID
+	First, Second                                entryRow // which differ in little
+}
+
 // putOff is the step of an attempt that ended without an outcome.
 func (v *View) putOff(ctx context.Context, s *settlement) error {
 	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
-	_, found, _, err := one(ctx, v.db, "defer", repeatable, []any{
-		old.Home, old.Key.Tenant, old.Key.Value, old.Minted.ID, int64(old.Fence), int32(old.Unknowns),
-		next.Reason, int32(next.Unknowns), int32(next.NotFounds),
-		next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), s.step, first.Region, first.Node, int32(first.Generation),
-		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail, int64(next.Fence),
+	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
 	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
 	s.done = found
-	return claimError("defer", err)
+	return claimError(claimDefer.name, err)
 }
 
 // unbookable is why a verdict is not recorded whose posting is invalid: that, unless
@@ -356,8 +411,8 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, "claims_settled", repeatable, []any{home, after.Tenant, after.Value, int64(limit)}, scanOwned(home))
-	return all, claimError("claims_settled", err)
+	all, err := many(ctx, v.db, claimsSettled, repeatable, keyPageArgs{keyIn(home, after), int64(limit)}, scanOwned(home))
+	return all, claimError(claimsSettled.name, err)
 }
 
 // ByObject reads the claim of an object with authority, whoever's it is, without its
@@ -367,8 +422,8 @@ func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, boo
 	if err != nil {
 		return claim.Record{}, false, err
 	}
-	rec, found, _, err := one(ctx, v.db, "claim_by_object", repeatable, []any{home, id}, scanOwned(home))
-	return rec, found, claimError("claim_by_object", err)
+	rec, found, _, err := one(ctx, v.db, claimByObject, repeatable, objectArgs{Home: home, ObjectID: id}, scanOwned(home))
+	return rec, found, claimError(claimByObject.name, err)
 }
 
 // scanOwned scans the clock, a key and a claim without its response.
@@ -403,6 +458,23 @@ func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) (
 	return held, nil
 }
 
+type (
+	renewableArgs struct {
+		Home string
+		Keys []keyRow
+	}
+	renewArgs struct {
+		Home   string
+		Leases []leaseRow
+		Step   uuid.UUID
+	}
+	leaseRow struct {
+		keyRow
+		Step       uuid.UUID // that was read
+		LeaseUntil time.Time
+	}
+)
+
 // renew renews those of leases that of names, all at home, and marks in held
 // which are.
 func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
@@ -416,18 +488,16 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 	}
 	for range maxLooks {
 		// In the order of their keys, as groups write them: else the two wait for each other.
-		var tenants, values []string
+		var keys []keyRow
 		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {
-			tenants, values = append(tenants, k.Tenant), append(values, k.Value)
+			keys = append(keys, rowOf(k))
 		}
-		rows, err := many(ctx, v.db, "renewable", repeatable, []any{home, tenants, values}, scanRenewable)
+		rows, err := many(ctx, v.db, claimsToRenew, repeatable, renewableArgs{home, keys}, scanRenewable)
 		if err != nil {
-			return claimError("renewable", err)
+			return claimError(claimsToRenew.name, err)
 		}
 		slices.SortFunc(rows, func(a, b renewable) int { return a.record.Key.Compare(b.record.Key) })
-		tenants, values = nil, nil
-		var steps []uuid.UUID
-		var untils []time.Time
+		var renewals []leaseRow
 		mine := map[claim.Key]int{}
 		for _, r := range rows {
 			k := r.record.Key
@@ -441,21 +511,20 @@ func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Le
 					continue
 				}
 				mine[k] = i
-				tenants, values = append(tenants, k.Tenant), append(values, k.Value)
-				steps, untils = append(steps, r.step), append(untils, next.LeaseUntil)
+				renewals = append(renewals, leaseRow{rowOf(k), r.step, next.LeaseUntil})
 				break // two leases on one row have one fence, or one of them is stale
 			}
 		}
 		if len(mine) == 0 {
 			return nil
 		}
-		renewed, err := many(ctx, v.db, "renew", once, []any{home, tenants, values, steps, untils, newStep()},
+		renewed, err := many(ctx, v.db, claimsRenew, once, renewArgs{home, renewals, newStep()},
 			func(row pgx.CollectableRow) (k claim.Key, err error) {
 				err = row.Scan(&k.Tenant, &k.Value)
 				return k, err
 			})
 		if err != nil {
-			return claimError("renew", err)
+			return claimError(claimsRenew.name, err)
 		}
 		for _, k := range renewed {
 			held[mine[k]] = true
@@ -503,7 +572,7 @@ func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Recor
 }
 
 func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
-	return v.read(ctx, "get", home, []any{home, key.Tenant, key.Value}, func(*zeronull.Text) claim.Key { return key })
+	return readClaim(ctx, v, claimByKey, home, keyIn(home, key), func(*zeronull.Text) claim.Key { return key })
 }
 
 // Object implements [claim.Store].
@@ -512,7 +581,7 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 	if err != nil {
 		return claim.Record{}, time.Time{}, false, err
 	}
-	row, now, err := v.read(ctx, "object", home, []any{home, tenant, id}, func(key *zeronull.Text) claim.Key {
+	row, now, err := readClaim(ctx, v, claimByOwner, home, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(key *zeronull.Text) claim.Key {
 		return claim.Key{Tenant: tenant, Value: string(*key)}
 	})
 	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
@@ -521,13 +590,13 @@ func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Recor
 	return row.record, now, true, nil
 }
 
-// read runs a statement that returns the clock, one column more and a claim.
-func (v *View) read(ctx context.Context, name, home string, args []any, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
+// readClaim runs a statement that returns the clock, one column more and a claim.
+func readClaim[A any](ctx context.Context, v *View, s statement[A], home string, args A, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
 	type answer struct {
 		now time.Time
 		row *claimRow
 	}
-	got, _, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
+	got, _, _, err := one(ctx, v.db, s, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
 		var a answer
 		var more zeronull.Text
 		var r claimRow
@@ -540,7 +609,7 @@ func (v *View) read(ctx context.Context, name, home string, args []any, key func
 		}
 		return a, nil
 	})
-	return got.row, got.now.UTC(), claimError(name, err)
+	return got.row, got.now.UTC(), claimError(s.name, err)
 }
 
 // claimError turns what the database refused into an error of the contract: it

@@ -152,7 +152,7 @@ func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Regions, err = readRegions(ctx, m.conn, queries["regions"].sql); err != nil {
+	if s.Regions, err = readRegions(ctx, m.conn, queries); err != nil {
 		return s, err
 	}
 	if m.dialect.cockroach {
@@ -351,7 +351,7 @@ func (m *Migrator) regions(ctx context.Context) ([]TopologyRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readRegions(ctx, m.conn, queries["regions"].sql)
+	return readRegions(ctx, m.conn, queries)
 }
 
 // regionSteps adds the rows of regions that are not there, with codes that were

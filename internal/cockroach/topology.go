@@ -13,6 +13,17 @@ import (
 // and existing pins never look, so that a status, however late it is seen, cannot
 // move a key or stop a retry.
 
+var (
+	regionStatus   = declare[statusArgs]("region_status")
+	claimsInFlight = declare[homeArgs]("claims_in_flight")
+)
+
+type statusArgs struct {
+	Name   string
+	Status int16
+	Epoch  int64
+}
+
 // SetRegionStatus sets what an operator says of a region: 0 active, 1 draining,
 // 2 down, as package region numbers them. It returns the epoch of the table in
 // which the region has that status, and changes nothing where it has it already.
@@ -39,16 +50,16 @@ func (db *DB) SetRegionStatus(ctx context.Context, name string, status uint8) (e
 		case rows[here].Status == status:
 			return newest, nil
 		}
-		at, changed, _, err := one(ctx, db, "region_status", repeatable, []any{name, int16(status), int64(newest)}, pgx.RowTo[int64])
+		at, changed, _, err := one(ctx, db, regionStatus, repeatable, statusArgs{name, int16(status), int64(newest)}, pgx.RowTo[int64])
 		if err != nil {
-			return 0, claimError("region_status", err)
+			return 0, claimError(regionStatus.name, err)
 		}
 		if changed {
 			return uint64(at), nil
 		}
 		// The table has changed since it was read, perhaps by our own first try.
 		if ctx.Err() != nil {
-			return 0, unavailable("region_status", ctx.Err())
+			return 0, unavailable(regionStatus.name, ctx.Err())
 		}
 	}
 }
@@ -61,6 +72,6 @@ func (v *View) InFlight(ctx context.Context, region string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, _, _, err := one(ctx, v.db, "claims_in_flight", repeatable, []any{region}, pgx.RowTo[int64])
-	return int(n), claimError("claims_in_flight", err)
+	n, _, _, err := one(ctx, v.db, claimsInFlight, repeatable, homeArgs{region}, pgx.RowTo[int64])
+	return int(n), claimError(claimsInFlight.name, err)
 }

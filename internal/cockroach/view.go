@@ -69,9 +69,11 @@ type TopologyRow struct {
 	Epoch  uint64
 }
 
+var topology = declare[none]("regions")
+
 // Regions reads the topology, by name.
 func (db *DB) Regions(ctx context.Context) ([]TopologyRow, error) {
-	all, err := many(ctx, db, "regions", repeatable, nil, scanRegion)
+	all, err := many(ctx, db, topology, repeatable, none{}, scanRegion)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func readRegions(ctx context.Context, q querier, sql string) ([]TopologyRow, error) {
+func readRegions(ctx context.Context, q querier, all queries) ([]TopologyRow, error) {
+	sql, _ := topology.in(all, none{})
 	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err
