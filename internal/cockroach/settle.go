@@ -1,6 +1,9 @@
 package cockroach
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,6 +13,106 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
 )
+
+var (
+	claimSettle = declare[settleArgs]("settle")
+	claimDefer  = declare[deferArgs]("defer")
+)
+
+// Settle implements [claim.Store].
+func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
+	if verdict.ID == uuid.Nil {
+		verdict.ID = newStep()
+	}
+	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if next == &held {
+		return held, nil
+	}
+	ctx, err = v.reach(ofClaims(ctx), held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if fx.Post != nil {
+		if invalid := fx.Post.Validate(); invalid != nil {
+			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
+		}
+	}
+	// The verdict's name is the step's, so that whoever says it again finds it.
+	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
+	if next.State == claim.InFlight {
+		err = v.putOff(ctx, said)
+	} else {
+		_, err = v.db.settles.do(ctx, held.Home, said)
+		err = settleError(&fx, err)
+	}
+	switch {
+	case err != nil:
+		return claim.Record{}, err
+	case said.done:
+		next.LeaseUntil = said.lease.UTC()
+		switch {
+		case next.State.Final():
+			next.SettledAt = said.now.UTC()
+		case next.State == claim.FailedRetry:
+			next.Refusal.At = said.now.UTC()
+		}
+		return *next, nil
+	}
+	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
+	// this call or in one before.
+	row, _, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
+		return row.record, nil
+	}
+	return claim.Record{}, claim.ErrFenced
+}
+
+type deferArgs struct {
+	keyArgs
+	ObjectID, Reason, Region, Node               string
+	OldFence, Fence                              int64
+	OldUnknowns, Unknowns, NotFounds, Generation int32
+	Pause                                        time.Duration
+	Step                                         uuid.UUID
+	First, Second                                entryRow // which differ in little
+}
+
+// putOff is the step of an attempt that ended without an outcome.
+func (v *View) putOff(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
+	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError(claimDefer.name, err)
+}
+
+// unbookable is why a verdict is not recorded whose posting is invalid: that, unless
+// the claim is no longer the holder's anyway.
+func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
+	row, now, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return err
+	}
+	var is *claim.Record
+	if row != nil {
+		is = &row.record
+	}
+	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
+		return err
+	}
+	return fmt.Errorf("settle: %w", invalid)
+}
 
 // settlement is how an attempt ended: the claim as the holder was given it, what it is
 // to be, what goes with that, and what the statement said.
@@ -21,8 +124,6 @@ type settlement struct {
 	done       bool
 	now, lease time.Time
 }
-
-var claimSettle = declare[settleArgs]("settle")
 
 // settleArgs are claims that are settled, and what goes with them: rows that name the
 // claim's by its N.
