@@ -13,6 +13,17 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
+var (
+	brakes   = declare[none]("brakes")
+	brakePut = declare[brakeArgs]("brake_put")
+)
+
+type brakeArgs struct {
+	Provider string
+	Version  int64
+	State    []byte
+}
+
 // Brakes implements [notice.BrakeStore].
 func (db *DB) Brakes(ctx context.Context) (rows []notice.Brake, now time.Time, err error) {
 	type read struct {
@@ -20,12 +31,12 @@ func (db *DB) Brakes(ctx context.Context) (rows []notice.Brake, now time.Time, e
 		version  *int64
 		state    []byte
 	}
-	all, err := many(ctx, db, "brakes", repeatable, nil, func(row pgx.CollectableRow) (r read, err error) {
+	all, err := many(ctx, db, brakes, repeatable, none{}, func(row pgx.CollectableRow) (r read, err error) {
 		err = row.Scan(&now, &r.provider, &r.version, &r.state)
 		return r, err
 	})
 	if err != nil {
-		return nil, time.Time{}, claimError("brakes", err)
+		return nil, time.Time{}, claimError(brakes.name, err)
 	}
 	for _, r := range all {
 		if r.provider == nil || r.version == nil {
@@ -50,8 +61,8 @@ func (db *DB) PutBrake(ctx context.Context, b notice.Brake) (changed bool, err e
 	}
 	// A second run of a statement whose reply was lost finds its own version and changes
 	// nothing, which would look as if another had been faster.
-	_, changed, _, err = one(ctx, db, "brake_put", once, []any{b.Provider, int64(b.Version), state}, pgx.RowTo[int64])
-	return changed, claimError("brake_put", err)
+	_, changed, _, err = one(ctx, db, brakePut, once, brakeArgs{b.Provider, int64(b.Version), state}, pgx.RowTo[int64])
+	return changed, claimError(brakePut.name, err)
 }
 
 // Brakes is [DB.Brakes].

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 const (
@@ -28,324 +22,65 @@ const (
 	decisionLife = 10 * time.Second
 )
 
-// Begin implements [claim.Store].
-func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	asked, underWay := time.Now(), a.UnderWay
-	if a.CompareOnly {
-		a.Stamped, a.PinnedAt = false, time.Time{} // so that the statement makes no claim
-	}
-	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
+var (
+	claimByKey    = declare[keyArgs]("get")
+	claimByOwner  = declare[ownObjectArgs]("object")
+	claimByObject = declare[objectArgs]("claim_by_object")
+	claimsSettled = declare[keyPageArgs]("claims_settled")
+)
+
+// Get implements [claim.Store].
+func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
+	ctx, err := v.reach(ofTenant(ctx, key.Tenant), home)
 	if err != nil {
-		return claim.Begun{}, err
+		return claim.Record{}, time.Time{}, false, err
 	}
-	// What a new claim would be. Whether there may be one is for the statement to
-	// say, which knows the time.
-	allowed := a
-	allowed.Stamped, allowed.CompareOnly = true, false
-	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
+	row, now, err := v.get(ctx, key, home)
+	if err != nil || row == nil {
+		return claim.Record{}, now, false, err
+	}
+	return row.record, now, true, nil
+}
+
+func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
+	return readClaim(ctx, v, claimByKey, home, keyIn(home, key), func(*zeronull.Text) claim.Key { return key })
+}
+
+// Object implements [claim.Store].
+func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
+	ctx, err := v.reach(ofTenant(ctx, tenant), home)
 	if err != nil {
-		return claim.Begun{}, err
+		return claim.Record{}, time.Time{}, false, err
 	}
-	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
-	// Writes of ours that may be in the row without our knowing.
-	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
-	for range maxLooks {
-		got, err := v.begin(ctx, create)
-		switch {
-		case hasCode(err, codeUnique):
-			continue // a twin with our minted id commits at this moment: look again
-		case err != nil:
-			return claim.Begun{}, err
-		case got.created:
-			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, got.firstUse), Now: got.now}, nil
-		case got.row != nil:
-			if decision, ok := mine[got.row.step]; ok {
-				return claim.Begun{Decision: decision, Record: got.row.record, Now: got.now}, nil
-			}
-		}
-		var old *claim.Record
-		if got.row != nil {
-			old = &got.row.record
-		}
-		a.UnderWay = underWay + time.Since(asked)
-		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
-		switch {
-		case err != nil:
-			return claim.Begun{}, err
-		case next == nil && old == nil || decision == claim.NeedPin:
-			return claim.Begun{Decision: decision, Now: got.now}, nil
-		case next == nil:
-			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
-		case old == nil:
-			continue // another arrival commits at this moment: look again
-		}
-		step := newStep()
-		var done bool
-		if fx.Enqueue != nil {
-			done, err = v.beginAgain(ctx, got, step, next, &fx)
-		} else {
-			done, err = v.takeOver(ctx, got.row, step, next, &fx)
-		}
-		if err != nil {
-			return claim.Begun{}, err
-		}
-		if done {
-			return claim.Begun{Decision: decision, Record: *next, Now: got.now}, nil
-		}
-		mine[step] = decision
+	row, now, err := readClaim(ctx, v, claimByOwner, home, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(key *zeronull.Text) claim.Key {
+		return claim.Key{Tenant: tenant, Value: string(*key)}
+	})
+	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
+		return claim.Record{}, now, false, err
 	}
-	return claim.Begun{}, restless(a.Key)
+	return row.record, now, true, nil
 }
 
-func restless(key claim.Key) error {
-	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
-}
-
-// dated moves a claim that was begun at epoch to when it was made.
-func dated(rec claim.Record, firstUse time.Time) claim.Record {
-	late := firstUse.Sub(epoch)
-	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
-	rec.Minted.Created = firstUse.Truncate(time.Second)
-	return rec
-}
-
-// creation is a request that arrives: the claim that it would make, and what the
-// statement said of it.
-type creation struct {
-	*claim.Arrival
-	fresh   *claim.Record
-	message *outbox.Message
-	audit   *claim.AuditEntry
-	step    uuid.UUID
-	entry   uuid.UUID
-
-	found bool // the statement said something
-	begun begun
-	err   error // of this row alone
-}
-
-// begun is what the statement begin returned.
-type begun struct {
-	now, firstUse time.Time
-	created       bool
-	row           *claimRow // the row that was there, nil for none
-}
-
-func beginGroup(db *DB) *group[creation] {
-	return &group[creation]{
-		db: db, query: db.queries["begin"], lines: map[line]*gathering[creation]{},
-		key: func(c *creation) claim.Key { return c.Key },
-		args: func(cs []*creation) []any {
-			return []any{
-				cs[0].Home, ordinals(len(cs)),
-				column(cs, func(c *creation) string { return c.Key.Tenant }),
-				column(cs, func(c *creation) string { return c.Key.Value }),
-				column(cs, func(c *creation) string { return c.fresh.Minted.ID }),
-				column(cs, func(c *creation) string { return c.fresh.Operation }),
-				column(cs, func(c *creation) int16 { return int16(c.fresh.Fingerprint.Version) }),
-				column(cs, func(c *creation) []byte { return c.fresh.Fingerprint.Sum[:] }),
-				column(cs, func(c *creation) string { return c.fresh.Holder }),
-				column(cs, func(c *creation) time.Duration { return c.fresh.LeaseUntil.Sub(epoch) }),
-				column(cs, func(c *creation) string { return c.fresh.Minted.Receipt }),
-				column(cs, func(c *creation) string { return c.fresh.ProviderKey }),
-				column(cs, func(c *creation) uuid.UUID { return c.step }),
-				column(cs, func(c *creation) bool { return c.Stamped }),
-				column(cs, func(c *creation) time.Time { return micros(c.PinnedAt.Add(db.policy.CreateWithin())) }),
-				column(cs, func(c *creation) string { return string(c.message.Kind) }),
-				column(cs, func(c *creation) []byte { return notNil(c.message.Payload) }),
-				column(cs, func(c *creation) string { return c.message.TraceParent }),
-				column(cs, func(c *creation) int64 { return int64(c.message.Fence) }),
-				column(cs, func(c *creation) uuid.UUID { return c.entry }),
-				column(cs, func(c *creation) string { return string(c.audit.Event) }),
-				column(cs, func(c *creation) string { return c.audit.Region }),
-				column(cs, func(c *creation) string { return c.audit.Node }),
-				column(cs, func(c *creation) string { return c.audit.Detail }),
-			}
-		},
-		read: func(rows pgx.Rows, cs []*creation) error {
-			for _, c := range cs {
-				c.found = false // as a try before may have said, which then failed
-			}
-			for rows.Next() {
-				var n int32
-				var b begun
-				var first zeronull.Timestamptz
-				var r claimRow
-				if err := rows.Scan(append([]any{&n, &b.now, &first}, r.targets()...)...); err != nil {
-					return err
-				}
-				c, err := at(cs, n)
-				if err != nil {
-					return err
-				}
-				b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
-				b.created = !time.Time(first).IsZero()
-				c.err = nil
-				if r.present() {
-					c.err = r.read(c.Key, c.Home, &db.policy, b.now)
-					b.row = &r
-				}
-				c.begun, c.found = b, true
-			}
-			return rows.Err()
-		},
+// readClaim runs a statement that returns the clock, one column more and a claim.
+func readClaim[A any](ctx context.Context, v *View, s statement[A], home string, args A, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
+	type answer struct {
+		now time.Time
+		row *claimRow
 	}
-}
-
-func (v *View) begin(ctx context.Context, c *creation) (begun, error) {
-	_, err := v.db.begins.do(ctx, c.Home, c)
-	switch {
-	case err != nil:
-		return begun{}, claimError("begin", err) // the group may still be reading
-	case !c.found:
-		return begun{}, claimError("begin", errors.New("no row"))
-	}
-	return c.begun, claimError("begin", c.err)
-}
-
-func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	m, entry := fx.Enqueue, &fx.Audit[0]
-	_, found, _, err := one(ctx, v.db, "begin_again", repeatable, []any{
-		next.Home, next.Key.Tenant, next.Key.Value, got.row.step,
-		next.Minted.ID, next.Operation, int16(next.Fingerprint.Version), next.Fingerprint.Sum[:],
-		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, next.FirstUse,
-		next.Minted.Created, next.Minted.Receipt, int32(next.Generation), next.ProviderKey,
-		int32(next.Attempts), next.ProviderRef, step, got.now.Add(decisionLife),
-		string(m.Kind), m.Payload, m.TraceParent, m.CreatedAt, int64(m.Fence),
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail,
-		next.Refusal != nil, // which is then the row's
-	}, pgx.RowTo[int64])
-	return found, claimError("begin_again", err)
-}
-
-// TakeOver implements [claim.Store].
-func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
-	ctx, err := v.reach(ofClaims(ctx), home)
-	if err != nil {
-		return claim.Record{}, err
-	}
-	mine := map[uuid.UUID]bool{}
-	for range maxLooks {
-		row, now, err := v.get(ctx, key, home)
-		if err != nil {
-			return claim.Record{}, err
+	got, _, _, err := one(ctx, v.db, s, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
+		var a answer
+		var more zeronull.Text
+		var r claimRow
+		if err := row.Scan(append([]any{&a.now, &more}, r.targets()...)...); err != nil {
+			return a, err
 		}
-		var old *claim.Record
-		if row != nil {
-			if mine[row.step] {
-				return row.record, nil
-			}
-			old = &row.record
+		if r.present() {
+			a.row = &r
+			return a, r.read(key(&more), home, &v.db.policy, a.now)
 		}
-		next, fx, err := claim.TakeOver(old, object, holder, region, &v.db.policy, now)
-		if err != nil {
-			return claim.Record{}, err
-		}
-		step := newStep()
-		done, err := v.takeOver(ctx, row, step, next, &fx)
-		if err != nil {
-			return claim.Record{}, err
-		}
-		if done {
-			return *next, nil
-		}
-		mine[step] = true
-	}
-	return claim.Record{}, restless(key)
-}
-
-func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
-	entry := &fx.Audit[0]
-	_, found, _, err := one(ofClaims(ctx), v.db, "take_over", repeatable, []any{
-		next.Home, next.Key.Tenant, next.Key.Value, row.step,
-		int64(next.Fence), next.Holder, next.LeaseUntil, next.HeldSince, int32(next.Attempts), step,
-		newEntry(), string(entry.Event), entry.Region, entry.Node, entry.Detail, next.Minted.ID,
-	}, pgx.RowTo[int64])
-	return found, claimError("take_over", err)
-}
-
-// Settle implements [claim.Store].
-func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
-	if verdict.ID == uuid.Nil {
-		verdict.ID = newStep()
-	}
-	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
-	if err != nil {
-		return claim.Record{}, err
-	}
-	if next == &held {
-		return held, nil
-	}
-	ctx, err = v.reach(ofClaims(ctx), held.Home)
-	if err != nil {
-		return claim.Record{}, err
-	}
-	if fx.Post != nil {
-		if invalid := fx.Post.Validate(); invalid != nil {
-			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
-		}
-	}
-	// The verdict's name is the step's, so that whoever says it again finds it.
-	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
-	if next.State == claim.InFlight {
-		err = v.putOff(ctx, said)
-	} else {
-		_, err = v.db.settles.do(ctx, held.Home, said)
-		err = settleError(&fx, err)
-	}
-	switch {
-	case err != nil:
-		return claim.Record{}, err
-	case said.done:
-		next.LeaseUntil = said.lease.UTC()
-		switch {
-		case next.State.Final():
-			next.SettledAt = said.now.UTC()
-		case next.State == claim.FailedRetry:
-			next.Refusal.At = said.now.UTC()
-		}
-		return *next, nil
-	}
-	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
-	// this call or in one before.
-	row, _, err := v.get(ctx, held.Key, held.Home)
-	if err != nil {
-		return claim.Record{}, err
-	}
-	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
-		return row.record, nil
-	}
-	return claim.Record{}, claim.ErrFenced
-}
-
-// putOff is the step of an attempt that ended without an outcome.
-func (v *View) putOff(ctx context.Context, s *settlement) error {
-	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
-	_, found, _, err := one(ctx, v.db, "defer", repeatable, []any{
-		old.Home, old.Key.Tenant, old.Key.Value, old.Minted.ID, int64(old.Fence), int32(old.Unknowns),
-		next.Reason, int32(next.Unknowns), int32(next.NotFounds),
-		next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), s.step, first.Region, first.Node, int32(first.Generation),
-		newEntry(), string(first.Event), first.Detail, newEntry(), string(second.Event), second.Detail, int64(next.Fence),
-	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
-	s.done = found
-	return claimError("defer", err)
-}
-
-// unbookable is why a verdict is not recorded whose posting is invalid: that, unless
-// the claim is no longer the holder's anyway.
-func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
-	row, now, err := v.get(ctx, held.Key, held.Home)
-	if err != nil {
-		return err
-	}
-	var is *claim.Record
-	if row != nil {
-		is = &row.record
-	}
-	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
-		return err
-	}
-	return fmt.Errorf("settle: %w", invalid)
+		return a, nil
+	})
+	return got.row, got.now.UTC(), claimError(s.name, err)
 }
 
 // Settled returns up to limit claims of home that are not in flight, in the order
@@ -356,8 +91,8 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, "claims_settled", repeatable, []any{home, after.Tenant, after.Value, int64(limit)}, scanOwned(home))
-	return all, claimError("claims_settled", err)
+	all, err := many(ctx, v.db, claimsSettled, repeatable, keyPageArgs{keyIn(home, after), int64(limit)}, scanOwned(home))
+	return all, claimError(claimsSettled.name, err)
 }
 
 // ByObject reads the claim of an object with authority, whoever's it is, without its
@@ -367,8 +102,8 @@ func (v *View) ByObject(ctx context.Context, home, id string) (claim.Record, boo
 	if err != nil {
 		return claim.Record{}, false, err
 	}
-	rec, found, _, err := one(ctx, v.db, "claim_by_object", repeatable, []any{home, id}, scanOwned(home))
-	return rec, found, claimError("claim_by_object", err)
+	rec, found, _, err := one(ctx, v.db, claimByObject, repeatable, objectArgs{Home: home, ObjectID: id}, scanOwned(home))
+	return rec, found, claimError(claimByObject.name, err)
 }
 
 // scanOwned scans the clock, a key and a claim without its response.
@@ -385,162 +120,8 @@ func scanOwned(home string) pgx.RowToFunc[claim.Record] {
 	}
 }
 
-// Renew implements [claim.Store]. It is one step for each home, all at once, so that
-// one that cannot be reached uses up nobody else's time.
-func (v *View) Renew(ctx context.Context, holder string, leases []claim.Lease) ([]bool, error) {
-	held := make([]bool, len(leases))
-	homes := map[string][]int{}
-	for i, l := range leases {
-		homes[l.Home] = append(homes[l.Home], i)
-	}
-	var steps errgroup.Group
-	for home, of := range homes {
-		steps.Go(func() error { return v.renew(ctx, home, holder, leases, of, held) })
-	}
-	if err := steps.Wait(); err != nil {
-		return nil, err
-	}
-	return held, nil
-}
-
-// renew renews those of leases that of names, all at home, and marks in held
-// which are.
-func (v *View) renew(ctx context.Context, home, holder string, leases []claim.Lease, of []int, held []bool) error {
-	ctx, err := v.reach(ofClaims(ctx), home)
-	if err != nil {
-		return err
-	}
-	byKey := make(map[claim.Key][]int, len(of))
-	for _, i := range of {
-		byKey[leases[i].Key] = append(byKey[leases[i].Key], i)
-	}
-	for range maxLooks {
-		// In the order of their keys, as groups write them: else the two wait for each other.
-		var tenants, values []string
-		for _, k := range slices.SortedFunc(maps.Keys(byKey), claim.Key.Compare) {
-			tenants, values = append(tenants, k.Tenant), append(values, k.Value)
-		}
-		rows, err := many(ctx, v.db, "renewable", repeatable, []any{home, tenants, values}, scanRenewable)
-		if err != nil {
-			return claimError("renewable", err)
-		}
-		slices.SortFunc(rows, func(a, b renewable) int { return a.record.Key.Compare(b.record.Key) })
-		tenants, values = nil, nil
-		var steps []uuid.UUID
-		var untils []time.Time
-		mine := map[claim.Key]int{}
-		for _, r := range rows {
-			k := r.record.Key
-			for _, i := range byKey[k] {
-				next, err := claim.Renew(&r.record, holder, leases[i].Fence, &v.db.policy, r.now)
-				if err != nil {
-					continue // fenced off: the only error there is
-				}
-				if next.LeaseUntil.Equal(r.record.LeaseUntil) {
-					held[i] = true
-					continue
-				}
-				mine[k] = i
-				tenants, values = append(tenants, k.Tenant), append(values, k.Value)
-				steps, untils = append(steps, r.step), append(untils, next.LeaseUntil)
-				break // two leases on one row have one fence, or one of them is stale
-			}
-		}
-		if len(mine) == 0 {
-			return nil
-		}
-		renewed, err := many(ctx, v.db, "renew", once, []any{home, tenants, values, steps, untils, newStep()},
-			func(row pgx.CollectableRow) (k claim.Key, err error) {
-				err = row.Scan(&k.Tenant, &k.Value)
-				return k, err
-			})
-		if err != nil {
-			return claimError("renew", err)
-		}
-		for _, k := range renewed {
-			held[mine[k]] = true
-			delete(mine, k)
-		}
-		if len(mine) == 0 {
-			return nil
-		}
-		// These changed in between: look at them again.
-		for k := range byKey {
-			if _, ok := mine[k]; !ok {
-				delete(byKey, k)
-			}
-		}
-	}
-	return fmt.Errorf("%w: the claims to renew keep changing", claim.ErrUnavailable)
-}
-
-type renewable struct {
-	now    time.Time
-	step   uuid.UUID
-	record claim.Record
-}
-
-func scanRenewable(row pgx.CollectableRow) (r renewable, err error) {
-	var state int16
-	var fence int64
-	rec := &r.record
-	err = row.Scan(&r.now, &rec.Key.Tenant, &rec.Key.Value, &state, &fence, &rec.Holder, &rec.LeaseUntil, &rec.HeldSince, &r.step)
-	rec.State, rec.Fence = claim.State(state), uint64(fence)
-	return r, err
-}
-
-// Get implements [claim.Store].
-func (v *View) Get(ctx context.Context, key claim.Key, home string) (claim.Record, time.Time, bool, error) {
-	ctx, err := v.reach(ofTenant(ctx, key.Tenant), home)
-	if err != nil {
-		return claim.Record{}, time.Time{}, false, err
-	}
-	row, now, err := v.get(ctx, key, home)
-	if err != nil || row == nil {
-		return claim.Record{}, now, false, err
-	}
-	return row.record, now, true, nil
-}
-
-func (v *View) get(ctx context.Context, key claim.Key, home string) (*claimRow, time.Time, error) {
-	return v.read(ctx, "get", home, []any{home, key.Tenant, key.Value}, func(*zeronull.Text) claim.Key { return key })
-}
-
-// Object implements [claim.Store].
-func (v *View) Object(ctx context.Context, tenant, home, id string) (claim.Record, time.Time, bool, error) {
-	ctx, err := v.reach(ofTenant(ctx, tenant), home)
-	if err != nil {
-		return claim.Record{}, time.Time{}, false, err
-	}
-	row, now, err := v.read(ctx, "object", home, []any{home, tenant, id}, func(key *zeronull.Text) claim.Key {
-		return claim.Key{Tenant: tenant, Value: string(*key)}
-	})
-	if err != nil || row == nil || row.record.State.Final() && row.record.Response == nil {
-		return claim.Record{}, now, false, err
-	}
-	return row.record, now, true, nil
-}
-
-// read runs a statement that returns the clock, one column more and a claim.
-func (v *View) read(ctx context.Context, name, home string, args []any, key func(more *zeronull.Text) claim.Key) (*claimRow, time.Time, error) {
-	type answer struct {
-		now time.Time
-		row *claimRow
-	}
-	got, _, _, err := one(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (answer, error) {
-		var a answer
-		var more zeronull.Text
-		var r claimRow
-		if err := row.Scan(append([]any{&a.now, &more}, r.targets()...)...); err != nil {
-			return a, err
-		}
-		if r.present() {
-			a.row = &r
-			return a, r.read(key(&more), home, &v.db.policy, a.now)
-		}
-		return a, nil
-	})
-	return got.row, got.now.UTC(), claimError(name, err)
+func restless(key claim.Key) error {
+	return fmt.Errorf("%w: a claim of tenant %s keeps changing; try again", claim.ErrUnavailable, key.Tenant)
 }
 
 // claimError turns what the database refused into an error of the contract: it

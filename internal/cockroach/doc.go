@@ -3,6 +3,12 @@
 // statements of query/; only the table definitions of migration/ and the clause
 // that reads from a replica differ, and a hint for plans that PostgreSQL keeps.
 //
+// # Names
+//
+// The code that sends a statement declares it, with a struct of its arguments, whose
+// fields the text names: see [statement]. Opening a store fails where the two do not fit.
+// Names become numbers then and not in a call, so that plans stay prepared.
+//
 // # Who decides
 //
 // The transitions of package claim. A store that reads a row first runs the

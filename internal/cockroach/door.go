@@ -109,9 +109,13 @@ func (db *DB) tenantByAPIKey(ctx context.Context, key apiKeyHash) (claim.Tenant,
 	}
 }
 
+var tenantByAPIKey = declare[hashArgs]("tenant_by_api_key")
+
+type hashArgs struct{ Hash []byte }
+
 // askForKey asks the database, within ctx.
 func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, found bool, err error) {
-	d, q := db.door, db.queries["tenant_by_api_key"]
+	d := db.door
 	turn, done := context.WithTimeout(ctx, db.limits.patience())
 	defer done()
 	if !d.byKey.knows(key) {
@@ -125,31 +129,32 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 		case d.strangers <- struct{}{}:
 			defer func() { <-d.strangers }()
 		case <-turn.Done():
-			return t, false, unavailable(q.name, errNoTurn)
+			return t, false, unavailable(tenantByAPIKey.name, errNoTurn)
 		}
 	}
+	sql, args := tenantByAPIKey.in(db.queries, hashArgs{key[:]})
 	pause := firstPause
 	for try := 1; ; try++ {
-		t, found, err = d.try(ctx, turn, q.sql, key)
+		t, found, err = d.try(ctx, turn, sql, args)
 		if err == nil {
 			return t, found, nil
 		}
 		turn = ctx // it had its turn
 		if try == maxTries || judge(err) == refused || !sleep(ctx, pause/2+rand.N(pause)) {
-			return claim.Tenant{}, false, unavailable(q.name, err)
+			return claim.Tenant{}, false, unavailable(tenantByAPIKey.name, err)
 		}
 		pause = min(2*pause, lastPause)
 	}
 }
 
 // try asks once. It waits for a connection until turn ends.
-func (d *door) try(ctx, turn context.Context, sql string, key apiKeyHash) (claim.Tenant, bool, error) {
+func (d *door) try(ctx, turn context.Context, sql string, args []any) (claim.Tenant, bool, error) {
 	conn, err := d.pool.Acquire(turn)
 	if err != nil {
 		return claim.Tenant{}, false, err
 	}
 	defer conn.Release()
-	rows, err := conn.Query(ctx, sql, key[:])
+	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return claim.Tenant{}, false, err
 	}

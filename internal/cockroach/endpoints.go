@@ -18,6 +18,32 @@ var (
 	_ relay.Secrets   = (*View)(nil)
 )
 
+var (
+	endpointGet     = declare[tenantArgs]("endpoint")
+	endpointPut     = declare[endpointArgs]("endpoint_put")
+	endpointRemove  = declare[tenantArgs]("endpoint_remove")
+	endpointNote    = declare[deliveryArgs]("endpoint_note")
+	endpointSecrets = declare[pageArgs]("endpoints_secrets")
+	endpointRewrite = declare[secretsArgs]("endpoint_rewrite")
+)
+
+type (
+	tenantArgs   struct{ TenantID string }
+	endpointArgs struct {
+		TenantID, URL string
+		Secrets       []string
+	}
+	deliveryArgs struct {
+		TenantID, URL string
+		OK            bool
+		DisableAfter  time.Duration
+	}
+	secretsArgs struct {
+		TenantID            string
+		OldSecrets, Secrets []string
+	}
+)
+
 // seenEndpoint is a row and the clock that it is to be judged by.
 type seenEndpoint struct {
 	now time.Time
@@ -37,9 +63,9 @@ func scanEndpoint(row pgx.CollectableRow) (s seenEndpoint, err error) {
 }
 
 func (db *DB) endpoint(ctx context.Context, tenant string) (s seenEndpoint, found bool, err error) {
-	s, found, _, err = one(ctx, db, "endpoint", repeatable, []any{tenant}, scanEndpoint)
+	s, found, _, err = one(ctx, db, endpointGet, repeatable, tenantArgs{tenant}, scanEndpoint)
 	if err != nil || !found {
-		return seenEndpoint{}, false, claimError("endpoint", err)
+		return seenEndpoint{}, false, claimError(endpointGet.name, err)
 	}
 	return s, true, nil
 }
@@ -55,15 +81,15 @@ func (db *DB) PutEndpoint(ctx context.Context, e relay.Endpoint) error {
 	if e.Tenant == "" || e.URL == "" || len(e.Secrets) < 1 || len(e.Secrets) > relay.MaxSecrets {
 		return fmt.Errorf("webhook endpoint of tenant %q: it needs a tenant, a URL and 1 to %d secrets", e.Tenant, relay.MaxSecrets)
 	}
-	_, _, err := affected(ctx, db, "endpoint_put", repeatable, []any{e.Tenant, e.URL, e.Secrets})
-	return claimError("endpoint_put", err)
+	_, _, err := affected(ctx, db, endpointPut, repeatable, endpointArgs{TenantID: e.Tenant, URL: e.URL, Secrets: e.Secrets})
+	return claimError(endpointPut.name, err)
 }
 
 // RemoveEndpoint implements [relay.Endpoints].
 func (db *DB) RemoveEndpoint(ctx context.Context, tenant string) (bool, error) {
-	n, lost, err := affected(ctx, db, "endpoint_remove", repeatable, []any{tenant})
+	n, lost, err := affected(ctx, db, endpointRemove, repeatable, tenantArgs{tenant})
 	// After a lost reply there was one, or the statement was sent for nothing.
-	return n > 0 || lost, claimError("endpoint_remove", err)
+	return n > 0 || lost, claimError(endpointRemove.name, err)
 }
 
 // NoteDelivery implements [relay.Endpoints].
@@ -72,11 +98,12 @@ func (db *DB) NoteDelivery(ctx context.Context, tenant, url string, ok bool, dis
 	if err != nil || !e.changes(ok, disableAfter) {
 		return e.Endpoint, err
 	}
-	changed, found, _, err := one(ctx, db, "endpoint_note", repeatable,
-		[]any{tenant, url, ok, disableAfter.Truncate(time.Microsecond)}, scanEndpoint)
+	changed, found, _, err := one(ctx, db, endpointNote, repeatable, deliveryArgs{
+		TenantID: tenant, URL: url, OK: ok, DisableAfter: disableAfter.Truncate(time.Microsecond),
+	}, scanEndpoint)
 	switch {
 	case err != nil:
-		return relay.Endpoint{}, claimError("endpoint_note", err)
+		return relay.Endpoint{}, claimError(endpointNote.name, err)
 	case found:
 		return changed.Endpoint, nil
 	}
@@ -116,12 +143,12 @@ func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again
 		tenant  string
 		secrets []string
 	}
-	page, err := many(ctx, db, "endpoints_secrets", repeatable, []any{after, int64(limit)}, func(row pgx.CollectableRow) (h held, err error) {
+	page, err := many(ctx, db, endpointSecrets, repeatable, pageArgs{after, int64(limit)}, func(row pgx.CollectableRow) (h held, err error) {
 		err = row.Scan(&h.tenant, &h.secrets)
 		return h, err
 	})
 	if err != nil {
-		return "", claimError("endpoints_secrets", err)
+		return "", claimError(endpointSecrets.name, err)
 	}
 	for _, h := range page {
 		next, err := again(h.tenant, h.secrets)
@@ -131,8 +158,8 @@ func (db *DB) RewriteSecrets(ctx context.Context, after string, limit int, again
 		if next == nil {
 			continue
 		}
-		if _, _, err := affected(ctx, db, "endpoint_rewrite", repeatable, []any{h.tenant, h.secrets, next}); err != nil {
-			return "", claimError("endpoint_rewrite", err)
+		if _, _, err := affected(ctx, db, endpointRewrite, repeatable, secretsArgs{TenantID: h.tenant, OldSecrets: h.secrets, Secrets: next}); err != nil {
+			return "", claimError(endpointRewrite.name, err)
 		}
 	}
 	if len(page) < limit {

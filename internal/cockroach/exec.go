@@ -92,8 +92,8 @@ func judge(err error) outcome {
 }
 
 // one runs a statement that returns one row or none; see [DB.do].
-func one[T any](ctx context.Context, db *DB, name string, again repeat, args []any, scan pgx.RowToFunc[T]) (row T, found, lost bool, err error) {
-	lost, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+func one[T, A any](ctx context.Context, db *DB, s statement[A], again repeat, args A, scan pgx.RowToFunc[T]) (row T, found, lost bool, err error) {
+	lost, err = db.do(ctx, s.name, again, args, func(rows pgx.Rows) error {
 		row, err = pgx.CollectOneRow(rows, scan)
 		found = err == nil
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -105,8 +105,8 @@ func one[T any](ctx context.Context, db *DB, name string, again repeat, args []a
 }
 
 // many runs a statement that returns any number of rows; see [DB.do].
-func many[T any](ctx context.Context, db *DB, name string, again repeat, args []any, scan pgx.RowToFunc[T]) (all []T, err error) {
-	_, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+func many[T, A any](ctx context.Context, db *DB, s statement[A], again repeat, args A, scan pgx.RowToFunc[T]) (all []T, err error) {
+	_, err = db.do(ctx, s.name, again, args, func(rows pgx.Rows) error {
 		all, err = pgx.CollectRows(rows, scan)
 		return err
 	})
@@ -114,8 +114,8 @@ func many[T any](ctx context.Context, db *DB, name string, again repeat, args []
 }
 
 // affected runs a statement and returns how many rows it touched; see [DB.do].
-func affected(ctx context.Context, db *DB, name string, again repeat, args []any) (n int, lost bool, err error) {
-	lost, err = db.do(ctx, name, again, args, func(rows pgx.Rows) error {
+func affected[A any](ctx context.Context, db *DB, s statement[A], again repeat, args A) (n int, lost bool, err error) {
+	lost, err = db.do(ctx, s.name, again, args, func(rows pgx.Rows) error {
 		rows.Close()
 		n = int(rows.CommandTag().RowsAffected())
 		return rows.Err()
@@ -123,15 +123,16 @@ func affected(ctx context.Context, db *DB, name string, again repeat, args []any
 	return n, lost, err
 }
 
-// do runs one statement until its outcome is known; see [DB.call]. Each try hands its
-// rows to read, which consumes them.
-func (db *DB) do(ctx context.Context, name string, again repeat, args []any, read func(rows pgx.Rows) error) (lost bool, err error) {
+// do runs the statement of that name until its outcome is known; see [DB.call]. Each try
+// hands its rows to read, which consumes them.
+func (db *DB) do(ctx context.Context, name string, again repeat, args any, read func(rows pgx.Rows) error) (lost bool, err error) {
 	q, ok := db.queries[name]
 	if !ok {
-		return false, fmt.Errorf("cockroach: there is no statement %q", name)
+		return false, fmt.Errorf("cockroach: there is no statement %q", name) // of a queue that there is not
 	}
+	sql, bound := q.in(args)
 	return db.call(ctx, name, again, maxTries, func(ctx, turn context.Context) error {
-		return db.try(ctx, turn, q, args, read)
+		return db.try(ctx, turn, sql, bound, read)
 	})
 }
 
@@ -200,7 +201,7 @@ func (db *DB) limitsIn(region string) Pool {
 // try runs a statement once. Waiting for a connection ends with turn, so that who
 // gets one has a statement's whole time left: a statement whose caller gives up
 // costs its connection, too.
-func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(rows pgx.Rows) error) error {
+func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(rows pgx.Rows) error) error {
 	conn, err := db.pool.Acquire(turn)
 	if err != nil {
 		if turn.Err() != nil {
@@ -216,11 +217,7 @@ func (db *DB) try(ctx, turn context.Context, q *query, args []any, read func(row
 		}
 		defer restore()
 	}
-	sql, args := q.in(args)
-	if q.fresh {
-		args = append([]any{pgx.QueryExecModeCacheDescribe}, args...)
-	}
-	rows, err := conn.Query(ctx, sql, args...)
+	rows, err := conn.Query(ctx, sql, bound...)
 	if err != nil {
 		return err
 	}

@@ -21,18 +21,14 @@ func (db *DB) StopWaiting() {
 // MaxTries is how often one call runs a statement.
 const MaxTries = maxTries
 
-// Statements are all that the store sends to this database, by name.
-func (db *DB) Statements() map[string]string {
+// Statements are all that the store sends to this database for rows of a region, by name.
+func (db *DB) Statements(region string) map[string]string {
 	all := make(map[string]string, len(db.queries))
 	for name, q := range db.queries {
-		all[name] = q.sql
+		all[name] = q.textIn(region)
 	}
 	return all
 }
-
-// TextIn is what is sent of a statement for rows of a region, with the arguments that are
-// left; the statement's own text where it names no region first.
-func (db *DB) TextIn(name string, args ...any) (string, []any) { return db.queries[name].in(args) }
 
 // Calls is how many calls have a connection or wait for one.
 func (db *DB) Calls() int { return db.rooms.calls() }

@@ -38,11 +38,11 @@ const groupMost = 64
 // No key is twice in a group, nor in two at once: a statement cannot write a row twice,
 // and one that waits for a lock would stop the other's company. Whose key is under way
 // already goes alone.
-type group[T any] struct {
-	db    *DB
-	query *query
+type group[T, A any] struct {
+	db        *DB
+	statement statement[A]
 	// args are the statement's arguments for some steps, in the order of their keys.
-	args func(steps []*T) []any
+	args func(steps []*T) A
 	// read hands each of steps what the rows say of it.
 	read func(rows pgx.Rows, steps []*T) error
 	key  func(*T) claim.Key
@@ -88,7 +88,7 @@ var errLeft = errors.New("every caller has left")
 
 // do runs the step until its outcome is known, as [DB.call] says: in company, and alone
 // if that failed.
-func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err error) {
+func (g *group[T, A]) do(ctx context.Context, home string, step *T) (lost bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
@@ -104,7 +104,7 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 	case err == nil:
 		return false, nil
 	case errors.Is(err, errNoTurn):
-		return false, unavailable(g.query.name, err)
+		return false, unavailable(g.statement.name, err)
 	case errors.Is(err, claim.ErrUnavailable):
 		return false, err // the room is full, and nothing was sent
 	case errors.Is(err, errAlone), errors.As(err, new(pgx.ScanArgError)):
@@ -113,7 +113,7 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 		lost = what == unknown
 		// What was refused may be about another's row.
 		if what != refused && !sleep(ctx, firstPause/2+rand.N(firstPause)) {
-			return lost, unavailable(g.query.name, err)
+			return lost, unavailable(g.statement.name, err)
 		}
 	}
 	again, err := g.alone(ctx, step, maxTries-1)
@@ -121,21 +121,22 @@ func (g *group[T]) do(ctx context.Context, home string, step *T) (lost bool, err
 }
 
 // alone is do without company, in at most so many tries.
-func (g *group[T]) alone(ctx context.Context, step *T, tries int) (lost bool, err error) {
+func (g *group[T, A]) alone(ctx context.Context, step *T, tries int) (lost bool, err error) {
 	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
-		return false, unavailable(g.query.name, err)
+		return false, unavailable(g.statement.name, err)
 	}
-	return g.db.call(ctx, g.query.name, repeatable, tries, func(ctx, turn context.Context) error {
+	return g.db.call(ctx, g.statement.name, repeatable, tries, func(ctx, turn context.Context) error {
 		return g.try(ctx, turn, []*T{step})
 	})
 }
 
-func (g *group[T]) try(ctx, turn context.Context, steps []*T) error {
-	return g.db.try(ctx, turn, g.query, g.args(steps), func(rows pgx.Rows) error { return g.read(rows, steps) })
+func (g *group[T, A]) try(ctx, turn context.Context, steps []*T) error {
+	sql, bound := g.statement.in(g.db.queries, g.args(steps))
+	return g.db.try(ctx, turn, sql, bound, func(rows pgx.Rows) error { return g.read(rows, steps) })
 }
 
 // join waits until a statement with the step has ended, or for ctx.
-func (g *group[T]) join(ctx context.Context, home string, step *T) error {
+func (g *group[T, A]) join(ctx context.Context, home string, step *T) error {
 	e := errandOf(ctx)
 	at := line{home, e.region, e.room()}
 	m := &member[T]{ctx: ctx, step: step, done: make(chan error, 1)}
@@ -165,7 +166,7 @@ func (g *group[T]) join(ctx context.Context, home string, step *T) error {
 
 // lane begins a statement for who waits, if none is under way but what seems to hang. The
 // caller holds the lock.
-func (g *group[T]) lane(at line, l *gathering[T]) {
+func (g *group[T, A]) lane(at line, l *gathering[T]) {
 	if len(l.waiting) > 0 && l.lively == 0 && l.running < groupLanes {
 		l.running++
 		l.lively++
@@ -174,12 +175,12 @@ func (g *group[T]) lane(at line, l *gathering[T]) {
 }
 
 // hangs is after which time a statement of a line seems to.
-func (g *group[T]) hangs(at line) time.Duration {
+func (g *group[T, A]) hangs(at line) time.Duration {
 	return g.db.limitsIn(at.region).StatementTimeout / hangsAfter
 }
 
 // serve runs statements until nobody waits.
-func (g *group[T]) serve(at line, l *gathering[T]) {
+func (g *group[T, A]) serve(at line, l *gathering[T]) {
 	for {
 		g.mu.Lock()
 		batch := g.next(l)
@@ -228,7 +229,7 @@ func (g *group[T]) serve(at line, l *gathering[T]) {
 
 // next takes who waits, one tenant after the other where they are too many for one
 // statement. Those whose key is under way are sent to go alone. The caller holds the lock.
-func (g *group[T]) next(l *gathering[T]) (batch []*member[T]) {
+func (g *group[T, A]) next(l *gathering[T]) (batch []*member[T]) {
 	turns := map[string]int{} // of each tenant, so far
 	if len(l.waiting) > groupMost {
 		turn := make(map[*member[T]]int, len(l.waiting))
@@ -258,7 +259,7 @@ func (g *group[T]) next(l *gathering[T]) (batch []*member[T]) {
 // run sends the statement for all of batch, as a call in their room. It ends in a call's
 // time, whatever becomes of the callers. Rows are in the order of their keys, so that no
 // two statements wait for each other.
-func (g *group[T]) run(batch []*member[T]) (err error) {
+func (g *group[T, A]) run(batch []*member[T]) (err error) {
 	defer fault.Recover(&err)
 	ctx, turn, cancel := g.db.bounded(ofTenant(context.WithoutCancel(batch[0].ctx), ""))
 	defer cancel()
@@ -267,7 +268,7 @@ func (g *group[T]) run(batch []*member[T]) (err error) {
 		return err
 	}
 	defer leave()
-	var steps []*T
+	steps := make([]*T, 0, len(batch))
 	for _, m := range batch {
 		if m.ctx.Err() == nil { // it may have left while there was no connection
 			steps = append(steps, m.step)
@@ -278,24 +279,6 @@ func (g *group[T]) run(batch []*member[T]) (err error) {
 	}
 	slices.SortFunc(steps, func(a, b *T) int { return g.key(a).Compare(g.key(b)) })
 	return g.try(ctx, turn, steps)
-}
-
-// column makes one argument of some steps.
-func column[T, V any](steps []*T, of func(*T) V) []V {
-	values := make([]V, len(steps))
-	for i, s := range steps {
-		values[i] = of(s)
-	}
-	return values
-}
-
-// ordinals are the places of n steps, which rows name.
-func ordinals(n int) []int32 {
-	all := make([]int32, n)
-	for i := range all {
-		all[i] = int32(i)
-	}
-	return all
 }
 
 // at returns the step that a row names.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,12 +17,55 @@ import (
 
 var _ ledger.Store = (*View)(nil)
 
-// postArgs are the columns of a transaction that are not the region's or the
-// clock's to say, in the order of both statements that book one.
-func postArgs(t *ledger.Transaction) []any {
-	return []any{
-		t.ID, t.Tenant, string(t.Kind), string(t.Debit), string(t.Credit), t.Amount,
-		t.Currency, t.Object, t.Reverses, t.Provider, t.ProviderRef,
+var (
+	ledgerPost         = declare[postArgs]("ledger_post")
+	ledgerFail         = declare[failArgs]("ledger_fail")
+	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
+	ledgerTransaction  = declare[idArgs]("ledger_transaction")
+	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
+	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
+	ledgerBalances     = declare[balancesArgs]("ledger_balances")
+	unhurried          = declare[none]("unhurried")
+)
+
+type (
+	// postingRow are the columns of a transaction that are not the region's or the
+	// clock's to say.
+	postingRow struct {
+		ID, TenantID, Kind, Debit, Credit                   string
+		Amount                                              int64
+		Currency, ObjectID, Reverses, Provider, ProviderRef string
+	}
+	postArgs struct {
+		Home string
+		postingRow
+	}
+	failArgs struct {
+		postArgs
+		Events []failureEvent
+	}
+	failureEvent struct {
+		eventRow
+		IdemKey, Operation string
+	}
+	transactionsArgs struct {
+		Home   string
+		At     time.Time
+		ID     string
+		Before zeronull.Timestamptz
+		Limit  int64
+	}
+	reversalsArgs struct{ ID string }
+	balancesArgs  struct {
+		Home, Account, Currency string
+		Limit                   int64
+	}
+)
+
+func postingOf(t *ledger.Transaction) postingRow {
+	return postingRow{
+		ID: t.ID, TenantID: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit), Amount: t.Amount,
+		Currency: t.Currency, ObjectID: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
 	}
 }
 
@@ -57,22 +99,20 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
 	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		_, posted, _, err = one(ctx, v.db, "ledger_post", repeatable, append([]any{t.Region}, postArgs(&t)...), pgx.RowTo[time.Time])
+		_, posted, _, err = one(ctx, v.db, ledgerPost, repeatable, postArgs{t.Region, postingOf(&t)}, pgx.RowTo[time.Time])
 		return posted, err
 	})
 }
 
 // Fail implements [notice.Store], with posted as of Post.
 func (v *View) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
-	ids, kinds, keys, operations, traces, payloads := []string{}, []string{}, []string{}, []string{}, []string{}, [][]byte{}
+	args := failArgs{postArgs: postArgs{t.Region, postingOf(&t)}}
 	for i := range events {
 		m := &events[i]
-		ids, kinds, keys = append(ids, m.ID), append(kinds, string(m.Kind)), append(keys, m.Key)
-		operations, payloads, traces = append(operations, m.Operation), append(payloads, notNil(m.Payload)), append(traces, m.TraceParent)
+		args.Events = append(args.Events, failureEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
 	}
 	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		args := slices.Concat([]any{t.Region}, postArgs(&t), []any{ids, kinds, keys, operations, payloads, traces})
-		_, posted, _, err = one(ctx, v.db, "ledger_fail", repeatable, args, pgx.RowTo[time.Time])
+		_, posted, _, err = one(ctx, v.db, ledgerFail, repeatable, args, pgx.RowTo[time.Time])
 		return posted, err
 	})
 }
@@ -114,9 +154,9 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.T
 	if err != nil {
 		return ledger.Transaction{}, false, err
 	}
-	t, found, _, err := one(ctx, v.db, "ledger_ghost_refund", repeatable, []any{region, object}, scanTransaction)
+	t, found, _, err := one(ctx, v.db, ledgerGhostRefund, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
 	if err != nil || !found {
-		return ledger.Transaction{}, false, claimError("ledger_ghost_refund", err)
+		return ledger.Transaction{}, false, claimError(ledgerGhostRefund.name, err)
 	}
 	return t, true, nil
 }
@@ -127,9 +167,9 @@ func (v *View) Transaction(ctx context.Context, region, id string) (ledger.Trans
 	if err != nil {
 		return ledger.Transaction{}, false, err
 	}
-	t, found, _, err := one(ctx, v.db, "ledger_transaction", repeatable, []any{region, id}, scanTransaction)
+	t, found, _, err := one(ctx, v.db, ledgerTransaction, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
 	if err != nil || !found {
-		return ledger.Transaction{}, false, claimError("ledger_transaction", err)
+		return ledger.Transaction{}, false, claimError(ledgerTransaction.name, err)
 	}
 	return t, true, nil
 }
@@ -140,15 +180,16 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	all, err := many(ctx, v.db, "ledger_transactions", repeatable,
-		[]any{region, after.At, after.ID, zeronull.Timestamptz(before), int64(limit)}, scanTransaction)
-	return all, claimError("ledger_transactions", err)
+	all, err := many(ctx, v.db, ledgerTransactions, repeatable, transactionsArgs{
+		Home: region, At: after.At, ID: after.ID, Before: zeronull.Timestamptz(before), Limit: int64(limit),
+	}, scanTransaction)
+	return all, claimError(ledgerTransactions.name, err)
 }
 
 // Reversals implements [ledger.Store]. It needs every region's rows.
 func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	all, err := many(away(ctx, everywhere), v.db, "ledger_reversals", repeatable, []any{id}, scanTransaction)
-	return all, claimError("ledger_reversals", err)
+	all, err := many(away(ctx, everywhere), v.db, ledgerReversals, repeatable, reversalsArgs{id}, scanTransaction)
+	return all, claimError(ledgerReversals.name, err)
 }
 
 // Balances implements [ledger.Store]. It may take as long as a person waits.
@@ -157,10 +198,12 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 		return nil, err
 	}
 	err = v.db.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, v.db.queries["unhurried"].sql); err != nil {
+		sql, _ := unhurried.in(v.db.queries, none{})
+		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, v.db.queries["ledger_balances"].sql, region, string(after.Account), after.Currency, int64(limit))
+		sql, args := ledgerBalances.in(v.db.queries, balancesArgs{Home: region, Account: string(after.Account), Currency: after.Currency, Limit: int64(limit)})
+		rows, err := tx.Query(ctx, sql, args...)
 		if err != nil {
 			return err
 		}
@@ -170,5 +213,5 @@ func (v *View) Balances(ctx context.Context, region string, after ledger.Account
 		})
 		return err
 	})
-	return all, claimError("ledger_balances", err)
+	return all, claimError(ledgerBalances.name, err)
 }

@@ -147,7 +147,7 @@ func (m *Migrator) Status(ctx context.Context) (_ Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Regions, err = readRegions(ctx, m.conn, queries["regions"].sql); err != nil {
+	if s.Regions, err = readRegions(ctx, m.conn, queries); err != nil {
 		return s, err
 	}
 	if m.dialect.cockroach {
@@ -346,7 +346,7 @@ func (m *Migrator) regions(ctx context.Context) ([]claim.Region, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readRegions(ctx, m.conn, queries["regions"].sql)
+	return readRegions(ctx, m.conn, queries)
 }
 
 // regionSteps adds the rows of regions that are not there, with codes that were

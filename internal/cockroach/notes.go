@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
@@ -119,7 +120,7 @@ func (db *DB) flushNotes(ctx context.Context) {
 		}
 		// Its key has the entry's id and, where that is given, its time; one without
 		// a time may be written twice if a reply is lost, which audit can bear.
-		if _, _, err := affected(ctx, db, "note", once, noteArgs(some, db.since)); err != nil {
+		if _, _, err := affected(ctx, db, noteEntries, once, noteArgs(some, db.since)); err != nil {
 			if ctx.Err() == nil {
 				db.log.Warn("audit notes wait for the database", "waiting", len(some), "error", err)
 			}
@@ -129,29 +130,33 @@ func (db *DB) flushNotes(ctx context.Context) {
 	}
 }
 
-func noteArgs(some []note, since func(time.Time) time.Duration) []any {
-	var (
-		homes, tenants, keys, events, regions, nodes, details []string
-		ats                                                   []*time.Time
-		waited                                                []time.Duration
-		ids                                                   []uuid.UUID
-		fences                                                []int64
-		generations                                           []int32
-	)
+var (
+	noteEntries = declare[notesArgs]("note")
+	timeline    = declare[keyPageArgs]("timeline")
+)
+
+type (
+	notesArgs struct{ Entries []noteRow }
+	noteRow   struct {
+		keyArgs
+		At     zeronull.Timestamptz
+		Waited time.Duration
+		placedEntry
+		Fence      int64
+		Generation int32
+	}
+)
+
+func noteArgs(some []note, since func(time.Time) time.Duration) notesArgs {
+	args := notesArgs{make([]noteRow, len(some))}
 	for i := range some {
 		n := &some[i]
-		e := &n.entry
-		var at *time.Time
-		if !e.At.IsZero() {
-			at = &e.At
+		args.Entries[i] = noteRow{
+			keyArgs: keyIn(n.home, n.key), At: zeronull.Timestamptz(n.entry.At), Waited: since(n.noted).Truncate(time.Microsecond),
+			placedEntry: placedEntryOf(n.id, &n.entry), Fence: int64(n.entry.Fence), Generation: int32(n.entry.Generation),
 		}
-		homes, tenants, keys = append(homes, n.home), append(tenants, n.key.Tenant), append(keys, n.key.Value)
-		ats, waited = append(ats, at), append(waited, since(n.noted).Truncate(time.Microsecond))
-		ids, events, regions = append(ids, n.id), append(events, string(e.Event)), append(regions, e.Region)
-		nodes, fences = append(nodes, e.Node), append(fences, int64(e.Fence))
-		generations, details = append(generations, int32(e.Generation)), append(details, e.Detail)
 	}
-	return []any{homes, tenants, keys, ats, waited, ids, events, regions, nodes, fences, generations, details}
+	return args
 }
 
 // Timeline implements [claim.Store].
@@ -161,7 +166,7 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 		return nil, err
 	}
 	v.db.flushNotes(ctx) // so that the caller reads what it noted
-	line, err := many(ctx, v.db, "timeline", repeatable, []any{home, key.Tenant, key.Value, int64(limit)},
+	line, err := many(ctx, v.db, timeline, repeatable, keyPageArgs{keyIn(home, key), int64(limit)},
 		func(row pgx.CollectableRow) (e claim.AuditEntry, err error) {
 			var fence int64
 			var generation int32
@@ -170,5 +175,5 @@ func (v *View) Timeline(ctx context.Context, key claim.Key, home string, limit i
 			return e, err
 		})
 	slices.Reverse(line)
-	return line, claimError("timeline", err)
+	return line, claimError(timeline.name, err)
 }

@@ -21,6 +21,38 @@ var (
 	_ notice.Bodies = (*View)(nil)
 )
 
+var (
+	noticesKeep       = declare[keepArgs]("notices_keep")
+	noticeClose       = declare[closeArgs]("notices_close")
+	noticeByID        = declare[idArgs]("notice")
+	noticesBodies     = declare[homePageArgs]("notices_bodies")
+	noticesRewrite    = declare[rewriteArgs]("notices_rewrite")
+	noticesDueRewrite = declare[rewriteArgs]("notices_due_rewrite")
+)
+
+type (
+	keepArgs struct {
+		Home         string
+		Notices      []noticeRow
+		Status, Kind string
+	}
+	noticeRow struct {
+		ID, Provider string
+		Body         []byte
+		TraceParent  string
+	}
+	closeArgs struct {
+		idArgs
+		Fence          int64
+		Status, Detail string
+		KeepFor        time.Duration
+	}
+	rewriteArgs struct {
+		idArgs
+		OldBody, Body []byte
+	}
+)
+
 // Keep implements [notice.Store]. A notice whose own insertion lost its reply
 // counts as one that was there.
 func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice) (fresh int, err error) {
@@ -33,20 +65,16 @@ func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice)
 	notices = slices.Clone(notices)
 	slices.SortStableFunc(notices, func(a, b notice.Notice) int { return cmp.Compare(a.ID, b.ID) })
 	notices = slices.CompactFunc(notices, func(a, b notice.Notice) bool { return a.ID == b.ID })
-	var ids, providers, traces []string
-	var bodies [][]byte
+	args := keepArgs{Home: region, Status: string(notice.Unprocessed), Kind: string(outbox.KindNotice)}
 	for i := range notices {
 		n := &notices[i]
-		ids, providers = append(ids, n.ID), append(providers, n.Provider)
-		bodies, traces = append(bodies, notNil(n.Body)), append(traces, n.TraceParent)
+		args.Notices = append(args.Notices, noticeRow{ID: n.ID, Provider: n.Provider, Body: notNil(n.Body), TraceParent: n.TraceParent})
 	}
-	n, _, _, err := one(ctx, v.db, "notices_keep", repeatable, []any{
-		region, ids, providers, bodies, traces, string(notice.Unprocessed), string(outbox.KindNotice),
-	}, pgx.RowTo[int64])
+	n, _, _, err := one(ctx, v.db, noticesKeep, repeatable, args, pgx.RowTo[int64])
 	if isDataError(err) {
 		return 0, fmt.Errorf("%w: %w", notice.ErrRefused, &lineError{err})
 	}
-	return int(n), claimError("notices_keep", err)
+	return int(n), claimError(noticesKeep.name, err)
 }
 
 // isDataError: the database refused a statement for what is in its arguments, other
@@ -66,11 +94,12 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	if err != nil {
 		return err
 	}
-	_, closed, lost, err := one(within, v.db, "notices_close", repeatable,
-		[]any{region, id, int64(fence), string(status), detail, notice.KeepFor}, pgx.RowTo[string])
+	_, closed, lost, err := one(within, v.db, noticeClose, repeatable, closeArgs{
+		idArgs: idArgs{Home: region, ID: id}, Fence: int64(fence), Status: string(status), Detail: detail, KeepFor: notice.KeepFor,
+	}, pgx.RowTo[string])
 	switch {
 	case err != nil:
-		return claimError("notices_close", err)
+		return claimError(noticeClose.name, err)
 	case closed:
 		return nil
 	case lost:
@@ -93,7 +122,7 @@ func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bo
 	if err != nil {
 		return notice.Notice{}, false, err
 	}
-	n, found, _, err := one(ctx, v.db, "notice", repeatable, []any{region, id}, func(row pgx.CollectableRow) (notice.Notice, error) {
+	n, found, _, err := one(ctx, v.db, noticeByID, repeatable, idArgs{Home: region, ID: id}, func(row pgx.CollectableRow) (notice.Notice, error) {
 		n := notice.Notice{ID: id, Region: region}
 		var processed zeronull.Timestamptz
 		err := row.Scan(&n.Provider, &n.Body, &n.ReceivedAt, &processed, &n.Status, &n.Detail, &n.TraceParent)
@@ -104,7 +133,7 @@ func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bo
 		return n, err
 	})
 	if err != nil || !found {
-		return notice.Notice{}, false, claimError("notice", err)
+		return notice.Notice{}, false, claimError(noticeByID.name, err)
 	}
 	return n, true, nil
 }
@@ -120,12 +149,12 @@ func (v *View) Rewrite(ctx context.Context, region, after string, limit int, aga
 		id   string
 		body []byte
 	}
-	page, err := many(ctx, v.db, "notices_bodies", repeatable, []any{region, after, int64(limit)}, func(row pgx.CollectableRow) (b bodied, err error) {
+	page, err := many(ctx, v.db, noticesBodies, repeatable, homePageArgs{region, pageArgs{after, int64(limit)}}, func(row pgx.CollectableRow) (b bodied, err error) {
 		err = row.Scan(&b.id, &b.body)
 		return b, err
 	})
 	if err != nil {
-		return "", claimError("notices_bodies", err)
+		return "", claimError(noticesBodies.name, err)
 	}
 	for _, b := range page {
 		next, err := again(b.id, b.body)
@@ -135,12 +164,12 @@ func (v *View) Rewrite(ctx context.Context, region, after string, limit int, aga
 		if next == nil {
 			continue
 		}
-		args := []any{region, b.id, b.body, next}
-		if _, _, err := affected(ctx, v.db, "notices_due_rewrite", repeatable, args); err != nil {
-			return "", claimError("notices_due_rewrite", err)
+		args := rewriteArgs{idArgs: idArgs{Home: region, ID: b.id}, OldBody: b.body, Body: next}
+		if _, _, err := affected(ctx, v.db, noticesDueRewrite, repeatable, args); err != nil {
+			return "", claimError(noticesDueRewrite.name, err)
 		}
-		if _, _, err := affected(ctx, v.db, "notices_rewrite", repeatable, args); err != nil {
-			return "", claimError("notices_rewrite", err)
+		if _, _, err := affected(ctx, v.db, noticesRewrite, repeatable, args); err != nil {
+			return "", claimError(noticesRewrite.name, err)
 		}
 	}
 	if len(page) < limit {

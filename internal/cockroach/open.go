@@ -134,15 +134,15 @@ type DB struct {
 	limits  Pool
 	dialect dialect
 	version string
-	queries map[string]*query
+	queries queries
 	log     *slog.Logger
 	doubts  []string
 
 	rooms    *rooms
-	begins   *group[creation]
-	pins     *group[pinning]
-	settles  *group[settlement]
-	replicas *group[lookup]
+	begins   *group[creation, beginArgs]
+	pins     *group[pinning, pinArgs]
+	settles  *group[settlement, settleArgs]
+	replicas *group[lookup, replicaArgs]
 	regions  atomic.Pointer[map[string]claim.RegionCode]
 	byID     *memory[string]
 	door     *door
@@ -291,7 +291,7 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		// Tables only grow, so an older build goes on during a rolling upgrade.
 		db.log.Warn("the database's schema is newer than this build", "have", have, "known", want)
 	}
-	regions, err := readRegions(ctx, conn, db.queries["regions"].sql)
+	regions, err := readRegions(ctx, conn, db.queries)
 	if err != nil {
 		return connectError(c, err)
 	}
@@ -331,7 +331,7 @@ func (db *DB) Doubts() []string { return db.doubts }
 // database were promised, one to a line; nodes with it are refused. It promises
 // nothing itself.
 func (db *DB) Breaks(ctx context.Context, p claim.Policy) error {
-	seen, err := many(ctx, db, "windows", repeatable, nil, scanWindows)
+	seen, err := many(ctx, db, windowsSeen, repeatable, none{}, scanWindows)
 	if err != nil || len(seen) == 0 {
 		return err
 	}
@@ -359,9 +359,11 @@ func recognise(ctx context.Context, conn *pgx.Conn) (dialect, string, error) {
 // Version names the database, as in "PostgreSQL 15.18".
 func (db *DB) Version() string { return db.version }
 
+var ping = declare[none]("ping")
+
 // Ready reports whether the database answers, within a call's time.
 func (db *DB) Ready(ctx context.Context) error {
-	_, _, err := affected(ctx, db, "ping", repeatable, nil)
+	_, _, err := affected(ctx, db, ping, repeatable, none{})
 	return err
 }
 

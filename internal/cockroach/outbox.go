@@ -3,7 +3,6 @@ package cockroach
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +35,59 @@ func (t queueTable) statement(file string) string {
 	}
 	return file
 }
+
+var (
+	queueTake      = declareOfQueues[takeArgs]("outbox_take")
+	queueMessage   = declareOfQueues[idArgs]("outbox_message")
+	queueRow       = declareOfQueues[idArgs]("outbox_row")
+	queueFinish    = declareOfQueues[holdArgs]("outbox_finish")
+	queueFinishAll = declareOfQueues[finishAllArgs]("outbox_finish_all")
+	queueRetry     = declareOfQueues[retryArgs]("outbox_retry")
+	queueRetryAll  = declareOfQueues[retryAllArgs]("outbox_retry_all")
+	queuePark      = declareOfQueues[parkArgs]("outbox_park")
+	queueUnpark    = declareOfQueues[idArgs]("outbox_unpark")
+	queueParked    = declareOfQueues[homePageArgs]("outbox_parked")
+	queueDepth     = declareOfQueues[homeArgs]("outbox_depth")
+	look           = declare[homeArgs]("look")
+)
+
+type (
+	takeArgs struct {
+		Home  string
+		Limit int64
+		Lease time.Duration
+	}
+	// holdRow is a row as a worker has taken it.
+	holdRow struct {
+		ID    string
+		Fence int64
+	}
+	holdArgs struct {
+		Home string
+		holdRow
+	}
+	finishAllArgs struct {
+		Home string
+		Rows []holdRow
+	}
+	retryArgs struct {
+		Home string
+		retryRow
+	}
+	retryAllArgs struct {
+		Home string
+		Rows []retryRow
+	}
+	retryRow struct {
+		holdRow
+		Pause  time.Duration
+		Reason string
+	}
+	parkArgs struct {
+		holdArgs
+		Reason string
+	}
+)
 
 // queue is one queue as the nodes of the view's region use it.
 type queue struct {
@@ -93,9 +145,10 @@ func (q queue) Take(ctx context.Context, region string, limit int, lease time.Du
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	rows, err := many(ctx, q.db, q.statement("outbox_take"), once, []any{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
+	s := queueTake.of(q)
+	rows, err := many(ctx, q.db, s, once, takeArgs{region, int64(limit), lease.Truncate(time.Microsecond)}, scanMessage)
 	if err != nil {
-		return nil, claimError(q.statement("outbox_take"), err)
+		return nil, claimError(s.name, err)
 	}
 	slices.SortFunc(rows, func(a, b dueMessage) int {
 		return cmp.Or(a.was.Compare(b.was), cmp.Compare(a.message.ID, b.message.ID))
@@ -109,25 +162,27 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 	if err != nil {
 		return outbox.Message{}, false, err
 	}
-	row, found, _, err := one(ctx, q.db, q.statement("outbox_message"), repeatable, []any{region, id}, scanMessage)
+	s := queueMessage.of(q)
+	row, found, _, err := one(ctx, q.db, s, repeatable, idArgs{Home: region, ID: id}, scanMessage)
 	row.message.Region = region
 	if err != nil || !found {
-		return outbox.Message{}, false, claimError(q.statement("outbox_message"), err)
+		return outbox.Message{}, false, claimError(s.name, err)
 	}
 	return row.message, true, nil
 }
 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
-	lost, err := q.fenced(ctx, "outbox_finish", repeatable, region, id, fence)
-	if !errors.Is(err, outbox.ErrFenced) || !lost {
+	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
+	if err != outbox.ErrFenced || !lost {
 		return err
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,
 	// whoever did it.
-	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, q.statement("outbox_row"), repeatable, []any{region, id}, pgx.RowTo[int64])
+	s := queueRow.of(q)
+	_, found, _, err := one(q.toward(q.work(ctx), region), q.db, s, repeatable, idArgs{Home: region, ID: id}, pgx.RowTo[int64])
 	if err != nil {
-		return claimError(q.statement("outbox_row"), err)
+		return claimError(s.name, err)
 	}
 	if found {
 		return outbox.ErrFenced
@@ -137,7 +192,7 @@ func (q queue) Finish(ctx context.Context, region, id string, fence uint64) erro
 
 // Retry implements [outbox.Store].
 func (q queue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	_, err := q.fenced(ctx, "outbox_retry", once, region, id, fence, after.Truncate(time.Microsecond), reason)
+	_, err := fenced(ctx, q, queueRetry.of(q), once, region, retryArgs{region, retryRow{holdRow{id, int64(fence)}, after.Truncate(time.Microsecond), reason}})
 	return err
 }
 
@@ -149,13 +204,14 @@ func (q queue) FinishAll(ctx context.Context, region string, rows []outbox.Hold)
 		return err
 	}
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		ids, fences := make([]string, len(some)), make([]int64, len(some))
+		args := finishAllArgs{region, make([]holdRow, len(some))}
 		for i, r := range some {
-			ids[i], fences[i] = r.ID, int64(r.Fence)
+			args.Rows[i] = holdRow{r.ID, int64(r.Fence)}
 		}
-		_, _, err = affected(ctx, q.db, q.statement("outbox_finish_all"), repeatable, []any{region, ids, fences})
+		s := queueFinishAll.of(q)
+		_, _, err = affected(ctx, q.db, s, repeatable, args)
 		if err != nil {
-			return claimError(q.statement("outbox_finish_all"), err)
+			return claimError(s.name, err)
 		}
 	}
 	return nil
@@ -179,14 +235,13 @@ func (q queue) RetryAll(ctx context.Context, region string, rows []outbox.Delay)
 	}
 	var failed error
 	for some := range slices.Chunk(rows, q.together(len(rows))) {
-		ids, fences := make([]string, len(some)), make([]int64, len(some))
-		pauses, reasons := make([]time.Duration, len(some)), make([]string, len(some))
+		args := retryAllArgs{region, make([]retryRow, len(some))}
 		for i, r := range some {
-			ids[i], fences[i] = r.ID, int64(r.Fence)
-			pauses[i], reasons[i] = r.After.Truncate(time.Microsecond), r.Reason
+			args.Rows[i] = retryRow{holdRow{r.ID, int64(r.Fence)}, r.After.Truncate(time.Microsecond), r.Reason}
 		}
-		_, _, err = affected(ctx, q.db, q.statement("outbox_retry_all"), once, []any{region, ids, fences, pauses, reasons})
-		failed = cmp.Or(failed, claimError(q.statement("outbox_retry_all"), err))
+		s := queueRetryAll.of(q)
+		_, _, err = affected(ctx, q.db, s, once, args)
+		failed = cmp.Or(failed, claimError(s.name, err))
 	}
 	return failed
 }
@@ -198,7 +253,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	if err != nil {
 		return nil, err
 	}
-	outlook, _, _, err := one(ctx, v.db, "look", repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
+	outlook, _, _, err := one(ctx, v.db, look, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (outbox.Outlook, error) {
 		var now time.Time
 		var calls, expiries, notices, ready, later zeronull.Timestamptz
 		err := row.Scan(&now, &calls, &expiries, &notices, &ready, &later)
@@ -212,26 +267,26 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 		}
 		return outlook, err
 	})
-	return outlook, claimError("look", err)
+	return outlook, claimError(look.name, err)
 }
 
 // Park implements [outbox.Store].
 func (q queue) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	_, err := q.fenced(ctx, "outbox_park", once, region, id, fence, reason)
+	_, err := fenced(ctx, q, queuePark.of(q), once, region, parkArgs{holdArgs{region, holdRow{id, int64(fence)}}, reason})
 	return err
 }
 
-// fenced runs a statement of the worker that took row id under fence.
-func (q queue) fenced(ctx context.Context, name string, again repeat, region, id string, fence uint64, more ...any) (lost bool, err error) {
+// fenced runs a statement of the worker that took a row under a fence.
+func fenced[A any](ctx context.Context, q queue, s statement[A], again repeat, region string, args A) (lost bool, err error) {
 	ctx, err = q.reach(q.work(ctx), region)
 	if err != nil {
 		return false, err
 	}
-	n, lost, err := affected(ctx, q.db, q.statement(name), again, append([]any{region, id, int64(fence)}, more...))
+	n, lost, err := affected(ctx, q.db, s, again, args)
 	if err == nil && n == 0 {
 		return lost, outbox.ErrFenced
 	}
-	return lost, claimError(q.statement(name), err)
+	return lost, claimError(s.name, err)
 }
 
 // Unpark implements [outbox.Store].
@@ -240,8 +295,9 @@ func (q queue) Unpark(ctx context.Context, region, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	n, _, err := affected(ctx, q.db, q.statement("outbox_unpark"), once, []any{region, id})
-	return n > 0, claimError(q.statement("outbox_unpark"), err)
+	s := queueUnpark.of(q)
+	n, _, err := affected(ctx, q.db, s, once, idArgs{Home: region, ID: id})
+	return n > 0, claimError(s.name, err)
 }
 
 // Parked implements [outbox.Store].
@@ -250,8 +306,9 @@ func (q queue) Parked(ctx context.Context, region, after string, limit int) ([]o
 	if err != nil || limit <= 0 {
 		return nil, err
 	}
-	rows, err := many(ctx, q.db, q.statement("outbox_parked"), repeatable, []any{region, after, int64(limit)}, scanMessage)
-	return messages(rows, region), claimError(q.statement("outbox_parked"), err)
+	s := queueParked.of(q)
+	rows, err := many(ctx, q.db, s, repeatable, homePageArgs{region, pageArgs{after, int64(limit)}}, scanMessage)
+	return messages(rows, region), claimError(s.name, err)
 }
 
 // Depth implements [outbox.Store]. It counts every row of the region.
@@ -260,7 +317,8 @@ func (q queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 	if err != nil {
 		return outbox.Depth{}, err
 	}
-	d, _, _, err := one(ctx, q.db, q.statement("outbox_depth"), repeatable, []any{region}, func(row pgx.CollectableRow) (outbox.Depth, error) {
+	s := queueDepth.of(q)
+	d, _, _, err := one(ctx, q.db, s, repeatable, homeArgs{region}, func(row pgx.CollectableRow) (outbox.Depth, error) {
 		var pending, due, parked int64
 		var oldest zeronull.Timestamptz
 		err := row.Scan(&pending, &due, &parked, &oldest)
@@ -270,5 +328,5 @@ func (q queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 		}
 		return d, err
 	})
-	return d, claimError(q.statement("outbox_depth"), err)
+	return d, claimError(s.name, err)
 }

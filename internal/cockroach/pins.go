@@ -10,6 +10,29 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
+var (
+	pinFix   = declare[pinArgs]("pin")
+	pinRead  = declare[pinReadArgs]("pin_read")
+	pinWrite = declare[pinWriteArgs]("pin_write")
+)
+
+type (
+	pinArgs struct {
+		Home string
+		Keys []keyRow
+	}
+	pinReadArgs struct {
+		keyRow
+		Entry string
+	}
+	pinWriteArgs struct {
+		keyRow
+		Registrar, NewHome      string
+		CreatedAt, OldCreatedAt time.Time
+		Taken                   bool
+	}
+)
+
 // Pin implements [claim.Store].
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
 	at := entry
@@ -42,7 +65,7 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 			_, err = v.db.pins.do(ctx, entry, &p)
 		}
 		if err != nil && !hasCode(err, codeUnique) {
-			return claim.Pin{}, claimError("pin", err)
+			return claim.Pin{}, claimError(pinFix.name, err)
 		}
 		if err == nil && !p.created.IsZero() {
 			return claim.Pin{Key: key, Home: entry, CreatedAt: p.created}, nil
@@ -62,16 +85,16 @@ type pinning struct {
 	created time.Time // zero if it did not
 }
 
-func pinGroup(db *DB) *group[pinning] {
-	return &group[pinning]{
-		db: db, query: db.queries["pin"], lines: map[line]*gathering[pinning]{},
+func pinGroup(db *DB) *group[pinning, pinArgs] {
+	return &group[pinning, pinArgs]{
+		db: db, statement: pinFix, lines: map[line]*gathering[pinning]{},
 		key: func(p *pinning) claim.Key { return p.key },
-		args: func(ps []*pinning) []any {
-			return []any{
-				ps[0].entry,
-				column(ps, func(p *pinning) string { return p.key.Tenant }),
-				column(ps, func(p *pinning) string { return p.key.Value }),
+		args: func(ps []*pinning) pinArgs {
+			args := pinArgs{Home: ps[0].entry}
+			for _, p := range ps {
+				args.Keys = append(args.Keys, rowOf(p.key))
 			}
+			return args
 		},
 		read: func(rows pgx.Rows, ps []*pinning) error {
 			for _, p := range ps {
@@ -95,11 +118,11 @@ func pinGroup(db *DB) *group[pinning] {
 // standingPin answers a pinning request where a pin is in the way. settled is
 // false when it changed meanwhile. Unless take is true a key without a home gets none.
 func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, take bool) (pin claim.Pin, settled bool, err error) {
-	s, known, _, err := one(ctx, v.db, "pin_read", repeatable, []any{key.Tenant, key.Value, entry}, scanStanding)
+	s, known, _, err := one(ctx, v.db, pinRead, repeatable, pinReadArgs{rowOf(key), entry}, scanStanding)
 	s.open = s.open && take
 	switch {
 	case err != nil:
-		return claim.Pin{}, false, claimError("pin_read", err)
+		return claim.Pin{}, false, claimError(pinRead.name, err)
 	case !known:
 		return claim.Pin{}, false, claim.ErrUnknownTenant
 	case s.at == "" && !s.open:
@@ -126,10 +149,12 @@ func (v *View) standingPin(ctx context.Context, key claim.Key, entry string, tak
 	case change == claim.PinTaken && !s.open:
 		return claim.Pin{}, false, claim.ErrNoNewHomes
 	}
-	_, written, _, err := one(ctx, v.db, "pin_write", repeatable,
-		[]any{key.Tenant, key.Value, s.at, pin.Home, pin.CreatedAt, old.CreatedAt, change == claim.PinTaken}, pgx.RowTo[time.Time])
+	_, written, _, err := one(ctx, v.db, pinWrite, repeatable, pinWriteArgs{
+		keyRow: rowOf(key), Registrar: s.at, NewHome: pin.Home,
+		CreatedAt: pin.CreatedAt, OldCreatedAt: old.CreatedAt, Taken: change == claim.PinTaken,
+	}, pgx.RowTo[time.Time])
 	if err != nil && !hasCode(err, codeUnique) {
-		return claim.Pin{}, false, claimError("pin_write", err)
+		return claim.Pin{}, false, claimError(pinWrite.name, err)
 	}
 	return pin, err == nil && written, nil
 }

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/template"
@@ -17,59 +14,16 @@ import (
 //go:embed query/*.sql
 var queryFiles embed.FS
 
-// query is one statement that the store sends, known by its file's name.
+// query is a statement as one database is to get it.
 type query struct {
-	name, sql string
-	// fresh: it is planned for each run; see [loadQueries].
-	fresh bool
-	// homed: its first argument is the region of the rows, which the text is to name.
-	homed bool
-	texts sync.Map // the text by region
-}
-
-// anArgument is how a statement names its arguments; homeArgument how it names its first
-// where that is a region.
-var anArgument = regexp.MustCompile(`\$\d+`)
-
-const homeArgument = "$1::crdb_internal_region"
-
-// isHomed reports whether the first argument of a statement is a region, wherever it
-// stands.
-func isHomed(sql string) bool {
-	n := 0
-	for _, a := range anArgument.FindAllString(sql, -1) {
-		if a == "$1" {
-			n++
-		}
-	}
-	return n > 0 && n == strings.Count(sql, homeArgument)
-}
-
-// in is the text and its arguments to be sent. CockroachDB keeps a plan that is made for
-// any arguments, and a region among them is any region: such a plan may visit all. Where
-// the text names the region it is made for that, and kept; a plan for each run costs
-// several times what begin itself does.
-func (q *query) in(args []any) (string, []any) {
-	if !q.homed || len(args) == 0 {
-		return q.sql, args
-	}
-	home, ok := args[0].(string)
-	if !ok {
-		return q.sql, args
-	}
-	if text, ok := q.texts.Load(home); ok {
-		return text.(string), args[1:]
-	}
-	text := strings.ReplaceAll(q.sql, homeArgument, "'"+strings.ReplaceAll(home, "'", "''")+"'::crdb_internal_region")
-	text = anArgument.ReplaceAllStringFunc(text, func(a string) string {
-		n, err := strconv.Atoi(a[1:])
-		if err != nil {
-			panic(err) // digits
-		}
-		return "$" + strconv.Itoa(n-1)
-	})
-	q.texts.Store(home, text) // as many as the topology has regions: see [View.reach]
-	return text, args[1:]
+	name string
+	// fresh: it is planned for each run; see [load].
+	fresh     bool
+	arguments []*argument // by their numbers
+	// parts are the text. The region of the rows comes between them, where it has a place.
+	parts []string
+	home  *argument // nil where it has none
+	texts sync.Map  // by region
 }
 
 // columns are lists that several statements share, each in the order of the
@@ -104,7 +58,14 @@ const queueFiles = "outbox_"
 // planned are the files whose statements are planned for each run.
 var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFiles + "retry_all", "look"}
 
-// loadQueries renders every statement for a dialect.
+// queries are what a dialect makes of the statements, by their names.
+type queries map[string]*query
+
+func loadQueries(d dialect) (queries, error) { return load(queryFiles, declared, d) }
+
+// load makes the query of every statement for a dialect. It fails where a file is not
+// declared or a declaration has no file, where a text says a name that its arguments do not
+// have, and where they have one that is said in no dialect.
 //
 // What many rows of a queue share is fresh on PostgreSQL: a plan that is kept there was
 // made for the table as it then was, empty as a rule, and stays until somebody analyses
@@ -112,44 +73,74 @@ var planned = []string{queueFiles + "take", queueFiles + "finish_all", queueFile
 // the other statements name there what they touch in a queue (PlansAreKept), though it
 // follows from the claim, and those for several claims take the region from a row beside
 // the key: what cannot be looked up without the row is not read from end to end.
-func loadQueries(d dialect) (map[string]*query, error) {
-	t, err := template.ParseFS(queryFiles, "query/*.sql")
+func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
+	t, err := template.ParseFS(files, "query/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("cockroach: %w", err)
 	}
-	files, err := fs.Glob(queryFiles, "query/*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("cockroach: %w", err)
+	all := queries{}
+	undeclared := map[string]bool{}
+	for _, f := range t.Templates() {
+		undeclared[f.Name()] = true
 	}
-	queries := make(map[string]*query, len(files))
-	for _, f := range files {
-		name := strings.TrimSuffix(path.Base(f), ".sql")
-		of := []queueTable{{}}
-		if strings.HasPrefix(name, queueFiles) {
-			of = slices.Collect(maps.Values(queueTables))
+	for _, s := range declared {
+		file := s.file + ".sql"
+		if !undeclared[file] {
+			return nil, fmt.Errorf("cockroach: query/%s is declared, and is not there or declared twice", file)
 		}
-		for _, q := range of {
-			data := struct {
-				Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
-				Queue                                                           string
-				InOrder, PlansAreKept                                           bool
-			}{
-				columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
-				q.table, q.inOrder, !d.cockroach,
-			}
-			var sql strings.Builder
-			if err := t.ExecuteTemplate(&sql, path.Base(f), data); err != nil {
-				return nil, fmt.Errorf("cockroach: %w", err)
-			}
-			name := q.statement(name)
-			queries[name] = &query{
-				name: name, sql: sql.String(),
-				homed: d.cockroach && isHomed(sql.String()),
-				fresh: !d.cockroach && slices.Contains(planned, strings.TrimSuffix(path.Base(f), ".sql")),
+		delete(undeclared, file)
+		args, used := argumentsOf(s.args), map[string]bool{}
+		for _, each := range []dialect{cockroachDB, postgreSQL} {
+			for _, table := range s.tables() {
+				sql, err := render(t.Lookup(file), each, table)
+				if err != nil {
+					return nil, err
+				}
+				q, err := number(table.statement(s.file), sql, args, each.cockroach, used)
+				if err != nil {
+					return nil, fmt.Errorf("cockroach: query/%s, arguments in %v: %w", file, s.args, err)
+				}
+				q.fresh = !d.cockroach && slices.Contains(planned, s.file)
+				if each == d {
+					all[q.name] = q
+				}
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(args)) {
+			if !used[name] {
+				return nil, fmt.Errorf("cockroach: query/%s does not say @%s, which is in %v", file, name, s.args)
+			}
+		}
 	}
-	return queries, nil
+	for _, file := range slices.Sorted(maps.Keys(undeclared)) {
+		return nil, fmt.Errorf("cockroach: query/%s is not declared", file)
+	}
+	return all, nil
+}
+
+// tables are those that have the statement: of a queue's each, and else one without a name.
+func (s declaration) tables() []queueTable {
+	if strings.HasPrefix(s.file, queueFiles) {
+		return slices.Collect(maps.Values(queueTables))
+	}
+	return []queueTable{{}}
+}
+
+// render is the text of a file for a dialect, on a table if it is a queue's.
+func render(file *template.Template, d dialect, of queueTable) (string, error) {
+	data := struct {
+		Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
+		Queue                                                           string
+		InOrder, PlansAreKept                                           bool
+	}{
+		columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
+		of.table, of.inOrder, !d.cockroach,
+	}
+	var sql strings.Builder
+	if err := file.Execute(&sql, data); err != nil {
+		return "", fmt.Errorf("cockroach: %w", err)
+	}
+	return sql.String(), nil
 }
 
 // dialect is what differs between the two databases.

@@ -15,10 +15,10 @@ func (db *DB) SetRate(ctx context.Context, tenant string, perSecond float64, bur
 	if math.IsNaN(perSecond) || math.IsInf(perSecond, 0) || perSecond < 0 || burst < 0 || burst > math.MaxInt32 || (perSecond > 0) != (burst > 0) {
 		return fmt.Errorf("tenant %s: rate and burst must both be above 0 or both be 0, are %g and %d", tenant, perSecond, burst)
 	}
-	n, _, err := affected(ctx, db, "tenant_rate", repeatable, []any{tenant, perSecond, int32(burst)})
+	n, _, err := affected(ctx, db, tenantRate, repeatable, rateArgs{tenant, perSecond, int32(burst)})
 	switch {
 	case err != nil:
-		return claimError("tenant_rate", err)
+		return claimError(tenantRate.name, err)
 	case n == 0:
 		return claim.ErrUnknownTenant
 	}

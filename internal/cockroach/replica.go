@@ -12,13 +12,27 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
+var (
+	replicas      = declare[replicaArgs]("replica")
+	replicaObject = declare[ownObjectArgs]("replica_object")
+)
+
+type (
+	replicaArgs struct{ Keys []lookupRow }
+	lookupRow   struct {
+		N int32
+		keyRow
+		Opaque bool
+	}
+)
+
 // Replica implements [claim.Store].
 func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
 	_, stamped := claim.ReadStamp(key.Value)
 	l := &lookup{key: key, opaque: !stamped}
 	_, err := v.db.replicas.do(ofTenant(ctx, key.Tenant), "", l)
 	if err != nil {
-		return claim.Shown{}, replicaError("replica", err) // the group may still be reading
+		return claim.Shown{}, replicaError(replicas.name, err) // the group may still be reading
 	}
 	return l.shown, nil
 }
@@ -31,17 +45,16 @@ type lookup struct {
 }
 
 // replicaGroup looks for the keys of many callers in one statement.
-func replicaGroup(db *DB) *group[lookup] {
-	return &group[lookup]{
-		db: db, query: db.queries["replica"], lines: map[line]*gathering[lookup]{}, reads: true,
+func replicaGroup(db *DB) *group[lookup, replicaArgs] {
+	return &group[lookup, replicaArgs]{
+		db: db, statement: replicas, lines: map[line]*gathering[lookup]{}, reads: true,
 		key: func(l *lookup) claim.Key { return l.key },
-		args: func(ls []*lookup) []any {
-			return []any{
-				ordinals(len(ls)),
-				column(ls, func(l *lookup) string { return l.key.Tenant }),
-				column(ls, func(l *lookup) string { return l.key.Value }),
-				column(ls, func(l *lookup) bool { return l.opaque }),
+		args: func(ls []*lookup) replicaArgs {
+			args := replicaArgs{make([]lookupRow, len(ls))}
+			for i, l := range ls {
+				args.Keys[i] = lookupRow{int32(i), rowOf(l.key), l.opaque}
 			}
+			return args
 		},
 		read: func(rows pgx.Rows, ls []*lookup) error {
 			for _, l := range ls {
@@ -86,7 +99,7 @@ func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (clai
 		return claim.Record{}, false, err
 	}
 	l := lookup{}
-	_, _, _, err = one(ctx, v.db, "replica_object", repeatable, []any{home, tenant, id}, func(row pgx.CollectableRow) (struct{}, error) {
+	_, _, _, err = one(ctx, v.db, replicaObject, repeatable, ownObjectArgs{Home: home, TenantID: tenant, ObjectID: id}, func(row pgx.CollectableRow) (struct{}, error) {
 		var now time.Time
 		var value zeronull.Text
 		var r claimRow
@@ -98,7 +111,7 @@ func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (clai
 		return struct{}{}, nil
 	})
 	if err != nil || l.shown.Record == nil {
-		return claim.Record{}, false, replicaError("replica_object", err)
+		return claim.Record{}, false, replicaError(replicaObject.name, err)
 	}
 	return *l.shown.Record, true, nil
 }

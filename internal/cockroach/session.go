@@ -10,61 +10,67 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// asNeeded sets a new session up.
+// asNeeded sets a new session up in one round trip: what is set is committed before it is
+// read, as the isolation of a transaction is the default when it begins.
 func asNeeded(ctx context.Context, conn *pgx.Conn) error {
-	if conn.PgConn().ParameterStatus("crdb_version") == "" {
-		// What PostgreSQL acknowledges must be on disk, whatever the database's
-		// default says: a charge that it forgets would be made again.
-		err := plainly(ctx, conn, "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'")
-		if err != nil {
-			return err
-		}
-		// Statements go by keys, and so are they to be run. A plan is kept for longer
-		// than a table stays as small as it was, so that none may read it from end to
-		// end. Where an index has the order, it is to be walked until the limit is
-		// reached, and not all be read and sorted: without statistics the planner
-		// believes that next to no rows of a queue are due. What is joined is looked up row
-		// by row, for the same reason. What has to be done in these ways all the same
-		// counts as immense, and is not to be compiled for that.
-		err = plainly(ctx, conn, "SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), set_config('default_transaction_isolation', '"+readCommitted+"', false)")
-		if err != nil {
-			return err
-		}
-		// On tables that were never analysed one index is as good as another, and a plan
-		// that is kept reads all claims of a tenant before long. Sessions that find them
-		// so plan each statement anew, until there are statistics: see [growth].
-		unknown, err := young(ctx, conn)
-		if err != nil {
-			return err
-		}
-		if unknown {
-			if err := plainly(ctx, conn, "SET plan_cache_mode = 'force_custom_plan'"); err != nil {
-				return err
-			}
-			conn.PgConn().CustomData()[plansAnew] = true
-		}
-		return isolated(ctx, conn, readCommitted)
+	settings, want := onPostgreSQL, readCommitted
+	if conn.PgConn().ParameterStatus("crdb_version") != "" {
+		settings, want = onCockroachDB, serializable
 	}
-	// CockroachDB is to keep plans, but where one for the very arguments costs less:
-	// statements name their region, see [query.in]. Not as the database's default, which
-	// does not hold for every user.
-	err := plainly(ctx, conn, "SET plan_cache_mode = 'auto'; SET default_transaction_isolation = '"+serializable+"'")
+	// Below pgx, whose tracer would show it as a statement of ours.
+	answers, err := conn.PgConn().Exec(ctx, "-- name: session\nBEGIN; "+settings+"; COMMIT; "+
+		"SELECT current_setting('transaction_isolation'), current_setting('plan_cache_mode')").ReadAll()
 	if err != nil {
 		return err
 	}
-	return isolated(ctx, conn, serializable)
+	// A database, or what is between it and us, may give another isolation than was asked
+	// for.
+	have := answers[len(answers)-1].Rows[0]
+	if isolation := string(have[0]); isolation != want {
+		return &isolationError{have: isolation, want: want}
+	}
+	if string(have[1]) == "force_custom_plan" {
+		conn.PgConn().CustomData()[plansAnew] = true
+	}
+	return nil
 }
+
+const (
+	// What PostgreSQL acknowledges must be on disk, whatever the database's default says: a
+	// charge that it forgets would be made again.
+	//
+	// Statements go by keys, and so are they to be run. A plan is kept for longer than a
+	// table stays as small as it was, so that none may read it from end to end. Where an
+	// index has the order, it is to be walked until the limit is reached, and not all be
+	// read and sorted: without statistics the planner believes that next to no rows of a
+	// queue are due. What is joined is looked up row by row, for the same reason. What has
+	// to be done in these ways all the same counts as immense, and is not to be compiled for
+	// that.
+	//
+	// On tables that were never analysed one index is as good as another, and a plan that is
+	// kept reads all claims of a tenant before long. Sessions that find them so plan each
+	// statement anew, until there are statistics: see [growth].
+	onPostgreSQL = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'; " +
+		"SELECT set_config('enable_seqscan', 'off', false), set_config('enable_sort', 'off', false), " +
+		"set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), set_config('jit', 'off', false), " +
+		"set_config('default_transaction_isolation', '" + readCommitted + "', false); " +
+		"SELECT set_config('plan_cache_mode', 'force_custom_plan', false)" + whileYoung
+	// CockroachDB is to keep plans, but where one for the very arguments costs less:
+	// statements name their region, see [query.in]. Not as the database's default, which
+	// does not hold for every user.
+	onCockroachDB = "SET plan_cache_mode = 'auto'; SET default_transaction_isolation = '" + serializable + "'"
+)
 
 // plansAnew marks a session that plans each statement anew.
 const plansAnew = "homeward plans anew"
 
-// young reports whether PostgreSQL has no statistics of claims, or next to none.
+// whileYoung is a row where PostgreSQL has no statistics of claims, or next to none.
+const whileYoung = " FROM pg_class WHERE oid = to_regclass('claims') AND reltuples < 1000"
+
+// young reports whether there is that row.
 func young(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	answers, err := conn.PgConn().Exec(ctx, "SELECT 1 FROM pg_class WHERE oid = to_regclass('claims') AND reltuples < 1000").ReadAll()
-	if err != nil {
-		return false, err
-	}
-	return len(answers) > 0 && len(answers[0].Rows) > 0, nil
+	answers, err := conn.PgConn().Exec(ctx, "SELECT 1"+whileYoung).ReadAll()
+	return err == nil && len(answers[0].Rows) > 0, err
 }
 
 // youngFor is how long PostgreSQL is believed to have no statistics yet, before it is
@@ -108,25 +114,6 @@ const (
 	serializable  = "serializable"   // on CockroachDB
 	readCommitted = "read committed" // on PostgreSQL
 )
-
-// isolated checks which level the session's transactions have: a database, or what is
-// between it and us, may give another one than was asked for.
-func isolated(ctx context.Context, conn *pgx.Conn, want string) error {
-	answers, err := conn.PgConn().Exec(ctx, "SELECT current_setting('transaction_isolation')").ReadAll()
-	if err != nil {
-		return err
-	}
-	have := ""
-	for _, a := range answers {
-		for _, row := range a.Rows {
-			have = string(row[0])
-		}
-	}
-	if have != want {
-		return &isolationError{have: have, want: want}
-	}
-	return nil
-}
 
 // isolationError: transactions have another level than the statements need. Nothing
 // was sent.

@@ -14,6 +14,23 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb"
 )
 
+// TestASessionIsSetUpAtOnce counts what goes over the wire before a new connection's first
+// statement.
+func TestASessionIsSetUpAtOnce(t *testing.T) {
+	w := newWire(t, newDatabase(t), "acme", testPool())
+	require.NoError(t, w.hurt.Ready(t.Context()))
+	before := w.proxy.Statements()
+	w.proxy.CutAll()
+	require.NoError(t, w.hurt.Ready(t.Context()))
+	sent := map[string]int{}
+	for name, n := range w.proxy.Statements() {
+		if n > before[name] && name != "ping" {
+			sent[name] = n - before[name]
+		}
+	}
+	require.Equal(t, map[string]int{"session": 1}, sent)
+}
+
 // TestSessionsHaveTheirOwnIsolation: isolation is not assumed. Whatever the database
 // has as its default, sessions have what the statements are written for.
 func TestSessionsHaveTheirOwnIsolation(t *testing.T) {
@@ -69,7 +86,7 @@ func TestAPinIsNotMissedWhileItsRegistrarMoves(t *testing.T) {
 	defer func() { _ = writer.Close(context.Background()) }()
 	tx, err := writer.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), db.Statements()["pin"], regions[0], []string{"acme"}, []string{"k"})
+	_, err = tx.Exec(t.Context(), db.Statements(regions[0])["pin"], regions[0], []string{"acme"}, []string{"k"})
 	require.NoError(t, err)
 
 	type answer struct {

@@ -1,6 +1,9 @@
 package cockroach
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -8,9 +11,108 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 )
+
+var (
+	claimSettle = declare[settleArgs]("settle")
+	claimDefer  = declare[deferArgs]("defer")
+)
+
+// Settle implements [claim.Store].
+func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verdict) (claim.Record, error) {
+	if verdict.ID == uuid.Nil {
+		verdict.ID = newStep()
+	}
+	next, fx, err := claim.Settle(&held, &held, &verdict, &v.db.policy, epoch, rand.Float64())
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if next == &held {
+		return held, nil
+	}
+	ctx, err = v.reach(ofClaims(ctx), held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if fx.Post != nil {
+		if invalid := fx.Post.Validate(); invalid != nil {
+			return claim.Record{}, v.unbookable(ctx, &held, &verdict, invalid)
+		}
+	}
+	// The verdict's name is the step's, so that whoever says it again finds it.
+	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
+	if next.State == claim.InFlight {
+		err = v.putOff(ctx, said)
+	} else {
+		_, err = v.db.settles.do(ctx, held.Home, said)
+		err = settleError(&fx, err)
+	}
+	switch {
+	case err != nil:
+		return claim.Record{}, err
+	case said.done:
+		next.LeaseUntil = said.lease.UTC()
+		switch {
+		case next.State.Final():
+			next.SettledAt = said.now.UTC()
+		case next.State == claim.FailedRetry:
+			next.Refusal.At = said.now.UTC()
+		}
+		return *next, nil
+	}
+	// Perhaps the row has this verdict already: a try whose reply was lost did it, in
+	// this call or in one before.
+	row, _, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	if row != nil && row.step == said.step && row.record.Minted.ID == held.Minted.ID {
+		return row.record, nil
+	}
+	return claim.Record{}, claim.ErrFenced
+}
+
+type deferArgs struct {
+	keyArgs
+	ObjectID, Reason, Region, Node               string
+	OldFence, Fence                              int64
+	OldUnknowns, Unknowns, NotFounds, Generation int32
+	Pause                                        time.Duration
+	Step                                         uuid.UUID
+	First, Second                                entryRow // which differ in little
+}
+
+// putOff is the step of an attempt that ended without an outcome.
+func (v *View) putOff(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
+	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError(claimDefer.name, err)
+}
+
+// unbookable is why a verdict is not recorded whose posting is invalid: that, unless
+// the claim is no longer the holder's anyway.
+func (v *View) unbookable(ctx context.Context, held *claim.Record, verdict *claim.Verdict, invalid error) error {
+	row, now, err := v.get(ctx, held.Key, held.Home)
+	if err != nil {
+		return err
+	}
+	var is *claim.Record
+	if row != nil {
+		is = &row.record
+	}
+	if _, _, err := claim.Settle(is, held, verdict, &v.db.policy, now, 0); err != nil {
+		return err
+	}
+	return fmt.Errorf("settle: %w", invalid)
+}
 
 // settlement is how an attempt ended: the claim as the holder was given it, what it is
 // to be, what goes with that, and what the statement said.
@@ -23,104 +125,107 @@ type settlement struct {
 	now, lease time.Time
 }
 
-// of is one of the things that go with a settlement, as a row that names it.
-type of[T any] struct {
-	n     int32
-	value *T
+// settleArgs are claims that are settled, and what goes with them: rows that name the
+// claim's by its N.
+type (
+	settleArgs struct {
+		Home       string
+		Claims     []settledClaim
+		Postings   []settledPosting
+		Events     []settledEvent
+		Entries    []settledEntry
+		ExpiryKind string
+		// PinLife is how long a row stays: until its tombstone is over and then for
+		// PinGrace, see [claim.Record.FreeAt].
+		PinLife, RememberFor time.Duration
+	}
+	settledClaim struct {
+		N int32
+		keyRow
+		ObjectID, Reason, ProviderRef    string
+		Fence                            int64
+		OldUnknowns, Unknowns, NotFounds int32
+		OldState, State                  int16
+		Final, Unpaid                    bool
+		Refusal                          []byte
+		KeepUntil, FreeAt                time.Time
+		Step                             uuid.UUID
+		Answer                           answerRow
+		Expiry                           expiryRow
+	}
+	answerRow struct {
+		Status       int16
+		Header, Body []byte
+		Blob         string
+	}
+	expiryRow struct {
+		Due         zeronull.Timestamptz
+		Operation   string
+		Payload     []byte
+		TraceParent string
+	}
+	settledPosting struct {
+		N int32
+		postingRow
+	}
+	settledEvent struct {
+		N int32
+		eventRow
+	}
+	settledEntry struct {
+		N int32
+		placedEntry
+		Generation int32
+	}
+)
+
+func (args *settleArgs) add(s *settlement, p *claim.Policy) {
+	n, old, next := int32(len(args.Claims)), s.old, s.next
+	c := settledClaim{
+		N: n, keyRow: rowOf(old.Key), ObjectID: old.Minted.ID, Fence: int64(old.Fence),
+		OldUnknowns: int32(old.Unknowns), OldState: int16(old.State), State: int16(next.State),
+		Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
+		ProviderRef: next.ProviderRef, Final: next.State.Final(), Refusal: refusalColumn(next.Refusal),
+		// The clock that wrote FirstUse may be ahead.
+		KeepUntil: old.FirstUse.Add(p.PinLife()), FreeAt: old.FreeAt(p, old.FirstUse),
+		Step: s.step, Unpaid: s.fx.Unpaid != nil,
+	}
+	answer := &claim.Response{}
+	if c.Final {
+		answer = next.Response
+	}
+	c.Answer = answerRow{Status: int16(answer.Status), Header: headerColumn(answer.Header), Body: notNil(answer.Body), Blob: answer.Blob}
+	c.Expiry.Payload = []byte{}
+	if m := s.fx.Expiry; m != nil {
+		c.Expiry = expiryRow{Due: zeronull.Timestamptz(m.Due), Operation: m.Operation, Payload: notNil(m.Payload), TraceParent: m.TraceParent}
+	}
+	args.Claims = append(args.Claims, c)
+	if s.fx.Post != nil {
+		args.Postings = append(args.Postings, settledPosting{n, postingOf(s.fx.Post)})
+	}
+	for i := range s.fx.Events {
+		args.Events = append(args.Events, settledEvent{n, eventOf(&s.fx.Events[i])})
+	}
+	for i := range s.fx.Audit {
+		e := &s.fx.Audit[i]
+		args.Entries = append(args.Entries, settledEntry{n, placedEntryOf(newEntry(), e), int32(e.Generation)})
+	}
 }
 
-func settleGroup(db *DB) *group[settlement] {
+func settleGroup(db *DB) *group[settlement, settleArgs] {
 	p := &db.policy
-	return &group[settlement]{
-		db: db, query: db.queries["settle"], lines: map[line]*gathering[settlement]{},
+	return &group[settlement, settleArgs]{
+		db: db, statement: claimSettle, lines: map[line]*gathering[settlement]{},
 		key: func(s *settlement) claim.Key { return s.old.Key },
-		args: func(all []*settlement) []any {
-			var posts []*of[ledger.Transaction]
-			var events []*of[outbox.Message]
-			var entries []*of[claim.AuditEntry]
-			for i, s := range all {
-				n := int32(i)
-				if s.fx.Post != nil {
-					posts = append(posts, &of[ledger.Transaction]{n, s.fx.Post})
-				}
-				for j := range s.fx.Events {
-					events = append(events, &of[outbox.Message]{n, &s.fx.Events[j]})
-				}
-				for j := range s.fx.Audit {
-					entries = append(entries, &of[claim.AuditEntry]{n, &s.fx.Audit[j]})
-				}
+		args: func(all []*settlement) settleArgs {
+			args := settleArgs{
+				Home: all[0].old.Home, Claims: make([]settledClaim, 0, len(all)),
+				ExpiryKind: string(outbox.KindExpiry), PinLife: p.PinLife(), RememberFor: p.RememberFor,
 			}
-			answers, expiries := make([]*claim.Response, len(all)), make([]*outbox.Message, len(all))
-			for i, s := range all {
-				if answers[i] = s.next.Response; !s.next.State.Final() {
-					answers[i] = &claim.Response{}
-				}
-				if expiries[i] = s.fx.Expiry; expiries[i] == nil {
-					expiries[i] = &outbox.Message{}
-				}
+			for _, s := range all {
+				args.add(s, p)
 			}
-			return []any{
-				all[0].old.Home, ordinals(len(all)),
-				column(all, func(s *settlement) string { return s.old.Key.Tenant }),
-				column(all, func(s *settlement) string { return s.old.Key.Value }),
-				column(all, func(s *settlement) string { return s.old.Minted.ID }),
-				column(all, func(s *settlement) int64 { return int64(s.old.Fence) }),
-				column(all, func(s *settlement) int32 { return int32(s.old.Unknowns) }),
-				column(all, func(s *settlement) int16 { return int16(s.old.State) }),
-				column(all, func(s *settlement) int16 { return int16(s.next.State) }),
-				column(all, func(s *settlement) string { return s.next.Reason }),
-				column(all, func(s *settlement) int32 { return int32(s.next.Unknowns) }),
-				column(all, func(s *settlement) int32 { return int32(s.next.NotFounds) }),
-				column(all, func(s *settlement) string { return s.next.ProviderRef }),
-				column(all, func(s *settlement) bool { return s.next.State.Final() }),
-				column(all, func(s *settlement) []byte { return refusalColumn(s.next.Refusal) }),
-				// The row stays until its tombstone is over and then for PinGrace: see
-				// [claim.Record.FreeAt]. The clock that wrote FirstUse may be ahead.
-				column(all, func(s *settlement) time.Time { return s.old.FirstUse.Add(p.PinLife()) }),
-				column(all, func(s *settlement) time.Time { return s.old.FreeAt(p, s.old.FirstUse) }),
-				column(all, func(s *settlement) uuid.UUID { return s.step }),
-				column(answers, func(r *claim.Response) int16 { return int16(r.Status) }),
-				column(answers, func(r *claim.Response) []byte { return headerColumn(r.Header) }),
-				column(answers, func(r *claim.Response) []byte { return notNil(r.Body) }),
-				column(answers, func(r *claim.Response) string { return r.Blob }),
-				column(all, func(s *settlement) bool { return s.fx.Unpaid != nil }),
-				column(all, func(s *settlement) zeronull.Timestamptz {
-					if s.fx.Expiry == nil {
-						return zeronull.Timestamptz{}
-					}
-					return zeronull.Timestamptz(s.fx.Expiry.Due)
-				}),
-				column(expiries, func(m *outbox.Message) string { return m.Operation }),
-				column(expiries, func(m *outbox.Message) []byte { return notNil(m.Payload) }),
-				column(expiries, func(m *outbox.Message) string { return m.TraceParent }),
-				p.PinLife(),
-				column(posts, func(t *of[ledger.Transaction]) int32 { return t.n }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.ID }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.Tenant }),
-				column(posts, func(t *of[ledger.Transaction]) string { return string(t.value.Kind) }),
-				column(posts, func(t *of[ledger.Transaction]) string { return string(t.value.Debit) }),
-				column(posts, func(t *of[ledger.Transaction]) string { return string(t.value.Credit) }),
-				column(posts, func(t *of[ledger.Transaction]) int64 { return t.value.Amount }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.Currency }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.Object }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.Reverses }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.Provider }),
-				column(posts, func(t *of[ledger.Transaction]) string { return t.value.ProviderRef }),
-				column(events, func(m *of[outbox.Message]) int32 { return m.n }),
-				column(events, func(m *of[outbox.Message]) string { return m.value.ID }),
-				column(events, func(m *of[outbox.Message]) string { return string(m.value.Kind) }),
-				column(events, func(m *of[outbox.Message]) []byte { return notNil(m.value.Payload) }),
-				column(events, func(m *of[outbox.Message]) string { return m.value.TraceParent }),
-				string(outbox.KindExpiry),
-				p.RememberFor,
-				column(entries, func(e *of[claim.AuditEntry]) int32 { return e.n }),
-				column(entries, func(*of[claim.AuditEntry]) uuid.UUID { return newEntry() }),
-				column(entries, func(e *of[claim.AuditEntry]) string { return string(e.value.Event) }),
-				column(entries, func(e *of[claim.AuditEntry]) string { return e.value.Region }),
-				column(entries, func(e *of[claim.AuditEntry]) string { return e.value.Node }),
-				column(entries, func(e *of[claim.AuditEntry]) int32 { return int32(e.value.Generation) }),
-				column(entries, func(e *of[claim.AuditEntry]) string { return e.value.Detail }),
-			}
+			return args
 		},
 		read: func(rows pgx.Rows, all []*settlement) error {
 			for _, s := range all {

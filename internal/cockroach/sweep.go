@@ -24,6 +24,38 @@ const (
 	registrarRest = time.Hour
 )
 
+var (
+	sweepClaims    = declare[limitArgs]("sweep_claims")
+	sweepResponses = declare[limitArgs]("sweep_responses")
+	sweepNotices   = declare[limitArgs]("sweep_notices")
+	sweepUnpaid    = declare[limitArgs]("sweep_unpaid")
+	sweepAudit     = declare[oldArgs]("sweep_audit")
+	dropBodies     = declare[bodiesArgs]("notices_drop_bodies")
+	sweepPins      = declare[sweepPinsArgs]("pins_sweep")
+	forgetMoves    = declare[movesArgs]("registrar_forget")
+)
+
+type (
+	limitArgs struct{ Limit int64 }
+	oldArgs   struct {
+		KeepFor time.Duration
+		Limit   int64
+	}
+	bodiesArgs struct {
+		Home string
+		oldArgs
+	}
+	sweepPinsArgs struct {
+		keyArgs
+		Limit   int64
+		PinLife time.Duration
+	}
+	movesArgs struct {
+		Home string
+		Rest time.Duration
+	}
+)
+
 // sweeps remembers where the last look at a region's pins ended.
 type sweeps struct {
 	mu    sync.Mutex
@@ -39,26 +71,22 @@ type sweeps struct {
 // may do so at once.
 func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	if !v.db.dialect.cockroach {
-		for _, job := range []struct {
-			name string
-			args []any
-		}{
-			{"sweep_claims", []any{int64(limit)}},
-			{"sweep_responses", []any{int64(limit)}},
-			{"sweep_notices", []any{int64(limit)}},
-			{"sweep_unpaid", []any{int64(limit)}},
-			{"sweep_audit", []any{int64(limit), auditLife}},
-		} {
-			n, _, err := affected(ctx, v.db, job.name, repeatable, job.args)
+		for _, s := range []statement[limitArgs]{sweepClaims, sweepResponses, sweepNotices, sweepUnpaid} {
+			n, _, err := affected(ctx, v.db, s, repeatable, limitArgs{int64(limit)})
 			if err != nil {
-				return removed, claimError(job.name, err)
+				return removed, claimError(s.name, err)
 			}
 			removed += n
 		}
+		n, _, err := affected(ctx, v.db, sweepAudit, repeatable, oldArgs{auditLife, int64(limit)})
+		if err != nil {
+			return removed, claimError(sweepAudit.name, err)
+		}
+		removed += n
 	}
-	dropped, _, err := affected(ctx, v.db, "notices_drop_bodies", repeatable, []any{v.name, notice.KeepBodyFor, int64(limit)})
+	dropped, _, err := affected(ctx, v.db, dropBodies, repeatable, bodiesArgs{v.name, oldArgs{notice.KeepBodyFor, int64(limit)}})
 	if err != nil {
-		return removed, claimError("notices_drop_bodies", err)
+		return removed, claimError(dropBodies.name, err)
 	}
 	n, err := v.sweepPins(ctx, limit)
 	return removed + dropped + n, err
@@ -78,20 +106,20 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 		last       claim.Key
 	}
 	for look := 0; look < pinLooks && removed < limit; look++ {
-		p, found, _, err := one(ctx, v.db, "pins_sweep", repeatable, []any{v.name, after.Tenant, after.Value, pinsPerLook, v.db.policy.PinLife()},
+		p, found, _, err := one(ctx, v.db, sweepPins, repeatable, sweepPinsArgs{keyIn(v.name, after), pinsPerLook, v.db.policy.PinLife()},
 			func(row pgx.CollectableRow) (p page, err error) {
 				err = row.Scan(&p.seen, &p.gone, &p.last.Tenant, &p.last.Value)
 				return p, err
 			})
 		if err != nil {
-			return removed, claimError("pins_sweep", err)
+			return removed, claimError(sweepPins.name, err)
 		}
 		removed += int(p.gone)
 		after = p.last
 		if through := !found || p.seen < pinsPerLook; through {
 			v.sweptUntil(claim.Key{}) // from the start again
-			_, _, err := affected(ctx, v.db, "registrar_forget", repeatable, []any{v.name, registrarRest})
-			return removed, claimError("registrar_forget", err)
+			_, _, err := affected(ctx, v.db, forgetMoves, repeatable, movesArgs{v.name, registrarRest})
+			return removed, claimError(forgetMoves.name, err)
 		}
 	}
 	v.sweptUntil(after)

@@ -19,6 +19,42 @@ import (
 // apiKeyHash is all that is kept of an API key.
 type apiKeyHash [sha256.Size]byte
 
+var (
+	tenantByID      = declare[tenantArgs]("tenant")
+	tenantPage      = declare[pageArgs]("tenants")
+	tenantPut       = declare[tenantPutArgs]("tenant_put")
+	tenantRate      = declare[rateArgs]("tenant_rate")
+	tenantCards     = declare[cardsArgs]("tenant_card_numbers")
+	tenantRegistrar = declare[moveArgs]("registrar_move")
+	apiKeyPut       = declare[apiKeyArgs]("api_key_put")
+	apiKeysEnd      = declare[apiKeysEndArgs]("api_keys_end")
+)
+
+type (
+	rateArgs struct {
+		TenantID      string
+		RatePerSecond float64
+		Burst         int32
+	}
+	cardsArgs     struct{ TenantID, CardNumbers string }
+	tenantPutArgs struct {
+		rateArgs
+		Name, Registrar, CardNumbers string
+	}
+	moveArgs struct {
+		TenantID, Registrar string
+		MovedAt             zeronull.Timestamptz
+	}
+	apiKeyArgs struct {
+		TenantID string
+		Hash     []byte
+	}
+	apiKeysEndArgs struct {
+		apiKeyArgs
+		After time.Duration
+	}
+)
+
 func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	var previous zeronull.Text
 	var moved zeronull.Timestamptz
@@ -49,9 +85,9 @@ func (v *View) Registrar(ctx context.Context, tenant string) (string, error) {
 
 // Tenant returns one tenant, or [claim.ErrUnknownTenant].
 func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
-	t, found, _, err := one(ofTenant(ctx, id), db, "tenant", repeatable, []any{id}, scanTenant)
+	t, found, _, err := one(ofTenant(ctx, id), db, tenantByID, repeatable, tenantArgs{id}, scanTenant)
 	if err != nil {
-		return claim.Tenant{}, claimError("tenant", err)
+		return claim.Tenant{}, claimError(tenantByID.name, err)
 	}
 	if !found {
 		return claim.Tenant{}, claim.ErrUnknownTenant
@@ -62,8 +98,8 @@ func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
 
 // Tenants returns up to limit tenants with an id above after, by id.
 func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
-	all, err := many(ctx, db, "tenants", repeatable, []any{after, int64(limit)}, scanTenant)
-	return all, claimError("tenants", err)
+	all, err := many(ctx, db, tenantPage, repeatable, pageArgs{after, int64(limit)}, scanTenant)
+	return all, claimError(tenantPage.name, err)
 }
 
 // errForeignKey: the API key is somebody else's.
@@ -79,10 +115,13 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 	if _, ok := (*db.regions.Load())[t.Registrar]; !ok {
 		return fmt.Errorf("tenant %s: there is no region %q to be registrar", t.ID, t.Registrar)
 	}
-	cards := string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers))
+	sql, args := tenantPut.in(db.queries, tenantPutArgs{
+		rateArgs: rateArgs{t.ID, t.RatePerSecond, int32(t.Burst)},
+		Name:     t.Name, Registrar: t.Registrar, CardNumbers: string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers)),
+	})
 	defer db.recall(apiKeys)
 	return db.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, db.queries["tenant_put"].sql, t.ID, t.Name, t.Registrar, t.RatePerSecond, int32(t.Burst), cards); err != nil {
+		if _, err := tx.Exec(ctx, sql, args...); err != nil {
 			return err
 		}
 		for _, k := range apiKeys {
@@ -100,7 +139,8 @@ func (db *DB) giveKey(ctx context.Context, tx pgx.Tx, tenant, key string) error 
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey) // no node would let it in
 	}
 	var owner string
-	err := tx.QueryRow(ctx, db.queries["api_key_put"].sql, hash[:], tenant).Scan(&owner)
+	sql, args := apiKeyPut.in(db.queries, apiKeyArgs{tenant, hash[:]})
+	err := tx.QueryRow(ctx, sql, args...).Scan(&owner)
 	if key == "" || errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("tenant %s: %w", tenant, errForeignKey)
 	}
@@ -126,7 +166,8 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 			return err
 		}
 		hash := sha256.Sum256([]byte(key))
-		_, err := tx.Exec(ctx, db.queries["api_keys_end"].sql, tenant, hash[:], endOthersAfter)
+		sql, args := apiKeysEnd.in(db.queries, apiKeysEndArgs{apiKeyArgs{tenant, hash[:]}, endOthersAfter})
+		_, err := tx.Exec(ctx, sql, args...)
 		return err
 	})
 }
@@ -134,11 +175,11 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 // SetCardNumbers says what becomes of card numbers in a tenant's free text. Nodes
 // follow within Pool.TenantCache.
 func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
-	n, lost, err := affected(ctx, db, "tenant_card_numbers", repeatable, []any{tenant, string(cards)})
+	n, lost, err := affected(ctx, db, tenantCards, repeatable, cardsArgs{TenantID: tenant, CardNumbers: string(cards)})
 	if err == nil && n == 0 && !lost {
 		return claim.ErrUnknownTenant
 	}
-	return claimError("tenant_card_numbers", err)
+	return claimError(tenantCards.name, err)
 }
 
 // transaction runs f in a transaction until its outcome is known, within
@@ -189,10 +230,10 @@ func (db *DB) MoveRegistrar(ctx context.Context, tenant, to string) error {
 			return fmt.Errorf("tenant %s: pins made before the last move are still at %s and count, or that move is less than a minute old; move back, or wait until housekeeping has removed the last of them: as a rule %v after the move of %s, and later where an outcome is still owed",
 				tenant, t.PreviousRegistrar, db.policy.PinLife(), t.RegistrarMovedAt.Format("2006-01-02 15:04:05Z"))
 		}
-		n, lost, err := affected(ctx, db, "registrar_move", repeatable, []any{tenant, to, zeronull.Timestamptz(t.RegistrarMovedAt)})
+		n, lost, err := affected(ctx, db, tenantRegistrar, repeatable, moveArgs{TenantID: tenant, Registrar: to, MovedAt: zeronull.Timestamptz(t.RegistrarMovedAt)})
 		db.byID.forget(tenant)
 		if err != nil {
-			return claimError("registrar_move", err)
+			return claimError(tenantRegistrar.name, err)
 		}
 		if n > 0 {
 			return nil

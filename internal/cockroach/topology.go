@@ -16,6 +16,17 @@ import (
 // and existing pins never look, so that a status, however late it is seen, cannot
 // move a key or stop a retry.
 
+var (
+	regionStatus   = declare[statusArgs]("region_status")
+	claimsInFlight = declare[homeArgs]("claims_in_flight")
+)
+
+type statusArgs struct {
+	Name   string
+	Status int16
+	Epoch  int64
+}
+
 // SetRegionStatus implements [claim.Regions].
 func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
@@ -32,16 +43,16 @@ func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.Reg
 		case regions[here].Status == status:
 			return newest, nil
 		}
-		at, changed, _, err := one(ctx, db, "region_status", repeatable, []any{name, int16(status), int64(newest)}, pgx.RowTo[int64])
+		at, changed, _, err := one(ctx, db, regionStatus, repeatable, statusArgs{name, int16(status), int64(newest)}, pgx.RowTo[int64])
 		if err != nil {
-			return 0, claimError("region_status", err)
+			return 0, claimError(regionStatus.name, err)
 		}
 		if changed {
 			return uint64(at), nil
 		}
 		// The table has changed since it was read, perhaps by our own first try.
 		if ctx.Err() != nil {
-			return 0, unavailable("region_status", ctx.Err())
+			return 0, unavailable(regionStatus.name, ctx.Err())
 		}
 	}
 }
@@ -54,6 +65,6 @@ func (v *View) InFlight(ctx context.Context, region string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, _, _, err := one(ctx, v.db, "claims_in_flight", repeatable, []any{region}, pgx.RowTo[int64])
-	return int(n), claimError("claims_in_flight", err)
+	n, _, _, err := one(ctx, v.db, claimsInFlight, repeatable, homeArgs{region}, pgx.RowTo[int64])
+	return int(n), claimError(claimsInFlight.name, err)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
+var unpaidObject = declare[objectArgs]("unpaid")
+
 // Unpaid reads with authority what is remembered of an object for which no money
 // moved.
 func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error) {
@@ -15,12 +17,12 @@ func (v *View) Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool,
 	if err != nil {
 		return claim.Unpaid{}, false, err
 	}
-	u, found, _, err := one(ctx, v.db, "unpaid", repeatable, []any{home, id}, func(row pgx.CollectableRow) (claim.Unpaid, error) {
+	u, found, _, err := one(ctx, v.db, unpaidObject, repeatable, objectArgs{Home: home, ObjectID: id}, func(row pgx.CollectableRow) (claim.Unpaid, error) {
 		u := claim.Unpaid{Object: id, Home: home}
 		var state int16
 		err := row.Scan(&u.Tenant, &u.Operation, &state, &u.Reason, &u.At)
 		u.State, u.At = claim.State(state), u.At.UTC()
 		return u, err
 	})
-	return u, found, claimError("unpaid", err)
+	return u, found, claimError(unpaidObject.name, err)
 }

@@ -60,9 +60,11 @@ func (v *View) toward(ctx context.Context, home string) context.Context {
 	return away(ctx, home)
 }
 
+var topology = declare[none]("regions")
+
 // Regions implements [claim.Regions]; the rows are in the order of their names.
 func (db *DB) Regions(ctx context.Context) (regions []claim.Region, epoch uint64, err error) {
-	_, err = db.do(ctx, "regions", repeatable, nil, func(rows pgx.Rows) error {
+	_, err = db.do(ctx, topology.name, repeatable, none{}, func(rows pgx.Rows) error {
 		regions, epoch, err = collectRegions(rows)
 		return err
 	})
@@ -90,7 +92,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func readRegions(ctx context.Context, q querier, sql string) ([]claim.Region, error) {
+func readRegions(ctx context.Context, q querier, all queries) ([]claim.Region, error) {
+	sql, _ := topology.in(all, none{})
 	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,13 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
+var (
+	windowsSeen  = declare[none]("windows")
+	windowsRaise = declare[windowsArgs]("windows_raise")
+)
+
+type windowsArgs struct{ ReplayFor, TombstoneFor, PinGrace int64 } // microseconds
+
 // windows are the times that decide when a key is free again. Age is judged by
 // the policy of whoever reads the row, so all must have the same, and none may
 // have shorter ones than claims were made under: it would give a key to another
@@ -30,7 +37,8 @@ func scanWindows(row pgx.CollectableRow) (w windows, err error) {
 // and raises them there if the policy's are longer. Shorter ones are refused.
 func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig) error {
 	mine := windowsOf(&db.policy)
-	rows, err := conn.Query(ctx, db.queries["windows"].sql)
+	sql, _ := windowsSeen.in(db.queries, none{})
+	rows, err := conn.Query(ctx, sql)
 	if err != nil {
 		return connectError(c, err)
 	}
@@ -47,7 +55,10 @@ func (db *DB) promise(ctx context.Context, conn *pgxpool.Conn, c *pgx.ConnConfig
 	if mine == seen {
 		return nil // as a rule, and then nothing is written
 	}
-	rows, err = conn.Query(ctx, db.queries["windows_raise"].sql, mine.replay.Microseconds(), mine.tombstone.Microseconds(), mine.grace.Microseconds())
+	sql, args := windowsRaise.in(db.queries, windowsArgs{
+		ReplayFor: mine.replay.Microseconds(), TombstoneFor: mine.tombstone.Microseconds(), PinGrace: mine.grace.Microseconds(),
+	})
+	rows, err = conn.Query(ctx, sql, args...)
 	if err != nil {
 		return connectError(c, err)
 	}

@@ -4,22 +4,18 @@
 -- is returned, with its response, and nothing changes. One statement, one round
 -- trip. Both halves are empty when another arrival commits in the same moment.
 WITH asked AS MATERIALIZED (
-    SELECT $1::crdb_internal_region AS home_region, a.n, a.tenant_id, a.idem_key, a.object_id, a.operation, a.fingerprint_version, a.fingerprint,
-           a.holder, a.lease, a.receipt, a.provider_key, a.step, a.stamped, a.pin_ends,
-           a.kind, a.payload, a.trace_parent, a.fence, a.entry, a.event, a.region, a.node, a.detail
-    FROM unnest(
-            $2::int4[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int2[], $8::bytea[],
-            $9::text[], $10::interval[], $11::text[], $12::text[], $13::uuid[], $14::bool[], $15::timestamptz[],
-            $16::text[], $17::bytea[], $18::text[], $19::int8[], $20::uuid[], $21::text[], $22::text[], $23::text[], $24::text[]
-         ) AS a (n, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
-                 holder, lease, receipt, provider_key, step, stamped, pin_ends,
-                 kind, payload, trace_parent, fence, entry, event, region, node, detail)
+    SELECT @home::crdb_internal_region AS home_region, a.*
+    FROM @claims AS a (
+        n int4, tenant_id text, idem_key text, object_id text, operation text, fingerprint_version int2, fingerprint bytea,
+        holder text, lease interval, receipt text, provider_key text, step uuid, stamped bool, pin_ends timestamptz,
+        message_kind text, message_payload bytea, message_trace_parent text, message_fence int8,
+        entry_id uuid, entry_event text, entry_region text, entry_node text, entry_detail text)
 ), won AS (
     INSERT INTO claims (
         home_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
         state, fence, holder, lease_until, held_since, first_use, created, receipt,
         generation, provider_key, attempts, unknowns, not_founds, reason, provider_ref, step)
-    SELECT $1::crdb_internal_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
+    SELECT @home::crdb_internal_region, tenant_id, idem_key, object_id, operation, fingerprint_version, fingerprint,
            1, 1, holder, now() + lease, now(), now(), date_trunc('second', now()), receipt,
            1, provider_key, 1, 0, 0, '', '', step
     FROM asked
@@ -30,14 +26,16 @@ WITH asked AS MATERIALIZED (
 ), queued AS (
     INSERT INTO outbox (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT $1::crdb_internal_region, w.object_id, a.kind, w.tenant_id, w.idem_key, w.operation, a.payload, a.trace_parent, w.first_use, w.lease_until, a.fence
+    SELECT @home::crdb_internal_region, w.object_id, a.message_kind, w.tenant_id, w.idem_key, w.operation,
+           a.message_payload, a.message_trace_parent, w.first_use, w.lease_until, a.message_fence
     FROM won AS w
     JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT $1::crdb_internal_region, w.tenant_id, w.idem_key, w.first_use, a.entry, a.event, a.region, a.node, w.fence, w.generation, a.detail
+    SELECT @home::crdb_internal_region, w.tenant_id, w.idem_key, w.first_use, a.entry_id, a.entry_event, a.entry_region, a.entry_node,
+           w.fence, w.generation, a.entry_detail
     FROM won AS w
     JOIN asked AS a ON a.tenant_id = w.tenant_id AND a.idem_key = w.idem_key
     RETURNING audit.home_region
@@ -46,6 +44,6 @@ SELECT a.n, now(), w.first_use, {{ .Claim }}
 FROM asked AS a
 LEFT JOIN won AS w ON w.tenant_id = a.tenant_id AND w.idem_key = a.idem_key
 LEFT JOIN claims AS c
-    ON w.first_use IS NULL AND c.home_region = {{ if .PlansAreKept }}a.home_region{{ else }}$1::crdb_internal_region{{ end }} AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key
+    ON w.first_use IS NULL AND c.home_region = {{ if .PlansAreKept }}a.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = a.tenant_id AND c.idem_key = a.idem_key
 LEFT JOIN responses AS r
-    ON r.home_region = {{ if .PlansAreKept }}c.home_region{{ else }}$1::crdb_internal_region{{ end }} AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step
+    ON r.home_region = {{ if .PlansAreKept }}c.home_region{{ else }}@home::crdb_internal_region{{ end }} AND r.tenant_id = c.tenant_id AND r.object_id = c.object_id AND c.answered IS DISTINCT FROM c.step

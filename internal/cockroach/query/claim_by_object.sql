@@ -3,4 +3,4 @@
 -- response.
 SELECT now(), c.tenant_id, c.idem_key, {{ .Row }}
 FROM claims AS c
-WHERE c.home_region = $1::crdb_internal_region AND c.object_id = $2::text
+WHERE c.home_region = @home::crdb_internal_region AND c.object_id = @object_id::text

@@ -4,5 +4,5 @@
 -- is parked waits for a person.
 SELECT count(*)
 FROM outbox AS o
-JOIN claims AS c ON c.home_region = $1::crdb_internal_region AND c.tenant_id = o.tenant_id AND c.idem_key = o.idem_key
-WHERE o.home_region = $1::crdb_internal_region AND NOT o.parked AND c.object_id = o.id AND c.state = 1
+JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = o.tenant_id AND c.idem_key = o.idem_key
+WHERE o.home_region = @home::crdb_internal_region AND NOT o.parked AND c.object_id = o.id AND c.state = 1

@@ -1,2 +1,2 @@
 -- name: endpoint
-SELECT now(), {{ .Endpoint }} FROM endpoints AS e WHERE e.tenant_id = $1::text
+SELECT now(), {{ .Endpoint }} FROM endpoints AS e WHERE e.tenant_id = @tenant_id::text

@@ -1,2 +1,2 @@
 -- name: endpoint_remove
-DELETE FROM endpoints WHERE tenant_id = $1::text
+DELETE FROM endpoints WHERE tenant_id = @tenant_id::text

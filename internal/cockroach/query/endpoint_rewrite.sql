@@ -1,2 +1,2 @@
 -- name: endpoint_rewrite
-UPDATE endpoints SET secrets = $3::text[] WHERE tenant_id = $1::text AND secrets = $2::text[]
+UPDATE endpoints SET secrets = @secrets::text[] WHERE tenant_id = @tenant_id::text AND secrets = @old_secrets::text[]

@@ -1,2 +1,2 @@
 -- name: endpoints_secrets
-SELECT tenant_id, secrets FROM endpoints WHERE tenant_id > $1::text ORDER BY tenant_id LIMIT $2::int8
+SELECT tenant_id, secrets FROM endpoints WHERE tenant_id > @after::text ORDER BY tenant_id LIMIT @limit::int8

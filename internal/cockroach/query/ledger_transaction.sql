@@ -1,4 +1,4 @@
 -- name: ledger_transaction
 SELECT {{ .Transaction }}
 FROM ledger AS l
-WHERE l.home_region = $1::crdb_internal_region AND l.id = $2::text
+WHERE l.home_region = @home::crdb_internal_region AND l.id = @id::text

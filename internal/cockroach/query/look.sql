@@ -3,18 +3,18 @@
 -- a lock. Of events the first that is due and waits for no other, or else the first that
 -- is not due yet. Each part walks the beginning of an index.
 SELECT now(),
-       (SELECT due FROM outbox WHERE home_region = $1::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
-       (SELECT due FROM expiries WHERE home_region = $1::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
-       (SELECT due FROM notices_due WHERE home_region = $1::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
+       (SELECT due FROM outbox WHERE home_region = @home::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
+       (SELECT due FROM expiries WHERE home_region = @home::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
+       (SELECT due FROM notices_due WHERE home_region = @home::crdb_internal_region AND NOT parked ORDER BY home_region, due, id LIMIT 1),
        (SELECT due FROM events AS o
-        WHERE home_region = $1::crdb_internal_region AND NOT parked AND due <= now()
+        WHERE home_region = @home::crdb_internal_region AND NOT parked AND due <= now()
           AND NOT EXISTS (
               SELECT 1 FROM events AS e
-              WHERE e.home_region = $1::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
+              WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
                 AND e.kind = o.kind AND NOT e.parked
                 AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
               OFFSET 0)
         ORDER BY home_region, due, id LIMIT 1),
        (SELECT due FROM events
-        WHERE home_region = $1::crdb_internal_region AND NOT parked AND due > now()
+        WHERE home_region = @home::crdb_internal_region AND NOT parked AND due > now()
         ORDER BY home_region, due, id LIMIT 1)

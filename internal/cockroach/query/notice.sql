@@ -1,4 +1,4 @@
 -- name: notice
 SELECT provider, body, received_at, processed_at, status, detail, trace_parent
 FROM notices
-WHERE home_region = $1::crdb_internal_region AND id = $2::text
+WHERE home_region = @home::crdb_internal_region AND id = @id::text

@@ -2,14 +2,14 @@
 -- A notice has been acted on: its row goes, and it says how.
 WITH finished AS (
     DELETE FROM notices_due
-    WHERE home_region = $1::crdb_internal_region AND id = $2::text AND fence = $3::int8 AND NOT parked
+    WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
     RETURNING id
 ), closed AS (
     UPDATE notices SET
-        status = $4::text, detail = $5::text, processed_at = now(),
-        removable_at = greatest(now(), received_at + $6::interval)
+        status = @status::text, detail = @detail::text, processed_at = now(),
+        removable_at = greatest(now(), received_at + @keep_for::interval)
     FROM finished
-    WHERE notices.home_region = $1::crdb_internal_region AND notices.id = finished.id
+    WHERE notices.home_region = @home::crdb_internal_region AND notices.id = finished.id
     RETURNING notices.home_region
 )
 SELECT id FROM finished

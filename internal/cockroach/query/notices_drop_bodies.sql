@@ -3,8 +3,8 @@
 UPDATE notices AS n SET body = ''
 FROM (
     SELECT id FROM notices
-    WHERE home_region = $1::crdb_internal_region AND processed_at <= now() - $2::interval AND length(body) > 0
+    WHERE home_region = @home::crdb_internal_region AND processed_at <= now() - @keep_for::interval AND length(body) > 0
     ORDER BY home_region, processed_at
-    LIMIT $3::int8
+    LIMIT @limit::int8
 ) AS old
-WHERE n.home_region = $1::crdb_internal_region AND n.id = old.id AND length(n.body) > 0
+WHERE n.home_region = @home::crdb_internal_region AND n.id = old.id AND length(n.body) > 0

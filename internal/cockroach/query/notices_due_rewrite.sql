@@ -1,3 +1,3 @@
 -- name: notices_due_rewrite
-UPDATE notices_due SET payload = $4::bytea
-WHERE home_region = $1::crdb_internal_region AND id = $2::text AND payload = $3::bytea
+UPDATE notices_due SET payload = @body::bytea
+WHERE home_region = @home::crdb_internal_region AND id = @id::text AND payload = @old_body::bytea

@@ -3,14 +3,14 @@
 -- it. One that is there has had its row, and gets no other.
 WITH kept AS (
     INSERT INTO notices (home_region, id, provider, body, received_at, status, detail, trace_parent)
-    SELECT $1::crdb_internal_region, n.id, n.provider, n.body, now(), $6::text, '', n.trace_parent
-    FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[]) AS n (id, provider, body, trace_parent)
+    SELECT @home::crdb_internal_region, n.id, n.provider, n.body, now(), @status::text, '', n.trace_parent
+    FROM @notices AS n (id text, provider text, body bytea, trace_parent text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING id, provider, body, received_at, trace_parent
 ), queued AS (
     INSERT INTO notices_due (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT $1::crdb_internal_region, id, $7::text, '', '', provider, body, trace_parent, received_at, received_at, 0
+    SELECT @home::crdb_internal_region, id, @kind::text, '', '', provider, body, trace_parent, received_at, received_at, 0
     FROM kept
     RETURNING notices_due.home_region
 )

@@ -1,3 +1,3 @@
 -- name: notices_rewrite
-UPDATE notices SET body = $4::bytea
-WHERE home_region = $1::crdb_internal_region AND id = $2::text AND body = $3::bytea
+UPDATE notices SET body = @body::bytea
+WHERE home_region = @home::crdb_internal_region AND id = @id::text AND body = @old_body::bytea

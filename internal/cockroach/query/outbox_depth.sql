@@ -4,4 +4,4 @@ SELECT count(*) FILTER (WHERE NOT parked),
        count(*) FILTER (WHERE parked),
        min(due) FILTER (WHERE NOT parked AND due <= now())
 FROM {{ .Queue }}
-WHERE home_region = $1::crdb_internal_region
+WHERE home_region = @home::crdb_internal_region

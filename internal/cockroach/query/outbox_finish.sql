@@ -1,4 +1,4 @@
 -- name: {{ .Queue }}_finish
 DELETE FROM {{ .Queue }}
-WHERE home_region = $1::crdb_internal_region AND id = $2::text AND fence = $3::int8 AND NOT parked
+WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
 RETURNING fence

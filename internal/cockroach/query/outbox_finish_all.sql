@@ -6,10 +6,10 @@
 {{- end }}
 DELETE FROM {{ .Queue }} AS o
 {{- if .PlansAreKept }}
-USING unnest($2::text[], $3::int8[], array_fill($1::text, ARRAY[cardinality($2::text[])])) AS h (id, fence, home_region)
+USING unnest(@rows.id::text[], @rows.fence::int8[], array_fill(@home::text, ARRAY[cardinality(@rows.id::text[])])) AS h (id, fence, home_region)
 WHERE o.home_region = h.home_region
 {{- else }}
-USING unnest($2::text[], $3::int8[]) AS h (id, fence)
-WHERE o.home_region = $1::crdb_internal_region AND o.id = ANY ($2::text[])
+USING @rows AS h (id text, fence int8)
+WHERE o.home_region = @home::crdb_internal_region AND o.id = ANY (@rows.id::text[])
 {{- end }}
   AND o.id = h.id AND o.fence = h.fence AND NOT o.parked

@@ -2,4 +2,4 @@
 -- One row with authority, whoever holds it.
 SELECT o.due, {{ .Message }}
 FROM {{ .Queue }} AS o
-WHERE o.home_region = $1::crdb_internal_region AND o.id = $2::text
+WHERE o.home_region = @home::crdb_internal_region AND o.id = @id::text

@@ -1,4 +1,4 @@
 -- name: {{ .Queue }}_park
-UPDATE {{ .Queue }} SET parked = true, last_error = $4::text
-WHERE home_region = $1::crdb_internal_region AND id = $2::text AND fence = $3::int8 AND NOT parked
+UPDATE {{ .Queue }} SET parked = true, last_error = @reason::text
+WHERE home_region = @home::crdb_internal_region AND id = @id::text AND fence = @fence::int8 AND NOT parked
 RETURNING fence

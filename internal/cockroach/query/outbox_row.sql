@@ -1,2 +1,2 @@
 -- name: {{ .Queue }}_row
-SELECT fence FROM {{ .Queue }} WHERE home_region = $1::crdb_internal_region AND id = $2::text
+SELECT fence FROM {{ .Queue }} WHERE home_region = @home::crdb_internal_region AND id = @id::text

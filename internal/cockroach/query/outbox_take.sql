@@ -10,20 +10,20 @@
 {{- end }}
 WITH ready AS (
     SELECT id, due FROM {{ .Queue }} AS o
-    WHERE home_region = $1::crdb_internal_region AND NOT parked AND due <= now()
+    WHERE home_region = @home::crdb_internal_region AND NOT parked AND due <= now()
     {{- if .InOrder }}
       AND NOT EXISTS (
           SELECT 1 FROM {{ .Queue }} AS e
-          WHERE e.home_region = $1::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
+          WHERE e.home_region = @home::crdb_internal_region AND e.tenant_id = o.tenant_id AND e.idem_key = o.idem_key
             AND e.kind = o.kind AND NOT e.parked
             AND (e.created_at < o.created_at OR e.created_at = o.created_at AND e.id < o.id)
           OFFSET 0)
     {{- end }}
     ORDER BY home_region, due, id
-    LIMIT $2::int8
+    LIMIT @limit::int8
     FOR UPDATE SKIP LOCKED
 )
-UPDATE {{ .Queue }} AS o SET fence = o.fence + 1, due = now() + $3::interval
+UPDATE {{ .Queue }} AS o SET fence = o.fence + 1, due = now() + @lease::interval
 FROM ready
-WHERE o.home_region = $1::crdb_internal_region AND o.id = ready.id
+WHERE o.home_region = @home::crdb_internal_region AND o.id = ready.id
 RETURNING ready.due, {{ .Message }}

@@ -7,10 +7,10 @@
 -- for a region that takes no new homes, whatever the caller remembers of it: both
 -- tables are GLOBAL, so that looking costs no trip.
 INSERT INTO pins (registrar, tenant_id, idem_key, home_region, created_at)
-SELECT t.registrar, t.id, a.idem_key, $1::crdb_internal_region, now()
-FROM unnest($2::text[], $3::text[]) AS a (tenant_id, idem_key)
+SELECT t.registrar, t.id, a.idem_key, @home::crdb_internal_region, now()
+FROM @keys AS a (tenant_id text, idem_key text)
 JOIN tenants AS t ON t.id = a.tenant_id
-WHERE EXISTS (SELECT 1 FROM regions AS r WHERE r.name = $1::crdb_internal_region AND r.status = 0)
+WHERE EXISTS (SELECT 1 FROM regions AS r WHERE r.name = @home::crdb_internal_region AND r.status = 0)
   AND NOT EXISTS (
       SELECT 1 FROM pins AS p
       WHERE p.registrar = t.previous_registrar AND p.tenant_id = t.id AND p.idem_key = a.idem_key)

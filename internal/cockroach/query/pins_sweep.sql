@@ -6,16 +6,16 @@
 WITH page AS (
     SELECT tenant_id, idem_key, home_region, created_at
     FROM pins
-    WHERE registrar = $1::crdb_internal_region AND (tenant_id, idem_key) > ($2::text, $3::text)
+    WHERE registrar = @home::crdb_internal_region AND (tenant_id, idem_key) > (@tenant_id::text, @idem_key::text)
     ORDER BY registrar, tenant_id, idem_key
-    LIMIT $4::int8
+    LIMIT @limit::int8
 ), gone AS (
     -- No claim can be made under a pin this old, so that nobody speaks for the key
     -- stays true; a pin that was written anew meanwhile has another time.
     DELETE FROM pins AS p
     USING page AS g
-    WHERE p.registrar = $1::crdb_internal_region AND p.tenant_id = g.tenant_id AND p.idem_key = g.idem_key
-      AND p.created_at = g.created_at AND g.created_at <= now() - $5::interval
+    WHERE p.registrar = @home::crdb_internal_region AND p.tenant_id = g.tenant_id AND p.idem_key = g.idem_key
+      AND p.created_at = g.created_at AND g.created_at <= now() - @pin_life::interval
       AND NOT EXISTS (
           SELECT 1 FROM claims AS c
           WHERE c.home_region = g.home_region AND c.tenant_id = g.tenant_id AND c.idem_key = g.idem_key

@@ -5,6 +5,6 @@
 -- table is newer than the one the order was given on: a twin of this statement that
 -- arrives late must not undo what was ordered since.
 WITH every AS (SELECT epoch FROM regions ORDER BY name FOR UPDATE)
-UPDATE regions SET status = $2::int2, epoch = (SELECT max(epoch) + 1 FROM every)
-WHERE name = $1::crdb_internal_region AND status <> $2::int2 AND (SELECT max(epoch) FROM every) = $3::int8
+UPDATE regions SET status = @status::int2, epoch = (SELECT max(epoch) + 1 FROM every)
+WHERE name = @name::crdb_internal_region AND status <> @status::int2 AND (SELECT max(epoch) FROM every) = @epoch::int8
 RETURNING epoch

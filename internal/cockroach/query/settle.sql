@@ -6,73 +6,66 @@
 -- nothing of a claim that is not still the one that the holder was given. A business
 -- event that is booked already, or an event that waits already, fails all of it.
 WITH said AS MATERIALIZED (
-    SELECT $1::crdb_internal_region AS home_region, v.n, v.tenant_id, v.idem_key, v.object_id, v.fence, v.old_unknowns, v.old_state,
-           v.state, v.reason, v.unknowns, v.not_founds, v.provider_ref, v.final, v.refusal, v.keep_until, v.free_at, v.step,
-           v.answer_status, v.answer_header, v.answer_body, v.answer_blob, v.unpaid,
-           v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace
-    FROM unnest(
-            $2::int4[], $3::text[], $4::text[], $5::text[], $6::int8[], $7::int4[], $8::int2[],
-            $9::int2[], $10::text[], $11::int4[], $12::int4[], $13::text[], $14::bool[], $15::bytea[], $16::timestamptz[], $17::timestamptz[], $18::uuid[],
-            $19::int2[], $20::bytea[], $21::bytea[], $22::text[], $23::bool[],
-            $24::timestamptz[], $25::text[], $26::bytea[], $27::text[]
-         ) AS v (n, tenant_id, idem_key, object_id, fence, old_unknowns, old_state,
-                 state, reason, unknowns, not_founds, provider_ref, final, refusal, keep_until, free_at, step,
-                 answer_status, answer_header, answer_body, answer_blob, unpaid,
-                 expiry_due, expiry_operation, expiry_payload, expiry_trace)
+    SELECT @home::crdb_internal_region AS home_region, v.*
+    FROM @claims AS v (
+        n int4, tenant_id text, idem_key text, object_id text, fence int8, old_unknowns int4, old_state int2,
+        state int2, reason text, unknowns int4, not_founds int4, provider_ref text, final bool, refusal bytea,
+        keep_until timestamptz, free_at timestamptz, step uuid,
+        answer_status int2, answer_header bytea, answer_body bytea, answer_blob text, unpaid bool,
+        expiry_due timestamptz, expiry_operation text, expiry_payload bytea, expiry_trace_parent text)
 ), settled AS (
     UPDATE claims AS c SET
         state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
         refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal,
-        removable_at = greatest(v.keep_until, now() + $28::interval), step = v.step,
+        removable_at = greatest(v.keep_until, now() + @pin_life::interval), step = v.step,
         answered = CASE WHEN v.final THEN v.step END,
         answer_status = CASE WHEN v.final THEN v.answer_status END,
         answer_header = CASE WHEN v.final THEN v.answer_header END,
         answer_body = CASE WHEN v.final THEN v.answer_body END,
         answer_blob = CASE WHEN v.final THEN v.answer_blob END
     FROM said AS v
-    WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}$1::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
+    WHERE c.home_region = {{ if .PlansAreKept }}v.home_region{{ else }}@home::crdb_internal_region{{ end }} AND c.tenant_id = v.tenant_id AND c.idem_key = v.idem_key
       AND c.object_id = v.object_id AND c.fence = v.fence AND c.unknowns = v.old_unknowns AND c.state = v.old_state
       -- A released claim past its tombstone must not close or emit events: another
       -- region may own the key.
       AND (v.old_state = 1 OR now() < v.free_at)
     RETURNING v.n, c.home_region, c.tenant_id, c.idem_key, c.object_id, c.operation, c.state, c.reason, c.fence, c.lease_until,
-              v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace
+              v.unpaid, v.expiry_due, v.expiry_operation, v.expiry_payload, v.expiry_trace_parent
 ), finished AS (
     DELETE FROM outbox AS o
     USING settled AS s
-    WHERE o.home_region = {{ if .PlansAreKept }}s.home_region{{ else }}$1::crdb_internal_region{{ end }} AND o.id = s.object_id
+    WHERE o.home_region = {{ if .PlansAreKept }}s.home_region{{ else }}@home::crdb_internal_region{{ end }} AND o.id = s.object_id
     RETURNING o.home_region
 ), booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
         currency, object_id, reverses, provider, provider_ref)
-    SELECT $1::crdb_internal_region, t.id, t.tenant_id, t.kind, now(), t.debit, t.amount, t.credit, -t.amount,
+    SELECT @home::crdb_internal_region, t.id, t.tenant_id, t.kind, now(), t.debit, t.amount, t.credit, -t.amount,
            t.currency, t.object_id, t.reverses, t.provider, t.provider_ref
     FROM settled AS s
-    JOIN unnest(
-            $29::int4[], $30::text[], $31::text[], $32::text[], $33::text[], $34::text[], $35::int8[],
-            $36::text[], $37::text[], $38::text[], $39::text[], $40::text[]
-         ) AS t (n, id, tenant_id, kind, debit, credit, amount, currency, object_id, reverses, provider, provider_ref) ON t.n = s.n
+    JOIN @postings AS t (
+        n int4, id text, tenant_id text, kind text, debit text, credit text, amount int8,
+        currency text, object_id text, reverses text, provider text, provider_ref text) ON t.n = s.n
     RETURNING ledger.home_region
 ), told AS (
     INSERT INTO events (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT $1::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent, now(), now(), 0
+    SELECT @home::crdb_internal_region, e.id, e.kind, s.tenant_id, s.idem_key, s.operation, e.payload, e.trace_parent, now(), now(), 0
     FROM settled AS s
-    JOIN unnest($41::int4[], $42::text[], $43::text[], $44::bytea[], $45::text[]) AS e (n, id, kind, payload, trace_parent) ON e.n = s.n
+    JOIN @events AS e (n int4, id text, kind text, payload bytea, trace_parent text) ON e.n = s.n
     RETURNING events.home_region
 ), expiring AS (
     INSERT INTO expiries (
         home_region, id, kind, tenant_id, idem_key, operation, payload, trace_parent, created_at, due, fence)
-    SELECT $1::crdb_internal_region, object_id, $46::text, tenant_id, idem_key, expiry_operation, expiry_payload, expiry_trace, now(), expiry_due, 0
+    SELECT @home::crdb_internal_region, object_id, @expiry_kind::text, tenant_id, idem_key, expiry_operation, expiry_payload, expiry_trace_parent, now(), expiry_due, 0
     FROM settled
     WHERE expiry_due IS NOT NULL
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING expiries.home_region
 ), remembered AS (
     INSERT INTO unpaid (home_region, object_id, tenant_id, operation, state, reason, at, removable_at)
-    SELECT $1::crdb_internal_region, object_id, tenant_id, operation, state, reason, now(), now() + $47::interval
+    SELECT @home::crdb_internal_region, object_id, tenant_id, operation, state, reason, now(), now() + @remember_for::interval
     FROM settled
     WHERE unpaid
     ON CONFLICT (home_region, object_id) DO UPDATE SET
@@ -81,10 +74,9 @@ WITH said AS MATERIALIZED (
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT $1::crdb_internal_region, s.tenant_id, s.idem_key, now(), a.id, a.event, a.region, a.node, s.fence, a.generation, a.detail
+    SELECT @home::crdb_internal_region, s.tenant_id, s.idem_key, now(), a.id, a.event, a.region, a.node, s.fence, a.generation, a.detail
     FROM settled AS s
-    JOIN unnest($48::int4[], $49::uuid[], $50::text[], $51::text[], $52::text[], $53::int4[], $54::text[])
-         AS a (n, id, event, region, node, generation, detail) ON a.n = s.n
+    JOIN @entries AS a (n int4, id uuid, event text, region text, node text, generation int4, detail text) ON a.n = s.n
     RETURNING audit.home_region
 )
 SELECT n, now(), lease_until FROM settled

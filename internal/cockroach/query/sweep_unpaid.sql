@@ -4,6 +4,6 @@
 DELETE FROM unpaid AS u
 USING (
     SELECT home_region, object_id FROM unpaid
-    WHERE removable_at <= now() ORDER BY removable_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED
+    WHERE removable_at <= now() ORDER BY removable_at LIMIT @limit::int8 FOR UPDATE SKIP LOCKED
 ) AS g
 WHERE u.home_region = g.home_region AND u.object_id = g.object_id AND u.removable_at <= now()

@@ -1,2 +1,2 @@
 -- name: tenant
-SELECT {{ .Tenant }} FROM tenants AS t WHERE t.id = $1::text
+SELECT {{ .Tenant }} FROM tenants AS t WHERE t.id = @tenant_id::text

@@ -1,3 +1,3 @@
 -- name: tenant_card_numbers
 -- Says what becomes of card numbers in a tenant's free text.
-UPDATE tenants SET card_numbers = $2::text WHERE id = $1::text
+UPDATE tenants SET card_numbers = @card_numbers::text WHERE id = @tenant_id::text

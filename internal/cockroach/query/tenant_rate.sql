@@ -1,2 +1,2 @@
 -- name: tenant_rate
-UPDATE tenants SET rate_per_second = $2::float8, burst = $3::int4 WHERE id = $1::text RETURNING id
+UPDATE tenants SET rate_per_second = @rate_per_second::float8, burst = @burst::int4 WHERE id = @tenant_id::text RETURNING id

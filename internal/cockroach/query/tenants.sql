@@ -1,2 +1,2 @@
 -- name: tenants
-SELECT {{ .Tenant }} FROM tenants AS t WHERE t.id > $1::text ORDER BY t.id LIMIT $2::int8
+SELECT {{ .Tenant }} FROM tenants AS t WHERE t.id > @after::text ORDER BY t.id LIMIT @limit::int8

@@ -1,6 +1,6 @@
 -- name: timeline
 SELECT at, event, region, node, fence, generation, detail
 FROM audit
-WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = $3::text
+WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
 ORDER BY at DESC, id DESC
-LIMIT $4::int8
+LIMIT @limit::int8

@@ -3,4 +3,4 @@
 -- deleted and is not yet still tells the truth.
 SELECT tenant_id, operation, state, reason, at
 FROM unpaid
-WHERE home_region = $1::crdb_internal_region AND object_id = $2::text
+WHERE home_region = @home::crdb_internal_region AND object_id = @object_id::text

@@ -1,0 +1,97 @@
+package cockroach
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Arguments that several statements have. Those of one statement are where it is declared.
+type (
+	none     struct{}
+	homeArgs struct{ Home string }
+	// keyArgs find a claim, or the place of a key in a list, by its key.
+	keyArgs struct {
+		Home string
+		keyRow
+	}
+	// objectArgs find a claim by its object.
+	objectArgs struct{ Home, ObjectID string }
+	// ownObjectArgs do so for its tenant.
+	ownObjectArgs struct{ Home, TenantID, ObjectID string }
+	// idArgs find any other row.
+	idArgs struct{ Home, ID string }
+	// pageArgs are where a page begins, which the statement does not return, and its size.
+	pageArgs struct {
+		After string
+		Limit int64
+	}
+	homePageArgs struct {
+		Home string
+		pageArgs
+	}
+	keyPageArgs struct {
+		keyArgs
+		Limit int64
+	}
+
+	keyRow struct{ TenantID, IdemKey string }
+	// mintedRow is what a claim is given when it is begun.
+	mintedRow struct {
+		ObjectID, Operation, Receipt, ProviderKey string
+		FingerprintVersion                        int16
+		Fingerprint                               []byte
+	}
+	// callRow is a provider call that waits in the outbox.
+	callRow struct {
+		Kind        string
+		Payload     []byte
+		TraceParent string
+		Fence       int64
+	}
+	// eventRow is a message that waits for nobody before it is due.
+	eventRow struct {
+		ID, Kind    string
+		Payload     []byte
+		TraceParent string
+	}
+	// entryRow is an entry of audit. What else it has is for each statement to know.
+	entryRow struct {
+		ID            uuid.UUID
+		Event, Detail string
+	}
+	// placedEntry says where it was noted, too.
+	placedEntry struct {
+		entryRow
+		Region, Node string
+	}
+)
+
+func rowOf(key claim.Key) keyRow { return keyRow{TenantID: key.Tenant, IdemKey: key.Value} }
+
+func keyIn(home string, key claim.Key) keyArgs { return keyArgs{home, rowOf(key)} }
+
+func mintedOf(rec *claim.Record) mintedRow {
+	return mintedRow{
+		ObjectID: rec.Minted.ID, Operation: rec.Operation, Receipt: rec.Minted.Receipt, ProviderKey: rec.ProviderKey,
+		FingerprintVersion: int16(rec.Fingerprint.Version), Fingerprint: rec.Fingerprint.Sum[:],
+	}
+}
+
+func callOf(m *outbox.Message) callRow {
+	return callRow{Kind: string(m.Kind), Payload: notNil(m.Payload), TraceParent: m.TraceParent, Fence: int64(m.Fence)}
+}
+
+func eventOf(m *outbox.Message) eventRow {
+	return eventRow{ID: m.ID, Kind: string(m.Kind), Payload: notNil(m.Payload), TraceParent: m.TraceParent}
+}
+
+// entryOf is e under a name of its own.
+func entryOf(id uuid.UUID, e *claim.AuditEntry) entryRow {
+	return entryRow{ID: id, Event: string(e.Event), Detail: e.Detail}
+}
+
+func placedEntryOf(id uuid.UUID, e *claim.AuditEntry) placedEntry {
+	return placedEntry{entryRow: entryOf(id, e), Region: e.Region, Node: e.Node}
+}

@@ -1,0 +1,283 @@
+package cockroach
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+var (
+	claimBegin     = declare[beginArgs]("begin")
+	claimBeginNext = declare[beginAgainArgs]("begin_again")
+	claimTakeOver  = declare[takeOverArgs]("take_over")
+)
+
+// Begin implements [claim.Store].
+func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	asked, underWay := time.Now(), a.UnderWay
+	if a.CompareOnly {
+		a.Stamped, a.PinnedAt = false, time.Time{} // so that the statement makes no claim
+	}
+	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	// What a new claim would be. Whether there may be one is for the statement to
+	// say, which knows the time.
+	allowed := a
+	allowed.Stamped, allowed.CompareOnly = true, false
+	fresh, fx, _, err := claim.Begin(nil, &allowed, &v.db.policy, epoch)
+	if err != nil {
+		return claim.Begun{}, err
+	}
+	create := &creation{Arrival: &a, fresh: fresh, message: fx.Enqueue, audit: &fx.Audit[0], step: newStep(), entry: newEntry()}
+	// Writes of ours that may be in the row without our knowing.
+	mine := map[uuid.UUID]claim.Decision{create.step: claim.Won}
+	for range maxLooks {
+		got, err := v.begin(ctx, create)
+		switch {
+		case hasCode(err, codeUnique):
+			continue // a twin with our minted id commits at this moment: look again
+		case err != nil:
+			return claim.Begun{}, err
+		case got.created:
+			return claim.Begun{Decision: claim.Won, Record: dated(*fresh, got.firstUse), Now: got.now}, nil
+		case got.row != nil:
+			if decision, ok := mine[got.row.step]; ok {
+				return claim.Begun{Decision: decision, Record: got.row.record, Now: got.now}, nil
+			}
+		}
+		var old *claim.Record
+		if got.row != nil {
+			old = &got.row.record
+		}
+		a.UnderWay = underWay + time.Since(asked)
+		next, fx, decision, err := claim.Begin(old, &a, &v.db.policy, got.now)
+		switch {
+		case err != nil:
+			return claim.Begun{}, err
+		case next == nil && old == nil || decision == claim.NeedPin:
+			return claim.Begun{Decision: decision, Now: got.now}, nil
+		case next == nil:
+			return claim.Begun{Decision: decision, Record: *old, Now: got.now}, nil
+		case old == nil:
+			continue // another arrival commits at this moment: look again
+		}
+		step := newStep()
+		var done bool
+		if fx.Enqueue != nil {
+			done, err = v.beginAgain(ctx, got, step, next, &fx)
+		} else {
+			done, err = v.takeOver(ctx, got.row, step, next, &fx)
+		}
+		if err != nil {
+			return claim.Begun{}, err
+		}
+		if done {
+			return claim.Begun{Decision: decision, Record: *next, Now: got.now}, nil
+		}
+		mine[step] = decision
+	}
+	return claim.Begun{}, restless(a.Key)
+}
+
+// dated moves a claim that was begun at epoch to when it was made.
+func dated(rec claim.Record, firstUse time.Time) claim.Record {
+	late := firstUse.Sub(epoch)
+	rec.LeaseUntil, rec.HeldSince, rec.FirstUse = rec.LeaseUntil.Add(late), rec.HeldSince.Add(late), rec.FirstUse.Add(late)
+	rec.Minted.Created = firstUse.Truncate(time.Second)
+	return rec
+}
+
+// creation is a request that arrives: the claim that it would make, and what the
+// statement said of it.
+type creation struct {
+	*claim.Arrival
+	fresh   *claim.Record
+	message *outbox.Message
+	audit   *claim.AuditEntry
+	step    uuid.UUID
+	entry   uuid.UUID
+
+	found bool // the statement said something
+	begun begun
+	err   error // of this row alone
+}
+
+// begun is what the statement begin returned.
+type begun struct {
+	now, firstUse time.Time
+	created       bool
+	row           *claimRow // the row that was there, nil for none
+}
+
+type (
+	beginArgs struct {
+		Home   string
+		Claims []newClaim
+	}
+	newClaim struct {
+		N int32
+		keyRow
+		mintedRow
+		Holder  string
+		Lease   time.Duration
+		Step    uuid.UUID
+		Stamped bool
+		PinEnds time.Time
+		Message callRow
+		Entry   placedEntry
+	}
+)
+
+func beginGroup(db *DB) *group[creation, beginArgs] {
+	return &group[creation, beginArgs]{
+		db: db, statement: claimBegin, lines: map[line]*gathering[creation]{},
+		key: func(c *creation) claim.Key { return c.Key },
+		args: func(cs []*creation) beginArgs {
+			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
+			for i, c := range cs {
+				args.Claims[i] = newClaim{
+					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
+					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
+					Stamped: c.Stamped, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
+					Message: callOf(c.message), Entry: placedEntryOf(c.entry, c.audit),
+				}
+			}
+			return args
+		},
+		read: func(rows pgx.Rows, cs []*creation) error {
+			for _, c := range cs {
+				c.found = false // as a try before may have said, which then failed
+			}
+			for rows.Next() {
+				var n int32
+				var b begun
+				var first zeronull.Timestamptz
+				var r claimRow
+				if err := rows.Scan(append([]any{&n, &b.now, &first}, r.targets()...)...); err != nil {
+					return err
+				}
+				c, err := at(cs, n)
+				if err != nil {
+					return err
+				}
+				b.now, b.firstUse = b.now.UTC(), time.Time(first).UTC()
+				b.created = !time.Time(first).IsZero()
+				c.err = nil
+				if r.present() {
+					c.err = r.read(c.Key, c.Home, &db.policy, b.now)
+					b.row = &r
+				}
+				c.begun, c.found = b, true
+			}
+			return rows.Err()
+		},
+	}
+}
+
+func (v *View) begin(ctx context.Context, c *creation) (begun, error) {
+	_, err := v.db.begins.do(ctx, c.Home, c)
+	switch {
+	case err != nil:
+		return begun{}, claimError(claimBegin.name, err) // the group may still be reading
+	case !c.found:
+		return begun{}, claimError(claimBegin.name, errors.New("no row"))
+	}
+	return c.begun, claimError(claimBegin.name, c.err)
+}
+
+type beginAgainArgs struct {
+	heldArgs
+	mintedRow
+	FirstUse, Created time.Time
+	Generation        int32
+	ProviderRef       string
+	GoodUntil         time.Time
+	Message           callRow
+	MessageCreatedAt  time.Time
+	KeepRefusal       bool
+}
+
+func (v *View) beginAgain(ctx context.Context, got begun, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	_, found, _, err := one(ctx, v.db, claimBeginNext, repeatable, beginAgainArgs{
+		heldArgs: heldBy(got.row, step, next, fx), mintedRow: mintedOf(next),
+		FirstUse: next.FirstUse, Created: next.Minted.Created, Generation: int32(next.Generation), ProviderRef: next.ProviderRef,
+		GoodUntil: got.now.Add(decisionLife), Message: callOf(fx.Enqueue), MessageCreatedAt: fx.Enqueue.CreatedAt,
+		KeepRefusal: next.Refusal != nil, // which is then the row's
+	}, pgx.RowTo[int64])
+	return found, claimError(claimBeginNext.name, err)
+}
+
+// TakeOver implements [claim.Store].
+func (v *View) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {
+	ctx, err := v.reach(ofClaims(ctx), home)
+	if err != nil {
+		return claim.Record{}, err
+	}
+	mine := map[uuid.UUID]bool{}
+	for range maxLooks {
+		row, now, err := v.get(ctx, key, home)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		var old *claim.Record
+		if row != nil {
+			if mine[row.step] {
+				return row.record, nil
+			}
+			old = &row.record
+		}
+		next, fx, err := claim.TakeOver(old, object, holder, region, &v.db.policy, now)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		step := newStep()
+		done, err := v.takeOver(ctx, row, step, next, &fx)
+		if err != nil {
+			return claim.Record{}, err
+		}
+		if done {
+			return *next, nil
+		}
+		mine[step] = true
+	}
+	return claim.Record{}, restless(key)
+}
+
+type takeOverArgs struct {
+	heldArgs
+	ObjectID string
+}
+
+func (v *View) takeOver(ctx context.Context, row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) (bool, error) {
+	args := takeOverArgs{heldBy(row, step, next, fx), next.Minted.ID}
+	_, found, _, err := one(ofClaims(ctx), v.db, claimTakeOver, repeatable, args, pgx.RowTo[int64])
+	return found, claimError(claimTakeOver.name, err)
+}
+
+// heldArgs give a row that was read to a holder.
+type heldArgs struct {
+	keyArgs
+	OldStep, Step         uuid.UUID
+	Fence                 int64
+	Holder                string
+	LeaseUntil, HeldSince time.Time
+	Attempts              int32
+	Entry                 placedEntry
+}
+
+func heldBy(row *claimRow, step uuid.UUID, next *claim.Record, fx *claim.Effects) heldArgs {
+	return heldArgs{
+		keyArgs: keyIn(next.Home, next.Key), OldStep: row.step, Step: step,
+		Fence: int64(next.Fence), Holder: next.Holder, LeaseUntil: next.LeaseUntil, HeldSince: next.HeldSince,
+		Attempts: int32(next.Attempts), Entry: placedEntryOf(newEntry(), &fx.Audit[0]),
+	}
+}

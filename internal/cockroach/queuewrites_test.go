@@ -1,0 +1,199 @@
+package cockroach_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+func pinWrites() []operation {
+	return []operation{{
+		name: "pin", statements: []string{"pin"},
+		before: noAnswer,
+		call:   pinAt,
+		right:  pinned(here),
+		effect: func(c *cell, want, is *stored) {
+			want.Pins = []pinRow{{Registrar: here, Home: here, CreatedAt: is.Pins[0].CreatedAt}}
+		},
+		next: func(c *cell, done bool) {
+			if done {
+				c.pins(there, here)
+				return
+			}
+			c.pins(there, there)
+		},
+	}, {
+		name: "confirm a pin", statements: []string{"pin_write"},
+		before: func(c *cell) {
+			c.pins(there, there)
+			c.agePin(45 * time.Minute) // past half of the hour in which it may be used
+		},
+		call:  pinAt,
+		right: pinned(there),
+		effect: func(c *cell, want, is *stored) {
+			later(c, &want.Pins[0].CreatedAt, is.Pins[0].CreatedAt)
+		},
+		next: func(c *cell, _ bool) { c.pins(elsewhere, there) },
+	}, {
+		name: "take a pin over", statements: []string{"pin_write"},
+		before: func(c *cell) {
+			c.pins(there, there)
+			c.agePin(50 * time.Hour) // past its life
+		},
+		call:  pinAt,
+		right: pinned(here),
+		effect: func(c *cell, want, is *stored) {
+			want.Pins[0].Home = here
+			later(c, &want.Pins[0].CreatedAt, is.Pins[0].CreatedAt)
+		},
+		next: func(c *cell, done bool) {
+			if done {
+				c.pins(elsewhere, here)
+				return
+			}
+			c.pins(elsewhere, elsewhere)
+		},
+	}, {
+		name: "delete a pin", statements: []string{"pins_sweep"},
+		before: func(c *cell) {
+			c.pins(there, there)
+			c.agePin(50 * time.Hour)
+		},
+		call:   func(ctx context.Context, c *cell) (any, error) { return c.ours.Sweep(ctx, 1000) },
+		right:  noAnswer, // a count for the log
+		effect: func(_ *cell, want, _ *stored) { want.Pins = nil },
+		next:   func(c *cell, _ bool) { c.pins(elsewhere, elsewhere) },
+	}}
+}
+
+func queueWrites() []operation {
+	return []operation{{
+		name: "outbox take", statements: []string{"outbox_take"}, once: true,
+		before: func(c *cell) {
+			c.sql("DELETE FROM outbox")
+			lapsed(c)
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Take(ctx, here, 10, time.Minute)
+		},
+		right: func(c *cell) {
+			got := c.got.([]outbox.Message)
+			require.Len(c, got, 1)
+			require.EqualValues(c, 1, got[0].Fence)
+		},
+		effect: func(c *cell, want, is *stored) {
+			want.Outbox[0].Fence = 1
+			later(c, &want.Outbox[0].Due, is.Outbox[0].Due)
+		},
+		next: func(c *cell, done bool) {
+			if !done {
+				require.EqualValues(c, 1, c.takes(1).Fence)
+				return
+			}
+			c.takes(0)
+			require.EqualValues(c, 2, takenAgain(c).Fence)
+		},
+	}, {
+		name: "outbox finish", statements: []string{"outbox_finish"},
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, c.held.Minted.ID, 1)
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
+		next: func(c *cell, done bool) {
+			if !done {
+				takenAgain(c)
+				return
+			}
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+		},
+	}, {
+		name: "outbox finish together", statements: []string{"outbox_finish_all"},
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
+		next: func(c *cell, done bool) {
+			if !done {
+				takenAgain(c)
+				return
+			}
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+		},
+	}, {
+		name: "outbox retry together", statements: []string{"outbox_retry_all"}, once: true,
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{
+				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
+			})
+		},
+		right: noAnswer, effect: retried, next: triedBefore,
+	}, {
+		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
+		},
+		right: noAnswer, effect: retried, next: triedBefore,
+	}, {
+		name: "outbox postpone", statements: []string{"outbox_retry"}, once: true,
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
+		},
+		right:  noAnswer,
+		effect: func(c *cell, want, is *stored) { later(c, &want.Outbox[0].Due, is.Outbox[0].Due) },
+		next:   func(c *cell, _ bool) { require.EqualValues(c, 0, takenAgain(c).Attempts) },
+	}, {
+		name: "outbox park", statements: []string{"outbox_park"}, once: true,
+		before: taken,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
+		},
+		right: noAnswer,
+		effect: func(_ *cell, want, _ *stored) {
+			want.Outbox[0].Parked, want.Outbox[0].LastError = true, "a person must look"
+		},
+		next: func(c *cell, done bool) {
+			if !done {
+				takenAgain(c)
+				return
+			}
+			c.due()
+			c.takes(0)
+		},
+	}, {
+		name: "outbox unpark", statements: []string{"outbox_unpark"}, once: true,
+		before: func(c *cell) {
+			taken(c)
+			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
+		},
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Unpark(ctx, here, c.held.Minted.ID)
+		},
+		right: func(c *cell) { require.Equal(c, true, c.got) },
+		effect: func(_ *cell, want, is *stored) {
+			want.Outbox[0].Parked, want.Outbox[0].Due = false, is.Outbox[0].Due
+		},
+		next: func(c *cell, done bool) {
+			ok, err := c.others.Queue(outbox.ProviderCalls).Unpark(c.ctx, here, c.held.Minted.ID)
+			require.NoError(c, err)
+			require.Equal(c, !done, ok)
+			c.takes(1)
+		},
+	}}
+}
+
+func pinAt(ctx context.Context, c *cell) (any, error) { return c.ours.Pin(ctx, c.key, here) }
+
+func pinned(home string) func(c *cell) {
+	return func(c *cell) { require.Equal(c, home, c.got.(claim.Pin).Home) }
+}

@@ -1,0 +1,162 @@
+package cockroach
+
+import (
+	"reflect"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+type bindKey struct{ TenantID, IdemKey string }
+
+type bindRow struct {
+	bindKey
+	Due time.Time
+}
+
+type bindArgs struct {
+	Home string
+	bindKey
+	Entry struct{ ID int64 }
+	Rows  []bindRow
+	Tags  []string
+}
+
+// loaded is what load makes of one file, x.sql.
+func loaded[A any](t *testing.T, d dialect, sql string) (*query, error) {
+	t.Helper()
+	all, err := load(fstest.MapFS{"query/x.sql": {Data: []byte(sql)}}, []declaration{{"x", reflect.TypeFor[A]()}}, d)
+	return all["x"], err
+}
+
+func TestNamesBecomeNumbers(t *testing.T) {
+	const sql = `-- of @nobody::text[], and $1
+SELECT 'a@b', '@home::crdb_internal_region', "@tags", /* @rows
+*/ @idem_key::text, @home::crdb_internal_region, @entry_id::int8, @idem_key::text, @tags::text[] <@ ARRAY['it''s @x'],
+FROM @rows AS r (tenant_id text, idem_key text, due timestamptz) WHERE h = ANY (@rows.tenant_id::text[]) AND @tenant_id::text = @home::crdb_internal_region`
+	due := time.Unix(1, 0)
+	args := bindArgs{
+		Home: "it's", bindKey: bindKey{"acme", "k"}, Entry: struct{ ID int64 }{7}, Tags: []string{"a"},
+		Rows: []bindRow{{bindKey{"t1", "k1"}, due}, {bindKey{"t2", "k2"}, due.Add(1)}},
+	}
+	rest := []any{int64(7), []string{"a"}, []string{"t1", "t2"}, []string{"k1", "k2"}, []time.Time{due, due.Add(1)}, "acme"}
+
+	q, err := loaded[bindArgs](t, postgreSQL, sql)
+	require.NoError(t, err)
+	text, bound := q.in(args)
+	require.Equal(t, `-- of @nobody::text[], and $1
+SELECT 'a@b', '@home::crdb_internal_region', "@tags", /* @rows
+*/ $1::text, $2::crdb_internal_region, $3::int8, $1::text, $4::text[] <@ ARRAY['it''s @x'],
+FROM unnest($5::text[], $6::text[], $7::timestamptz[]) AS r (tenant_id, idem_key, due) WHERE h = ANY ($5::text[]) AND $8::text = $2::crdb_internal_region`, text)
+	require.Equal(t, append([]any{"k", "it's"}, rest...), bound)
+
+	q, err = loaded[bindArgs](t, cockroachDB, sql)
+	require.NoError(t, err)
+	text, bound = q.in(args)
+	require.Equal(t, `-- of @nobody::text[], and $1
+SELECT 'a@b', '@home::crdb_internal_region', "@tags", /* @rows
+*/ $1::text, 'it''s'::crdb_internal_region, $2::int8, $1::text, $3::text[] <@ ARRAY['it''s @x'],
+FROM unnest($4::text[], $5::text[], $6::timestamptz[]) AS r (tenant_id, idem_key, due) WHERE h = ANY ($4::text[]) AND $7::text = 'it''s'::crdb_internal_region`, text)
+	require.Equal(t, append([]any{"k"}, rest...), bound)
+	args.Home = "there"
+	elsewhere, _ := q.in(args)
+	require.NotContains(t, elsewhere, "it''s'::crdb")
+	require.Contains(t, elsewhere, "'there'::crdb_internal_region")
+
+	_, bound = q.in(bindArgs{})
+	require.Equal(t, []string{}, bound[3], "no rows are not NULL")
+}
+
+func TestFieldsAreNamed(t *testing.T) {
+	for field, name := range map[string]string{
+		"Home": "home", "TenantID": "tenant_id", "ID": "id", "URL": "url", "N": "n", "OldUnknowns": "old_unknowns", "FreeAt": "free_at",
+	} {
+		require.Equal(t, name, snake(field))
+	}
+}
+
+func TestStatementsThatCannotBe(t *testing.T) {
+	type two struct{ ID, Other string }
+	refused := func(err error, says string) {
+		t.Helper()
+		require.ErrorContains(t, err, "query/x.sql")
+		require.ErrorContains(t, err, says)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	_, err := loaded[two](t, postgreSQL, "SELECT @id::text, @othr::text, @other::text")
+	refused(err, "@othr is no field")
+	_, err = loaded[two](t, postgreSQL, "SELECT @id::text -- @other")
+	refused(err, "@other")
+	_, err = loaded[two](t, postgreSQL, "SELECT @id::text, @other::text, $2::text")
+	refused(err, "$2 is no name")
+	_, err = loaded[struct{ Rows []struct{ At *time.Time } }](t, postgreSQL, "SELECT 1 FROM @rows AS r (at timestamptz)")
+	refused(err, "*time.Time")
+	_, err = loaded[two](t, postgreSQL, "SELECT @id::text{{ if not .PlansAreKept }}, @other::text{{ end }}")
+	require.NoError(t, err, "it is said in the other dialect")
+
+	file := fstest.MapFS{"query/x.sql": {Data: []byte("SELECT 1")}}
+	declared := declaration{"x", reflect.TypeFor[none]()}
+	_, err = load(file, nil, postgreSQL)
+	refused(err, "not declared")
+	_, err = load(file, []declaration{declared, declared}, postgreSQL)
+	refused(err, "declared twice")
+	_, err = load(fstest.MapFS{"query/y.sql": {}}, []declaration{declared}, postgreSQL)
+	refused(err, "not there")
+}
+
+// TestQueuesHaveTheirStatements: each under the name of its table, planned for each run
+// where PostgreSQL's plans would be too old.
+func TestQueuesHaveTheirStatements(t *testing.T) {
+	all, err := loadQueries(postgreSQL)
+	require.NoError(t, err)
+	take := queueTake.of((*View)(nil).queue(outbox.Events))
+	sql, bound := take.in(all, takeArgs{"here", 3, time.Second})
+	require.Contains(t, sql, "-- name: events_take\n")
+	require.Equal(t, []any{pgx.QueryExecModeCacheDescribe, "here", int64(3), time.Second}, bound)
+	all, err = loadQueries(cockroachDB)
+	require.NoError(t, err)
+	_, bound = take.in(all, takeArgs{"here", 3, time.Second})
+	require.Equal(t, []any{int64(3), time.Second}, bound)
+}
+
+// BenchmarkBind is what it costs to fill a statement's arguments in.
+func BenchmarkBind(b *testing.B) {
+	all, err := loadQueries(cockroachDB)
+	require.NoError(b, err)
+	db := &DB{queries: all}
+	entry := claim.AuditEntry{Event: "attempt", Region: "here", Node: "n", Generation: 1}
+	rec := claim.Record{Key: claim.Key{Tenant: "acme", Value: "k"}, Home: "here", State: claim.InFlight}
+	next := rec
+	next.State, next.Response = claim.Completed, &claim.Response{Status: 201, Body: []byte("{}")}
+	fx := &claim.Effects{Post: &ledger.Transaction{ID: "t"}, Events: []outbox.Message{{ID: "e"}}, Audit: []claim.AuditEntry{entry, entry}}
+	begin, settle := beginGroup(db), settleGroup(db)
+	creations, settlements := make([]*creation, groupMost), make([]*settlement, groupMost)
+	for i := range groupMost {
+		creations[i] = &creation{Arrival: &claim.Arrival{Key: rec.Key, Home: rec.Home}, fresh: &rec, message: &outbox.Message{}, audit: &entry}
+		settlements[i] = &settlement{old: &rec, next: &next, fx: fx}
+	}
+	for _, bench := range []struct {
+		name string
+		bind func() (string, []any)
+	}{
+		{"get", func() (string, []any) { return claimByKey.in(all, keyIn(rec.Home, rec.Key)) }},
+		{"begin 1", func() (string, []any) { return begin.statement.in(all, begin.args(creations[:1])) }},
+		{"begin 64", func() (string, []any) { return begin.statement.in(all, begin.args(creations)) }},
+		{"settle 1", func() (string, []any) { return settle.statement.in(all, settle.args(settlements[:1])) }},
+		{"settle 64", func() (string, []any) { return settle.statement.in(all, settle.args(settlements)) }},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bench.bind()
+			}
+		})
+	}
+}
