@@ -7,8 +7,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // pureStore is nothing but the transitions over maps: enough of a store for the
@@ -121,8 +121,8 @@ func (s *pureStore) Get(_ context.Context, key claim.Key, home string) (claim.Re
 	return claim.Record{}, s.now, false, nil
 }
 
-func (s *pureStore) Replica(context.Context, claim.Key) (claim.Record, bool, error) {
-	return claim.Record{}, false, nil // the stalest replica there is
+func (s *pureStore) Replica(context.Context, claim.Key) (claim.Shown, error) {
+	return claim.Shown{}, nil // the stalest replica there is
 }
 
 func (s *pureStore) Pin(_ context.Context, key claim.Key, entry string) (claim.Pin, error) {

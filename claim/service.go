@@ -132,14 +132,14 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	case Won, WonUnknown:
 		return s.execute(context.WithoutCancel(ctx), rec, Attempt{Payload: arrival.Payload, Recovery: begun.Decision == WonUnknown}, asked)
 	case Replay:
-		s.note(ctx, rec, EventReplied, "replay")
+		s.note(ctx, rec, "replay")
 		return s.answered(ctx, reply, rec.Response)
 	case Shared:
-		s.note(ctx, rec, EventReplied, "shared")
+		s.note(ctx, rec, "shared")
 		reply.State = FailedRetry // what its own try came to
 		return s.answered(ctx, reply, &rec.Refusal.Response)
 	case Mismatch:
-		s.note(ctx, rec, EventReplied, "mismatch")
+		s.note(ctx, rec, "mismatch")
 		return reply, ErrMismatch
 	case TombStone:
 		return reply, &ExpiredError{FirstUse: rec.FirstUse}
@@ -187,7 +187,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	if !ok {
 		return Arrival{}, fmt.Errorf("claim: operation %q has no id prefix", req.Operation)
 	}
-	print, err := req.Input.Fingerprint(CurrentFingerprint)
+	fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 	if err != nil {
 		return Arrival{}, err
 	}
@@ -196,7 +196,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: print, Also: req.Also, CompareOnly: req.CompareOnly,
+		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also, CompareOnly: req.CompareOnly,
 		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
 		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
@@ -244,8 +244,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		}
 		// The provider may have done it: whatever the store says of itself, the
 		// caller must not read it as "nothing happened".
-		var caught *fault.Error
-		if errors.As(err, &caught) {
+		if caught, ok := errors.AsType[*fault.Error](err); ok {
 			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, caught)
 		}
 		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
@@ -407,8 +406,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
 		}
-		var unknown *UnknownError
-		if !errors.As(err, &unknown) {
+		if _, ok := errors.AsType[*UnknownError](err); !ok {
 			s.c.Logger.Warn("recovery of a provider call did not settle", "tenant", key.Tenant, "home", m.Region, "error", err)
 		}
 	}
@@ -454,7 +452,7 @@ func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (r
 
 // Replica answers req from the nearest replica if the final response is there.
 // found false proves nothing.
-func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, err error) {
+func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, pin *Pin, err error) {
 	ctx, sp := span.Start(ctx, span.ReplicaRead)
 	defer func() {
 		if sp.IsRecording() {
@@ -463,23 +461,24 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 		}
 		sp.End()
 	}()
-	rec, found, err := s.c.Store.Replica(ctx, req.Key)
-	if err != nil || !found {
-		return Reply{}, false, err
+	shown, err := s.c.Store.Replica(ctx, req.Key)
+	rec := shown.Record
+	if err != nil || rec == nil {
+		return Reply{}, false, shown.Pin, err
 	}
-	print, err := req.Input.Fingerprint(rec.Fingerprint.Version)
+	fingerprint, err := req.Input.Fingerprint(rec.Fingerprint.Version)
 	if err != nil {
-		return Reply{}, false, nil // a newer node's row: its home can answer
+		return Reply{}, false, shown.Pin, nil // a newer node's row: its home can answer
 	}
-	reply = s.frame(&rec, rec.SettledAt, true)
-	if print != rec.Fingerprint && req.Also != rec.Fingerprint {
-		return reply, true, ErrMismatch
+	reply = s.frame(rec, rec.SettledAt, true)
+	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint {
+		return reply, true, shown.Pin, ErrMismatch
 	}
 	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {
-		return Reply{}, false, nil
+		return Reply{}, false, shown.Pin, nil
 	}
-	s.note(ctx, &rec, EventReplied, "replica")
-	return reply, true, nil
+	s.note(ctx, rec, "replica")
+	return reply, true, shown.Pin, nil
 }
 
 // Inspect tells what a merchant may know of a key, with authority.
@@ -564,9 +563,10 @@ func (s *Service) frame(rec *Record, now time.Time, replayed bool) Reply {
 	}
 }
 
-func (s *Service) note(ctx context.Context, rec *Record, e Event, detail string) {
+// note says in the history that a caller was replied to.
+func (s *Service) note(ctx context.Context, rec *Record, detail string) {
 	s.c.Store.Note(ctx, rec.Key, rec.Home, AuditEntry{
-		Event: e, Region: s.c.Region, Node: s.c.Node, Fence: rec.Fence, Generation: rec.Generation, Detail: detail,
+		Event: EventReplied, Region: s.c.Region, Node: s.c.Node, Fence: rec.Fence, Generation: rec.Generation, Detail: detail,
 	})
 }
 

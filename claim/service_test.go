@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -15,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // rows is the smallest Store that keeps the contract: a map under a mutex. The
@@ -938,9 +937,9 @@ func TestAVeryOldHolderIsFencedToo(t *testing.T) {
 	now := time.Now()
 	begin := func(id string) *Record {
 		req := order("k", 100)
-		print, err := req.Input.Fingerprint(CurrentFingerprint)
+		fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 		require.NoError(t, err)
-		rec, _, decision, err := Begin(nil, &Arrival{Key: req.Key, Stamped: true, Print: print, Mint: Minted{ID: id}}, &p, now)
+		rec, _, decision, err := Begin(nil, &Arrival{Key: req.Key, Stamped: true, Print: fingerprint, Mint: Minted{ID: id}}, &p, now)
 		require.NoError(t, err)
 		require.Equal(t, Won, decision)
 		return rec
@@ -962,5 +961,5 @@ func TestServiceRefusesAnIncompleteConfiguration(t *testing.T) {
 	_, err = NewService(Config{Policy: bad})
 	require.ErrorContains(t, err, "lease must be above 0")
 	require.ErrorContains(t, err, "lease_margin")
-	require.False(t, errors.Is(err, ErrUnavailable))
+	require.NotErrorIs(t, err, ErrUnavailable)
 }

@@ -51,6 +51,15 @@ type Lease struct {
 	Fence uint64
 }
 
+// Shown is what the nearest replicas show of a key. Only what is there means something:
+// absence proves nothing.
+type Shown struct {
+	// Record is the key's row where it is final and live.
+	Record *Record
+	// Pin is the key's home where it is [Pin.Settled]. It may be nil beside a Record.
+	Pin *Pin
+}
+
 // Store keeps claims, pins, responses and audit. Each method is one atomic
 // step: it loads the row, applies the pure transition of the same name with
 // the store's own clock, and makes record and [Effects] durable together before
@@ -82,10 +91,10 @@ type Store interface {
 	// Object finds a row by its minted id, with authority.
 	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
 
-	// Replica looks for a final, live row of key in the nearest replica of every
-	// home. Only found means something: absence proves nothing.
-	Replica(ctx context.Context, key Key) (rec Record, found bool, err error)
-	// ReplicaObject is Replica by minted id.
+	// Replica looks for key in the nearest replica of every home.
+	Replica(ctx context.Context, key Key) (Shown, error)
+	// ReplicaObject looks for a final, live row by its minted id in the nearest replica of
+	// home. Only found means something.
 	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
 
 	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
@@ -98,9 +107,6 @@ type Store interface {
 	// keeps it, whatever that region's status. With "" as entry it only asks: a key
 	// without a home gets none.
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
-	// ReplicaPin reads a pin from the nearest replica; found only when
-	// [Pin.Settled].
-	ReplicaPin(ctx context.Context, key Key) (pin Pin, found bool, err error)
 	// Registrar returns the region that keeps tenant's pins, from the local copy
 	// of the tenant row: a routing hint, never a decision.
 	Registrar(ctx context.Context, tenant string) (string, error)

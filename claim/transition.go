@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Effects is what must become durable in the same atomic step as the record
@@ -118,14 +118,14 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	if rec.Age(p, now) == Expired {
 		return nil, Effects{}, TombStone, nil
 	}
-	print := a.Print
-	if print.Version != rec.Fingerprint.Version {
+	fingerprint := a.Print
+	if fingerprint.Version != rec.Fingerprint.Version {
 		var err error
-		if print, err = a.Input.Fingerprint(rec.Fingerprint.Version); err != nil {
+		if fingerprint, err = a.Input.Fingerprint(rec.Fingerprint.Version); err != nil {
 			return nil, Effects{}, 0, err
 		}
 	}
-	respelled := print != rec.Fingerprint
+	respelled := fingerprint != rec.Fingerprint
 	if respelled && a.Also != rec.Fingerprint {
 		return nil, Effects{}, Mismatch, nil
 	}
@@ -152,7 +152,7 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		}
 		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
 		if err != nil {
-			return nil, Effects{}, Busy, nil
+			return nil, Effects{}, Busy, nil // it has a holder
 		}
 		return next, fx, WonUnknown, nil
 	default:

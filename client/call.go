@@ -27,8 +27,7 @@ type call struct {
 func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err error) {
 	ctx, sp := span.Start(ctx, c.method+" "+c.route())
 	defer func() {
-		var failed *Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*Error](err); ok {
 			fault(sp, failed)
 		}
 		sp.End()

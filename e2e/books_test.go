@@ -14,12 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 // moves sums movements of one kind, in minor units.
@@ -61,7 +62,7 @@ type books struct {
 	states map[string]int
 	// balances are debits less credits, in all regions.
 	balances map[account]int64
-	verified ledger.Report
+	verified verify.Report
 	compared *recon.Report
 	// mismatches are those of the statement.
 	mismatches []recon.Mismatch
@@ -97,7 +98,7 @@ func (w *tale) read(j *judge, provider string) *books {
 		}
 	}
 	var err error
-	b.verified, err = ledger.Verify(w.ctx, store, regions)
+	b.verified, err = verify.Books(w.ctx, store, regions)
 	require.NoError(t, err)
 	for _, e := range j.Effects() {
 		b.simulator.add(e.Currency, e.Kind, e.Amount)
@@ -121,7 +122,7 @@ var kinds = map[ledger.Kind]psp.Kind{
 
 // readClaims counts the claims of a home, and, of those that say that money moved at
 // the provider, sums what their answers say.
-func (w *tale) readClaims(b *books, store node.Store, home, provider string) {
+func (w *tale) readClaims(b *books, store deployment.Store, home, provider string) {
 	w.t.Helper()
 	for after := (claim.Key{}); ; {
 		page, err := store.Settled(w.ctx, home, after, booksPage)

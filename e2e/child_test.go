@@ -12,14 +12,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
-	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -108,7 +107,7 @@ func (k *killer) at(p point) {
 
 // pointedStore tells at when a step is reached.
 type pointedStore struct {
-	node.Store
+	deployment.Store
 	at       func(point)
 	noWorker bool
 }
@@ -179,17 +178,6 @@ func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object
 	return rec, err
 }
 
-func (s *pointedStore) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	if s.noWorker {
-		return nil, nil
-	}
-	rows, err := s.Store.Take(ctx, region, limit, lease)
-	if err == nil && len(rows) > 0 {
-		s.at(taken)
-	}
-	return rows, err
-}
-
 // childMain is the child: a cluster that runs until it is killed or its parent
 // is gone. It prints where its regions listen, as one line of JSON.
 func childMain(config string) int {
@@ -222,7 +210,7 @@ func childMain(config string) int {
 		}
 	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	cc.WrapStore = func(_ string, s node.Store) node.Store { return &pointedStore{s, k.at, c.NoWorker} }
+	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &pointedStore{s, k.at, c.NoWorker} }
 	cc.Provider = &pointedProvider{provider, k.at}
 	if c.Notices {
 		cc.Notifiers = map[string]psp.Notifier{provider.Name(): provider}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -60,7 +61,7 @@ func (d *disk) crash() {
 func (d *disk) on(c *node.ClusterConfig, at func(point)) {
 	c.FS, c.Dir, c.Objects = d.fs, diskDir, d.objects
 	c.Provider = &mortalProvider{c.Provider, &d.dead}
-	c.WrapStore = func(_ string, s node.Store) node.Store {
+	c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 		return &mortalStore{&pointedStore{&mortalStore{s, &d.dead}, at, false}, &d.dead}
 	}
 }
@@ -68,7 +69,7 @@ func (d *disk) on(c *node.ClusterConfig, at func(point)) {
 // mortalStore gives no answer once it is dead. What was under way then may have
 // reached the disk after the clone was taken, which the survivors never see.
 type mortalStore struct {
-	node.Store
+	deployment.Store
 	dead *atomic.Bool
 }
 
@@ -111,11 +112,23 @@ func (s *mortalStore) TakeOver(ctx context.Context, key claim.Key, home, object,
 	return mortal(s, func() (claim.Record, error) { return s.Store.TakeOver(ctx, key, home, object, holder, region) })
 }
 
-func (s *mortalStore) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	if s.dead.Load() {
+func (s *mortalStore) Queue(q outbox.Queue) outbox.Store {
+	if q != outbox.ProviderCalls {
+		return s.Store.Queue(q)
+	}
+	return mortalQueue{s.Store.Queue(q), s}
+}
+
+type mortalQueue struct {
+	outbox.Store
+	s *mortalStore
+}
+
+func (q mortalQueue) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	if q.s.dead.Load() {
 		return nil, nil // the worker asks all the time; nothing is due
 	}
-	return mortal(s, func() ([]outbox.Message, error) { return s.Store.Take(ctx, region, limit, lease) })
+	return mortal(q.s, func() ([]outbox.Message, error) { return q.Store.Take(ctx, region, limit, lease) })
 }
 
 // mortalProvider calls nobody once it is dead.

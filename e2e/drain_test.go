@@ -15,18 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // drained is a world whose operator may change regions. Its nodes read the table of
 // regions when they start and when an operator has them read it, and never else.
 type drained struct {
 	*world
-	operator *region.AdminClient
-	table    node.Table
+	operator *admin.Client
+	table    deployment.Deployment
 }
 
 func startDrained(t *testing.T) *drained {
@@ -36,14 +38,13 @@ func startDrained(t *testing.T) *drained {
 		c.Policy = claim.DefaultPolicy() // a busy machine loses no lease of 30 s
 		c.Policy.ClockOffset = offset
 	})
-	operator, err := region.NewAdminClient(w.cluster.Region(us).RPCAddr(), nil)
+	operator, err := admin.NewClient(w.cluster.Region(us).RPCAddr(), nil)
 	require.NoError(t, err)
 	t.Cleanup(operator.Close)
-	table, err := w.cluster.DB.Table(us)
-	require.NoError(t, err)
+	table := w.cluster.DB
 	t.Cleanup(func() { // others may have the database after us
 		for _, r := range regions {
-			_, err := table.SetStatus(w.ctx, r, region.Active)
+			_, err := table.SetRegionStatus(w.ctx, r, region.Active)
 			require.NoError(t, err)
 		}
 	})
@@ -62,13 +63,13 @@ func (w *drained) set(name string, status region.Status) (epoch uint64) {
 // behind changes a status and tells no node.
 func (w *drained) behind(name string, status region.Status) {
 	w.t.Helper()
-	_, err := w.table.SetStatus(w.ctx, name, status)
+	_, err := w.table.SetRegionStatus(w.ctx, name, status)
 	require.NoError(w.t, err)
 }
 
 // steps are told by a node that sees all others: on a busy machine gossip may lose
 // one for a moment.
-func (w *drained) steps(name string, epoch uint64) (steps []region.DrainStep) {
+func (w *drained) steps(name string, epoch uint64) (steps []admin.DrainStep) {
 	w.t.Helper()
 	until(w.t, "all nodes are seen", func() bool {
 		o, err := w.operator.Overview(w.ctx, true, epoch)

@@ -104,7 +104,7 @@ func TestDrill(t *testing.T) {
 	c, data := startDrillable(t)
 
 	lost := drilled(t, data, "region-loss", "--region", eu).Verdict
-	require.Greater(t, lost.Retries, int64(0))
+	require.Positive(t, lost.Retries)
 	require.NotNil(t, lost.ServedAgain, "no deputy served the region's keys")
 	require.NotNil(t, lost.Back, "the region did not come back to its keys")
 

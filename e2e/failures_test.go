@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 // payee is the tenant that these stories are of.
@@ -60,7 +61,7 @@ func (w *tale) agrees() {
 	report, mismatches := w.reconcile(statement.Bytes(), judged)
 	require.Empty(w.t, mismatches)
 	require.Equal(w.t, report.Lines, report.Agree, "%+v", report)
-	verified, err := ledger.Verify(w.ctx, w.store(), regions)
+	verified, err := verify.Books(w.ctx, w.store(), regions)
 	require.NoError(w.t, err)
 	require.True(w.t, verified.OK(), "%v", verified.Failures)
 	w.show(fmt.Sprintf("%s: %s\n  %d lines agree; %d transactions verified; merchant %d, suspense %d\n", w.on, w.title,
@@ -131,7 +132,7 @@ func (o otherNames) Read(body []byte) (psp.Notice, error) {
 
 // A hundred good charges look like two each. They end in one page and no refund.
 func aliases(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, webhooks: simulator.Webhooks{Hold: true}})
+	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, webhooks: simulator.Notices{Hold: true}})
 	const good = 100
 	var replies []<-chan *reply
 	for i := range good {
@@ -142,7 +143,7 @@ func aliases(w *tale) {
 		require.NoError(w.t, r.err)
 		require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
 	}
-	_, err := w.judge.ReleaseWebhooks(simulator.ReleaseShuffled)
+	_, err := w.judge.ReleaseNotices(simulator.ReleaseShuffled)
 	require.NoError(w.t, err)
 	q := w.store().Queue(outbox.Notices)
 	until(w.t, "every notice waits for a person", func() bool {
@@ -181,14 +182,14 @@ func tooMany(w *tale) {
 		return owed()+1000*w.judge.Summary().Refunds == 1000*ghosts
 	})
 	require.LessOrEqual(w.t, w.judge.Summary().Refunds, int64(limits.PerHour))
-	changed, err := webhook.Release(w.ctx, w.store(), judged)
+	changed, err := notice.Release(w.ctx, w.store(), judged)
 	require.NoError(w.t, err)
 	require.True(w.t, changed)
 	// They would come due within a minute; a person makes them due now.
 	w.heard.mu.Lock()
 	for id := range w.heard.ids {
 		for _, r := range []string{us, eu} {
-			q, id := w.store().Queue(outbox.Notices), webhook.NoticeID(judged, id)
+			q, id := w.store().Queue(outbox.Notices), notice.ID(judged, id)
 			if m, waits, err := q.Message(w.ctx, r, id); waits {
 				require.NoError(w.t, err)
 				if q.Park(w.ctx, r, id, m.Fence, "to be due now") == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -41,14 +42,23 @@ func (p *panicking) Lookup(ctx context.Context, kind psp.Kind, reference string)
 	return found, r
 }
 
-// hasty is a store whose rows are tried again at once.
-type hasty struct{ node.Store }
+// hasty is a store whose provider calls are tried again at once.
+type hasty struct{ deployment.Store }
 
-func (s hasty) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
+func (s hasty) Queue(q outbox.Queue) outbox.Store {
+	if q != outbox.ProviderCalls {
+		return s.Store.Queue(q)
+	}
+	return hastyQueue{s.Store.Queue(q)}
+}
+
+type hastyQueue struct{ outbox.Store }
+
+func (s hastyQueue) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
 	return s.Store.Retry(ctx, region, id, fence, min(after, time.Millisecond), reason)
 }
 
-func (s hasty) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
+func (s hastyQueue) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
 	rows = slices.Clone(rows)
 	for i := range rows {
 		rows[i].After = min(rows[i].After, time.Millisecond)
@@ -65,10 +75,11 @@ func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
 		adapter.Provider = c.Provider
 		c.Provider = adapter
-		c.WrapStore = func(_ string, s node.Store) node.Store { return hasty{s} }
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return hasty{s} }
 	})
-	store, err := w.cluster.DB.Region(us)
+	rows, err := w.cluster.DB.Region(us)
 	require.NoError(t, err)
+	store := rows.Queue(outbox.ProviderCalls)
 	bad := charge(stamped(t, us), poison)
 	require.Equal(t, "outcome_unknown", w.at(us, bad, http.StatusServiceUnavailable).problem.Error)
 

@@ -13,10 +13,11 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/seal/sealtest"
 )
@@ -67,7 +68,7 @@ func TestNoticesThatAreRefused(t *testing.T) {
 	w := startNoticed(t, nil)
 	const body = `{"id":"evt_1","type":"charge.succeeded","created":1,"data":{}}`
 	now := time.Now()
-	large := strings.Repeat(" ", webhook.MaxNotice+1)
+	large := strings.Repeat(" ", notice.MaxNotice+1)
 	header := func(change func(http.Header)) http.Header {
 		h := signedNotice(t, "evt_1", body, now)
 		change(h)
@@ -92,8 +93,8 @@ func TestNoticesThatAreRefused(t *testing.T) {
 		{name: "stale", header: signedNotice(t, "evt_1", body, now.Add(-psp.NoticeTolerance-time.Minute)), body: strings.NewReader(body), status: 400, says: "tolerance window"},
 		{name: "from the future", header: signedNotice(t, "evt_1", body, now.Add(psp.NoticeTolerance+time.Minute)), body: strings.NewReader(body), status: 400, says: "tolerance window"},
 		{name: "id that no key can have", header: signedNotice(t, strings.Repeat("x", 256), body, now), body: strings.NewReader(body), status: 400, says: "malformed"},
-		{name: "oversized", header: signedNotice(t, "evt_1", large, now), body: strings.NewReader(large), status: 413, says: fmt.Sprint(webhook.MaxNotice)},
-		{name: "oversized, of no stated length", header: signedNotice(t, "evt_1", large, now), body: io.MultiReader(strings.NewReader(large)), status: 413, says: fmt.Sprint(webhook.MaxNotice)},
+		{name: "oversized", header: signedNotice(t, "evt_1", large, now), body: strings.NewReader(large), status: 413, says: fmt.Sprint(notice.MaxNotice)},
+		{name: "oversized, of no stated length", header: signedNotice(t, "evt_1", large, now), body: io.MultiReader(strings.NewReader(large)), status: 413, says: fmt.Sprint(notice.MaxNotice)},
 		{name: "unknown provider", provider: "nobody", header: header(asIs), body: strings.NewReader(body), status: 404, says: "No provider of this name"},
 	} {
 		if tc.provider == "" {
@@ -108,7 +109,7 @@ func TestNoticesThatAreRefused(t *testing.T) {
 	s, err := w.cluster.DB.Region(us)
 	require.NoError(t, err)
 	for _, id := range []string{"evt_1", "evt_2", strings.Repeat("x", 256)} {
-		_, found, err := s.Notice(w.ctx, us, webhook.NoticeID("simulator", id))
+		_, found, err := s.Notice(w.ctx, us, notice.ID("simulator", id))
 		require.NoError(t, err)
 		require.False(t, found, id)
 	}
@@ -139,11 +140,11 @@ func TestNoticesThatAreRefused(t *testing.T) {
 
 // slowShelf holds back what is kept while it is shut.
 type slowShelf struct {
-	node.Store
+	deployment.Store
 	open chan struct{}
 }
 
-func (s *slowShelf) Keep(ctx context.Context, region string, notices []webhook.Notice) (int, error) {
+func (s *slowShelf) Keep(ctx context.Context, region string, notices []notice.Notice) (int, error) {
 	select {
 	case <-s.open:
 		return s.Store.Keep(ctx, region, notices)
@@ -159,7 +160,7 @@ func (s *slowShelf) Keep(ctx context.Context, region string, notices []webhook.N
 func TestFloodOfNotices(t *testing.T) {
 	shelf := make(chan struct{})
 	w := startNoticed(t, func(c *node.ClusterConfig) {
-		c.WrapStore = func(_ string, s node.Store) node.Store { return &slowShelf{s, shelf} }
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &slowShelf{s, shelf} }
 	})
 	first := w.at(us, charge("order-1", 1), http.StatusCreated)
 
@@ -207,10 +208,10 @@ func TestFloodOfNotices(t *testing.T) {
 	s, err := w.cluster.DB.Region(us)
 	require.NoError(t, err)
 	for i := range flood {
-		n, found, err := s.Notice(w.ctx, us, webhook.NoticeID("simulator", fmt.Sprint("evt_", i)))
+		n, found, err := s.Notice(w.ctx, us, notice.ID("simulator", fmt.Sprint("evt_", i)))
 		require.NoError(t, err)
 		require.True(t, found, "acknowledged and lost: evt_%d", i)
-		require.Contains(t, []webhook.Status{webhook.Unprocessed, webhook.Ignored}, n.Status)
+		require.Contains(t, []notice.Status{notice.Unprocessed, notice.Ignored}, n.Status)
 	}
 	d, err := s.Queue(outbox.Notices).Depth(w.ctx, us)
 	require.NoError(t, err)

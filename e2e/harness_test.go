@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,7 +82,7 @@ func clusterConfig(dir string, p psp.Provider, b backend) node.ClusterConfig {
 	}
 	c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0
 	for _, r := range regions {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: r, Code: codes[r]})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r, Code: codes[r]}})
 	}
 	return c
 }
@@ -441,11 +440,6 @@ func (w *world) later(region string, q request) <-chan *reply {
 	done := make(chan *reply, 1)
 	go func() { done <- w.send(w.ctx, region, q) }()
 	return done
-}
-
-// elsewhere returns the regions that are not r.
-func elsewhere(r string) []string {
-	return slices.DeleteFunc(slices.Clone(regions), func(o string) bool { return o == r })
 }
 
 func stamped(t testing.TB, region string) string {

@@ -26,7 +26,7 @@ const measureEnv = "HOMEWARD_IDLE"
 
 // overheard is some nodes of one region on a database, each of which is heard.
 type overheard struct {
-	*deployment
+	*served
 	proxies []*wireproxy.Proxy // by node
 	servers []*node.Server
 }
@@ -34,7 +34,7 @@ type overheard struct {
 // overhear starts n nodes in us, the first of which has the callers.
 func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard {
 	t.Helper()
-	o := &overheard{deployment: newDeployment(t)}
+	o := &overheard{served: newServed(t)}
 	u, err := url.Parse(o.url)
 	require.NoError(t, err)
 	var seeds []string

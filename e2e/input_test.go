@@ -102,7 +102,7 @@ func TestWrongInputLeavesNoRow(t *testing.T) {
 	for _, region := range regions {
 		view, err := w.cluster.DB.Region(region)
 		require.NoError(t, err)
-		depth, err := view.Depth(w.ctx, region)
+		depth, err := view.Queue(outbox.ProviderCalls).Depth(w.ctx, region)
 		require.NoError(t, err)
 		require.Equal(t, outbox.Depth{}, depth)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -20,7 +21,7 @@ import (
 // watchedStore tells what Begin decided, and may refuse to renew for a claim's
 // first holder.
 type watchedStore struct {
-	node.Store
+	deployment.Store
 	decided func(a claim.Arrival, d claim.Decision)
 	noRenew bool
 }
@@ -58,7 +59,7 @@ func TestNodeDiesMidForward(t *testing.T) {
 	holder, busy := make(chan string, 8), make(chan string, 64)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
 		c.Nodes = 2
-		c.WrapStore = func(_ string, s node.Store) node.Store {
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			return &watchedStore{Store: s, decided: func(a claim.Arrival, d claim.Decision) {
 				switch d {
 				case claim.Won:
@@ -103,7 +104,7 @@ func TestWaitersAreWoken(t *testing.T) {
 	waiting := make(chan struct{}, 64)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
 		c.Policy.WaitPoll, c.Policy.WaitMax = time.Hour, 2*time.Hour
-		c.WrapStore = func(_ string, s node.Store) node.Store {
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			return &watchedStore{Store: s, decided: func(_ claim.Arrival, d claim.Decision) {
 				if d == claim.Busy {
 					waiting <- struct{}{}
@@ -176,7 +177,7 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			t.Cleanup(release)
 			w := startWorld(t, nil, func(c *node.ClusterConfig) {
 				p.Provider, c.Provider = c.Provider, p
-				c.WrapStore = func(_ string, s node.Store) node.Store {
+				c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry"}
 				}
 			})
@@ -221,7 +222,7 @@ func TestLateHolderMeetsItsHeir(t *testing.T) {
 	t.Cleanup(release)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
 		p.Provider, c.Provider = c.Provider, p
-		c.WrapStore = func(_ string, s node.Store) node.Store { return &watchedStore{Store: s, noRenew: true} }
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &watchedStore{Store: s, noRenew: true} }
 	})
 	heir := newGate()
 	t.Cleanup(heir.release)

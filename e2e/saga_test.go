@@ -18,15 +18,17 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 const (
@@ -40,7 +42,7 @@ const (
 // answered at once counts as lost soon.
 func noticing(url string) (*httpjson.Provider, error) {
 	return httpjson.New(httpjson.Config{
-		Name: "simulator", BaseURL: url, Webhooks: httpjson.Webhooks{Secret: noticeSecret},
+		Name: "simulator", BaseURL: url, Notices: httpjson.Notices{Secret: noticeSecret},
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, SettleWindow: 50 * time.Millisecond},
 	})
 }
@@ -49,7 +51,7 @@ func compensates(operation string) bool { return operation == string(payment.Com
 
 // The pointed store's steps of notices, expiries, events and books.
 
-func (s *pointedStore) Keep(ctx context.Context, region string, notices []webhook.Notice) (int, error) {
+func (s *pointedStore) Keep(ctx context.Context, region string, notices []notice.Notice) (int, error) {
 	s.at(noticeArrived)
 	fresh, err := s.Store.Keep(ctx, region, notices)
 	if err == nil {
@@ -58,7 +60,7 @@ func (s *pointedStore) Keep(ctx context.Context, region string, notices []webhoo
 	return fresh, err
 }
 
-func (s *pointedStore) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+func (s *pointedStore) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
 	s.at(noticeDone)
 	err := s.Store.Close(ctx, region, id, fence, status, detail)
 	if err == nil {
@@ -79,6 +81,8 @@ func (s *pointedStore) Post(ctx context.Context, t ledger.Transaction) (bool, er
 func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
 	p := &pointedQueue{Store: s.Store.Queue(q), at: s.at}
 	switch q {
+	case outbox.ProviderCalls:
+		return &pointedCalls{p.Store, s}
 	case outbox.Notices:
 		p.taken = noticeTaken
 	case outbox.Expiries:
@@ -87,6 +91,23 @@ func (s *pointedStore) Queue(q outbox.Queue) outbox.Store {
 		p.taken, p.finish, p.finished = eventTaken, eventTold, eventFinished
 	}
 	return p
+}
+
+// pointedCalls is the queue of provider calls.
+type pointedCalls struct {
+	outbox.Store
+	s *pointedStore
+}
+
+func (q *pointedCalls) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
+	if q.s.noWorker {
+		return nil, nil
+	}
+	rows, err := q.Store.Take(ctx, region, limit, lease)
+	if err == nil && len(rows) > 0 {
+		q.s.at(taken)
+	}
+	return rows, err
 }
 
 // pointedQueue tells at when a row is taken and when it is finished.
@@ -146,8 +167,8 @@ func newNoticed(t *testing.T) *noticed {
 
 // tell has the provider tell what moves from now on, at once or once released.
 func (n *noticed) tell(url string, hold bool) {
-	require.NoError(n.t, n.judge.SetWebhooks(simulator.Webhooks{
-		Targets: []simulator.WebhookTarget{{URL: url, Secret: noticeSecret}}, RetryAfter: 20 * time.Millisecond, Hold: hold,
+	require.NoError(n.t, n.judge.SetNotices(simulator.Notices{
+		Targets: []simulator.NoticeTarget{{URL: url, Secret: noticeSecret}}, RetryAfter: 20 * time.Millisecond, Hold: hold,
 	}))
 }
 
@@ -185,14 +206,14 @@ func (n *noticed) passed() []string {
 }
 
 // revive starts the cluster after the last death, in this process.
-func (n *noticed) revive(sink string, wrap func(node.Store) node.Store) {
+func (n *noticed) revive(sink string, wrap func(deployment.Store) deployment.Store) {
 	n.t.Helper()
 	provider, err := noticing(n.judge.url)
 	require.NoError(n.t, err)
 	n.t.Cleanup(func() { _ = provider.Close() })
 	n.world = startWorldOn(n.t, n.rows, n.judge, func(c *node.ClusterConfig) {
 		c.Dir, c.Provider, c.Notifiers = n.dir, provider, map[string]psp.Notifier{provider.Name(): provider}
-		c.WrapStore = func(_ string, s node.Store) node.Store {
+		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			s = &pointedStore{s, func(point) {}, false}
 			if wrap != nil {
 				s = wrap(s)
@@ -208,7 +229,7 @@ func (n *noticed) revive(sink string, wrap func(node.Store) node.Store) {
 }
 
 // store is a region's view of the rows of the revived cluster.
-func (n *noticed) store(region string) node.Store {
+func (n *noticed) store(region string) deployment.Store {
 	s, err := n.world.cluster.DB.Region(region)
 	require.NoError(n.t, err)
 	return s
@@ -249,7 +270,7 @@ func (n *noticed) moveAgain(reference string, amount int) {
 func (n *noticed) agree() {
 	n.t.Helper()
 	s := n.store(us)
-	report, err := ledger.Verify(n.ctx, s, regions)
+	report, err := verify.Books(n.ctx, s, regions)
 	require.NoError(n.t, err)
 	require.True(n.t, report.OK(), "%+v", report)
 	var sum, held int64
@@ -336,11 +357,11 @@ func TestCompensationCrashPoints(t *testing.T) {
 			q := charge("order-1", paid)
 			first := n.settle(n.ctx, us, q, nil)
 			require.Equal(t, http.StatusCreated, first.status, "%v", first)
-			until(t, "both movements are held back", func() bool { return n.judge.WebhookStats().Held == 2 })
+			until(t, "both movements are held back", func() bool { return n.judge.NoticeStats().Held == 2 })
 			// What was paid first is known and not told of; the late one is.
 			n.moveAgain(first.id(t), paid)
-			until(t, "three movements are held back", func() bool { return n.judge.WebhookStats().Held == 3 })
-			_, err := n.judge.ReleaseWebhooks(simulator.ReleaseInOrder)
+			until(t, "three movements are held back", func() bool { return n.judge.NoticeStats().Held == 3 })
+			_, err := n.judge.ReleaseNotices(simulator.ReleaseInOrder)
 			require.NoError(t, err)
 			dying.died()
 			if tc.second != "" {
@@ -358,10 +379,10 @@ func TestCompensationCrashPoints(t *testing.T) {
 // movements two were given back, each once.
 func (n *noticed) compensated(paidID string, amounts ...int64) {
 	n.t.Helper()
-	statuses := func() map[webhook.Status]int {
-		all := map[webhook.Status]int{}
+	statuses := func() map[notice.Status]int {
+		all := map[notice.Status]int{}
 		for _, id := range n.passed() {
-			got, found, err := n.store(us).Notice(n.ctx, us, webhook.NoticeID("simulator", id))
+			got, found, err := n.store(us).Notice(n.ctx, us, notice.ID("simulator", id))
 			require.NoError(n.t, err)
 			if found {
 				all[got.Status]++
@@ -369,13 +390,13 @@ func (n *noticed) compensated(paidID string, amounts ...int64) {
 		}
 		return all
 	}
-	until(n.t, "two movements are compensated", func() bool { return statuses()[webhook.ProcessedCompensated] == 2 })
+	until(n.t, "two movements are compensated", func() bool { return statuses()[notice.ProcessedCompensated] == 2 })
 	n.empty(outbox.ProviderCalls)
 	// The refunds are told of too, and known.
-	until(n.t, "the provider wants to tell of both refunds", func() bool { return n.judge.WebhookStats().Held == 2 })
-	_, err := n.judge.ReleaseWebhooks(simulator.ReleaseShuffled)
+	until(n.t, "the provider wants to tell of both refunds", func() bool { return n.judge.NoticeStats().Held == 2 })
+	_, err := n.judge.ReleaseNotices(simulator.ReleaseShuffled)
 	require.NoError(n.t, err)
-	want := map[webhook.Status]int{webhook.ProcessedCompensated: 2, webhook.ProcessedOK: 3}
+	want := map[notice.Status]int{notice.ProcessedCompensated: 2, notice.ProcessedOK: 3}
 	until(n.t, "every notice is closed", func() bool { return maps.Equal(want, statuses()) })
 	n.empty(outbox.Notices)
 	stats := n.judge.Stats()
@@ -406,7 +427,7 @@ func tellAt(ctx context.Context, cluster *node.Cluster, b backend, url string) e
 	}
 	for _, tenant := range []string{"acme", "globex"} {
 		e := relay.Endpoint{Tenant: tenant + b.Tenants, URL: url, Secrets: []string{eventSecret}}
-		if err := cluster.DB.Endpoints().PutEndpoint(ctx, e); err != nil {
+		if err := cluster.DB.PutEndpoint(ctx, e); err != nil {
 			return err
 		}
 	}

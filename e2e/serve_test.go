@@ -23,9 +23,9 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 )
 
-// deployment is several homeward serve, each a process of its own, on one
+// served is several homeward serve, each a process of its own, on one
 // database that a test can take away.
-type deployment struct {
+type served struct {
 	*caller
 	t      *testing.T
 	ctx    context.Context
@@ -41,10 +41,10 @@ type serveNode struct {
 	api, gossip string
 }
 
-// newDeployment is a database with two regions and no node yet. It is PostgreSQL
+// newServed is a database with two regions and no node yet. It is PostgreSQL
 // wherever tests run: CockroachDB has a node in each region, so that it does not
 // go away all at once.
-func newDeployment(t *testing.T) *deployment {
+func newServed(t *testing.T) *served {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	t.Cleanup(cancel)
@@ -52,7 +52,7 @@ func newDeployment(t *testing.T) *deployment {
 		t.Skip("takes a whole database away, which is PostgreSQL")
 	}
 	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL})
-	d := &deployment{
+	d := &served{
 		caller: newCaller(t, map[string]string{}), t: t, ctx: ctx, server: s, url: s.URL("", "homeward"),
 		judge: newJudge(t), nodes: map[string]*serveNode{},
 	}
@@ -66,20 +66,20 @@ func newDeployment(t *testing.T) *deployment {
 }
 
 // addRegions does what homeward migrate up --regions does.
-func (d *deployment) addRegions(names ...string) {
+func (d *served) addRegions(names ...string) {
 	d.t.Helper()
 	m, err := cockroach.OpenMigrator(d.ctx, d.url, false)
 	require.NoError(d.t, err)
 	defer func() { require.NoError(d.t, m.Close(d.ctx)) }()
-	var specs []cockroach.RegionSpec
+	var specs []claim.Region
 	for _, n := range names {
-		specs = append(specs, cockroach.RegionSpec{Name: n, Code: codes[n]})
+		specs = append(specs, claim.Region{Name: n, Code: codes[n]})
 	}
 	require.NoError(d.t, m.Up(d.ctx, cockroach.Migration{Regions: specs}, nil))
 }
 
 // serveSettings is the quick policy for a node on free ports.
-func (d *deployment) serveSettings(region string) string {
+func (d *served) serveSettings(region string) string {
 	p := quick()
 	var seeds []string
 	for _, n := range d.nodes {
@@ -108,7 +108,7 @@ topology_every: 100ms
 var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database PostgreSQL`)
 
 // start starts a region's node and waits until it says that it is ready.
-func (d *deployment) start(region string) {
+func (d *served) start(region string) {
 	d.t.Helper()
 	path := filepath.Join(d.t.TempDir(), "node.yaml")
 	require.NoError(d.t, os.WriteFile(path, []byte(d.serveSettings(region)), 0o600))
@@ -149,7 +149,7 @@ func (d *deployment) start(region string) {
 }
 
 // ready asks a region's node whether it wants traffic.
-func (d *deployment) ready(region string) bool {
+func (d *served) ready(region string) bool {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.ctx, http.MethodGet, d.base(region)+"/readyz", nil)
 	require.NoError(d.t, err)
@@ -161,7 +161,7 @@ func (d *deployment) ready(region string) bool {
 }
 
 // final is the answer that a patient merchant gets.
-func (d *deployment) final(region string, q request, status int) *reply {
+func (d *served) final(region string, q request, status int) *reply {
 	d.t.Helper()
 	r := d.settle(d.ctx, region, q, nil)
 	require.NoError(d.t, r.err)
@@ -172,7 +172,7 @@ func (d *deployment) final(region string, q request, status int) *reply {
 // TestServe is one deployment's life, in which no money moves twice.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	d := newDeployment(t)
+	d := newServed(t)
 	d.start(us)
 	d.start(eu)
 	moved := 0

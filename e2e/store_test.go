@@ -16,9 +16,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
-	"github.com/homeward-io/homeward/internal/node"
 )
 
 // storeEnv chooses what the clusters of this package run on: "embedded", which
@@ -103,9 +103,9 @@ func prepare(s *localdb.Server) error {
 		return err
 	}
 	defer func() { _ = m.Close(ctx) }()
-	var specs []cockroach.RegionSpec
+	var specs []claim.Region
 	for _, r := range regions {
-		specs = append(specs, cockroach.RegionSpec{Name: r, Code: codes[r]})
+		specs = append(specs, claim.Region{Name: r, Code: codes[r]})
 	}
 	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
 		return err
@@ -182,7 +182,7 @@ func patientPool() cockroach.Pool {
 // from elsewhere: on the SQL store the network between regions does not see
 // them.
 type lateStore struct {
-	node.Store
+	deployment.Store
 	remote bool // not the registrar
 	late   *atomic.Bool
 	pins   *atomic.Int64
@@ -195,9 +195,9 @@ func (s *lateStore) Pin(ctx context.Context, key claim.Key, entry string) (claim
 	return s.Store.Pin(ctx, key, entry)
 }
 
-func (s *lateStore) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
+func (s *lateStore) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
 	if s.late.Load() {
-		return claim.Record{}, false, nil
+		return claim.Shown{}, nil
 	}
 	return s.Store.Replica(ctx, key)
 }
@@ -207,11 +207,4 @@ func (s *lateStore) ReplicaObject(ctx context.Context, tenant, home, id string) 
 		return claim.Record{}, false, nil
 	}
 	return s.Store.ReplicaObject(ctx, tenant, home, id)
-}
-
-func (s *lateStore) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error) {
-	if s.late.Load() {
-		return claim.Pin{}, false, nil
-	}
-	return s.Store.ReplicaPin(ctx, key)
 }

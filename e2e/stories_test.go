@@ -17,15 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // The stories are incidents of payment systems, each told from the first request to
@@ -115,7 +116,7 @@ type setting struct {
 	policy func(*claim.Policy)
 	// told are the regions that the provider sends its notices to; webhooks says how.
 	told     []string
-	webhooks simulator.Webhooks
+	webhooks simulator.Notices
 	// client reaches the provider; nil: as always.
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
@@ -156,7 +157,7 @@ func (w *tale) begin(s setting) {
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
 	p, err := httpjson.New(httpjson.Config{
-		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Webhooks: httpjson.Webhooks{Secret: webhookSecret},
+		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: webhookSecret},
 	})
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = p.Close() })
@@ -175,13 +176,13 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		}
 	})
 	for _, r := range s.told {
-		s.webhooks.Targets = append(s.webhooks.Targets, simulator.WebhookTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: webhookSecret})
+		s.webhooks.Targets = append(s.webhooks.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: webhookSecret})
 	}
-	require.NoError(w.t, j.SetWebhooks(s.webhooks))
+	require.NoError(w.t, j.SetNotices(s.webhooks))
 }
 
 // store is the rows as us sees them.
-func (w *tale) store() node.Store {
+func (w *tale) store() deployment.Store {
 	w.t.Helper()
 	store, err := w.cluster.DB.Region(us)
 	require.NoError(w.t, err)
@@ -297,9 +298,9 @@ func (w *tale) quiet() {
 // told releases what the provider holds back, and returns how many notices have been
 // taken, or -1 while there are others under way.
 func (w *tale) told() int64 {
-	_, err := w.judge.ReleaseWebhooks(simulator.ReleaseInOrder)
+	_, err := w.judge.ReleaseNotices(simulator.ReleaseInOrder)
 	require.NoError(w.t, err)
-	if s := w.judge.WebhookStats(); s.Pending == 0 {
+	if s := w.judge.NoticeStats(); s.Pending == 0 {
 		return s.Sent
 	}
 	return -1
@@ -327,27 +328,27 @@ func (w *tale) queuesEmpty() bool {
 
 // notices counts what became of the notices, in all regions. The longest time from a
 // notice to the compensation that it led to is noted.
-func (w *tale) notices() map[webhook.Status]int {
+func (w *tale) notices() map[notice.Status]int {
 	w.t.Helper()
-	all, longest := map[webhook.Status]int{}, time.Duration(0)
+	all, longest := map[notice.Status]int{}, time.Duration(0)
 	w.heard.mu.Lock()
 	defer w.heard.mu.Unlock()
 	for id := range w.heard.ids {
 		for _, r := range regions {
-			n, found, err := w.store().Notice(w.ctx, r, webhook.NoticeID(judged, id))
+			n, found, err := w.store().Notice(w.ctx, r, notice.ID(judged, id))
 			require.NoError(w.t, err)
 			if !found {
 				continue
 			}
 			all[n.Status]++
-			if n.Status == webhook.ProcessedCompensated {
+			if n.Status == notice.ProcessedCompensated {
 				longest = max(longest, n.ProcessedAt.Sub(n.ReceivedAt))
 			}
 		}
 	}
-	if all[webhook.ProcessedCompensated] > 0 {
+	if all[notice.ProcessedCompensated] > 0 {
 		w.note("notices: %d compensated, %d ok; time to compensate: at most %v",
-			all[webhook.ProcessedCompensated], all[webhook.ProcessedOK], longest.Round(time.Millisecond))
+			all[notice.ProcessedCompensated], all[notice.ProcessedOK], longest.Round(time.Millisecond))
 	}
 	return all
 }
@@ -544,7 +545,7 @@ var lost = simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate}
 func ghostPayment(w *tale) {
 	caps := capable
 	caps.Timeout, caps.SettleWindow = 5*time.Second, 100*time.Millisecond
-	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, webhooks: simulator.Webhooks{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
+	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, webhooks: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
 	healthy := charge("order-0", 100)
 	paid := w.everywhere(healthy, http.StatusCreated)
 
@@ -567,7 +568,7 @@ func ghostPayment(w *tale) {
 	w.faults(simulator.Faults{})
 	require.GreaterOrEqual(w.t, w.judge.ReleaseLate(), len(ghosts))
 	w.judge.once(w.t, 1+len(ghosts))
-	_, err := w.judge.ReleaseWebhooks(simulator.ReleaseReversed)
+	_, err := w.judge.ReleaseNotices(simulator.ReleaseReversed)
 	require.NoError(w.t, err)
 	w.quiet()
 
@@ -580,7 +581,7 @@ func ghostPayment(w *tale) {
 	}
 	w.replays(healthy, paid)
 	// In each of two regions: of each ghost one, of each refund and of what is well one.
-	require.Equal(w.t, map[webhook.Status]int{webhook.ProcessedCompensated: 4, webhook.ProcessedOK: 6}, w.notices())
+	require.Equal(w.t, map[notice.Status]int{notice.ProcessedCompensated: 4, notice.ProcessedOK: 6}, w.notices())
 	w.close(ending{
 		claims:  "charge COMPLETED 1, charge FAILED_TERMINAL 2, compensation COMPLETED 2",
 		charges: 3, refunds: 2,
@@ -592,7 +593,7 @@ func ghostPayment(w *tale) {
 func givenUpGhost(w *tale) {
 	caps := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters}
 	w.begin(setting{
-		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, webhooks: simulator.Webhooks{Duplicate: 1},
+		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, webhooks: simulator.Notices{Duplicate: 1},
 		policy: func(p *claim.Policy) { p.MaxUnknowns = 4 },
 	})
 	w.faults(lost)
@@ -610,7 +611,7 @@ func givenUpGhost(w *tale) {
 	refs := w.references(object)
 	require.Len(w.t, refs, 1)
 	w.ghost(object, refs[0], 20000)
-	require.Equal(w.t, map[webhook.Status]int{webhook.ProcessedCompensated: 1, webhook.ProcessedOK: 1}, w.notices())
+	require.Equal(w.t, map[notice.Status]int{notice.ProcessedCompensated: 1, notice.ProcessedOK: 1}, w.notices())
 	w.close(ending{claims: "charge FAILED_TERMINAL 1, compensation COMPLETED 1", charges: 1, refunds: 1})
 }
 
@@ -645,7 +646,7 @@ func declinedGhost(w *tale) {
 	refs := w.references(status.Object)
 	require.Len(w.t, refs, 1)
 	w.ghost(status.Object, refs[0], 20000)
-	require.Equal(w.t, map[webhook.Status]int{webhook.ProcessedCompensated: 1, webhook.ProcessedOK: 1}, w.notices())
+	require.Equal(w.t, map[notice.Status]int{notice.ProcessedCompensated: 1, notice.ProcessedOK: 1}, w.notices())
 	w.close(ending{claims: "charge FAILED_TERMINAL 1, compensation COMPLETED 1", charges: 1, refunds: 1})
 }
 
@@ -768,7 +769,7 @@ var incapable = setting{
 // notice says that it charged; another one, that it did so again.
 func settledByNotice(w *tale) {
 	s := incapable
-	s.policy, s.told, s.webhooks = patient, []string{asia}, simulator.Webhooks{Hold: true}
+	s.policy, s.told, s.webhooks = patient, []string{asia}, simulator.Notices{Hold: true}
 	w.begin(s)
 	q := charge("order-1", 20000)
 	w.faults(simulator.Faults{DropReply: 1})
@@ -781,7 +782,7 @@ func settledByNotice(w *tale) {
 		return s.Attempts > 2
 	})
 	w.judge.once(w.t, 1)
-	n, err := w.judge.ReleaseWebhooks(simulator.ReleaseInOrder)
+	n, err := w.judge.ReleaseNotices(simulator.ReleaseInOrder)
 	require.NoError(w.t, err)
 	require.Equal(w.t, 1, n)
 	first := answer(http.StatusCreated)
@@ -795,7 +796,7 @@ func settledByNotice(w *tale) {
 	refs := w.references(object)
 	require.Len(w.t, refs, 2)
 	w.ghost(object, refs[1], 20000)
-	require.Equal(w.t, map[webhook.Status]int{webhook.ProcessedCompensated: 1, webhook.ProcessedOK: 2}, w.notices())
+	require.Equal(w.t, map[notice.Status]int{notice.ProcessedCompensated: 1, notice.ProcessedOK: 2}, w.notices())
 	w.close(ending{claims: "charge COMPLETED 1, compensation COMPLETED 1", charges: 2, refunds: 1})
 }
 
@@ -824,7 +825,7 @@ func foundByReconciliation(w *tale) {
 			for _, r := range []string{eu, asia} {
 				done.Go(func() {
 					progress, detail, err := w.cluster.Region(r).Compensator().Compensate(w.ctx, m.Ghost(judged))
-					if err == nil && progress == webhook.Limbo {
+					if err == nil && progress == notice.Limbo {
 						err = errors.New(detail)
 					}
 					errs <- err

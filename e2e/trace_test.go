@@ -143,7 +143,7 @@ func (all traced) tree() string {
 				for _, a := range s.Attributes() {
 					if a.Key == key {
 						_, name, _ := strings.Cut(string(key), ".")
-						fmt.Fprintf(&b, " %s=%s", name[strings.LastIndex(name, ".")+1:], a.Value.Emit())
+						fmt.Fprintf(&b, " %s=%s", name[strings.LastIndex(name, ".")+1:], a.Value.String())
 					}
 				}
 			}
@@ -164,7 +164,7 @@ func (all traced) silent(t testing.TB, secrets ...string) {
 		said := []string{s.Name(), s.Status().Description}
 		note := func(attributes []attribute.KeyValue) {
 			for _, a := range attributes {
-				said = append(said, a.Value.Emit())
+				said = append(said, a.Value.String())
 			}
 		}
 		note(s.Attributes())

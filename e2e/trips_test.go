@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/node"
 )
@@ -39,7 +40,7 @@ func startTripsWorld(t *testing.T) *tripsWorld {
 		c.Policy.ClockOffset = offset
 		c.ReplicaLag, c.Clock = embedded.DefaultReplicaLag, w.clock.now
 		if onSQL() {
-			c.WrapStore = func(region string, s node.Store) node.Store {
+			c.WrapStore = func(region string, s deployment.Store) deployment.Store {
 				return &lateStore{s, region != us, &w.late, &w.pins}
 			}
 		}

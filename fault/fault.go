@@ -11,6 +11,7 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -59,6 +60,6 @@ func Caught(f func()) *Error {
 		defer Recover(&err)
 		f()
 	}()
-	caught, _ := err.(*Error)
+	caught, _ := errors.AsType[*Error](err)
 	return caught
 }

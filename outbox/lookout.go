@@ -155,7 +155,7 @@ func (l *Lookout) begin() time.Duration {
 func (l *Lookout) when(h *sight, mine bool, lookers int) time.Time {
 	pause := h.pause
 	if !mine {
-		pause = min(time.Duration(max(lookers, 1)), seldomTimes) * l.rest()
+		pause = time.Duration(min(max(lookers, 1), seldomTimes)) * l.rest()
 	}
 	at := h.looked.Add(time.Duration(float64(pause) * h.jitter))
 	if !h.soon.IsZero() && h.soon.Before(at) {

@@ -120,7 +120,7 @@ type Depth struct {
 }
 
 // Store keeps the rows of one queue. Rows are inserted by the transaction they
-// follow from (claim.Store, webhook.Store), never here. Implementations are safe for concurrent use.
+// follow from (claim.Store, notice.Store), never here. Implementations are safe for concurrent use.
 type Store interface {
 	// Take leases up to limit due rows of region, oldest first: each gets
 	// Fence+1 and Due = now+lease, so that a worker's death only delays it. Rows

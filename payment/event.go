@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // What became of an object: its status in an event, and the second half of the
@@ -80,7 +80,8 @@ type Fallen struct {
 // told as the books have it: its claim, and what its merchant sent, may be forgotten.
 // Of a ghost nobody was told, so there is none.
 func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
-	object, charge := "", f.Charge
+	var object string
+	charge := f.Charge
 	switch f.Kind {
 	case ledger.Charge:
 		object = string(Charge)

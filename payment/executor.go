@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/span"
 )
@@ -114,6 +114,7 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		return t.expired()
 	}
 	switch t.op {
+	case Charge, Transfer:
 	case Refund:
 		if v, refused := t.read(ctx); refused {
 			return v

@@ -7,8 +7,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
@@ -68,6 +68,7 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		Amount: in.Amount, Currency: in.Currency, Object: id, Provider: t.name, ProviderRef: ref,
 	}
 	switch t.op {
+	case Charge: // as above
 	case Transfer:
 		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
 	case Refund:

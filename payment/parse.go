@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // maxMemberName is how many bytes of an unknown member's name an error repeats.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // Books is the part of ledger.Store that says what a charge was. It reads with

@@ -46,10 +46,10 @@ func (e *WrongHomeError) Error() string {
 	return "region: the key's home is " + e.Home
 }
 
-// errBadRequest is how the handler refuses a malformed message.
-type errBadRequest struct{ reason string }
+// badRequestError is how the handler refuses a malformed message.
+type badRequestError struct{ reason string }
 
-func (e *errBadRequest) Error() string { return "bad request: " + e.reason }
+func (e *badRequestError) Error() string { return "bad request: " + e.reason }
 
 // toConnect maps what a handler got from its region to what goes on the wire. Of
 // reply, what is known of the key goes along. known is false for an error outside
@@ -64,7 +64,7 @@ func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) 
 		inUse     *claim.InUseError
 		unknown   *claim.UnknownError
 		expired   *claim.ExpiredError
-		bad       *errBadRequest
+		bad       *badRequestError
 		stranger  *notAdmittedError
 	)
 	switch {
@@ -114,7 +114,7 @@ func (e *saidError) Unwrap() error { return e.error }
 // apart returns what a peer said of the key, the zero Reply where it said nothing,
 // and its answer.
 func apart(err error) (claim.Reply, error) {
-	if said, ok := err.(*saidError); ok {
+	if said, ok := errors.AsType[*saidError](err); ok {
 		return said.reply, said.error
 	}
 	return claim.Reply{}, err

@@ -75,9 +75,9 @@ func TestContractErrorsKeepTheirTextAtHome(t *testing.T) {
 
 func TestContextErrorsCrossAsCodes(t *testing.T) {
 	for err, code := range map[error]connect.Code{
-		context.Canceled:         connect.CodeCanceled,
-		context.DeadlineExceeded: connect.CodeDeadlineExceeded,
-		&errBadRequest{"no key"}: connect.CodeInvalidArgument,
+		context.Canceled:           connect.CodeCanceled,
+		context.DeadlineExceeded:   connect.CodeDeadlineExceeded,
+		&badRequestError{"no key"}: connect.CodeInvalidArgument,
 	} {
 		wire, known := toConnect(fmt.Errorf("wrapped: %w", err), new(claim.Reply))
 		if !known || wire.Code() != code {

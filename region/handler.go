@@ -185,7 +185,7 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 // counts more than what the sender says.
 func (h *Handler) checkHome(home, key string) error {
 	if !ValidName(home) {
-		return &errBadRequest{"home is not a region name"}
+		return &badRequestError{"home is not a region name"}
 	}
 	if code, stamped := claim.ReadStamp(key); stamped {
 		return h.checkCode(code)
@@ -195,7 +195,7 @@ func (h *Handler) checkHome(home, key string) error {
 
 func (h *Handler) checkObjectHome(home, id string) error {
 	if !ValidName(home) {
-		return &errBadRequest{"home is not a region name"}
+		return &badRequestError{"home is not a region name"}
 	}
 	if _, code, ok := claim.ReadObjectID(id); ok {
 		return h.checkCode(code)

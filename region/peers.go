@@ -100,7 +100,7 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	}
 	p := &Peers{
 		directory:  cfg.Directory,
-		http:       &http.Client{Transport: cfg.Transport, CheckRedirect: noRedirect},
+		http:       NewClient(cfg.Transport),
 		scheme:     "http://",
 		tryTimeout: cfg.TryTimeout,
 		heard:      cfg.Heard,
@@ -113,8 +113,11 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	return p, nil
 }
 
-// noRedirect: a node never redirects, so whatever does is not one.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// NewClient returns a client of nodes over t, a [Transport] as a rule. It follows no
+// redirect: a node never redirects, so whatever does is not one.
+func NewClient(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
 
 // Close closes idle connections. A second Close does nothing.
 func (p *Peers) Close() error {

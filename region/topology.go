@@ -18,38 +18,19 @@ const (
 	MaxRegions = 256
 )
 
-// Status is what an operator says of a region. It is not what gossip sees.
-type Status uint8
-
-const (
-	// Active: it takes new homes.
-	Active Status = iota
-	// Draining: it serves its keys and takes no new homes.
-	Draining
-	// Down: it was taken away; deputies act on its rows.
-	Down
+// Region is one row of the topology, Status what an operator says of it. It is not what
+// gossip sees.
+type (
+	Region = claim.Region
+	Status = claim.RegionStatus
 )
 
-func (s Status) String() string {
-	switch s {
-	case Active:
-		return "active"
-	case Draining:
-		return "draining"
-	case Down:
-		return "down"
-	default:
-		return fmt.Sprintf("status(%d)", uint8(s))
-	}
-}
-
-// Region is one row of the topology.
-type Region struct {
-	Name string
-	// Code stands for the region in keys and object ids, for ever.
-	Code   claim.RegionCode
-	Status Status
-}
+// The statuses.
+const (
+	Active   = claim.RegionActive
+	Draining = claim.RegionDraining
+	Down     = claim.RegionDown
+)
 
 // Topology is the table of regions. It grows: [Topology.Update] takes in what
 // an operator added, but no name or code is ever taken back, since keys and ids

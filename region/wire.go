@@ -79,17 +79,17 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	}
 	switch {
 	case len(m.GetCanonicalBody()) == 0:
-		return claim.Request{}, &errBadRequest{"canonical_body is missing"}
+		return claim.Request{}, &badRequestError{"canonical_body is missing"}
 	case !ValidName(m.GetEntry()):
-		return claim.Request{}, &errBadRequest{"entry is not a region name"}
+		return claim.Request{}, &badRequestError{"entry is not a region name"}
 	case m.GetHops() < 1:
-		return claim.Request{}, &errBadRequest{"hops must count this forward"}
+		return claim.Request{}, &badRequestError{"hops must count this forward"}
 	case m.GetHops() > MaxHops:
 		return claim.Request{}, ErrHopLimit
 	case m.PinnedAt != nil && !m.PinnedAt.IsValid():
-		return claim.Request{}, &errBadRequest{"pinned_at is not a time"}
+		return claim.Request{}, &badRequestError{"pinned_at is not a time"}
 	case m.GetUnderWayUs() < 0 || m.GetUnderWayUs() > maxUnderWay.Microseconds():
-		return claim.Request{}, &errBadRequest{fmt.Sprintf("under_way_us must be from 0 to %d", maxUnderWay.Microseconds())}
+		return claim.Request{}, &badRequestError{fmt.Sprintf("under_way_us must be from 0 to %d", maxUnderWay.Microseconds())}
 	}
 	also, err := fromFingerprint(m.GetAlso(), m.GetAlsoVersion())
 	if err != nil {
@@ -119,7 +119,7 @@ func fromFingerprint(sum []byte, version uint32) (f claim.Fingerprint, err error
 		return f, nil
 	}
 	if copy(f.Sum[:], sum) != len(sum) || len(sum) != len(f.Sum) || version == 0 || version > math.MaxUint8 {
-		return f, &errBadRequest{"also is not a fingerprint"}
+		return f, &badRequestError{"also is not a fingerprint"}
 	}
 	f.Version = claim.FingerprintVersion(version)
 	return f, nil
@@ -133,17 +133,17 @@ func fromKey(tenant, value string) (claim.Key, error) {
 		return claim.Key{}, err
 	}
 	if !claim.ValidKey(value) {
-		return claim.Key{}, &errBadRequest{"key is not visible ASCII, nor one of our own"}
+		return claim.Key{}, &badRequestError{"key is not visible ASCII, nor one of our own"}
 	}
 	return claim.Key{Tenant: tenant, Value: value}, nil
 }
 
 func checkLength(name, value string, limit int, required bool) error {
 	if required && value == "" {
-		return &errBadRequest{name + " is missing"}
+		return &badRequestError{name + " is missing"}
 	}
 	if len(value) > limit {
-		return &errBadRequest{fmt.Sprintf("%s is longer than %d bytes", name, limit)}
+		return &badRequestError{fmt.Sprintf("%s is longer than %d bytes", name, limit)}
 	}
 	return nil
 }

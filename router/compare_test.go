@@ -12,7 +12,7 @@ import (
 
 // noPins is a registrar with the pins of homes, by key, that says how it was asked.
 type noPins struct {
-	*world
+	rows
 	homes map[string]string
 }
 
@@ -51,7 +51,7 @@ func TestComparedOnly(t *testing.T) {
 		},
 		"a new key of another region's tenant": {
 			world: world{registrar: europe, needPin: true}, key: key,
-			asked: []string{"do us-east1", "replica", "replica pin", `pin for ""`}, err: claim.ErrNoClaim,
+			asked: []string{"do us-east1", "replica", `pin for ""`}, err: claim.ErrNoClaim,
 		},
 		"a pin and no claim": {
 			world: world{registrar: here, needPin: true}, key: key, homes: map[string]string{key: here},
@@ -82,7 +82,7 @@ func TestComparedOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := c.world
 			r := w.router(t)
-			r.pins = noPins{&w, c.homes}
+			r.pins = noPins{rows{&w}, c.homes}
 			_, err := r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: c.key}, PreferHome: c.prefer, CompareOnly: true}, "")
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.asked, w.asked)

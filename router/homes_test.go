@@ -3,6 +3,7 @@ package router
 import (
 	"cmp"
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // table is the registrar that looks at the table of regions itself, and keeps what
 // it fixed.
 type table struct {
-	*world
+	rows
 	active map[string]bool
 	homes  map[string]string
 }
@@ -65,13 +66,11 @@ func TestPreferredHomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: here}
-			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			pins := &table{rows: rows{w}, active: map[string]bool{}, homes: map[string]string{}}
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
-			for key, home := range c.homes {
-				pins.homes[key] = home
-			}
+			maps.Copy(pins.homes, c.homes)
 			var rows []region.Region
 			for i, r := range []string{here, europe, asia} {
 				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
@@ -129,13 +128,11 @@ func TestNewHomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{registrar: c.registrar, needPin: true}
-			pins := &table{world: w, active: map[string]bool{}, homes: map[string]string{}}
+			pins := &table{rows: rows{w}, active: map[string]bool{}, homes: map[string]string{}}
 			for _, r := range c.takes {
 				pins.active[r] = true
 			}
-			for key, home := range c.homes {
-				pins.homes[key] = home
-			}
+			maps.Copy(pins.homes, c.homes)
 			var rows []region.Region
 			for i, r := range all {
 				rows = append(rows, region.Region{Name: r, Code: claim.RegionCode(i + 1), Status: c.remembered[i]})
@@ -144,14 +141,14 @@ func TestNewHomes(t *testing.T) {
 			require.NoError(t, err)
 			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost }).
 				WithDistances(func(region string) (time.Duration, bool) {
-					return map[string]time.Duration{europe: 80, asia: 70}[region] * time.Millisecond, true
+					return map[string]time.Duration{europe: 80 * time.Millisecond, asia: 70 * time.Millisecond}[region], true
 				})
 			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "order-1"}}, "")
 			require.ErrorIs(t, err, c.err)
 			asked := w.asked
 			if c.registrar != here { // what costs nothing was tried first
-				require.Equal(t, []string{"do us-east1", "replica", "replica pin"}, asked[:3])
-				asked = asked[3:]
+				require.Equal(t, []string{"do us-east1", "replica"}, asked[:2])
+				asked = asked[2:]
 			}
 			require.Equal(t, c.asked, append([]string(nil), asked...))
 

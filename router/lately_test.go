@@ -78,7 +78,7 @@ func TestLatelyIsNoPin(t *testing.T) {
 	r.lately.add(key)
 	_, err := r.Do(t.Context(), claim.Request{Key: key}, "")
 	require.NoError(t, err)
-	require.Equal(t, []string{"do us-east1", "replica", "replica pin", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
+	require.Equal(t, []string{"do us-east1", "replica", "pin", "replica", "forward europe-west1 hop 1 pinned true"}, w.asked)
 }
 
 func TestLatelyIsBounded(t *testing.T) {

@@ -54,7 +54,7 @@ import (
 // *claim.Service implements it.
 type Local interface {
 	Do(ctx context.Context, home string, req *claim.Request) (claim.Reply, error)
-	Replica(ctx context.Context, req *claim.Request) (claim.Reply, bool, error)
+	Replica(ctx context.Context, req *claim.Request) (reply claim.Reply, found bool, pin *claim.Pin, err error)
 	Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error)
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 	ReplicaObject(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
@@ -70,7 +70,7 @@ type Peers interface {
 // Pins is the part of claim.Store that finds the home of an opaque key.
 type Pins interface {
 	Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error)
-	ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error)
+	Replica(ctx context.Context, key claim.Key) (claim.Shown, error)
 	Registrar(ctx context.Context, tenant string) (string, error)
 }
 
@@ -282,10 +282,11 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	if !errors.Is(err, claim.ErrNeedPin) {
 		return reply, err
 	}
-	if reply, found, err := t.replica(ctx); found || err != nil {
+	reply, found, pin, err := t.replica(ctx)
+	if found || err != nil {
 		return reply, err
 	}
-	if pin, found, err := t.pins.ReplicaPin(ctx, t.req.Key); err == nil && found {
+	if pin != nil {
 		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
 	}
 	// A hint of a lost region saves nothing: there is nobody to ask there.
@@ -308,7 +309,7 @@ func (t *trip) at(ctx context.Context, home string) (claim.Reply, error) {
 	if home == t.self {
 		return t.local.Do(ctx, home, t.req)
 	}
-	if reply, found, err := t.replica(ctx); found || err != nil {
+	if reply, found, _, err := t.replica(ctx); found || err != nil {
 		return reply, err
 	}
 	return t.forward(ctx, home)
@@ -419,8 +420,8 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 	if found || err != nil {
 		return status, found, err
 	}
-	if pin, ok, err := r.pins.ReplicaPin(ctx, key); err == nil && ok {
-		return r.inspectAt(ctx, pin.Home, key)
+	if shown, err := r.pins.Replica(ctx, key); err == nil && shown.Pin != nil {
+		return r.inspectAt(ctx, shown.Pin.Home, key)
 	}
 	// A pin too young for the replica: ask every region, the hinted one first.
 	// Asking must not pin, and this is nobody's hot path.

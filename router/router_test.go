@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -51,9 +50,17 @@ func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Re
 	return claim.Reply{Home: home}, nil
 }
 
-func (w *world) Replica(context.Context, *claim.Request) (claim.Reply, bool, error) {
+func (w *world) Replica(context.Context, *claim.Request) (claim.Reply, bool, *claim.Pin, error) {
 	w.log("replica")
-	return claim.Reply{Home: "replica", Replayed: true}, w.replica, nil
+	return claim.Reply{Home: "replica", Replayed: true}, w.replica, w.shownPin(), nil
+}
+
+// shownPin is what the replica shows of the pin.
+func (w *world) shownPin() *claim.Pin {
+	if w.replicaAt == "" {
+		return nil
+	}
+	return &claim.Pin{Home: w.replicaAt, CreatedAt: pinned}
 }
 
 func (w *world) Inspect(_ context.Context, home string, _ claim.Key) (claim.Status, bool, error) {
@@ -79,12 +86,16 @@ func (w *world) Pin(context.Context, claim.Key, string) (claim.Pin, error) {
 	return claim.Pin{Home: w.pin, CreatedAt: pinned}, nil
 }
 
-func (w *world) ReplicaPin(context.Context, claim.Key) (claim.Pin, bool, error) {
-	w.log("replica pin")
-	return claim.Pin{Home: w.replicaAt, CreatedAt: pinned}, w.replicaAt != "", nil
-}
 
 func (w *world) Registrar(context.Context, string) (string, error) { return w.registrar, nil }
+
+// rows is the world seen as Pins, which shares a method name with Local.
+type rows struct{ *world }
+
+func (r rows) Replica(context.Context, claim.Key) (claim.Shown, error) {
+	r.log("replica")
+	return claim.Shown{Pin: r.shownPin()}, nil
+}
 
 // far is the world seen as Peers, which shares method names with Local.
 type far struct{ *world }
@@ -121,7 +132,7 @@ func (w *world) router(t *testing.T) *Router {
 	t.Helper()
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
-	return New(here, w, far{w}, w, topology, func(r string) bool { return r == w.lost })
+	return New(here, w, far{w}, rows{w}, topology, func(r string) bool { return r == w.lost })
 }
 
 func stamped(t *testing.T, code claim.RegionCode) string {
@@ -149,28 +160,28 @@ func TestWays(t *testing.T) {
 		"stamped with a code nobody told us":     {key: stamped(t, 9), err: ErrHomeUnavailable},
 		"opaque, registrar here, first":          {world: world{registrar: here, pin: here}, asked: []string{"pin", "do us-east1"}},
 		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, asked: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
-		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
+		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"opaque, registrar elsewhere, retry at home": {
 			world: world{registrar: europe}, asked: []string{"do us-east1"}},
 		"opaque, finished elsewhere": {world: world{registrar: europe, needPin: true, replica: true}, asked: []string{"do us-east1", "replica"}},
 		"opaque, pin on the replica": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia},
-			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
 		"opaque, good hint": {
 			world: world{registrar: europe, needPin: true}, hint: asia,
-			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false"}, hops: 1},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false"}, hops: 1},
 		"opaque, wrong hint costs a hop": {
 			world: world{registrar: europe, needPin: true, pin: europe, peers: map[string][]error{asia: {claim.ErrNeedPin}}}, hint: asia,
-			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "replica", "forward europe-west1 hop 2 pinned true"}, hops: 2},
 		"a hint that is down is only a hint": {
 			world: world{registrar: europe, needPin: true, pin: here, peers: map[string][]error{asia: {region.ErrNoNode}}}, hint: asia,
-			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, hops: 1},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned false", "pin", "do us-east1"}, hops: 1},
 		"a hint of nowhere is ignored": {
 			world: world{registrar: europe, needPin: true, pin: here}, hint: "mars",
-			asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
+			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"a pinned home that is down is not routed around": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, peers: map[string][]error{asia: {region.ErrNoAnswer}}},
-			asked: []string{"do us-east1", "replica", "replica pin", "forward asia-northeast1 hop 1 pinned true"}, hops: 1, err: ErrHomeUnavailable},
+			asked: []string{"do us-east1", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1, err: ErrHomeUnavailable},
 		"the typed correction is followed once": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {wrong(asia)}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "forward asia-northeast1 hop 2 pinned false"}, hops: 2},
@@ -182,7 +193,7 @@ func TestWays(t *testing.T) {
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false", "do us-east1"}, hops: 1},
 		"registrar unreachable": {
 			world: world{registrar: europe, needPin: true},
-			asked: []string{"do us-east1", "replica", "replica pin", "pin"}, err: ErrHomeUnavailable},
+			asked: []string{"do us-east1", "replica", "pin"}, err: ErrHomeUnavailable},
 		"what the home says passes": {
 			key: stamped(t, 2), world: world{peers: map[string][]error{europe: {claim.ErrMismatch}}},
 			asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1, err: claim.ErrMismatch},
@@ -203,10 +214,10 @@ func TestWays(t *testing.T) {
 			asked: []string{"replica", "do europe-west1"}, err: claim.ErrUnavailable},
 		"a pinned home that is lost": {
 			world: world{registrar: europe, needPin: true, replicaAt: asia, lost: asia},
-			asked: []string{"do us-east1", "replica", "replica pin", "do asia-northeast1"}},
+			asked: []string{"do us-east1", "replica", "do asia-northeast1"}},
 		"a hint that is lost is only a hint": {
 			world: world{registrar: europe, needPin: true, pin: here, lost: asia}, hint: asia,
-			asked: []string{"do us-east1", "replica", "replica pin", "pin", "do us-east1"}},
+			asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"a store that is down here is not a home that is away": {
 			key: stamped(t, 1), world: world{local: map[string]error{here: claim.ErrUnavailable}},
 			asked: []string{"do us-east1"}, err: claim.ErrUnavailable},
@@ -221,7 +232,7 @@ func TestWays(t *testing.T) {
 			require.Equal(t, c.asked, c.world.asked)
 			require.Equal(t, c.hops, reply.Hops)
 			if c.err == claim.ErrUnavailable {
-				require.False(t, errors.Is(err, ErrHomeUnavailable))
+				require.NotErrorIs(t, err, ErrHomeUnavailable)
 			}
 		})
 	}
@@ -298,7 +309,7 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		require.NoError(t, err)
 		began := time.Now()
 		lost := func(string) bool { return time.Since(began) >= 3*time.Second }
-		r := New(here, w, hanging{far{w}}, w, topology, lost)
+		r := New(here, w, hanging{far{w}}, rows{w}, topology, lost)
 		_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)
@@ -342,5 +353,5 @@ func TestInspectingNeverPins(t *testing.T) {
 	_, found, err := w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: "order-1"}, asia)
 	require.NoError(t, err)
 	require.False(t, found)
-	require.Equal(t, []string{"inspect us-east1", "replica pin", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.asked)
+	require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.asked)
 }

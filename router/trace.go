@@ -25,11 +25,11 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 	return pin, err
 }
 
-// replica asks the nearest replica for the final answer.
-func (t *trip) replica(ctx context.Context) (claim.Reply, bool, error) {
-	reply, found, err := t.local.Replica(ctx, t.req)
+// replica asks the nearest replica for the final answer, or else for the pin.
+func (t *trip) replica(ctx context.Context) (reply claim.Reply, found bool, pin *claim.Pin, err error) {
+	reply, found, pin, err = t.local.Replica(ctx, t.req)
 	t.remembered = t.remembered || found
-	return reply, found, err
+	return reply, found, pin, err
 }
 
 // trace says where the request went.

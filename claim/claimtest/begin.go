@@ -68,7 +68,7 @@ var beginTests = []test{
 	{"begin: another request under the key is refused in every state", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.begin(w.arrival("k", "101"), claim.Mismatch)
-		rec = w.settle(rec, declinedSoft("no"))
+		w.settle(rec, declinedSoft("no"))
 		w.begin(w.arrival("k", "101"), claim.Mismatch)
 		rec = w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		w.begin(w.arrival("k", "101"), claim.Mismatch)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Posting books a charge of rec.

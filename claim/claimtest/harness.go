@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Harness is one backend under test, empty at first. All times of the tests are
@@ -44,9 +44,8 @@ type Harness struct {
 	// PutTenant and MoveRegistrar change the tenant table.
 	PutTenant     func(t testing.TB, tenant claim.Tenant)
 	MoveRegistrar func(t testing.TB, tenant, to string)
-	// SetStatus says what an operator says of a region: 0 active, 1 draining,
-	// 2 down.
-	SetStatus func(t testing.TB, region string, status uint8)
+	// SetStatus says what an operator says of a region.
+	SetStatus func(t testing.TB, region string, status claim.RegionStatus)
 }
 
 // Exercise checks every promise of the contract on the backends that newHarness
@@ -99,12 +98,12 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 		Method: "POST", Path: "/v1/charges", Tenant: key.Tenant,
 		ContentType: "application/json", Canonical: []byte(body),
 	}
-	print, err := in.Fingerprint(claim.CurrentFingerprint)
+	fingerprint, err := in.Fingerprint(claim.CurrentFingerprint)
 	if err != nil {
 		panic(err) // the current version is always known
 	}
 	return claim.Arrival{
-		Key: key, Home: home, Operation: "charge", Input: in, Print: print,
+		Key: key, Home: home, Operation: "charge", Input: in, Print: fingerprint,
 		Payload: []byte(body), Holder: holder, Region: home, Stamped: true,
 		Mint:        claim.Minted{ID: id, Receipt: "R-" + id},
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

@@ -20,10 +20,10 @@ func (w *world) pin(from, key, entry string) claim.Pin {
 }
 
 // status sets a region's, for as long as the test takes.
-func (w *world) status(region string, status uint8) {
+func (w *world) status(region string, status claim.RegionStatus) {
 	w.Helper()
 	w.SetStatus(w, region, status)
-	w.Cleanup(func() { w.SetStatus(w.T, region, 0) })
+	w.Cleanup(func() { w.SetStatus(w.T, region, claim.RegionActive) })
 }
 
 var pinTests = []test{
@@ -169,7 +169,7 @@ var pinTests = []test{
 			}
 		}
 		old := w.pin(from, "old", from)
-		for i, status := range []uint8{1, 2} {
+		for i, status := range []claim.RegionStatus{claim.RegionDraining, claim.RegionDown} {
 			w.status(from, status)
 			key := fmt.Sprint("new", i)
 			refused(key)

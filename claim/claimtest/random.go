@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 var randomRuns atomic.Int64
@@ -277,18 +277,19 @@ func (r *random) renew(t *rapid.T) {
 func (r *random) replica(t *rapid.T) {
 	at := r.known(t)
 	now := r.now(t)
-	rec, found, err := r.Store(r.region(t, "from")).Replica(r.ctx, at.Key)
+	got, err := r.Store(r.region(t, "from")).Replica(r.ctx, at.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !found {
+	rec := got.Record
+	if rec == nil {
 		return // absence proves nothing
 	}
 	shown := Place{rec.Home, rec.Key}
 	if !r.model.MayShow(shown, now) {
 		t.Fatalf("a replica shows %v, which is not final and live", shown)
 	}
-	r.equal(t, shown, rec)
+	r.equal(t, shown, *rec)
 }
 
 // compare reads every row back.

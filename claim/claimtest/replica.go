@@ -15,10 +15,13 @@ import (
 func (w *world) everywhere(rec claim.Record, check func(got claim.Record, found bool)) {
 	w.Helper()
 	for _, r := range w.Regions {
-		got, found, err := w.at(r).Replica(w.ctx, rec.Key)
+		shown, err := w.at(r).Replica(w.ctx, rec.Key)
 		require.NoError(w, err)
-		check(got, found)
-		got, found, err = w.at(r).ReplicaObject(w.ctx, rec.Key.Tenant, rec.Home, rec.Minted.ID)
+		if shown.Record == nil {
+			shown.Record = &claim.Record{}
+		}
+		check(*shown.Record, shown.Record.State != 0)
+		got, found, err := w.at(r).ReplicaObject(w.ctx, rec.Key.Tenant, rec.Home, rec.Minted.ID)
 		require.NoError(w, err)
 		check(got, found)
 	}
@@ -87,27 +90,55 @@ var replicaTests = []test{
 		stranger.Key.Tenant = "globex"
 		w.hidden(stranger)
 	}},
-	{"replica: a pin is shown while it is settled", func(w *world) {
-		look := func() (claim.Pin, bool) {
-			p, found, err := w.at(w.Regions[2]).ReplicaPin(w.ctx, w.key("k"))
-			require.NoError(w, err)
-			return p, found
+	{"replica: many who ask at once are each shown their own", func(w *world) {
+		const keys = 24
+		want := make([]claim.Record, keys)
+		for i := range want {
+			want[i] = w.settle(w.begin(w.arrival(fmt.Sprint("k", i), "100"), claim.Won), approved(fmt.Sprint("paid ", i)))
 		}
-		_, found := look()
-		require.False(w, found)
+		w.until(want[keys-1].SettledAt.Add(w.ReplicaLag))
+		var g errgroup.Group
+		for i := range 4 * keys { // several of each key, and as many of keys that are not there
+			g.Go(func() error {
+				key := w.key(fmt.Sprint("none", i))
+				if i%2 == 0 {
+					key = want[i%keys].Key
+				}
+				shown, err := w.at(w.Regions[2]).Replica(w.ctx, key)
+				switch {
+				case err != nil:
+					return err
+				case i%2 != 0 && (shown.Record != nil || shown.Pin != nil):
+					return fmt.Errorf("%v is shown, as %+v", key, shown)
+				case i%2 == 0 && shown.Record == nil:
+					return fmt.Errorf("%v is not shown", key)
+				case i%2 == 0 && (shown.Record.Key != key || string(shown.Record.Response.Body) != fmt.Sprint("paid ", i%keys)):
+					return fmt.Errorf("%v is shown as %+v", key, shown.Record)
+				}
+				return nil
+			})
+		}
+		require.NoError(w, g.Wait())
+	}},
+	{"replica: a pin is shown while it is settled", func(w *world) {
+		look := func() *claim.Pin {
+			shown, err := w.at(w.Regions[2]).Replica(w.ctx, w.key("k"))
+			require.NoError(w, err)
+			return shown.Pin
+		}
+		require.Nil(w, look())
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		if w.Advance != nil && w.ReplicaLag > 0 {
-			_, found = look()
-			require.False(w, found)
+			require.Nil(w, look())
 		}
 		w.until(p.CreatedAt.Add(w.ReplicaLag))
-		got, found := look()
-		require.True(w, found)
+		got := look()
+		require.NotNil(w, got)
+		require.Equal(w, p.Key, got.Key)
 		require.Equal(w, p.Home, got.Home)
 		require.True(w, got.CreatedAt.Equal(p.CreatedAt))
 		w.until(p.CreatedAt.Add(w.Policy.ReplayFor + w.Policy.TombstoneFor - w.Policy.ClockOffset))
-		_, found = look()
-		require.False(w, found)
+		require.Nil(w, look())
 	}},
 }
 

@@ -58,7 +58,7 @@ func rest(ctx context.Context, dir string) error {
 
 func fillStore(ctx context.Context, dir string, keys int) (err error) {
 	db, err := embedded.Open(embedded.Config{
-		Dir: dir, Regions: []embedded.Region{{Name: regionNames[0], Code: 1}},
+		Dir: dir, Regions: []claim.Region{{Name: regionNames[0], Code: 1}},
 		Policy: claim.DefaultPolicy(), FS: unsyncedFS{vfs.Default},
 	})
 	if err != nil {
@@ -113,13 +113,13 @@ func newCharges(holder string) (*charges, error) {
 		Method: "POST", Path: payment.Path(payment.Charge), Tenant: tenantID,
 		ContentType: "application/json", Canonical: canonical,
 	}
-	print, err := input.Fingerprint(claim.CurrentFingerprint)
+	fingerprint, err := input.Fingerprint(claim.CurrentFingerprint)
 	if err != nil {
 		return nil, err
 	}
 	c.arrival = claim.Arrival{
 		Key: claim.Key{Tenant: tenantID}, Home: regionNames[0], Operation: string(payment.Charge),
-		Input: input, Print: print, Payload: canonical, Holder: holder, Region: regionNames[0],
+		Input: input, Print: fingerprint, Payload: canonical, Holder: holder, Region: regionNames[0],
 		Mint: claim.Minted{Receipt: "R-FILL-FILL-FILL"},
 	}
 	return c, nil

@@ -54,7 +54,7 @@ func provider(url string) (*httpjson.Provider, error) {
 	return httpjson.New(httpjson.Config{
 		Name: "simulator", BaseURL: "http://" + url,
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
-		Webhooks:     httpjson.Webhooks{Secret: noticeSecret},
+		Notices:      httpjson.Notices{Secret: noticeSecret},
 	})
 }
 

@@ -55,7 +55,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	}
 	distances := map[wan.Pair]time.Duration{}
 	for i, name := range regionNames[:*regions] {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: name, Code: claim.RegionCode(i + 1), Listen: "127.0.0.1:0"})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: name, Code: claim.RegionCode(i + 1)}, Listen: "127.0.0.1:0"})
 		for _, other := range regionNames[:i] {
 			distances[wan.Pair{A: name, B: other}] = *distance
 		}

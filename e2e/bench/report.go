@@ -165,8 +165,8 @@ func (r *report) ratio(what string, m measure, first, other []figures, least boo
 }
 
 // alone judges a figure that has no floor.
-func (r *report) alone(what string, got spread, print func(float64) string, least bool, bound float64) {
-	r.targets = append(r.targets, target{what: what, got: got, least: least, bound: bound, print: print})
+func (r *report) alone(what string, got spread, shown func(float64) string, least bool, bound float64) {
+	r.targets = append(r.targets, target{what: what, got: got, least: least, bound: bound, print: shown})
 }
 
 // What is aimed at, by the issue that asked for it: leastOfFloor is the rate over the

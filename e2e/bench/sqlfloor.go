@@ -150,9 +150,9 @@ func sqlFloorRole(ctx context.Context, args []string, in io.Reader, out io.Write
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			key, print := r.Header.Get("Idempotency-Key"), sha256.Sum256(body)
+			key, fingerprint := r.Header.Get("Idempotency-Key"), sha256.Sum256(body)
 			id := "ch_" + key
-			if err := send(r.Context(), pool, 1, bareCalls.begin, region, tenantID, key, id, print[:], body); err != nil {
+			if err := send(r.Context(), pool, 1, bareCalls.begin, region, tenantID, key, id, fingerprint[:], body); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
@@ -184,7 +184,7 @@ func sqlReaderRole(ctx context.Context, args []string, in io.Reader, out io.Writ
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			key, print := r.Header.Get("Idempotency-Key"), sha256.Sum256(body)
+			key, fingerprint := r.Header.Get("Idempotency-Key"), sha256.Sum256(body)
 			var stored []byte
 			err = pool.QueryRow(r.Context(), "SELECT body FROM bare_rows WHERE home_region = $1::crdb_internal_region AND tenant_id = $2 AND idem_key = $3", region, tenantID, key).Scan(&stored)
 			if err == nil {
@@ -194,7 +194,7 @@ func sqlReaderRole(ctx context.Context, args []string, in io.Reader, out io.Writ
 			if errors.Is(err, pgx.ErrNoRows) {
 				row := bareRow("bare_rows")
 				body = append(body, body...) // about as long as a charge's object
-				err = send(r.Context(), pool, 1, row.begin, region, tenantID, key, "ch_"+key, print[:])
+				err = send(r.Context(), pool, 1, row.begin, region, tenantID, key, "ch_"+key, fingerprint[:])
 				if err == nil {
 					err = send(r.Context(), pool, 1, row.settle, region, tenantID, key, body)
 				}

@@ -269,7 +269,7 @@ func newLedger(ctx context.Context, s *localdb.Server, name string, regions ...s
 	}
 	var all cockroach.Migration
 	for i, r := range l.regions {
-		all.Regions = append(all.Regions, cockroach.RegionSpec{Name: r, Code: claim.RegionCode(i + 1)})
+		all.Regions = append(all.Regions, claim.Region{Name: r, Code: claim.RegionCode(i + 1)})
 	}
 	err = m.Up(ctx, all, nil)
 	return l, errors.Join(err, m.Close(ctx))

@@ -22,10 +22,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb"
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -231,7 +231,7 @@ func (f *flood) send(w *wire, n int64, due time.Time, h *hdrhistogram.Histogram)
 }
 
 // shelf answers what became of notices.
-type shelf struct{ node.Store }
+type shelf struct{ deployment.Store }
 
 // question names the notices of a run that were acknowledged.
 type question struct {
@@ -271,7 +271,7 @@ func (s shelf) state(ctx context.Context, q question) (got state, err error) {
 	}
 	got.Pending, got.Parked = d.Pending, d.Parked
 	for _, n := range q.Acknowledged {
-		id := webhook.NoticeID("simulator", noticeID(q.Run, n))
+		id := notice.ID("simulator", noticeID(q.Run, n))
 		_, found, err := s.Notice(ctx, here, id)
 		if err != nil {
 			return got, err

@@ -57,15 +57,14 @@ type member struct {
 
 // cluster is the one that Compose runs.
 type cluster struct {
-	ctx      context.Context
-	files    []string // Compose's
-	env      []string
-	kind     localdb.Kind
-	database string // as in "PostgreSQL 15.18"
-	members  []member
-	keys     map[string]string // API keys by tenant
-	http     *http.Client
-	images   string // directory of what is built
+	ctx     context.Context
+	files   []string // Compose's
+	env     []string
+	kind    localdb.Kind
+	members []member
+	keys    map[string]string // API keys by tenant
+	http    *http.Client
+	images  string // directory of what is built
 }
 
 // newCluster finds out what the cluster can be. Nothing runs yet.

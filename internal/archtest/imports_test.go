@@ -54,6 +54,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/operator", "internal", "it asks nodes that run elsewhere"},
 	{"internal/lab", "internal/embedded", "internal/node opens the demo's store"},
 	{"internal/reconcile", "internal", "books, and who gives back, are handed to it"},
+	{"internal/deployment", "internal/node", "it is what nodes and commands act on, and knows neither"},
+	{"internal/cli", "internal/embedded", "commands act on a deployment, whichever store it is"},
 	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},
@@ -162,9 +164,9 @@ func allowed(from, to string) bool {
 		return true // the wire format is generated there
 	case under(from, "payment") && under(to, "internal/problem"):
 		return true // a decline is remembered as the bytes of a problem
-	case under(from, "claim") && under(to, "payment/ledger"):
+	case under(from, "claim") && under(to, "ledger"):
 		return true // an outcome and its booking are one step
-	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "payment/ledger") || under(to, "payment/webhook")):
+	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "ledger") || under(to, "payment/notice")):
 		return true // contracts that they implement
 	}
 	return false

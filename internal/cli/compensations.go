@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 type compensationsCommand struct {
@@ -36,12 +36,12 @@ type brakeShown struct {
 	// Status is flowing, or held, where this brake or that of all is on.
 	Status string `json:"status"`
 	// Held is why: this brake, or else that of all.
-	Held *webhook.Hold `json:"held,omitempty"`
+	Held *notice.Hold `json:"held,omitempty"`
 	// Doubt is when the provider last did not show what was to be given back, Waiting
 	// when a payer had last waited a day for a release.
-	Doubt      *webhook.Hold `json:"doubt,omitempty"`
-	Waiting    *webhook.Hold `json:"waiting,omitempty"`
-	ReleasedAt *time.Time    `json:"released_at,omitempty"`
+	Doubt      *notice.Hold `json:"doubt,omitempty"`
+	Waiting    *notice.Hold `json:"waiting,omitempty"`
+	ReleasedAt *time.Time   `json:"released_at,omitempty"`
 	// LastHour is how many were let through.
 	LastHour int `json:"last_hour"`
 	// Sums is how much that was, in minor units by currency.
@@ -49,7 +49,7 @@ type brakeShown struct {
 }
 
 // shownBrake is b as it is shown; all is what holds all providers.
-func shownBrake(b webhook.Brake, all *webhook.Hold, now time.Time) brakeShown {
+func shownBrake(b notice.Brake, all *notice.Hold, now time.Time) brakeShown {
 	s := brakeShown{Provider: b.Provider, Status: "flowing", Held: cmp.Or(b.Held, all), Doubt: b.Doubt, Waiting: b.Waiting, Sums: map[string]int64{}}
 	if s.Held != nil {
 		s.Status = "held"
@@ -67,15 +67,15 @@ func shownBrake(b webhook.Brake, all *webhook.Hold, now time.Time) brakeShown {
 }
 
 func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
-		rows, now, err := d.Brakes().Brakes(ctx)
+	return c.withStore(ctx, func(s *store) error {
+		rows, now, err := s.Brakes(ctx)
 		if err != nil {
 			return err
 		}
 		all := []brakeShown{}
-		var ofAll *webhook.Hold
+		var ofAll *notice.Hold
 		for _, b := range rows {
-			if b.Provider == webhook.AllProviders {
+			if b.Provider == notice.AllProviders {
 				ofAll = b.Held
 			}
 		}
@@ -99,13 +99,13 @@ func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
 }
 
 func orAll(provider string) string {
-	if provider == webhook.AllProviders {
+	if provider == notice.AllProviders {
 		return "(all)"
 	}
 	return visible(provider)
 }
 
-func holdLine(h *webhook.Hold) string {
+func holdLine(h *notice.Hold) string {
 	if h == nil {
 		return ""
 	}
@@ -122,8 +122,8 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 	if c.Reason == "" {
 		return errors.New("--reason must say why, for whoever looks next")
 	}
-	return c.withDesk(ctx, func(d desk) error {
-		changed, err := webhook.Stop(ctx, d.Brakes(), c.Provider, c.Reason)
+	return c.withStore(ctx, func(s *store) error {
+		changed, err := notice.Stop(ctx, s, c.Provider, c.Reason)
 		if err != nil {
 			return err
 		}
@@ -143,8 +143,8 @@ type compensationsReleaseCommand struct {
 }
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
-		changed, err := webhook.Release(ctx, d.Brakes(), c.Provider)
+	return c.withStore(ctx, func(s *store) error {
+		changed, err := notice.Release(ctx, s, c.Provider)
 		if err != nil {
 			return err
 		}

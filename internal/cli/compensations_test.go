@@ -7,19 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // A person stops automatic refunds, sees why, and releases them; so for one provider,
 // whose brake a release of all leaves as it is.
 func TestCompensations(t *testing.T) {
-	twoStores(t, func(t *testing.T, flags []string, open func(do func(desk))) {
+	twoStores(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		run := func(args ...string) string {
 			return does(t, append(append([]string{"compensations"}, args...), flags...)...)
 		}
 		held := func(provider string) (reason string) {
-			open(func(d desk) {
-				b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.DefaultLimits()}
+			open(func(s *store) {
+				b := &notice.Brakes{Store: s, Limits: notice.DefaultLimits()}
 				var err error
 				reason, err = b.Held(t.Context(), provider)
 				require.NoError(t, err)
@@ -44,10 +44,10 @@ func TestCompensations(t *testing.T) {
 		require.Regexp(t, `(?m)^sim +held +0 +\S+ stopped by a person: for all`, run("show"), "what holds all holds each")
 		run("release")
 
-		open(func(d desk) {
-			b := &webhook.Brakes{Store: d.Brakes(), Limits: webhook.Limits{Count: 1, Sum: 1000}, Logger: slog.New(slog.DiscardHandler)}
+		open(func(s *store) {
+			b := &notice.Brakes{Store: s, Limits: notice.Limits{Count: 1, Sum: 1000}, Logger: slog.New(slog.DiscardHandler)}
 			for id, stopped := range []bool{false, true} {
-				reason, err := b.Admit(t.Context(), "sim", webhook.Admission{ID: string(rune('a' + id)), Amount: 70, Currency: "usd"})
+				reason, err := b.Admit(t.Context(), "sim", notice.Admission{ID: string(rune('a' + id)), Amount: 70, Currency: "usd"})
 				require.NoError(t, err)
 				require.Equal(t, stopped, reason != "")
 			}

@@ -23,17 +23,11 @@ func (endpointCommand) Help() string { return storeHelp }
 
 // withEndpoint hands over what the tenant has.
 func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all relay.Endpoints, e relay.Endpoint, found bool) error) error {
-	return f.withDesk(ctx, func(d desk) error {
-		switch known, err := d.HasTenant(ctx, tenant); {
-		case err != nil:
-			return err
-		case !known:
-			return fmt.Errorf("there is no tenant %q; homeward tenant list shows those that there are", tenant)
+	return f.withStore(ctx, func(s *store) error {
+		if _, err := s.Tenant(ctx, tenant); err != nil {
+			return unknownTenant(tenant, err)
 		}
-		all, err := d.Endpoints(ctx)
-		if err != nil {
-			return err
-		}
+		all := s.endpoints()
 		e, found, err := all.Endpoint(ctx, tenant)
 		if err != nil && !errors.Is(err, seal.ErrLost) { // without its secrets, which new ones can replace
 			return err

@@ -5,16 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/internal/node"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 type ledgerCommand struct {
@@ -26,132 +21,15 @@ type ledgerCommand struct {
 // Help is what homeward ledger --help adds.
 func (ledgerCommand) Help() string { return storeHelp }
 
-// books is a store of every region as these commands read it.
-type books struct {
-	ledger.Store
-	recon.Claims
-	regions []string // by name
-	codes   map[claim.RegionCode]string
-}
-
-func (b *books) home(code claim.RegionCode) (string, bool) {
-	name, ok := b.codes[code]
-	return name, ok
-}
-
-func (b *books) add(name string, code claim.RegionCode) {
-	if b.codes == nil {
-		b.codes = map[claim.RegionCode]string{}
-	}
-	b.regions, b.codes[code] = append(b.regions, name), name
-	slices.Sort(b.regions)
-}
-
-// booksPool is for one person who reads everything: the balances of a region are
-// summed from all of its rows, at a few million a second.
-func booksPool() cockroach.Pool {
-	p := node.ToolPool()
-	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
-	return p
-}
-
-// withBooks opens the store that f names for as long as do takes.
-func (f *storeFlags) withBooks(ctx context.Context, do func(*books) error) (err error) {
-	if f.Data != "" {
-		return f.withStoppedBooks(do)
-	}
-	if f.Config != "" {
-		return errors.New("--config is for --data; a database needs no settings")
-	}
-	url, err := node.Secret(os.Environ(), node.DatabaseURL)
-	if err != nil {
-		return err
-	}
-	allowUnverified, err := node.AllowUnverified(os.Environ())
-	if err != nil {
-		return err
-	}
-	return withSQLBooks(ctx, url, allowUnverified, do)
-}
-
-func withSQLBooks(ctx context.Context, url string, allowUnverified bool, do func(*books) error) (err error) {
-	pool := booksPool()
-	pool.AllowUnverified = allowUnverified
-	opening, cancel := context.WithTimeout(ctx, node.ConnectTime)
-	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.Regions(opening)
-	if err != nil {
-		return err
-	}
-	b := &books{}
-	for _, r := range rows {
-		b.add(r.Name, r.Code)
-	}
-	if len(rows) == 0 {
-		return errors.New("the database has no region; homeward migrate up --regions adds some")
-	}
-	view, err := db.Region(rows[0].Name)
-	if err != nil {
-		return err
-	}
-	b.Store, b.Claims = view, view
-	return do(b)
-}
-
-func (f *storeFlags) withStoppedBooks(do func(*books) error) (err error) {
-	settings, err := node.LoadSettings(f.Config, os.Environ())
-	if err != nil {
-		return err
-	}
-	db, err := node.OpenStopped(f.Data, settings)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	b := &books{}
-	for _, r := range settings.Regions {
-		b.add(r.Name, r.Code)
-	}
-	view, err := db.Region(b.regions[0])
-	if err != nil {
-		return err
-	}
-	b.Store, b.Claims = view, view
-	return do(b)
-}
-
-// chosen are the regions that a --region flag means.
-func (b *books) chosen(region string) ([]string, error) {
-	if region == "" {
-		return b.regions, nil
-	}
-	if !slices.Contains(b.regions, region) {
-		return nil, fmt.Errorf("--region: there is no region %q; name one of %s", region, strings.Join(b.regions, ", "))
-	}
-	return []string{region}, nil
-}
-
-// indented prints JSON for people and programs.
-func indented(io streams, v any) error {
-	e := json.NewEncoder(io.out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 type ledgerVerifyCommand struct {
 	storeFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
-	var report ledger.Report
-	if err := c.withBooks(ctx, func(b *books) (err error) {
-		report, err = ledger.Verify(ctx, b, b.regions)
+	var report verify.Report
+	if err := c.withBooks(ctx, func(s *store) (err error) {
+		report, err = verify.Books(ctx, s.rows, s.regions)
 		return err
 	}); err != nil {
 		return &exitError{exitUnread, err}
@@ -216,14 +94,14 @@ func (c *ledgerBalancesCommand) Run(ctx context.Context, io streams) error {
 		}
 		after = ledger.AccountKey{Account: ledger.Account(c.After[:at]), Currency: c.After[at+1:]}
 	}
-	return c.withBooks(ctx, func(b *books) error {
-		regions, err := b.chosen(c.Region)
+	return c.withBooks(ctx, func(s *store) error {
+		regions, err := s.chosen(c.Region)
 		if err != nil {
 			return err
 		}
 		list := balanceList{Balances: []balanceRow{}}
 		for _, region := range regions {
-			if err := list.read(ctx, b, region, after, c.Limit); err != nil {
+			if err := list.read(ctx, s, region, after, c.Limit); err != nil {
 				return err
 			}
 		}
@@ -234,8 +112,8 @@ func (c *ledgerBalancesCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-func (l *balanceList) read(ctx context.Context, b *books, region string, after ledger.AccountKey, limit int) error {
-	all, err := b.Balances(ctx, region, after, limit+1) // one more shows whether there are more
+func (l *balanceList) read(ctx context.Context, s *store, region string, after ledger.AccountKey, limit int) error {
+	all, err := s.rows.Balances(ctx, region, after, limit+1) // one more shows whether there are more
 	if err != nil {
 		return err
 	}
@@ -319,8 +197,8 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	return c.withBooks(ctx, func(b *books) error {
-		regions, err := b.chosen(c.Region)
+	return c.withBooks(ctx, func(s *store) error {
+		regions, err := s.chosen(c.Region)
 		if err != nil {
 			return err
 		}
@@ -334,7 +212,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 			if region == fromRegion {
 				after = from
 			}
-			if err := c.read(ctx, b, region, after, &list, &left); err != nil {
+			if err := c.read(ctx, s, region, after, &list, &left); err != nil {
 				return err
 			}
 		}
@@ -346,9 +224,9 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 }
 
 // read goes through a region until there are enough.
-func (c *ledgerEntriesCommand) read(ctx context.Context, b *books, region string, after ledger.Position, list *entryList, left *int) error {
+func (c *ledgerEntriesCommand) read(ctx context.Context, s *store, region string, after ledger.Position, list *entryList, left *int) error {
 	for {
-		rows, err := b.Transactions(ctx, region, after, time.Time{}, entriesPage)
+		rows, err := s.rows.Transactions(ctx, region, after, time.Time{}, entriesPage)
 		if err != nil {
 			return err
 		}
@@ -425,4 +303,11 @@ func (l *entryList) print(io streams, of string) error {
 		fmt.Fprintf(io.err, "there are more: homeward ledger entries %s --after %s\n", of, l.More)
 	}
 	return nil
+}
+
+// indented prints JSON for people and programs.
+func indented(io streams, v any) error {
+	e := json.NewEncoder(io.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }

@@ -7,24 +7,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/verify"
 )
 
 // twoBooks runs a test on the books of both stores. flags name the store to the
 // commands; open is the store itself.
-func twoBooks(t *testing.T, run func(t *testing.T, flags []string, open func(do func(*books)))) {
-	twoStores(t, func(t *testing.T, flags []string, _ func(do func(desk))) {
+func twoBooks(t *testing.T, run func(t *testing.T, flags []string, open func(do func(*store)))) {
+	twoStores(t, func(t *testing.T, flags []string, _ func(do func(*store))) {
 		f := storeFlags{}
 		if len(flags) > 0 {
 			f.Data = flags[1]
 		}
-		run(t, flags, func(do func(*books)) {
-			require.NoError(t, f.withBooks(t.Context(), func(b *books) error { do(b); return nil }))
+		run(t, flags, func(do func(*store)) {
+			require.NoError(t, f.withBooks(t.Context(), func(s *store) error { do(s); return nil }))
 		})
 	})
 }
 
-func post(t *testing.T, b *books, tx ledger.Transaction) {
+func post(t *testing.T, s *store, tx ledger.Transaction) {
 	t.Helper()
 	if tx.Tenant == "" {
 		tx.Tenant = "acme"
@@ -42,24 +43,24 @@ func post(t *testing.T, b *books, tx ledger.Transaction) {
 	case ledger.Ghost:
 		tx.Debit, tx.Credit = there, ledger.Suspense(tx.Tenant)
 	}
-	posted, err := b.Post(t.Context(), tx)
+	posted, err := s.rows.Post(t.Context(), tx)
 	require.NoError(t, err)
 	require.True(t, posted)
 }
 
 func TestLedger(t *testing.T) {
-	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*books))) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(args, flags...) }
-		open(func(b *books) {
+		open(func(s *store) {
 			for i := range 5 {
-				post(t, b, ledger.Transaction{ID: fmt.Sprintf("ch_%d", i), Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: fmt.Sprintf("p%d", i)})
+				post(t, s, ledger.Transaction{ID: fmt.Sprintf("ch_%d", i), Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: fmt.Sprintf("p%d", i)})
 			}
-			post(t, b, ledger.Transaction{ID: "re_1", Region: "europe-west1", Kind: ledger.Refund, Amount: 30, Reverses: "ch_1", ProviderRef: "r1"})
-			post(t, b, ledger.Transaction{ID: ledger.GhostID("simulator", "p9"), Region: "us-east1", Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9"})
+			post(t, s, ledger.Transaction{ID: "re_1", Region: "europe-west1", Kind: ledger.Refund, Amount: 30, Reverses: "ch_1", ProviderRef: "r1"})
+			post(t, s, ledger.Transaction{ID: ledger.GhostID("simulator", "p9"), Region: "us-east1", Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9"})
 		})
 		out := does(t, with("ledger", "verify")...)
 		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 moved")
-		var report ledger.Report
+		var report verify.Report
 		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "verify", "--json")...)), &report))
 		require.EqualValues(t, 7, report.Transactions)
 		require.True(t, report.OK())
@@ -113,8 +114,8 @@ func TestLedger(t *testing.T) {
 		refuses(t, []string{"--after", "no place"}, with("ledger", "entries", "x", "--after", "here")...)
 
 		// A refund of more than there was: the store keeps what it is told.
-		open(func(b *books) {
-			post(t, b, ledger.Transaction{ID: "re_2", Region: "us-east1", Kind: ledger.Refund, Amount: 71, Reverses: "ch_1", ProviderRef: "r2"})
+		open(func(s *store) {
+			post(t, s, ledger.Transaction{ID: "re_2", Region: "us-east1", Kind: ledger.Refund, Amount: 71, Reverses: "ch_1", ProviderRef: "r2"})
 		})
 		code, out, errs := homeward(t, with("ledger", "verify")...)
 		require.Equal(t, exitDiffers, code)

@@ -4,19 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/internal/embedded"
-	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
-	"github.com/homeward-io/homeward/seal"
 )
 
 type outboxCommand struct {
@@ -27,145 +18,6 @@ type outboxCommand struct {
 
 // Help is what homeward outbox --help adds.
 func (outboxCommand) Help() string { return storeHelp }
-
-const storeHelp = `Works on the database that HOMEWARD_DATABASE_URL (or the file that HOMEWARD_DATABASE_URL_FILE names) leads to, while nodes run; with --data on what a demo has left, while it is stopped.`
-
-// storeFlags choose the store that a command works on.
-type storeFlags struct {
-	Data   string `type:"path" placeholder:"DIR" help:"Work on what a stopped demo has left in its --data directory, instead of the database."`
-	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
-}
-
-// desk is a store as these commands use it.
-type desk interface {
-	// Regions are the homes of its rows, by name.
-	Regions(ctx context.Context) ([]string, error)
-	// Queue is a queue as the nodes of a region use it.
-	Queue(region string, q outbox.Queue) (outbox.Store, error)
-	// Endpoints are the webhook endpoints of the tenants.
-	Endpoints(ctx context.Context) (relay.Endpoints, error)
-	// Seal has the keys that seal what is stored.
-	Seal() *seal.Ring
-	// Secrets and Bodies are the values that are sealed.
-	Secrets() relay.Secrets
-	Bodies(region string) (webhook.Bodies, error)
-	// Brakes are those of automatic refunds.
-	Brakes() webhook.BrakeStore
-	// HasTenant says whether there is a tenant of that id.
-	HasTenant(ctx context.Context, id string) (bool, error)
-}
-
-// withDesk opens the store that f names for as long as do takes.
-func (f *storeFlags) withDesk(ctx context.Context, do func(desk) error) error {
-	if f.Data == "" {
-		if f.Config != "" {
-			return errors.New("--config is for --data; a database needs no settings")
-		}
-		text, err := node.Secret(os.Environ(), node.SealKeys)
-		if err != nil {
-			return err
-		}
-		ring, err := node.OpenSeal(ctx, text, nil)
-		if err != nil {
-			return err
-		}
-		return errors.Join(withDatabase(ctx, func(db *cockroach.DB) error { return do(sqlDesk{db, ring}) }), ring.Close())
-	}
-	settings, err := node.LoadSettings(f.Config, os.Environ())
-	if err != nil {
-		return err
-	}
-	db, err := node.OpenStopped(f.Data, settings)
-	if err != nil {
-		return err
-	}
-	ring, err := node.DemoSeal(ctx, f.Data, nil)
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	return errors.Join(do(embeddedDesk{db, settings, ring}), ring.Close(), db.Close())
-}
-
-type sqlDesk struct {
-	db   *cockroach.DB
-	ring *seal.Ring
-}
-
-func (d sqlDesk) Seal() *seal.Ring { return d.ring }
-
-func (d sqlDesk) Secrets() relay.Secrets { return d.db }
-
-func (d sqlDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
-
-func (d sqlDesk) Brakes() webhook.BrakeStore { return d.db }
-
-func (d sqlDesk) Regions(ctx context.Context) ([]string, error) {
-	rows, err := d.db.Regions(ctx)
-	var names []string
-	for _, r := range rows {
-		names = append(names, r.Name)
-	}
-	return names, err
-}
-
-func (d sqlDesk) Queue(region string, q outbox.Queue) (outbox.Store, error) {
-	v, err := d.db.Region(region)
-	if err != nil {
-		return nil, err
-	}
-	return v.Queue(q), nil
-}
-
-func (d sqlDesk) Endpoints(context.Context) (relay.Endpoints, error) {
-	return relay.Sealed(d.db, d.ring), nil
-}
-
-func (d sqlDesk) HasTenant(ctx context.Context, id string) (bool, error) {
-	_, err := d.db.Tenant(ctx, id)
-	if errors.Is(err, claim.ErrUnknownTenant) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-type embeddedDesk struct {
-	db       *embedded.DB
-	settings node.Settings
-	ring     *seal.Ring
-}
-
-func (d embeddedDesk) Seal() *seal.Ring { return d.ring }
-
-func (d embeddedDesk) Secrets() relay.Secrets { return d.db }
-
-func (d embeddedDesk) Bodies(region string) (webhook.Bodies, error) { return d.db.Region(region) }
-func (d embeddedDesk) Brakes() webhook.BrakeStore                   { return d.db }
-
-func (d embeddedDesk) Regions(context.Context) ([]string, error) {
-	var names []string
-	for _, r := range d.settings.Regions {
-		names = append(names, r.Name)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-func (d embeddedDesk) Queue(region string, q outbox.Queue) (outbox.Store, error) {
-	v, err := d.db.Region(region)
-	if err != nil {
-		return nil, err
-	}
-	return v.Queue(q), nil
-}
-
-func (d embeddedDesk) Endpoints(context.Context) (relay.Endpoints, error) {
-	return relay.Sealed(d.db, d.ring), nil
-}
-
-func (d embeddedDesk) HasTenant(ctx context.Context, id string) (bool, error) {
-	all, err := d.db.Tenants(ctx)
-	return slices.ContainsFunc(all, func(t claim.Tenant) bool { return t.ID == id }), err
-}
 
 // placeFlags choose where to look; the zero value means everywhere.
 type placeFlags struct {
@@ -181,16 +33,10 @@ type stall struct {
 }
 
 // stalls are those that f chooses.
-func (f *placeFlags) stalls(ctx context.Context, d desk) ([]stall, error) {
-	regions, err := d.Regions(ctx)
+func (f *placeFlags) stalls(s *store) ([]stall, error) {
+	regions, err := s.chosen(f.Region)
 	if err != nil {
 		return nil, err
-	}
-	if f.Region != "" {
-		if !slices.Contains(regions, f.Region) {
-			return nil, fmt.Errorf("--region: there is no region %q; name one of %s", f.Region, strings.Join(regions, ", "))
-		}
-		regions = []string{f.Region}
 	}
 	var all []stall
 	for _, q := range outbox.AllQueues() {
@@ -198,11 +44,11 @@ func (f *placeFlags) stalls(ctx context.Context, d desk) ([]stall, error) {
 			continue
 		}
 		for _, r := range regions {
-			store, err := d.Queue(r, q)
+			store, err := s.Region(r)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, stall{store, q, r})
+			all = append(all, stall{store.Queue(q), q, r})
 		}
 	}
 	return all, nil
@@ -274,8 +120,8 @@ func (c *outboxListCommand) Run(ctx context.Context, io streams) error {
 	if c.After != "" && (c.Queue == "" || c.Region == "") {
 		return errors.New("--after needs --queue and --region, since ids are ordered within those")
 	}
-	return c.withDesk(ctx, func(d desk) error {
-		all, err := c.stalls(ctx, d)
+	return c.withStore(ctx, func(s *store) error {
+		all, err := c.stalls(s)
 		if err != nil {
 			return err
 		}
@@ -387,8 +233,8 @@ func (c *outboxRetryCommand) Run(ctx context.Context, io streams) error {
 	case c.Tenant != "" && !c.All:
 		return errors.New("--tenant is for --all")
 	}
-	return c.withDesk(ctx, func(d desk) error {
-		all, err := c.stalls(ctx, d)
+	return c.withStore(ctx, func(s *store) error {
+		all, err := c.stalls(s)
 		if err != nil {
 			return err
 		}
@@ -469,8 +315,8 @@ func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
 	if strings.TrimSpace(c.Reason) == "" {
 		return errors.New("--reason is empty; say why, for whoever finds the row")
 	}
-	return c.withDesk(ctx, func(d desk) error {
-		all, err := c.stalls(ctx, d)
+	return c.withStore(ctx, func(s *store) error {
+		all, err := c.stalls(s)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -20,22 +19,22 @@ import (
 
 // twoStores runs a test on a database and on what a demo has left. flags name the
 // store to the commands; open is the store itself, for as long as do takes.
-func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do func(desk)))) {
+func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do func(*store)))) {
 	t.Run("database", func(t *testing.T) {
 		emptyDatabase(t)
 		does(t, "migrate", "up", "--regions", "us-east1,europe-west1,asia-northeast1")
 		does(t, "tenant", "create", "acme", "--name", "Acme Rockets", "--registrar", "us-east1")
 		does(t, "tenant", "create", "globex", "--name", "Globex", "--registrar", "europe-west1")
-		run(t, nil, func(do func(desk)) {
-			require.NoError(t, (&storeFlags{}).withDesk(t.Context(), func(d desk) error { do(d); return nil }))
+		run(t, nil, func(do func(*store)) {
+			require.NoError(t, (&storeFlags{}).withStore(t.Context(), func(s *store) error { do(s); return nil }))
 		})
 	})
 	t.Run("demo", func(t *testing.T) {
 		dir := t.TempDir()
 		settings := node.DefaultSettings()
-		var regions []embedded.Region
+		var regions []claim.Region
 		for _, r := range settings.Regions {
-			regions = append(regions, embedded.Region{Name: r.Name, Code: r.Code})
+			regions = append(regions, claim.Region{Name: r.Name, Code: r.Code})
 		}
 		db, err := embedded.Open(embedded.Config{Dir: filepath.Join(dir, node.StoreDir), Regions: regions, Policy: settings.Policy})
 		require.NoError(t, err)
@@ -44,43 +43,33 @@ func twoStores(t *testing.T, run func(t *testing.T, flags []string, open func(do
 		}
 		refuses(t, []string{"in use"}, "outbox", "list", "--data", dir)
 		require.NoError(t, db.Close())
-		run(t, []string{"--data", dir}, func(do func(desk)) {
-			require.NoError(t, (&storeFlags{Data: dir}).withDesk(t.Context(), func(d desk) error { do(d); return nil }))
+		run(t, []string{"--data", dir}, func(do func(*store)) {
+			require.NoError(t, (&storeFlags{Data: dir}).withStore(t.Context(), func(s *store) error { do(s); return nil }))
 		})
 	})
 }
 
 // begin makes one provider call's row, due when the lease runs out, and returns its
 // id.
-func begin(t testing.TB, d desk, region, tenant, id string) {
+func begin(t testing.TB, s *store, region, tenant, id string) {
 	t.Helper()
-	q, err := d.Queue(region, outbox.ProviderCalls)
+	rows, err := s.Region(region)
 	require.NoError(t, err)
-	_, found, err := q.Message(t.Context(), region, id)
+	_, found, err := rows.Queue(outbox.ProviderCalls).Message(t.Context(), region, id)
 	require.NoError(t, err)
 	require.False(t, found)
-	var store interface {
-		Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error)
-	}
-	switch d := d.(type) {
-	case sqlDesk:
-		store, err = d.db.Region(region)
-	case embeddedDesk:
-		store, err = d.db.Region(region)
-	}
-	require.NoError(t, err)
-	begun, err := store.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: tenant, Value: "order " + id}, region, `{"amount":1}`, "n", id))
+	begun, err := rows.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: tenant, Value: "order " + id}, region, `{"amount":1}`, "n", id))
 	require.NoError(t, err)
 	require.Equal(t, claim.Won, begun.Decision)
 }
 
 func TestOutbox(t *testing.T) {
-	twoStores(t, func(t *testing.T, flags []string, open func(func(desk))) {
+	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
 		with := func(args ...string) []string { return append([]string{"outbox"}, append(args, flags...)...) }
-		open(func(d desk) {
-			begin(t, d, "us-east1", "acme", "ch_1")
-			begin(t, d, "us-east1", "globex", "ch_2")
-			begin(t, d, "europe-west1", "acme", "ch_3")
+		open(func(s *store) {
+			begin(t, s, "us-east1", "acme", "ch_1")
+			begin(t, s, "us-east1", "globex", "ch_2")
+			begin(t, s, "europe-west1", "acme", "ch_3")
 		})
 		list := does(t, with("list")...)
 		require.Regexp(t, `provider_calls +us-east1 +2 +0 +0\n`, list)
@@ -156,13 +145,12 @@ func TestOutboxOfADirectoryThatHoldsNone(t *testing.T) {
 
 func TestEndpoint(t *testing.T) {
 	const url = "https://shop.example/hooks"
-	twoStores(t, func(t *testing.T, flags []string, open func(func(desk))) {
+	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
 		with := func(args ...string) []string { return append([]string{"endpoint"}, append(args, flags...)...) }
 		stored := func() (e relay.Endpoint) {
-			open(func(d desk) {
-				all, err := d.Endpoints(t.Context())
-				require.NoError(t, err)
-				e, _, err = all.Endpoint(t.Context(), "acme")
+			open(func(s *store) {
+				var err error
+				e, _, err = s.endpoints().Endpoint(t.Context(), "acme")
 				require.NoError(t, err)
 			})
 			return e
@@ -201,11 +189,9 @@ func TestEndpoint(t *testing.T) {
 		refuses(t, []string{"--only"}, with("secret", "acme", "--only", "--end-old")...)
 
 		// Disabled, it says so, and is enabled by being set.
-		open(func(d desk) {
-			all, err := d.Endpoints(t.Context())
-			require.NoError(t, err)
+		open(func(s *store) {
 			for range 2 {
-				_, err = all.NoteDelivery(t.Context(), "acme", url+"2", false, 0)
+				_, err := s.endpoints().NoteDelivery(t.Context(), "acme", url+"2", false, 0)
 				require.NoError(t, err)
 			}
 		})

@@ -93,8 +93,10 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 		return nil, nil, nil, err
 	}
 	log, r.Provider = jsonLog(io, settings), cmp.Or(c.Provider, settings.Provider.Name)
-	r.Open = compared(func(ctx context.Context, do func(*books) error) error {
-		return withSQLBooks(ctx, secrets.DatabaseURL, settings.Database.AllowUnverified, do)
+	r.Open = compared(func(ctx context.Context, do func(*store) error) error {
+		pool := booksPool()
+		pool.AllowUnverified = settings.Database.AllowUnverified
+		return withSQL(ctx, secrets.DatabaseURL, pool, nil, do)
 	})
 	if !c.Heal {
 		return r, log, stop, nil
@@ -116,11 +118,11 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 	return reconcile.Statement{Name: c.Statement, Format: c.Format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
 }
 
-// compared hands the books that open opens to a comparison.
-func compared(open func(context.Context, func(*books) error) error) func(context.Context, func(recon.Config) error) error {
+// compared hands the store that open opens to a comparison.
+func compared(open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
-		return open(ctx, func(b *books) error {
-			return do(recon.Config{Books: b, Claims: b, Regions: b.regions, Home: b.home})
+		return open(ctx, func(s *store) error {
+			return do(recon.Config{Books: s.rows, Claims: s.rows, Regions: s.regions, Home: s.home})
 		})
 	}
 }

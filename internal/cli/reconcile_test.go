@@ -25,7 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/reconcile"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -52,13 +52,13 @@ func write(t *testing.T, name, text string) string {
 }
 
 func TestReconcile(t *testing.T) {
-	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*books))) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(append([]string{"reconcile"}, args...), flags...) }
 		statement := statementHead
-		open(func(b *books) {
+		open(func(s *store) {
 			for i := range 30 {
 				id := fmt.Sprintf("ch_%d", i)
-				post(t, b, ledger.Transaction{ID: id, Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: "p_" + id})
+				post(t, s, ledger.Transaction{ID: id, Region: "us-east1", Kind: ledger.Charge, Amount: 100, ProviderRef: "p_" + id})
 				statement += fmt.Sprintf("p_%s,charge,%s,100,USD,%d\n", id, id, time.Now().Unix())
 			}
 		})
@@ -173,18 +173,18 @@ func TestAStatementFromStandardInput(t *testing.T) {
 
 // ghost has a simulator charge a card for a claim that was refused, and returns the
 // claim's object.
-func ghost(t *testing.T, b *books, provider psp.Provider, key string) string {
+func ghost(t *testing.T, s *store, provider psp.Provider, key string) string {
 	t.Helper()
 	home := "us-east1"
 	var code claim.RegionCode
-	for c, name := range b.codes {
+	for c, name := range s.codes {
 		if name == home {
 			code = c
 		}
 	}
 	id, err := claim.NewObjectID("ch", code, nil)
 	require.NoError(t, err)
-	store := b.Store.(claim.Store)
+	store := s.rows
 	begun, err := store.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "n", id))
 	require.NoError(t, err)
 	_, err = store.Settle(t.Context(), begun.Record, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402}})
@@ -211,9 +211,9 @@ func TestReconcileHeals(t *testing.T) {
 	does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1")
 	sim, provider, config := simulated(t)
 	var f storeFlags
-	require.NoError(t, f.withBooks(t.Context(), func(b *books) error {
-		ghost(t, b, provider, "one")
-		ghost(t, b, provider, "two")
+	require.NoError(t, f.withBooks(t.Context(), func(s *store) error {
+		ghost(t, s, provider, "one")
+		ghost(t, s, provider, "two")
 		return nil
 	}))
 	statement := "http://" + sim.Addr() + "/_sim/statement"
@@ -232,7 +232,7 @@ func TestReconcileHeals(t *testing.T) {
 	require.NotContains(t, out, "LIMBO")
 
 	// A provider that does not answer: the payer waits, and that is no agreement.
-	require.NoError(t, f.withBooks(t.Context(), func(b *books) error { ghost(t, b, provider, "three"); return nil }))
+	require.NoError(t, f.withBooks(t.Context(), func(s *store) error { ghost(t, s, provider, "three"); return nil }))
 	text, err := http.Get(statement)
 	require.NoError(t, err)
 	defer text.Body.Close()
@@ -260,9 +260,8 @@ func TestReconcileHealsWhatIsForgotten(t *testing.T) {
 	require.NoError(t, err)
 	v, err := db.Region("us-east1")
 	require.NoError(t, err)
-	b := &books{Store: v, Claims: v}
-	b.add("us-east1", 1)
-	id := ghost(t, b, provider, "long-ago")
+	s := &store{rows: v, codes: map[claim.RegionCode]string{1: "us-east1"}}
+	id := ghost(t, s, provider, "long-ago")
 	for found := true; found; { // until housekeeping has deleted it: that takes some milliseconds
 		_, err = v.Sweep(t.Context(), 100)
 		require.NoError(t, err)
@@ -290,9 +289,9 @@ func TestHealingIsBraked(t *testing.T) {
 	require.NoError(t, err)
 	config = settingsFile(t, string(settings)+"\ncompensations: {per_hour: 2}\n")
 	var f storeFlags
-	require.NoError(t, f.withBooks(t.Context(), func(b *books) error {
+	require.NoError(t, f.withBooks(t.Context(), func(s *store) error {
 		for _, key := range []string{"one", "two", "three"} {
-			ghost(t, b, provider, key)
+			ghost(t, s, provider, key)
 		}
 		return nil
 	}))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/operator"
-	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // askFlags say which running node is asked, and as whom.
@@ -68,7 +68,7 @@ func (c *regionsCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-func printOverview(io streams, o *region.Overview) error {
+func printOverview(io streams, o *admin.Overview) error {
 	t := table(io)
 	fmt.Fprintln(t, "REGION\tCODE\tSTATUS\tNODES\tRTT\tLAST SEEN\tIN FLIGHT\tPENDING\tDUE\tOLDEST DUE\tPARKED")
 	for _, r := range o.Regions {
@@ -122,7 +122,7 @@ func printOverview(io streams, o *region.Overview) error {
 
 // printUncounted tells each reason once: a database that is gone is gone for every
 // region.
-func printUncounted(io streams, regions []region.RegionState) {
+func printUncounted(io streams, regions []admin.RegionState) {
 	var reasons []string
 	names := map[string][]string{}
 	for _, r := range regions {

@@ -18,9 +18,11 @@ import (
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // noHomes is said when the last active region goes.
@@ -43,7 +45,7 @@ func startRegional(t *testing.T) *regional {
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
 	c := node.ClusterConfig{Dir: t.TempDir(), Provider: provider, Tuning: node.DefaultTuning()}
 	for i, r := range []string{us, eu, asia} {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: r, Code: claim.RegionCode(i + 1)})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r, Code: claim.RegionCode(i + 1)}})
 	}
 	c.Tenants = []node.ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: us}}}
 	cluster, err := node.StartCluster(t.Context(), c)
@@ -140,7 +142,7 @@ func TestRegionDrainWithParkedRows(t *testing.T) {
 	rec := r.begin(eu, "held")
 	store, err := r.DB.Region(eu)
 	require.NoError(t, err)
-	require.NoError(t, store.Park(t.Context(), eu, rec.Minted.ID, 0, "look\nat it"))
+	require.NoError(t, store.Queue(outbox.ProviderCalls).Park(t.Context(), eu, rec.Minted.ID, 0, "look\nat it"))
 	out := does(t, "region", "drain", eu)
 	require.Contains(t, out, "1 parked rows")
 	require.Contains(t, out, `parked in europe-west1: ch_held of tenant acme: "look\nat it"`)
@@ -187,7 +189,7 @@ func TestTwoDrainsAtOnce(t *testing.T) {
 // TestOneReasonIsToldOnce: every region's rows are behind the same database.
 func TestOneReasonIsToldOnce(t *testing.T) {
 	var out strings.Builder
-	printUncounted(streams{&out, &out}, []region.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
+	printUncounted(streams{&out, &out}, []admin.RegionState{{Name: asia, Unknown: "gone"}, {Name: eu}, {Name: us, Unknown: "gone"}, {Name: "mars", Unknown: "far"}})
 	require.Equal(t, "? the rows of asia-northeast1, us-east1 cannot be counted: gone\n? the rows of mars cannot be counted: far\n", out.String())
 }
 

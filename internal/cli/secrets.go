@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -39,25 +39,25 @@ func (secretsKeyCommand) Run(io streams) error {
 type secretsShowCommand struct{ storeFlags }
 
 func (c *secretsShowCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
+	return c.withStore(ctx, func(s *store) error {
 		census := seal.Census{Look: true}
-		if err := goThrough(ctx, d, &census); err != nil {
+		if err := goThrough(ctx, s, &census); err != nil {
 			return err
 		}
-		return printCensus(io, d.Seal(), &census)
+		return printCensus(io, s.ring, &census)
 	})
 }
 
 type secretsRotateCommand struct{ storeFlags }
 
 func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
-	return c.withDesk(ctx, func(d desk) error {
-		if !d.Seal().HasKeys() {
+	return c.withStore(ctx, func(s *store) error {
+		if !s.ring.HasKeys() {
 			return fmt.Errorf("there is no sealing key: set %s as the nodes have it, or make one with homeward secrets key", node.SealKeys)
 		}
-		census := seal.Census{Ring: d.Seal()}
-		err := goThrough(ctx, d, &census)
-		fmt.Fprintf(io.out, "sealed anew under key %v: %d\n", d.Seal().Names()[0], census.Again)
+		census := seal.Census{Ring: s.ring}
+		err := goThrough(ctx, s, &census)
+		fmt.Fprintf(io.out, "sealed anew under key %v: %d\n", s.ring.Names()[0], census.Again)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w; what is sealed anew stays so, and running it again does the rest", err)
@@ -69,19 +69,15 @@ func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 }
 
 // goThrough lets census see every value that is sealed, or should be.
-func goThrough(ctx context.Context, d desk, census *seal.Census) error {
-	if err := relay.Reseal(ctx, d.Secrets(), census); err != nil {
-		return err
-	}
-	regions, err := d.Regions(ctx)
-	if err != nil {
+func goThrough(ctx context.Context, s *store, census *seal.Census) error {
+	if err := relay.Reseal(ctx, s, census); err != nil {
 		return err
 	}
 	var errs []error
-	for _, region := range regions { // one that is lost keeps no other from it
-		bodies, err := d.Bodies(region)
+	for _, region := range s.regions { // one that is lost keeps no other from it
+		bodies, err := s.Region(region)
 		if err == nil {
-			err = webhook.Reseal(ctx, bodies, region, census)
+			err = notice.Reseal(ctx, bodies, region, census)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("notices of %s: %w", region, err))

@@ -18,20 +18,20 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/seal"
 )
 
 // sealNotice keeps a notice as a node with the desk's keys does.
-func sealNotice(t testing.TB, d desk, event string) {
+func sealNotice(t testing.TB, s *store, event string) {
 	t.Helper()
 	const region = "europe-west1"
-	id := webhook.NoticeID("sim", event)
-	body, err := d.Seal().Seal(t.Context(), seal.Row{Table: "notice", Region: region, ID: id}, []byte("erika.mustermann"))
+	id := notice.ID("sim", event)
+	body, err := s.ring.Seal(t.Context(), seal.Row{Table: "notice", Region: region, ID: id}, []byte("erika.mustermann"))
 	require.NoError(t, err)
-	bodies, err := d.Bodies(region)
+	bodies, err := s.Region(region)
 	require.NoError(t, err)
-	_, err = bodies.(webhook.Store).Keep(t.Context(), region, []webhook.Notice{{ID: id, Provider: "sim", Body: body}})
+	_, err = bodies.(notice.Store).Keep(t.Context(), region, []notice.Notice{{ID: id, Provider: "sim", Body: body}})
 	require.NoError(t, err)
 }
 
@@ -46,7 +46,7 @@ func TestSecrets(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "seal.key"), []byte(strings.Join(keys, "\n")), 0o600))
 	}
-	twoStores(t, func(t *testing.T, flags []string, open func(func(desk))) {
+	twoStores(t, func(t *testing.T, flags []string, open func(func(*store))) {
 		dir := ""
 		if len(flags) > 0 {
 			dir = flags[1]
@@ -62,13 +62,13 @@ func TestSecrets(t *testing.T) {
 		}
 		onlyKey(t, dir, a)
 		does(t, with("endpoint", "set", "acme", url)...)
-		open(func(d desk) { sealNotice(t, d, "evt_1") })
+		open(func(s *store) { sealNotice(t, s, "evt_1") })
 		does(t, with("secrets", "rotate")...)
 		require.NotContains(t, does(t, with("secrets", "show")...), "not sealed")
 
 		onlyKey(t, dir, b, a)
 		require.Regexp(t, `(?s)[0-9a-f]{16} +0 +seals\n[0-9a-f]{16} +[23] `, does(t, with("secrets", "show")...))
-		open(func(d desk) { sealNotice(t, d, "evt_2") })
+		open(func(s *store) { sealNotice(t, s, "evt_2") })
 		require.Regexp(t, `sealed anew under key [0-9a-f]{16}: [23]\n`, does(t, with("secrets", "rotate")...))
 		onlyKey(t, dir, b)
 		require.NotContains(t, does(t, with("secrets", "show")...), "missing")
@@ -86,13 +86,13 @@ func TestSecrets(t *testing.T) {
 		require.Contains(t, does(t, with("endpoint", "show", "acme")...), "sealed under a key that is not here")
 		require.Contains(t, does(t, with("endpoint", "secret", "acme", "--only")...), "whsec_")
 		require.NotContains(t, does(t, with("endpoint", "show", "acme")...), "sealed under")
-		open(func(d desk) {
-			q, err := d.Queue("europe-west1", outbox.Notices)
+		open(func(s *store) {
+			rows, err := s.Region("europe-west1")
 			require.NoError(t, err)
-			m, found, err := q.Message(t.Context(), "europe-west1", "sim:evt_2")
+			m, found, err := rows.Queue(outbox.Notices).Message(t.Context(), "europe-west1", "sim:evt_2")
 			require.NoError(t, err)
 			require.True(t, found)
-			_, err = d.Seal().Open(t.Context(), seal.Row{Table: "notice", Region: "europe-west1", ID: m.ID}, m.Payload)
+			_, err = s.ring.Open(t.Context(), seal.Row{Table: "notice", Region: "europe-west1", ID: m.ID}, m.Payload)
 			require.ErrorIs(t, err, seal.ErrLost)
 		})
 	})
@@ -118,11 +118,11 @@ func TestServeBeginsToSeal(t *testing.T) {
 	taken := map[string]uint64{}
 	until := func(event string, is func(m outbox.Message) bool) (reason string) {
 		t.Helper()
-		require.NoError(t, (&storeFlags{}).withDesk(t.Context(), func(d desk) error {
-			q, err := d.Queue("us-east1", outbox.Notices)
+		require.NoError(t, (&storeFlags{}).withStore(t.Context(), func(s *store) error {
+			rows, err := s.Region("us-east1")
 			require.NoError(t, err)
 			for giveUp := time.Now().Add(time.Minute); ; {
-				m, found, err := q.Message(t.Context(), "us-east1", webhook.NoticeID("simulator", event))
+				m, found, err := rows.Queue(outbox.Notices).Message(t.Context(), "us-east1", notice.ID("simulator", event))
 				require.NoError(t, err)
 				require.True(t, found)
 				if m.Fence > taken[event] && is(m) {

@@ -30,9 +30,9 @@ func (c *simulatorCommand) config(io streams) simulator.Config {
 		IgnoreKeys: c.Dedupe == "none", IgnoreParameters: c.Dedupe == "key", NoLookup: !c.Lookup,
 	}
 	if len(c.WebhookURL) > 0 {
-		cfg.Webhooks = &simulator.Webhooks{}
+		cfg.Notices = &simulator.Notices{}
 		for _, url := range c.WebhookURL {
-			cfg.Webhooks.Targets = append(cfg.Webhooks.Targets, simulator.WebhookTarget{URL: url, Secret: c.WebhookSecret})
+			cfg.Notices.Targets = append(cfg.Notices.Targets, simulator.NoticeTarget{URL: url, Secret: c.WebhookSecret})
 		}
 	}
 	return cfg

@@ -49,12 +49,12 @@ func checkTenantID(id string) error {
 
 // checkRegion names the regions that there are when name is none of them.
 func checkRegion(ctx context.Context, db *cockroach.DB, flag, name string) error {
-	rows, err := db.Regions(ctx)
+	regions, _, err := db.Regions(ctx)
 	if err != nil {
 		return err
 	}
 	var names []string
-	for _, r := range rows {
+	for _, r := range regions {
 		names = append(names, r.Name)
 	}
 	if !slices.Contains(names, name) {

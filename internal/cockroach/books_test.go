@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // TestTheDatabaseKeepsTheBooks: what does not sum to zero is refused by the table,
@@ -64,13 +64,13 @@ func TestNoticesAreKept(t *testing.T) {
 	}
 	v := view(t, open(t, cockroach.Config{URL: d.url}), regions[0])
 	ctx, home := t.Context(), regions[0]
-	_, err := v.Keep(ctx, home, []webhook.Notice{{ID: "sim:evt_1", Provider: "sim"}, {ID: "sim:evt_2", Provider: "sim"}})
+	_, err := v.Keep(ctx, home, []notice.Notice{{ID: "sim:evt_1", Provider: "sim"}, {ID: "sim:evt_2", Provider: "sim"}})
 	require.NoError(t, err)
 	rows, err := v.Queue(outbox.Notices).Take(ctx, home, 1, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	d.clock.advance(t, time.Hour)
-	require.NoError(t, v.Close(ctx, home, rows[0].ID, rows[0].Fence, webhook.ProcessedOK, ""))
+	require.NoError(t, v.Close(ctx, home, rows[0].ID, rows[0].Fence, notice.ProcessedOK, ""))
 	sweep := func() (kept []bool) {
 		t.Helper()
 		_, err := v.Sweep(ctx, 100)
@@ -82,14 +82,14 @@ func TestNoticesAreKept(t *testing.T) {
 		}
 		return kept
 	}
-	d.clock.advance(t, webhook.KeepFor-time.Hour-time.Microsecond)
+	d.clock.advance(t, notice.KeepFor-time.Hour-time.Microsecond)
 	require.Equal(t, []bool{true, true}, sweep())
 	d.clock.advance(t, time.Microsecond)
 	require.Equal(t, []bool{false, true}, sweep(), "the second has not been acted on")
 	left, err := v.Queue(outbox.Notices).Take(ctx, home, 10, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
-	require.NoError(t, v.Close(ctx, home, left[0].ID, left[0].Fence, webhook.Ignored, "too late"))
+	require.NoError(t, v.Close(ctx, home, left[0].ID, left[0].Fence, notice.Ignored, "too late"))
 	d.clock.advance(t, time.Microsecond)
 	require.Equal(t, []bool{false, false}, sweep())
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Brakes implements [webhook.BrakeStore].
-func (db *DB) Brakes(ctx context.Context) (rows []webhook.Brake, now time.Time, err error) {
+// Brakes implements [notice.BrakeStore].
+func (db *DB) Brakes(ctx context.Context) (rows []notice.Brake, now time.Time, err error) {
 	type read struct {
 		provider *string
 		version  *int64
@@ -31,19 +31,19 @@ func (db *DB) Brakes(ctx context.Context) (rows []webhook.Brake, now time.Time, 
 		if r.provider == nil || r.version == nil {
 			continue
 		}
-		var b webhook.Brake
+		var b notice.Brake
 		if err := json.Unmarshal(r.state, &b); err != nil {
 			return nil, time.Time{}, fmt.Errorf("database: the row of brakes for provider %q is not readable: %w", *r.provider, err)
 		}
 		b.Provider, b.Version = *r.provider, uint64(*r.version)
 		rows = append(rows, b)
 	}
-	slices.SortFunc(rows, func(a, b webhook.Brake) int { return strings.Compare(a.Provider, b.Provider) })
+	slices.SortFunc(rows, func(a, b notice.Brake) int { return strings.Compare(a.Provider, b.Provider) })
 	return rows, now.UTC(), nil
 }
 
-// PutBrake implements [webhook.BrakeStore].
-func (db *DB) PutBrake(ctx context.Context, b webhook.Brake) (changed bool, err error) {
+// PutBrake implements [notice.BrakeStore].
+func (db *DB) PutBrake(ctx context.Context, b notice.Brake) (changed bool, err error) {
 	state, err := json.Marshal(b)
 	if err != nil {
 		return false, err
@@ -55,11 +55,11 @@ func (db *DB) PutBrake(ctx context.Context, b webhook.Brake) (changed bool, err 
 }
 
 // Brakes is [DB.Brakes].
-func (v *View) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
+func (v *View) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
 	return v.db.Brakes(ctx)
 }
 
 // PutBrake is [DB.PutBrake].
-func (v *View) PutBrake(ctx context.Context, b webhook.Brake) (bool, error) {
+func (v *View) PutBrake(ctx context.Context, b notice.Brake) (bool, error) {
 	return v.db.PutBrake(ctx, b)
 }

@@ -85,8 +85,8 @@ func unambiguous(text string) bool {
 	if !ok {
 		return true // keywords and values, which quote in their own way
 	}
-	if i := strings.IndexByte(rest, '@'); i >= 0 {
-		return strings.Count(rest, "@") == 1 && !strings.ContainsAny(rest[:i], "/?#")
+	if before, _, ok := strings.Cut(rest, "@"); ok {
+		return strings.Count(rest, "@") == 1 && !strings.ContainsAny(before, "/?#")
 	}
 	return true
 }
@@ -94,8 +94,7 @@ func unambiguous(text string) bool {
 // withoutSecrets keeps the password of a URL out of an error.
 func withoutSecrets(err error) string {
 	text := oneLine(err)
-	var parse *pgconn.ParseConfigError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
 		// The text quotes the URL, and a part of it that is a mystery may be a secret.
 		if inner := errors.Unwrap(parse); inner != nil {
 			return oneLine(inner)
@@ -153,8 +152,7 @@ const (
 // cause is why a connection failed, said once: pgx tries with TLS and without, at
 // each address of a host, and tells of every try.
 func cause(err error) string {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = errors.Unwrap(connect)
 	}
 	var said []string

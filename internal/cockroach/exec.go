@@ -67,8 +67,7 @@ func judge(err error) outcome {
 		if pgconn.SafeToRetry(err) {
 			return later // nothing was sent
 		}
-		var dial *pgconn.ConnectError
-		if errors.As(err, &dial) {
+		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 			return later
 		}
 		return unknown

@@ -18,10 +18,10 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Every write that the store can send, under everything that the wire can do to
@@ -134,7 +134,7 @@ func (c *cell) pins(entry, wantHome string) {
 func (c *cell) takes(want int) (m outbox.Message) {
 	c.Helper()
 	for giveUp := time.Now().Add(patience); ; {
-		got, err := c.others.Take(c.ctx, here, 10, time.Minute)
+		got, err := c.others.Queue(outbox.ProviderCalls).Take(c.ctx, here, 10, time.Minute)
 		require.NoError(c, err)
 		if len(got) == 0 && want == 1 && c.server.Kind() == localdb.CockroachDB && time.Now().Before(giveUp) {
 			continue // it skips a row whose last write has only just been committed
@@ -703,7 +703,9 @@ func operations(d database) []operation {
 			c.sql("DELETE FROM outbox")
 			lapsed(c)
 		},
-		call: func(ctx context.Context, c *cell) (any, error) { return c.ours.Take(ctx, here, 10, time.Minute) },
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Take(ctx, here, 10, time.Minute)
+		},
 		right: func(c *cell) {
 			got := c.got.([]outbox.Message)
 			require.Len(c, got, 1)
@@ -725,7 +727,7 @@ func operations(d database) []operation {
 		name: "outbox finish", statements: []string{"outbox_finish"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Finish(ctx, here, c.held.Minted.ID, 1)
+			return nil, c.ours.Queue(outbox.ProviderCalls).Finish(ctx, here, c.held.Minted.ID, 1)
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
@@ -734,13 +736,13 @@ func operations(d database) []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
 		name: "outbox finish together", statements: []string{"outbox_finish_all"},
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
+			return nil, c.ours.Queue(outbox.ProviderCalls).FinishAll(ctx, here, []outbox.Hold{{ID: c.held.Minted.ID, Fence: 1}, {ID: "none", Fence: 1}})
 		},
 		right:  noAnswer,
 		effect: func(_ *cell, want, _ *stored) { want.Outbox = nil },
@@ -749,13 +751,13 @@ func operations(d database) []operation {
 				takenAgain(c)
 				return
 			}
-			require.ErrorIs(c, c.others.Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
+			require.ErrorIs(c, c.others.Queue(outbox.ProviderCalls).Finish(c.ctx, here, c.held.Minted.ID, 1), outbox.ErrFenced)
 		},
 	}, {
 		name: "outbox retry together", statements: []string{"outbox_retry_all"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.RetryAll(ctx, here, []outbox.Delay{
+			return nil, c.ours.Queue(outbox.ProviderCalls).RetryAll(ctx, here, []outbox.Delay{
 				{Hold: outbox.Hold{ID: c.held.Minted.ID, Fence: 1}, After: time.Hour, Reason: "no answer"}, {Hold: outbox.Hold{ID: "none", Fence: 1}},
 			})
 		},
@@ -764,14 +766,14 @@ func operations(d database) []operation {
 		name: "outbox retry", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "no answer")
 		},
 		right: noAnswer, effect: retried, next: triedBefore,
 	}, {
 		name: "outbox postpone", statements: []string{"outbox_retry"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Retry(ctx, here, c.held.Minted.ID, 1, time.Hour, "")
 		},
 		right:  noAnswer,
 		effect: func(c *cell, want, is *stored) { later(c, &want.Outbox[0].Due, is.Outbox[0].Due) },
@@ -780,7 +782,7 @@ func operations(d database) []operation {
 		name: "outbox park", statements: []string{"outbox_park"}, once: true,
 		before: taken,
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
+			return nil, c.ours.Queue(outbox.ProviderCalls).Park(ctx, here, c.held.Minted.ID, 1, "a person must look")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
@@ -798,15 +800,17 @@ func operations(d database) []operation {
 		name: "outbox unpark", statements: []string{"outbox_unpark"}, once: true,
 		before: func(c *cell) {
 			taken(c)
-			require.NoError(c, c.others.Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
+			require.NoError(c, c.others.Queue(outbox.ProviderCalls).Park(c.ctx, here, c.held.Minted.ID, 1, "a person must look"))
 		},
-		call:  func(ctx context.Context, c *cell) (any, error) { return c.ours.Unpark(ctx, here, c.held.Minted.ID) },
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return c.ours.Queue(outbox.ProviderCalls).Unpark(ctx, here, c.held.Minted.ID)
+		},
 		right: func(c *cell) { require.Equal(c, true, c.got) },
 		effect: func(_ *cell, want, is *stored) {
 			want.Outbox[0].Parked, want.Outbox[0].Due = false, is.Outbox[0].Due
 		},
 		next: func(c *cell, done bool) {
-			ok, err := c.others.Unpark(c.ctx, here, c.held.Minted.ID)
+			ok, err := c.others.Queue(outbox.ProviderCalls).Unpark(c.ctx, here, c.held.Minted.ID)
 			require.NoError(c, err)
 			require.Equal(c, !done, ok)
 			c.takes(1)
@@ -855,7 +859,7 @@ func operations(d database) []operation {
 		right:  noAnswer,
 		effect: func(c *cell, want, _ *stored) {
 			for _, n := range c.notices() {
-				want.Notices = append(want.Notices, noticeRow{ID: n.ID, Status: string(webhook.Unprocessed), Fence: new(int64)})
+				want.Notices = append(want.Notices, noticeRow{ID: n.ID, Status: string(notice.Unprocessed), Fence: new(int64)})
 			}
 		},
 		next: func(c *cell, done bool) {
@@ -879,16 +883,16 @@ func operations(d database) []operation {
 			require.EqualValues(c, 1, c.takesNotice(c.notices()[0].ID))
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return nil, c.ours.Close(ctx, here, c.notices()[0].ID, 1, webhook.ProcessedOK, "known")
+			return nil, c.ours.Close(ctx, here, c.notices()[0].ID, 1, notice.ProcessedOK, "known")
 		},
 		right: noAnswer,
 		effect: func(_ *cell, want, _ *stored) {
 			n := &want.Notices[0]
-			n.Status, n.Detail, n.Fence = string(webhook.ProcessedOK), "known", nil
+			n.Status, n.Detail, n.Fence = string(notice.ProcessedOK), "known", nil
 		},
 		next: func(c *cell, done bool) {
 			if done {
-				require.ErrorIs(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, webhook.Ignored, "late"), outbox.ErrFenced)
+				require.ErrorIs(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, notice.Ignored, "late"), outbox.ErrFenced)
 				return
 			}
 			require.EqualValues(c, 2, c.takesNotice(c.notices()[0].ID))
@@ -907,7 +911,7 @@ func operations(d database) []operation {
 				return []byte("again"), nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			n, _, err := c.others.Notice(c.ctx, here, c.notices()[0].ID)
@@ -932,7 +936,7 @@ func operations(d database) []operation {
 				return []string{"whsec_again"}, nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)
@@ -1103,13 +1107,13 @@ func (c *cell) toldOfFailure() []outbox.Message {
 }
 
 func (c *cell) noticeID(event string) string {
-	return webhook.NoticeID("sim", "evt_"+c.key.Value+"_"+event)
+	return notice.ID("sim", "evt_"+c.key.Value+"_"+event)
 }
 
 // notices are two that the provider sends.
-func (c *cell) notices() (all []webhook.Notice) {
+func (c *cell) notices() (all []notice.Notice) {
 	for _, event := range []string{"1", "2"} {
-		all = append(all, webhook.Notice{ID: c.noticeID(event), Provider: "sim", Body: []byte("{}")})
+		all = append(all, notice.Notice{ID: c.noticeID(event), Provider: "sim", Body: []byte("{}")})
 	}
 	return all
 }
@@ -1135,7 +1139,7 @@ func (c *cell) takesNotice(id string) uint64 {
 // closes acts on a notice at the other node.
 func (c *cell) closes(id string) {
 	c.Helper()
-	require.NoError(c, c.others.Close(c.ctx, here, id, c.takesNotice(id), webhook.ProcessedOK, "known"))
+	require.NoError(c, c.others.Close(c.ctx, here, id, c.takesNotice(id), notice.ProcessedOK, "known"))
 }
 
 func (c *cell) endpoint() relay.Endpoint {
@@ -1487,7 +1491,7 @@ func TestAnotherActsMeanwhile(t *testing.T) {
 		{"keep notices", after, "acted on", func(c *cell) { c.closes(c.notices()[0].ID) }, func(c *cell, err error) { require.NoError(c, err) }},
 		{"close a notice", before, "taken", func(c *cell) { c.takesNotice(c.notices()[0].ID) }, fails(outbox.ErrFenced)},
 		{"close a notice", before, "closed otherwise", func(c *cell) {
-			require.NoError(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, webhook.Ignored, "of no concern"))
+			require.NoError(c, c.others.Close(c.ctx, here, c.notices()[0].ID, 1, notice.Ignored, "of no concern"))
 		}, fails(outbox.ErrFenced)},
 		{"close a notice", after, "not readable", deaf("notice"), fails(claim.ErrUnavailable)},
 		{"note a failed delivery", before, "noted", func(c *cell) { c.notes(false) }, func(c *cell, err error) {
@@ -1554,7 +1558,7 @@ func TestReads(t *testing.T) {
 	refusedID := no.object("n")
 	parked := w.cell(t)
 	taken(parked)
-	require.NoError(t, parked.others.Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
+	require.NoError(t, parked.others.Queue(outbox.ProviderCalls).Park(t.Context(), here, parked.held.Minted.ID, 1, "a person must look"))
 	require.NoError(t, w.other.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: here}, "key"))
 	key, object := setup.key, setup.object("z")
 	type answer struct {
@@ -1562,8 +1566,11 @@ func TestReads(t *testing.T) {
 		Found bool
 	}
 	for statement, read := range map[string]func(ctx context.Context, db *cockroach.DB, v *cockroach.View) (any, error){
-		"ping":    func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return nil, db.Ready(ctx) },
-		"regions": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return db.Regions(ctx) },
+		"ping": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) { return nil, db.Ready(ctx) },
+		"regions": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
+			all, _, err := db.Regions(ctx)
+			return all, err
+		},
 		"tenant": func(ctx context.Context, db *cockroach.DB, _ *cockroach.View) (any, error) {
 			return db.Tenant(ctx, "acme")
 		},
@@ -1583,16 +1590,11 @@ func TestReads(t *testing.T) {
 			return answer{rec, found}, err
 		},
 		"replica": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			rec, found, err := v.Replica(ctx, key)
-			return answer{rec, found}, err
+			return v.Replica(ctx, key)
 		},
 		"replica_object": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			rec, found, err := v.ReplicaObject(ctx, key.Tenant, here, object)
 			return answer{rec, found}, err
-		},
-		"replica_pin": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			pin, found, err := v.ReplicaPin(ctx, key)
-			return answer{pin, found}, err
 		},
 		"timeline": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Timeline(ctx, key, here, 10)
@@ -1630,9 +1632,11 @@ func TestReads(t *testing.T) {
 			return answer{m, found}, err
 		},
 		"outbox_parked": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
-			return v.Parked(ctx, here, "", 10)
+			return v.Queue(outbox.ProviderCalls).Parked(ctx, here, "", 10)
 		},
-		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) { return v.Depth(ctx, here) },
+		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			return v.Queue(outbox.ProviderCalls).Depth(ctx, here)
+		},
 	} {
 		t.Run(statement, func(t *testing.T) {
 			ours, others := view(t, w.hurt, here), view(t, w.other, here)

@@ -15,9 +15,9 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // flood is a store with a pool of four, whose arrivals hang: another session has
@@ -105,7 +105,7 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 			Events: claimtest.Events(claim.Record{Minted: claim.Minted{ID: "ch_told"}}, 2),
 		})
 		require.NoError(f, err)
-		_, err = f.view.Keep(f.Context(), regions[0], []webhook.Notice{{ID: "sim:1", Provider: "sim"}, {ID: "sim:2", Provider: "sim"}})
+		_, err = f.view.Keep(f.Context(), regions[0], []notice.Notice{{ID: "sim:1", Provider: "sim"}, {ID: "sim:2", Provider: "sim"}})
 		require.NoError(f, err)
 		f.d.clock.advance(f.T, testPolicy().Lease+testPolicy().ClockOffset)
 		for _, q := range queues {
@@ -150,7 +150,7 @@ func TestAFloodOfArrivalsStopsNothingThatWasBegun(t *testing.T) {
 		queue := v.Queue(map[outbox.Kind]outbox.Queue{outbox.KindProviderCall: outbox.ProviderCalls, outbox.KindLog: outbox.Events, outbox.KindNotice: outbox.Notices}[m.Kind])
 		switch {
 		case m.Kind == outbox.KindNotice && i%2 == 0:
-			err = v.Close(ctx, regions[0], m.ID, m.Fence, webhook.Ignored, "")
+			err = v.Close(ctx, regions[0], m.ID, m.Fence, notice.Ignored, "")
 		case i%2 == 0:
 			err = queue.Finish(ctx, regions[0], m.ID, m.Fence)
 		default:

@@ -46,6 +46,8 @@ type group[T any] struct {
 	// read hands each of steps what the rows say of it.
 	read func(rows pgx.Rows, steps []*T) error
 	key  func(*T) claim.Key
+	// reads: the statement changes nothing, and a key may be in it, or under way, twice.
+	reads bool
 
 	mu    sync.Mutex
 	lines map[line]*gathering[T]
@@ -143,7 +145,7 @@ func (g *group[T]) join(ctx context.Context, home string, step *T) error {
 		l = &gathering[T]{underWay: map[claim.Key]bool{}}
 		g.lines[at] = l
 	}
-	if l.underWay[g.key(step)] {
+	if !g.reads && l.underWay[g.key(step)] {
 		g.mu.Unlock()
 		return errAlone
 	}
@@ -240,9 +242,12 @@ func (g *group[T]) next(l *gathering[T]) (batch []*member[T]) {
 	for len(l.waiting) > 0 && len(batch) < groupMost {
 		m := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		if key := g.key(m.step); l.underWay[key] {
+		switch key := g.key(m.step); {
+		case g.reads:
+			batch = append(batch, m)
+		case l.underWay[key]:
 			m.done <- errAlone
-		} else {
+		default:
 			l.underWay[key] = true
 			batch = append(batch, m)
 		}

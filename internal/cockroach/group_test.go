@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/localdb"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // company makes callers wait together: a statement before theirs waits for a lock.

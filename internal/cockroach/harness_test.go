@@ -18,14 +18,14 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/ledger/ledgertest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/outbox/relay/relaytest"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/ledger/ledgertest"
-	"github.com/homeward-io/homeward/payment/webhook"
-	"github.com/homeward-io/homeward/payment/webhook/webhooktest"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/notice/noticetest"
 )
 
 var regions = []string{"us-east1", "europe-west1", "asia-northeast1"}
@@ -87,9 +87,9 @@ func prepare(ctx context.Context, s *localdb.Server, name string) error {
 		return err
 	}
 	defer func() { _ = m.Close(ctx) }()
-	var specs []cockroach.RegionSpec
+	var specs []claim.Region
 	for _, r := range regions {
-		specs = append(specs, cockroach.RegionSpec{Name: r})
+		specs = append(specs, claim.Region{Name: r})
 	}
 	if err := m.Up(ctx, cockroach.Migration{Regions: specs}, nil); err != nil {
 		return err
@@ -229,7 +229,7 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 		}
 	}
 	h.Store = func(region string) claim.Store { return view(t, db, region) }
-	h.Outbox = func(region string) outbox.Store { return view(t, db, region) }
+	h.Outbox = func(region string) outbox.Store { return view(t, db, region).Queue(outbox.ProviderCalls) }
 	h.Queue = func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) }
 	h.Ledger = func(region string) ledger.Store { return view(t, db, region) }
 	h.PutTenant = func(t testing.TB, tenant claim.Tenant) {
@@ -238,7 +238,7 @@ func harness(t *testing.T, policy func() claim.Policy) claimtest.Harness {
 	h.MoveRegistrar = func(t testing.TB, tenant, to string) {
 		require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 	}
-	h.SetStatus = func(t testing.TB, region string, status uint8) {
+	h.SetStatus = func(t testing.TB, region string, status claim.RegionStatus) {
 		_, err := db.SetRegionStatus(context.Background(), region, status)
 		require.NoError(t, err)
 	}
@@ -269,7 +269,7 @@ func TestOutbox(t *testing.T) {
 			outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness {
 				h := newParts(t)
 				if q == outbox.Notices {
-					return webhooktest.Queue(h.notices())
+					return noticetest.Queue(h.notices())
 				}
 				return claimtest.Queue(t, h.Harness, q)
 			})
@@ -285,25 +285,25 @@ func TestLedger(t *testing.T) {
 }
 
 func TestNotices(t *testing.T) {
-	webhooktest.Exercise(t, func(t *testing.T) webhooktest.Harness { return newParts(t).notices() })
+	noticetest.Exercise(t, func(t *testing.T) noticetest.Harness { return newParts(t).notices() })
 }
 
 // TestLateSuccesses: a ghost is given back however late it surfaces, and nobody spends
 // the key of that.
 func TestLateSuccesses(t *testing.T) {
-	harness := func(t *testing.T) webhooktest.LateHarness {
+	harness := func(t *testing.T) noticetest.LateHarness {
 		h := newParts(t)
 		h.PutTenant(t, claim.Tenant{ID: "acme", Registrar: regions[0]})
-		return webhooktest.LateHarness{
+		return noticetest.LateHarness{
 			Home: regions[0], Code: 1, Policy: h.Policy, Rows: h.view(regions[0]), Pass: h.pass, Now: h.now, Sweep: h.Sweep,
 		}
 	}
-	webhooktest.ExerciseKeys(t, harness)
-	webhooktest.ExerciseHeld(t, harness)
+	noticetest.ExerciseKeys(t, harness)
+	noticetest.ExerciseHeld(t, harness)
 	if dbtest.Shared(t).Kind() == localdb.CockroachDB {
 		t.Skip("CockroachDB's row-level TTL deletes claims, by the hour")
 	}
-	webhooktest.ExerciseLate(t, harness)
+	noticetest.ExerciseLate(t, harness)
 }
 
 func TestEndpoints(t *testing.T) {
@@ -327,10 +327,10 @@ type parts struct{ claimtest.Harness }
 
 func newParts(t *testing.T) parts { return parts{harness(t, testPolicy)} }
 
-func (p parts) notices() webhooktest.Harness {
-	return webhooktest.Harness{
+func (p parts) notices() noticetest.Harness {
+	return noticetest.Harness{
 		Regions: p.Regions, Lease: p.Policy.Lease, Pass: p.pass, Exact: p.Advance != nil, Now: p.now,
-		Store: func(region string) webhook.Store { return p.view(region) },
+		Store: func(region string) notice.Store { return p.view(region) },
 		Queue: func(region string) outbox.Store { return p.Queue(region, outbox.Notices) },
 		Raw:   p.raw,
 		Sweep: func(t testing.TB, region string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 var _ ledger.Store = (*View)(nil)
@@ -62,7 +62,7 @@ func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err
 	})
 }
 
-// Fail implements [webhook.Store], with posted as of Post.
+// Fail implements [notice.Store], with posted as of Post.
 func (v *View) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
 	ids, kinds, keys, operations, traces, payloads := []string{}, []string{}, []string{}, []string{}, []string{}, [][]byte{}
 	for i := range events {

@@ -2,6 +2,7 @@ package cockroach
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,8 +72,6 @@ func (l *Listener) All() map[string]Heard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := map[string]Heard{}
-	for name, h := range l.heard {
-		all[name] = h
-	}
+	maps.Copy(all, l.heard)
 	return all
 }

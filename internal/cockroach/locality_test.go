@@ -16,10 +16,10 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // homePath is every statement that a request or its recovery waits for where
@@ -138,7 +138,7 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	expiry := takeFrom(t, v, outbox.Expiries)
 	require.NoError(t, v.Queue(outbox.Expiries).Finish(ctx, home, expiry.ID, expiry.Fence))
 
-	fresh, err := v.Keep(ctx, home, []webhook.Notice{{ID: "sim:evt_1", Provider: "sim", Body: []byte("{}")}, {ID: "sim:evt_2", Provider: "sim", Body: []byte("{}")}})
+	fresh, err := v.Keep(ctx, home, []notice.Notice{{ID: "sim:evt_1", Provider: "sim", Body: []byte("{}")}, {ID: "sim:evt_2", Provider: "sim", Body: []byte("{}")}})
 	require.NoError(t, err)
 	require.Equal(t, 2, fresh)
 	n := takeFrom(t, v, outbox.Notices)
@@ -146,11 +146,11 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	n = takeFrom(t, v, outbox.Notices)
 	require.NoError(t, v.Queue(outbox.Notices).Park(ctx, home, n.ID, n.Fence, "no"))
 	n = takeFrom(t, v, outbox.Notices)
-	require.NoError(t, v.Close(ctx, home, n.ID, n.Fence, webhook.Ignored, "of no concern"))
+	require.NoError(t, v.Close(ctx, home, n.ID, n.Fence, notice.Ignored, "of no concern"))
 	closed, found, err := v.Notice(ctx, home, n.ID)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, webhook.Ignored, closed.Status)
+	require.Equal(t, notice.Ignored, closed.Status)
 
 	ghost := *claimtest.Posting(done, "ghost_1")
 	ghost.Region = home

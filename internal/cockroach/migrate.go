@@ -56,7 +56,8 @@ const (
 type Migration struct {
 	// Regions are added if they are not there. A region is never removed: its
 	// code stands in keys that merchants hold.
-	Regions []RegionSpec
+	// Code 0 takes the next free one.
+	Regions []claim.Region
 	// Primary is the region of what is not pinned to one; by default the first of
 	// Regions. CockroachDB only.
 	Primary string
@@ -64,19 +65,13 @@ type Migration struct {
 	Survive Survival
 }
 
-// RegionSpec is a region to have. Code 0 takes the next free one.
-type RegionSpec struct {
-	Name string
-	Code claim.RegionCode
-}
-
 // ParseRegions reads "us-east1,europe-west1=7": names, each with its code if
 // that is to be a certain one.
-func ParseRegions(list string) ([]RegionSpec, error) {
-	var specs []RegionSpec
+func ParseRegions(list string) ([]claim.Region, error) {
+	var specs []claim.Region
 	for part := range strings.SplitSeq(list, ",") {
 		name, code, given := strings.Cut(strings.TrimSpace(part), "=")
-		spec := RegionSpec{Name: name}
+		spec := claim.Region{Name: name}
 		if given {
 			n, err := strconv.ParseUint(code, 10, 16)
 			if spec.Code = claim.RegionCode(n); err != nil || n == 0 {
@@ -132,7 +127,7 @@ func (m *Migrator) Version() string { return m.version }
 type Status struct {
 	// Have and Want are schema versions: the database's and this build's.
 	Have, Want int
-	Regions    []TopologyRow
+	Regions    []claim.Region
 	// Primary and Survive are CockroachDB's; empty on PostgreSQL.
 	Primary string
 	Survive Survival
@@ -343,7 +338,7 @@ func (m *Migrator) tableSteps(ctx context.Context) ([]Step, error) {
 }
 
 // regions are those that the database has; none before there is a table of them.
-func (m *Migrator) regions(ctx context.Context) ([]TopologyRow, error) {
+func (m *Migrator) regions(ctx context.Context) ([]claim.Region, error) {
 	if ok, err := tableExists(ctx, m.conn, "regions"); err != nil || !ok {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func migrator(t testing.TB, url string) *cockroach.Migrator {
 func allRegions(names ...string) cockroach.Migration {
 	var want cockroach.Migration
 	for _, r := range names {
-		want.Regions = append(want.Regions, cockroach.RegionSpec{Name: r})
+		want.Regions = append(want.Regions, claim.Region{Name: r})
 	}
 	return want
 }
@@ -93,7 +93,7 @@ func TestMigrateFromEmpty(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, cockroach.SchemaVersion(), status.Have)
 	require.Equal(t, status.Want, status.Have)
-	require.Equal(t, []cockroach.TopologyRow{{Name: regions[1], Code: 2, Epoch: 2}, {Name: regions[0], Code: 1, Epoch: 1}}, status.Regions)
+	require.Equal(t, []claim.Region{{Name: regions[1], Code: 2}, {Name: regions[0], Code: 1}}, status.Regions)
 }
 
 // TestMigrateAddsARegion grows a deployment that runs, by one command; what is
@@ -106,8 +106,8 @@ func TestMigrateAddsARegion(t *testing.T) {
 	db := open(t, cockroach.Config{URL: url}) // it runs on
 
 	for name, want := range map[string]cockroach.Migration{
-		"another code":       {Regions: []cockroach.RegionSpec{{Name: regions[0], Code: 7}}},
-		"a code that is had": {Regions: []cockroach.RegionSpec{{Name: regions[2], Code: 1}}},
+		"another code":       {Regions: []claim.Region{{Name: regions[0], Code: 7}}},
+		"a code that is had": {Regions: []claim.Region{{Name: regions[2], Code: 1}}},
 		"survival":           {Survive: "planet"},
 		"too few to survive": {Survive: cockroach.SurviveRegion},
 	} {
@@ -119,13 +119,14 @@ func TestMigrateAddsARegion(t *testing.T) {
 		})
 	}
 
-	want := cockroach.Migration{Regions: []cockroach.RegionSpec{{Name: regions[2], Code: 9}}}
+	want := cockroach.Migration{Regions: []claim.Region{{Name: regions[2], Code: 9}}}
 	require.Contains(t, steps(t, m, want), "region "+regions[2])
 	require.Empty(t, steps(t, m, want))
 	works(t, url, "globex", regions[2])
-	rows, err := db.Regions(t.Context())
+	rows, epoch, err := db.Regions(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, rows, cockroach.TopologyRow{Name: regions[2], Code: 9, Epoch: 3})
+	require.Contains(t, rows, claim.Region{Name: regions[2], Code: 9})
+	require.EqualValues(t, 3, epoch)
 	_, err = view(t, db, regions[2]).Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "globex", Value: "new"}, regions[2], "1", "n", "ch_new"))
 	require.NoError(t, err, "a store that was open before knows it too")
 }
@@ -166,7 +167,7 @@ func TestMigrateAtOnce(t *testing.T) {
 func TestParseRegions(t *testing.T) {
 	specs, err := cockroach.ParseRegions("us-east1, europe-west1=7")
 	require.NoError(t, err)
-	require.Equal(t, []cockroach.RegionSpec{{Name: "us-east1"}, {Name: "europe-west1", Code: 7}}, specs)
+	require.Equal(t, []claim.Region{{Name: "us-east1"}, {Name: "europe-west1", Code: 7}}, specs)
 	for _, bad := range []string{"", "a,", "a=0", "a=", "a=7x", "a=-1", "a=65536", `a"b`, "a b"} {
 		_, err := cockroach.ParseRegions(bad)
 		require.Error(t, err, bad)

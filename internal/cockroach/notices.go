@@ -13,17 +13,17 @@ import (
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 var (
-	_ webhook.Store  = (*View)(nil)
-	_ webhook.Bodies = (*View)(nil)
+	_ notice.Store  = (*View)(nil)
+	_ notice.Bodies = (*View)(nil)
 )
 
-// Keep implements [webhook.Store]. A notice whose own insertion lost its reply
+// Keep implements [notice.Store]. A notice whose own insertion lost its reply
 // counts as one that was there.
-func (v *View) Keep(ctx context.Context, region string, notices []webhook.Notice) (fresh int, err error) {
+func (v *View) Keep(ctx context.Context, region string, notices []notice.Notice) (fresh int, err error) {
 	ctx, err = v.reach(ctx, region)
 	if err != nil || len(notices) == 0 {
 		return 0, err
@@ -31,8 +31,8 @@ func (v *View) Keep(ctx context.Context, region string, notices []webhook.Notice
 	// In one order, so that two batches with the same events do not wait for each
 	// other; and each event once.
 	notices = slices.Clone(notices)
-	slices.SortStableFunc(notices, func(a, b webhook.Notice) int { return cmp.Compare(a.ID, b.ID) })
-	notices = slices.CompactFunc(notices, func(a, b webhook.Notice) bool { return a.ID == b.ID })
+	slices.SortStableFunc(notices, func(a, b notice.Notice) int { return cmp.Compare(a.ID, b.ID) })
+	notices = slices.CompactFunc(notices, func(a, b notice.Notice) bool { return a.ID == b.ID })
 	var ids, providers, traces []string
 	var bodies [][]byte
 	for i := range notices {
@@ -41,10 +41,10 @@ func (v *View) Keep(ctx context.Context, region string, notices []webhook.Notice
 		bodies, traces = append(bodies, notNil(n.Body)), append(traces, n.TraceParent)
 	}
 	n, _, _, err := one(ctx, v.db, "notices_keep", repeatable, []any{
-		region, ids, providers, bodies, traces, string(webhook.Unprocessed), string(outbox.KindNotice),
+		region, ids, providers, bodies, traces, string(notice.Unprocessed), string(outbox.KindNotice),
 	}, pgx.RowTo[int64])
 	if isDataError(err) {
-		return 0, fmt.Errorf("%w: %w", webhook.ErrRefused, &lineError{err})
+		return 0, fmt.Errorf("%w: %w", notice.ErrRefused, &lineError{err})
 	}
 	return int(n), claimError("notices_keep", err)
 }
@@ -59,15 +59,15 @@ func isDataError(err error) bool {
 	return slices.Contains([]string{"22", "23", "54"}, pg.Code[:2])
 }
 
-// Close implements [webhook.Store].
-func (v *View) Close(ctx context.Context, region, id string, fence uint64, status webhook.Status, detail string) error {
+// Close implements [notice.Store].
+func (v *View) Close(ctx context.Context, region, id string, fence uint64, status notice.Status, detail string) error {
 	ctx = outbox.Begun(ctx)
 	within, err := v.reach(ctx, region)
 	if err != nil {
 		return err
 	}
 	_, closed, lost, err := one(within, v.db, "notices_close", repeatable,
-		[]any{region, id, int64(fence), string(status), detail, webhook.KeepFor}, pgx.RowTo[string])
+		[]any{region, id, int64(fence), string(status), detail, notice.KeepFor}, pgx.RowTo[string])
 	switch {
 	case err != nil:
 		return claimError("notices_close", err)
@@ -87,14 +87,14 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	return outbox.ErrFenced
 }
 
-// Notice implements [webhook.Store].
-func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, bool, error) {
+// Notice implements [notice.Store].
+func (v *View) Notice(ctx context.Context, region, id string) (notice.Notice, bool, error) {
 	ctx, err := v.reach(ctx, region)
 	if err != nil {
-		return webhook.Notice{}, false, err
+		return notice.Notice{}, false, err
 	}
-	n, found, _, err := one(ctx, v.db, "notice", repeatable, []any{region, id}, func(row pgx.CollectableRow) (webhook.Notice, error) {
-		n := webhook.Notice{ID: id, Region: region}
+	n, found, _, err := one(ctx, v.db, "notice", repeatable, []any{region, id}, func(row pgx.CollectableRow) (notice.Notice, error) {
+		n := notice.Notice{ID: id, Region: region}
 		var processed zeronull.Timestamptz
 		err := row.Scan(&n.Provider, &n.Body, &n.ReceivedAt, &processed, &n.Status, &n.Detail, &n.TraceParent)
 		n.ReceivedAt = n.ReceivedAt.UTC()
@@ -104,12 +104,12 @@ func (v *View) Notice(ctx context.Context, region, id string) (webhook.Notice, b
 		return n, err
 	})
 	if err != nil || !found {
-		return webhook.Notice{}, false, claimError("notice", err)
+		return notice.Notice{}, false, claimError("notice", err)
 	}
 	return n, true, nil
 }
 
-// Rewrite implements [webhook.Bodies]. The row goes before its notice: what was found in
+// Rewrite implements [notice.Bodies]. The row goes before its notice: what was found in
 // a notice is there until both are done.
 func (v *View) Rewrite(ctx context.Context, region, after string, limit int, again func(id string, body []byte) ([]byte, error)) (last string, err error) {
 	ctx, err = v.reach(ctx, region)

@@ -138,16 +138,17 @@ type DB struct {
 	log     *slog.Logger
 	doubts  []string
 
-	rooms   *rooms
-	begins  *group[creation]
-	pins    *group[pinning]
-	settles *group[settlement]
-	regions atomic.Pointer[map[string]claim.RegionCode]
-	byID    *memory[string]
-	door    *door
-	notes   notes
-	since   func(time.Time) time.Duration // how long a note has waited
-	sweeps  sweeps
+	rooms    *rooms
+	begins   *group[creation]
+	pins     *group[pinning]
+	settles  *group[settlement]
+	replicas *group[lookup]
+	regions  atomic.Pointer[map[string]claim.RegionCode]
+	byID     *memory[string]
+	door     *door
+	notes    notes
+	since    func(time.Time) time.Duration // how long a note has waited
+	sweeps   sweeps
 
 	closing sync.Once
 	stop    context.CancelFunc
@@ -191,7 +192,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		pool.Close()
 		return nil, err
 	}
-	db.begins, db.pins, db.settles = beginGroup(db), pinGroup(db), settleGroup(db)
+	db.begins, db.pins, db.settles, db.replicas = beginGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
 	background, stop := context.WithCancel(context.Background())
 	db.stop = stop
 	go db.flushNotesEvery(background, noteFlushEvery)

@@ -21,6 +21,7 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 const (
@@ -53,7 +54,7 @@ func newOutage(t *testing.T, change func(p *cockroach.Pool)) *outage {
 	o := &outage{T: t, server: s, url: s.URL(here, "homeward"), pool: cockroach.DefaultPool()}
 	m, err := cockroach.OpenMigrator(t.Context(), o.url, false)
 	require.NoError(t, err)
-	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: []cockroach.RegionSpec{{Name: here}}}, nil))
+	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: []claim.Region{{Name: here}}}, nil))
 	require.NoError(t, m.Close(t.Context()))
 	o.pool.TenantCache = -1
 	change(&o.pool)
@@ -337,11 +338,11 @@ func TestTheServerForgets(t *testing.T) {
 		require.NoError(t, o.server.Kill(here))
 		require.NoError(t, o.server.Restart(t.Context(), here))
 		// The connection breaks under it: that is unknown, and said.
-		if _, err := o.view.Take(t.Context(), here, 1, time.Minute); err != nil {
+		if _, err := o.view.Queue(outbox.ProviderCalls).Take(t.Context(), here, 1, time.Minute); err != nil {
 			require.ErrorIs(t, err, claim.ErrUnavailable)
 			require.NotContains(t, err.Error(), "prepared statement")
 		}
-		_, err := o.view.Take(t.Context(), here, 1, time.Minute)
+		_, err := o.view.Queue(outbox.ProviderCalls).Take(t.Context(), here, 1, time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, everyStatement(o, "restarted again"))
 	})
@@ -382,7 +383,7 @@ func everyStatement(o *outage, key string) error {
 	if _, err := v.Pin(ctx, k, here); err != nil {
 		return fmt.Errorf("pin: %w", err)
 	}
-	if _, err := v.Take(ctx, here, 1, time.Minute); err != nil {
+	if _, err := v.Queue(outbox.ProviderCalls).Take(ctx, here, 1, time.Minute); err != nil {
 		return fmt.Errorf("take: %w", err)
 	}
 	if _, err := v.Settle(ctx, rec, paid(key)); err != nil {

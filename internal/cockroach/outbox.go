@@ -3,6 +3,7 @@ package cockroach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
 	lost, err := q.fenced(ctx, "outbox_finish", repeatable, region, id, fence)
-	if err != outbox.ErrFenced || !lost {
+	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,
@@ -270,56 +271,4 @@ func (q queue) Depth(ctx context.Context, region string) (outbox.Depth, error) {
 		return d, err
 	})
 	return d, claimError(q.statement("outbox_depth"), err)
-}
-
-// The view itself is the queue of provider calls.
-
-// Take implements [outbox.Store].
-func (v *View) Take(ctx context.Context, region string, limit int, lease time.Duration) ([]outbox.Message, error) {
-	return v.queue(outbox.ProviderCalls).Take(ctx, region, limit, lease)
-}
-
-// Message implements [outbox.Store].
-func (v *View) Message(ctx context.Context, region, id string) (outbox.Message, bool, error) {
-	return v.queue(outbox.ProviderCalls).Message(ctx, region, id)
-}
-
-// Finish implements [outbox.Store].
-func (v *View) Finish(ctx context.Context, region, id string, fence uint64) error {
-	return v.queue(outbox.ProviderCalls).Finish(ctx, region, id, fence)
-}
-
-// Retry implements [outbox.Store].
-func (v *View) Retry(ctx context.Context, region, id string, fence uint64, after time.Duration, reason string) error {
-	return v.queue(outbox.ProviderCalls).Retry(ctx, region, id, fence, after, reason)
-}
-
-// FinishAll implements [outbox.Store].
-func (v *View) FinishAll(ctx context.Context, region string, rows []outbox.Hold) error {
-	return v.queue(outbox.ProviderCalls).FinishAll(ctx, region, rows)
-}
-
-// RetryAll implements [outbox.Store].
-func (v *View) RetryAll(ctx context.Context, region string, rows []outbox.Delay) error {
-	return v.queue(outbox.ProviderCalls).RetryAll(ctx, region, rows)
-}
-
-// Park implements [outbox.Store].
-func (v *View) Park(ctx context.Context, region, id string, fence uint64, reason string) error {
-	return v.queue(outbox.ProviderCalls).Park(ctx, region, id, fence, reason)
-}
-
-// Unpark implements [outbox.Store].
-func (v *View) Unpark(ctx context.Context, region, id string) (bool, error) {
-	return v.queue(outbox.ProviderCalls).Unpark(ctx, region, id)
-}
-
-// Parked implements [outbox.Store].
-func (v *View) Parked(ctx context.Context, region, after string, limit int) ([]outbox.Message, error) {
-	return v.queue(outbox.ProviderCalls).Parked(ctx, region, after, limit)
-}
-
-// Depth implements [outbox.Store].
-func (v *View) Depth(ctx context.Context, region string) (outbox.Depth, error) {
-	return v.queue(outbox.ProviderCalls).Depth(ctx, region)
 }

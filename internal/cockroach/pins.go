@@ -159,24 +159,3 @@ func scanStanding(row pgx.CollectableRow) (standing, error) {
 	s.at, s.home, s.created = string(governing.at), string(governing.home), time.Time(governing.created).UTC()
 	return s, err
 }
-
-// ReplicaPin implements [claim.Store].
-func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error) {
-	type shown struct {
-		now, created time.Time
-		home         string
-	}
-	s, found, _, err := one(ofTenant(ctx, key.Tenant), v.db, "replica_pin", repeatable, []any{key.Tenant, key.Value},
-		func(row pgx.CollectableRow) (s shown, err error) {
-			err = row.Scan(&s.now, &s.home, &s.created)
-			return s, err
-		})
-	if err != nil || !found {
-		return claim.Pin{}, false, replicaError("replica_pin", err)
-	}
-	pin := claim.Pin{Key: key, Home: s.home, CreatedAt: s.created.UTC()}
-	if !pin.Settled(&v.db.policy, s.now) {
-		return claim.Pin{}, false, nil
-	}
-	return pin, true, nil
-}

@@ -13,8 +13,70 @@ import (
 )
 
 // Replica implements [claim.Store].
-func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
-	return v.replica(ofTenant(ctx, key.Tenant), "replica", []any{key.Tenant, key.Value}, func(home string) (claim.Key, string) { return key, home })
+func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
+	_, stamped := claim.ReadStamp(key.Value)
+	l := &lookup{key: key, opaque: !stamped}
+	_, err := v.db.replicas.do(ofTenant(ctx, key.Tenant), "", l)
+	if err != nil {
+		return claim.Shown{}, replicaError("replica", err) // the group may still be reading
+	}
+	return l.shown, nil
+}
+
+// lookup is a key that is looked for in replicas, and what they show of it.
+type lookup struct {
+	key    claim.Key
+	opaque bool
+	shown  claim.Shown
+}
+
+// replicaGroup looks for the keys of many callers in one statement.
+func replicaGroup(db *DB) *group[lookup] {
+	return &group[lookup]{
+		db: db, query: db.queries["replica"], lines: map[line]*gathering[lookup]{}, reads: true,
+		key: func(l *lookup) claim.Key { return l.key },
+		args: func(ls []*lookup) []any {
+			return []any{
+				ordinals(len(ls)),
+				column(ls, func(l *lookup) string { return l.key.Tenant }),
+				column(ls, func(l *lookup) string { return l.key.Value }),
+				column(ls, func(l *lookup) bool { return l.opaque }),
+			}
+		},
+		read: func(rows pgx.Rows, ls []*lookup) error {
+			for _, l := range ls {
+				l.shown = claim.Shown{} // as a try before may have said, which then failed
+			}
+			for rows.Next() {
+				var n int32
+				var now time.Time
+				var pinHome, home zeronull.Text
+				var pinned zeronull.Timestamptz
+				var r claimRow
+				if err := rows.Scan(append([]any{&n, &now, &pinHome, &pinned, &home}, r.targets()...)...); err != nil {
+					return err
+				}
+				l, err := at(ls, n)
+				if err != nil {
+					return err
+				}
+				l.show(claim.Pin{Key: l.key, Home: string(pinHome), CreatedAt: time.Time(pinned).UTC()}, string(home), &r, &db.policy, now)
+			}
+			return rows.Err()
+		},
+	}
+}
+
+// show takes what one region's replica has.
+func (l *lookup) show(pin claim.Pin, home string, r *claimRow, p *claim.Policy, now time.Time) {
+	// Of two pins the later one, as of [standing].
+	if pin.Home != "" && pin.Settled(p, now) && (l.shown.Pin == nil || pin.CreatedAt.After(l.shown.Pin.CreatedAt)) {
+		l.shown.Pin = &pin
+	}
+	if r.present() && r.read(l.key, home, p, now) == nil && // else its home can say what is wrong with it
+		r.record.State.Final() && r.record.Age(p, now) == claim.Live {
+		l.shown.Record = &r.record
+	}
 }
 
 // ReplicaObject implements [claim.Store].
@@ -23,42 +85,22 @@ func (v *View) ReplicaObject(ctx context.Context, tenant, home, id string) (clai
 	if err != nil {
 		return claim.Record{}, false, err
 	}
-	return v.replica(ctx, "replica_object", []any{home, tenant, id}, func(value string) (claim.Key, string) {
-		return claim.Key{Tenant: tenant, Value: value}, home
-	})
-}
-
-// replica runs a statement that returns the clock, one column more and final
-// claims, and returns the first that is live. where makes key and home of the
-// column.
-func (v *View) replica(ctx context.Context, name string, args []any, where func(more string) (claim.Key, string)) (claim.Record, bool, error) {
-	type shown struct {
-		now    time.Time
-		record claim.Record
-	}
-	rows, err := many(ctx, v.db, name, repeatable, args, func(row pgx.CollectableRow) (shown, error) {
-		var s shown
-		var more zeronull.Text
+	l := lookup{}
+	_, _, _, err = one(ctx, v.db, "replica_object", repeatable, []any{home, tenant, id}, func(row pgx.CollectableRow) (struct{}, error) {
+		var now time.Time
+		var value zeronull.Text
 		var r claimRow
-		if err := row.Scan(append([]any{&s.now, &more}, r.targets()...)...); err != nil {
-			return s, err
+		if err := row.Scan(append([]any{&now, &value}, r.targets()...)...); err != nil {
+			return struct{}{}, err
 		}
-		key, home := where(string(more))
-		if err := r.read(key, home, &v.db.policy, s.now); err != nil {
-			return s, nil // not shown: its home can say what is wrong with it
-		}
-		s.record = r.record
-		return s, nil
+		l = lookup{key: claim.Key{Tenant: tenant, Value: string(value)}}
+		l.show(claim.Pin{}, home, &r, &v.db.policy, now)
+		return struct{}{}, nil
 	})
-	if err != nil {
-		return claim.Record{}, false, replicaError(name, err)
+	if err != nil || l.shown.Record == nil {
+		return claim.Record{}, false, replicaError("replica_object", err)
 	}
-	for _, s := range rows {
-		if s.record.State.Final() && s.record.Age(&v.db.policy, s.now) == claim.Live {
-			return s.record, true, nil
-		}
-	}
-	return claim.Record{}, false, nil
+	return *l.shown.Record, true, nil
 }
 
 // replicaError forgives a refusal: a replica may be behind the tables themselves,

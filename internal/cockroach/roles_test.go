@@ -68,17 +68,17 @@ func TestRolesAreMade(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, planned)
 	var made []cockroach.Step
-	make := func(m *cockroach.Migrator) {
+	makeRoles := func(m *cockroach.Migrator) {
 		t.Helper()
 		made = nil
 		require.NoError(t, m.MakeRoles(t.Context(), r, func(s cockroach.Step) { made = append(made, s) }))
 	}
-	make(m)
+	makeRoles(m)
 	require.Equal(t, planned, made, "what is shown is what is done")
-	make(m)
+	makeRoles(m)
 	require.Empty(t, made, "there is nothing left to do")
 	d.exec(t, "GRANT UPDATE ON ledger TO "+r.Node)
-	make(m)
+	makeRoles(m)
 	require.Len(t, made, 1)
 	require.Contains(t, made[0].SQL, "REVOKE")
 
@@ -88,7 +88,7 @@ func TestRolesAreMade(t *testing.T) {
 	// The owner migrates, and what a later migration makes is the nodes' to use.
 	owner := migrator(t, asUser(t, d.admin, r.Owner))
 	require.NoError(t, owner.Up(t.Context(), allRegions(regions[0]), nil))
-	make(owner)
+	makeRoles(owner)
 	require.Empty(t, made)
 	asOwner, err := pgx.Connect(t.Context(), asUser(t, d.admin, r.Owner))
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) (fit bool, err err
 		g.known.Store(true)
 	}
 	if plainly(ctx, conn, "RESET plan_cache_mode") != nil {
-		return false, nil
+		return false, nil // one that does not answer is replaced
 	}
 	delete(marks, plansAnew)
 	return true, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -56,7 +56,7 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			removed += n
 		}
 	}
-	dropped, _, err := affected(ctx, v.db, "notices_drop_bodies", repeatable, []any{v.name, webhook.KeepBodyFor, int64(limit)})
+	dropped, _, err := affected(ctx, v.db, "notices_drop_bodies", repeatable, []any{v.name, notice.KeepBodyFor, int64(limit)})
 	if err != nil {
 		return removed, claimError("notices_drop_bodies", err)
 	}

@@ -3,8 +3,11 @@ package cockroach
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/homeward-io/homeward/claim"
 )
 
 // The status of a region decides one thing only: whether a key that has no home
@@ -13,30 +16,20 @@ import (
 // and existing pins never look, so that a status, however late it is seen, cannot
 // move a key or stop a retry.
 
-// SetRegionStatus sets what an operator says of a region: 0 active, 1 draining,
-// 2 down, as package region numbers them. It returns the epoch of the table in
-// which the region has that status, and changes nothing where it has it already.
-// No statement that begins after it has returned gives a key its home in a region
-// that is not active.
-func (db *DB) SetRegionStatus(ctx context.Context, name string, status uint8) (epoch uint64, err error) {
+// SetRegionStatus implements [claim.Regions].
+func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	for {
-		rows, err := db.Regions(ctx)
+		regions, newest, err := db.Regions(ctx)
 		if err != nil {
 			return 0, err
 		}
-		newest, here := uint64(0), -1
-		for i, r := range rows {
-			newest = max(newest, r.Epoch)
-			if r.Name == name {
-				here = i
-			}
-		}
+		here := slices.IndexFunc(regions, func(r claim.Region) bool { return r.Name == name })
 		switch {
 		case here < 0:
 			return 0, fmt.Errorf("database: there is no region %q; homeward regions shows those that there are", name)
-		case rows[here].Status == status:
+		case regions[here].Status == status:
 			return newest, nil
 		}
 		at, changed, _, err := one(ctx, db, "region_status", repeatable, []any{name, int16(status), int64(newest)}, pgx.RowTo[int64])

@@ -13,6 +13,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // activeAgain is for a database that other tests share.
@@ -30,12 +31,11 @@ func TestRegionStatus(t *testing.T) {
 	d := newDatabase(t)
 	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()
 	activeAgain(t, db)
-	status := func(name string) (status uint8, newest uint64) {
+	status := func(name string) (status claim.RegionStatus, newest uint64) {
 		t.Helper()
-		rows, err := db.Regions(ctx)
+		rows, newest, err := db.Regions(ctx)
 		require.NoError(t, err)
 		for _, r := range rows {
-			newest = max(newest, r.Epoch)
 			if r.Name == name {
 				status = r.Status
 			}
@@ -76,7 +76,7 @@ func TestEveryChangeOfStatusHasAnEpoch(t *testing.T) {
 	for _, r := range regions {
 		g.Go(func() error {
 			for i := range rounds {
-				epoch, err := db.SetRegionStatus(ctx, r, uint8(1+i%2))
+				epoch, err := db.SetRegionStatus(ctx, r, claim.RegionStatus(1+i%2))
 				if err != nil {
 					return err
 				}
@@ -128,10 +128,10 @@ func TestInFlight(t *testing.T) {
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
 	for parked := false; !parked; {
-		due, err := v.Take(ctx, home, 1, time.Minute)
+		due, err := v.Queue(outbox.ProviderCalls).Take(ctx, home, 1, time.Minute)
 		require.NoError(t, err)
 		for _, m := range due {
-			require.NoError(t, v.Park(ctx, home, m.ID, m.Fence, "no"))
+			require.NoError(t, v.Queue(outbox.ProviderCalls).Park(ctx, home, m.ID, m.Fence, "no"))
 			parked = true
 		}
 		<-time.After(20 * time.Millisecond) // a lease runs out by the database's clock
@@ -163,7 +163,7 @@ func TestALateOrderUndoesNothing(t *testing.T) {
 	for _, name := range []string{"region_status", "registrar_move"} {
 		d.exec(t, late[name].SQL, late[name].Args...)
 	}
-	rows, err := db.Regions(ctx)
+	rows, _, err := db.Regions(ctx)
 	require.NoError(t, err)
 	for _, r := range rows {
 		require.Zero(t, r.Status, r.Name)

@@ -14,7 +14,6 @@ import (
 
 var (
 	_ claim.Store   = (*View)(nil)
-	_ outbox.Store  = (*View)(nil)
 	_ outbox.Queues = (*View)(nil)
 	_ outbox.Looker = (*View)(nil)
 )
@@ -41,7 +40,7 @@ func (v *View) Name() string { return v.name }
 // topology has no such region, even on a second look.
 func (v *View) reach(ctx context.Context, home string) (context.Context, error) {
 	if _, ok := (*v.db.regions.Load())[home]; !ok {
-		if _, err := v.db.Regions(ctx); err != nil {
+		if _, _, err := v.db.Regions(ctx); err != nil {
 			return ctx, err
 		}
 		if _, ok := (*v.db.regions.Load())[home]; !ok {
@@ -61,48 +60,48 @@ func (v *View) toward(ctx context.Context, home string) context.Context {
 	return away(ctx, home)
 }
 
-// TopologyRow is one region as the database knows it.
-type TopologyRow struct {
-	Name   string
-	Code   claim.RegionCode
-	Status uint8
-	Epoch  uint64
-}
-
-// Regions reads the topology, by name.
-func (db *DB) Regions(ctx context.Context) ([]TopologyRow, error) {
-	all, err := many(ctx, db, "regions", repeatable, nil, scanRegion)
+// Regions implements [claim.Regions]; the rows are in the order of their names.
+func (db *DB) Regions(ctx context.Context) (regions []claim.Region, epoch uint64, err error) {
+	_, err = db.do(ctx, "regions", repeatable, nil, func(rows pgx.Rows) error {
+		regions, epoch, err = collectRegions(rows)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	db.keepRegions(all)
-	return all, nil
+	db.keepRegions(regions)
+	return regions, epoch, nil
 }
 
-func scanRegion(row pgx.CollectableRow) (TopologyRow, error) {
-	var r TopologyRow
+// collectRegions reads the table of regions, whose version is that of its latest row.
+func collectRegions(rows pgx.Rows) (regions []claim.Region, newest uint64, err error) {
+	var r claim.Region
 	var code, status int32
 	var epoch int64
-	err := row.Scan(&r.Name, &code, &status, &epoch)
-	r.Code, r.Status, r.Epoch = claim.RegionCode(code), uint8(status), uint64(epoch)
-	return r, err
+	_, err = pgx.ForEachRow(rows, []any{&r.Name, &code, &status, &epoch}, func() error {
+		r.Code, r.Status = claim.RegionCode(code), claim.RegionStatus(status)
+		regions, newest = append(regions, r), max(newest, uint64(epoch))
+		return nil
+	})
+	return regions, newest, err
 }
 
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-func readRegions(ctx context.Context, q querier, sql string) ([]TopologyRow, error) {
+func readRegions(ctx context.Context, q querier, sql string) ([]claim.Region, error) {
 	rows, err := q.Query(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, scanRegion)
+	regions, _, err := collectRegions(rows)
+	return regions, err
 }
 
-func (db *DB) keepRegions(rows []TopologyRow) {
-	codes := make(map[string]claim.RegionCode, len(rows))
-	for _, r := range rows {
+func (db *DB) keepRegions(regions []claim.Region) {
+	codes := make(map[string]claim.RegionCode, len(regions))
+	for _, r := range regions {
 		codes[r.Name] = r.Code
 	}
 	db.regions.Store(&codes)
@@ -125,3 +124,11 @@ func newEntry() uuid.UUID {
 }
 
 func micros(t time.Time) time.Time { return t.Truncate(time.Microsecond) }
+
+// Regions is [DB.Regions].
+func (v *View) Regions(ctx context.Context) ([]claim.Region, uint64, error) { return v.db.Regions(ctx) }
+
+// SetRegionStatus is [DB.SetRegionStatus].
+func (v *View) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
+	return v.db.SetRegionStatus(ctx, name, status)
+}

@@ -240,7 +240,7 @@ func TestScenarios(t *testing.T) {
 			require.Equal(t, v.Payments, v.Compared)
 			require.Equal(t, v.Charges, v.Answered-v.Declined)
 			require.Equal(t, len(f.answers), v.Payments)
-			require.Greater(t, v.Declined, 0)
+			require.Positive(t, v.Declined)
 			var sent, calls int64
 			for _, one := range r.Seconds {
 				sent += int64(one.Sent)
@@ -251,7 +251,7 @@ func TestScenarios(t *testing.T) {
 			require.Equal(t, sent, calls)
 			require.Greater(t, sent, int64(v.Payments), "old payments are repeated, too")
 			if s == RegionLoss {
-				require.Greater(t, v.Retries, int64(0))
+				require.Positive(t, v.Retries)
 				require.NotNil(t, v.LastRefused)
 				require.NotNil(t, v.Back)
 				require.Nil(t, v.ServedAgain, "nobody acts for a region in this deployment")

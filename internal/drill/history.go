@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/homeward-io/homeward/client"
 )
 
 // payment is one logical payment and what its callers were told. It takes some
@@ -225,10 +227,10 @@ func (h *history) answer(i int, e *exchange) {
 }
 
 // timed takes in how long a call took, by the clock of whoever wanted it sent.
-func (h *history) timed(due, done time.Time, requests, standard int, fresh bool) {
+func (h *history) timed(due, done time.Time, requests int, fresh bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if requests > standard {
+	if requests > client.DefaultMaxAttempts {
 		h.beyond++
 	}
 	took := min(max(latencyMin, int64(done.Sub(due)/time.Microsecond)), latencyMax)

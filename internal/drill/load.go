@@ -54,7 +54,7 @@ func (d *drill) load(ctx context.Context, stop <-chan struct{}) {
 	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for n := 0; n < maxPayments; n++ {
+	for n := range maxPayments {
 		due := d.history.began.Add(time.Duration(float64(n) / d.c.Rate * float64(time.Second)))
 		timer.Reset(time.Until(due))
 		select {
@@ -154,7 +154,7 @@ func (d *drill) call(ctx context.Context, s send) {
 	if d.pay(ctx, s.bases, w, s.i, &p) != nil {
 		return // unanswered: the history has no answer, which is what there is to say
 	}
-	d.history.timed(s.due, w.last.ended, w.n, client.DefaultMaxAttempts, s.fresh)
+	d.history.timed(s.due, w.last.ended, w.n, s.fresh)
 }
 
 // pay asks until a final answer has come. An error means that there is none that a

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 )
@@ -88,9 +89,7 @@ func (p *provider) outage() fault {
 				return err
 			}
 			bad := map[string]any{}
-			for name, value := range p.kept {
-				bad[name] = value
-			}
+			maps.Copy(bad, p.kept)
 			bad["error_before"], bad["drop_reply"], bad["error_after"] = 0.7, 0.5, 1
 			return put(ctx, bad)
 		},

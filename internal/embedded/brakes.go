@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Brakes are like tenants: the table has a copy in each region, so that none of this
@@ -23,10 +23,10 @@ import (
 const brakeHead = 8 // bytes of the version
 
 // readBrakes reads every row. brakeMu must be held.
-func (db *DB) readBrakes() (rows []webhook.Brake, err error) {
+func (db *DB) readBrakes() (rows []notice.Brake, err error) {
 	prefix := []byte{tableBrake}
 	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
-		b := webhook.Brake{}
+		b := notice.Brake{}
 		if len(value) < brakeHead {
 			return false, damaged("brake", string(k[1:]), errors.New("it is cut short"))
 		}
@@ -37,12 +37,12 @@ func (db *DB) readBrakes() (rows []webhook.Brake, err error) {
 		rows = append(rows, b)
 		return true, nil
 	})
-	slices.SortFunc(rows, func(a, b webhook.Brake) int { return cmp.Compare(a.Provider, b.Provider) })
+	slices.SortFunc(rows, func(a, b notice.Brake) int { return cmp.Compare(a.Provider, b.Provider) })
 	return rows, err
 }
 
-// Brakes implements [webhook.BrakeStore].
-func (db *DB) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
+// Brakes implements [notice.BrakeStore].
+func (db *DB) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
 	if err := db.enter(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -53,8 +53,8 @@ func (db *DB) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
 	return rows, db.clock.now(), err
 }
 
-// PutBrake implements [webhook.BrakeStore].
-func (db *DB) PutBrake(ctx context.Context, b webhook.Brake) (changed bool, err error) {
+// PutBrake implements [notice.BrakeStore].
+func (db *DB) PutBrake(ctx context.Context, b notice.Brake) (changed bool, err error) {
 	if err := db.enter(ctx); err != nil {
 		return false, err
 	}
@@ -89,16 +89,16 @@ func (db *DB) PutBrake(ctx context.Context, b webhook.Brake) (changed bool, err 
 }
 
 // Brakes is [DB.Brakes].
-func (v *View) Brakes(ctx context.Context) ([]webhook.Brake, time.Time, error) {
+func (v *View) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
 	return v.db.Brakes(ctx)
 }
 
 // PutBrake is [DB.PutBrake].
-func (v *View) PutBrake(ctx context.Context, b webhook.Brake) (bool, error) {
+func (v *View) PutBrake(ctx context.Context, b notice.Brake) (bool, error) {
 	return v.db.PutBrake(ctx, b)
 }
 
-// Fail implements [webhook.Store].
+// Fail implements [notice.Store].
 func (v *View) Fail(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
 	return v.post(ctx, t, tell)
 }

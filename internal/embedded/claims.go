@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // Begin implements [claim.Store].

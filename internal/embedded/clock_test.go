@@ -9,6 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // storeClock reads the store's clock.
@@ -47,7 +48,7 @@ func TestAClockThatJumpsForwardAndBack(t *testing.T) {
 	for range 2 * lease / time.Second {
 		pass(time.Second)
 	}
-	due, err := v.Take(ctx, us, 10, time.Minute)
+	due, err := v.Queue(outbox.ProviderCalls).Take(ctx, us, 10, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, due, 1, "the row is due")
 	_, err = v.TakeOver(ctx, got.Record.Key, us, got.Record.Minted.ID, "other", us)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Stored times are whole microseconds, the resolution that the SQL store keeps,
@@ -106,22 +106,22 @@ func decodeUnpaid(home, object string, value []byte) (*claim.Unpaid, error) {
 	}, nil
 }
 
-func noticeToProto(n *webhook.Notice) *storev1.Notice {
+func noticeToProto(n *notice.Notice) *storev1.Notice {
 	return &storev1.Notice{
 		Provider: n.Provider, Body: n.Body, ReceivedAt: micros(n.ReceivedAt), ProcessedAt: micros(n.ProcessedAt),
 		Status: string(n.Status), Detail: n.Detail, TraceParent: n.TraceParent,
 	}
 }
 
-func decodeNotice(region, id string, value []byte) (*webhook.Notice, error) {
+func decodeNotice(region, id string, value []byte) (*notice.Notice, error) {
 	var m storev1.Notice
 	if err := proto.Unmarshal(value, &m); err != nil {
 		return nil, damaged("notice", id, err)
 	}
-	return &webhook.Notice{
+	return &notice.Notice{
 		ID: id, Region: region, Provider: m.Provider, Body: m.Body,
 		ReceivedAt: fromMicros(m.ReceivedAt), ProcessedAt: fromMicros(m.ProcessedAt),
-		Status: webhook.Status(m.Status), Detail: m.Detail, TraceParent: m.TraceParent,
+		Status: notice.Status(m.Status), Detail: m.Detail, TraceParent: m.TraceParent,
 	}, nil
 }
 

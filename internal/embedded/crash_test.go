@@ -13,10 +13,10 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // crashes is how many ways of losing unsynced data each write path survives.
@@ -95,10 +95,10 @@ func (w *crashWorld) books() []ledger.Transaction {
 }
 
 func (w *crashWorld) park() string {
-	taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+	taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 	require.NoError(w.t, err)
 	require.Len(w.t, taken, 1)
-	require.NoError(w.t, w.home.Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
+	require.NoError(w.t, w.home.Queue(outbox.ProviderCalls).Park(w.ctx, "us-east1", taken[0].ID, taken[0].Fence, "no"))
 	return taken[0].ID
 }
 
@@ -109,9 +109,9 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	require.NoError(w.t, err)
 	line, err := w.home.Timeline(w.ctx, crashKey, "us-east1", 100)
 	require.NoError(w.t, err)
-	depth, err := w.home.Depth(w.ctx, "us-east1")
+	depth, err := w.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 	require.NoError(w.t, err)
-	parked, err := w.home.Parked(w.ctx, "us-east1", "", 10)
+	parked, err := w.home.Queue(outbox.ProviderCalls).Parked(w.ctx, "us-east1", "", 10)
 	require.NoError(w.t, err)
 	require.Len(w.t, parked, depth.Parked)
 	if !found {
@@ -134,7 +134,7 @@ func (w *crashWorld) consistent() (claim.Record, bool) {
 	require.Equal(w.t, owed, depth.Pending+depth.Parked, "a claim in flight has a row in the outbox, any other has none")
 	if depth.Pending == 1 { // the due row leads to the message
 		w.clock.advance(48 * time.Hour)
-		taken, err := w.home.Take(w.ctx, "us-east1", 10, 0)
+		taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, 0)
 		require.NoError(w.t, err)
 		require.Len(w.t, taken, 1)
 		require.Equal(w.t, rec.Minted.ID, taken[0].ID)
@@ -239,13 +239,13 @@ func TestCrash(t *testing.T) {
 			do: func(w *crashWorld) claim.Record {
 				rec := w.begin(arrival())
 				w.clock.advance(time.Minute)
-				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 				require.NoError(w.t, err)
 				require.Len(w.t, taken, 1)
 				return rec
 			},
 			check: func(w *crashWorld) {
-				taken, err := w.home.Take(w.ctx, "us-east1", 10, time.Hour)
+				taken, err := w.home.Queue(outbox.ProviderCalls).Take(w.ctx, "us-east1", 10, time.Hour)
 				require.NoError(w.t, err)
 				require.Empty(w.t, taken, "the worker's lease holds")
 			},
@@ -259,7 +259,7 @@ func TestCrash(t *testing.T) {
 				return rec
 			},
 			check: func(w *crashWorld) {
-				ok, err := w.home.Unpark(w.ctx, "us-east1", "ch_1")
+				ok, err := w.home.Queue(outbox.ProviderCalls).Unpark(w.ctx, "us-east1", "ch_1")
 				require.NoError(w.t, err)
 				require.True(w.t, ok)
 			},
@@ -269,13 +269,13 @@ func TestCrash(t *testing.T) {
 			do: func(w *crashWorld) claim.Record {
 				rec := w.begin(arrival())
 				w.clock.advance(time.Minute)
-				ok, err := w.home.Unpark(w.ctx, "us-east1", w.park())
+				ok, err := w.home.Queue(outbox.ProviderCalls).Unpark(w.ctx, "us-east1", w.park())
 				require.NoError(w.t, err)
 				require.True(w.t, ok)
 				return rec
 			},
 			check: func(w *crashWorld) {
-				d, err := w.home.Depth(w.ctx, "us-east1")
+				d, err := w.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 				require.NoError(w.t, err)
 				require.Equal(w.t, 1, d.Due)
 			},
@@ -396,7 +396,7 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 		require.NoError(t, err)
 		require.Equal(t, "us-east1", pin.Home, "the pin is older than its claim in the log")
 	}
-	d, err := after.home.Depth(w.ctx, "us-east1")
+	d, err := after.home.Queue(outbox.ProviderCalls).Depth(w.ctx, "us-east1")
 	require.NoError(t, err)
 	require.Equal(t, outbox.Depth{Pending: owed, Due: d.Due, OldestDue: d.OldestDue}, d)
 	require.Len(t, after.books(), paid)
@@ -415,16 +415,16 @@ func TestCrashBeyondClaims(t *testing.T) {
 		return taken[0]
 	}
 	keep := func(w *crashWorld, events ...string) {
-		var batch []webhook.Notice
+		var batch []notice.Notice
 		for _, e := range events {
-			batch = append(batch, webhook.Notice{ID: webhook.NoticeID("sim", e), Provider: "sim", Body: []byte(e)})
+			batch = append(batch, notice.Notice{ID: notice.ID("sim", e), Provider: "sim", Body: []byte(e)})
 		}
 		fresh, err := w.home.Keep(w.ctx, "us-east1", batch)
 		require.NoError(w.t, err)
 		require.Equal(w.t, len(events), fresh)
 	}
-	status := func(w *crashWorld, event string) webhook.Status {
-		n, found, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", event))
+	status := func(w *crashWorld, event string) notice.Status {
+		n, found, err := w.home.Notice(w.ctx, "us-east1", notice.ID("sim", event))
 		require.NoError(w.t, err)
 		require.True(w.t, found)
 		return n.Status
@@ -461,8 +461,8 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do:   func(w *crashWorld) { keep(w, "a", "b") },
 			check: func(w *crashWorld) {
 				require.Equal(w.t, 2, w.rows(notices).Due)
-				require.Equal(w.t, webhook.Unprocessed, status(w, "a"))
-				require.Equal(w.t, webhook.Unprocessed, status(w, "b"))
+				require.Equal(w.t, notice.Unprocessed, status(w, "a"))
+				require.Equal(w.t, notice.Unprocessed, status(w, "b"))
 			},
 		},
 		{
@@ -470,11 +470,11 @@ func TestCrashBeyondClaims(t *testing.T) {
 			do: func(w *crashWorld) {
 				keep(w, "a")
 				m := take(w, notices)
-				require.NoError(w.t, w.home.Close(w.ctx, "us-east1", m.ID, m.Fence, webhook.ProcessedCompensated, ""))
+				require.NoError(w.t, w.home.Close(w.ctx, "us-east1", m.ID, m.Fence, notice.ProcessedCompensated, ""))
 			},
 			check: func(w *crashWorld) {
 				require.Zero(w.t, w.rows(notices))
-				require.Equal(w.t, webhook.ProcessedCompensated, status(w, "a"))
+				require.Equal(w.t, notice.ProcessedCompensated, status(w, "a"))
 			},
 		},
 		{
@@ -485,7 +485,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 				require.NoError(w.t, err)
 			},
 			check: func(w *crashWorld) {
-				n, _, err := w.home.Notice(w.ctx, "us-east1", webhook.NoticeID("sim", "a"))
+				n, _, err := w.home.Notice(w.ctx, "us-east1", notice.ID("sim", "a"))
 				require.NoError(w.t, err)
 				require.Equal(w.t, "again", string(n.Body))
 				require.Equal(w.t, "again", string(take(w, notices).Payload))

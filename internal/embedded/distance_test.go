@@ -12,9 +12,9 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -83,11 +83,11 @@ func TestDistance(t *testing.T) {
 		return err
 	})
 	trips(1, "take", func(v *embedded.View) error {
-		_, err := v.Take(ctx, us, 10, time.Second)
+		_, err := v.Queue(outbox.ProviderCalls).Take(ctx, us, 10, time.Second)
 		return err
 	})
 	trips(1, "depth", func(v *embedded.View) error {
-		_, err := v.Depth(ctx, us)
+		_, err := v.Queue(outbox.ProviderCalls).Depth(ctx, us)
 		return err
 	})
 	trips(1, "by object", func(v *embedded.View) error {
@@ -122,7 +122,7 @@ func TestDistance(t *testing.T) {
 		return err
 	})
 	trips(1, "keep", func(v *embedded.View) error {
-		_, err := v.Keep(ctx, us, []webhook.Notice{{ID: "sim:" + v.Name()}, {ID: "sim:2" + v.Name()}})
+		_, err := v.Keep(ctx, us, []notice.Notice{{ID: "sim:" + v.Name()}, {ID: "sim:2" + v.Name()}})
 		return err
 	})
 	trips(1, "notice", func(v *embedded.View) error {
@@ -139,8 +139,8 @@ func TestDistance(t *testing.T) {
 	})
 	clock.advance(embedded.DefaultReplicaLag)
 	trips(0, "replica", func(v *embedded.View) error {
-		_, found, err := v.Replica(ctx, rec[us].Key)
-		require.True(t, found)
+		shown, err := v.Replica(ctx, rec[us].Key)
+		require.NotNil(t, shown.Record)
 		return err
 	})
 	trips(0, "replica object", func(v *embedded.View) error {
@@ -149,8 +149,8 @@ func TestDistance(t *testing.T) {
 		return err
 	})
 	trips(0, "replica pin", func(v *embedded.View) error {
-		_, found, err := v.ReplicaPin(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
-		require.True(t, found)
+		shown, err := v.Replica(ctx, claim.Key{Tenant: "acme", Value: "pinned"})
+		require.NotNil(t, shown.Pin)
 		return err
 	})
 	trips(0, "registrar", func(v *embedded.View) error { _, err := v.Registrar(ctx, "acme"); return err })
@@ -216,23 +216,22 @@ func TestPartition(t *testing.T) {
 		"object":    func() error { _, _, _, err := far.Object(ctx, "acme", us, "x"); return err },
 		"pin":       func() error { _, err := far.Pin(ctx, key, eu); return err },
 		"timeline":  func() error { _, err := far.Timeline(ctx, key, us, 1); return err },
-		"take":      func() error { _, err := far.Take(ctx, us, 1, time.Second); return err },
+		"take":      func() error { _, err := far.Queue(outbox.ProviderCalls).Take(ctx, us, 1, time.Second); return err },
 		"events":    func() error { _, err := far.Queue(outbox.Events).Depth(ctx, us); return err },
 		"post":      func() error { _, err := far.Post(ctx, ghost()); return err },
 		"reversals": func() error { _, err := far.Reversals(ctx, "x"); return err },
 		"balances":  func() error { _, err := far.Balances(ctx, us, ledger.AccountKey{}, 1); return err },
-		"keep":      func() error { _, err := far.Keep(ctx, us, []webhook.Notice{{ID: "sim:x"}}); return err },
-		"close":     func() error { return far.Close(ctx, us, "sim:x", 1, webhook.Ignored, "") },
+		"keep":      func() error { _, err := far.Keep(ctx, us, []notice.Notice{{ID: "sim:x"}}); return err },
+		"close":     func() error { return far.Close(ctx, us, "sim:x", 1, notice.Ignored, "") },
 		"settled":   func() error { _, err := far.Settled(ctx, us, claim.Key{}, 1); return err },
 	} {
 		err := do()
 		require.ErrorIs(t, err, claim.ErrHomeUnreachable, name)
 		require.ErrorIs(t, err, wan.ErrPartitioned, name)
 	}
-	rec, found, err := far.Replica(ctx, done.Key)
+	shown, err := far.Replica(ctx, done.Key)
 	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, done, rec)
+	require.Equal(t, &done, shown.Record)
 	_, err = far.Begin(ctx, arrive("mine", eu))
 	require.NoError(t, err, "the own region's rows are near")
 
@@ -418,21 +417,21 @@ func TestSweepNotices(t *testing.T) {
 	db := open(t, embedded.Config{Clock: clock.now})
 	ctx, v := t.Context(), view(t, db, us)
 	for _, e := range []string{"done", "waits"} {
-		_, err := v.Keep(ctx, us, []webhook.Notice{{ID: webhook.NoticeID("sim", e), Provider: "sim"}})
+		_, err := v.Keep(ctx, us, []notice.Notice{{ID: notice.ID("sim", e), Provider: "sim"}})
 		require.NoError(t, err)
 	}
-	done := webhook.NoticeID("sim", "done")
+	done := notice.ID("sim", "done")
 	taken, err := v.Queue(outbox.Notices).Take(ctx, us, 10, time.Minute)
 	require.NoError(t, err)
 	for _, m := range taken {
 		if m.ID == done {
-			require.NoError(t, v.Close(ctx, us, m.ID, m.Fence, webhook.ProcessedOK, ""))
+			require.NoError(t, v.Close(ctx, us, m.ID, m.Fence, notice.ProcessedOK, ""))
 		}
 	}
 	_, err = v.Post(ctx, ghost())
 	require.NoError(t, err)
 
-	clock.advance(webhook.KeepFor - time.Microsecond)
+	clock.advance(notice.KeepFor - time.Microsecond)
 	for _, want := range []int{0, 1, 0} {
 		n, err := db.Sweep(ctx, 100)
 		require.NoError(t, err)
@@ -442,10 +441,10 @@ func TestSweepNotices(t *testing.T) {
 	_, found, err := v.Notice(ctx, us, done)
 	require.NoError(t, err)
 	require.False(t, found)
-	n, found, err := v.Notice(ctx, us, webhook.NoticeID("sim", "waits"))
+	n, found, err := v.Notice(ctx, us, notice.ID("sim", "waits"))
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, webhook.Unprocessed, n.Status)
+	require.Equal(t, notice.Unprocessed, n.Status)
 	_, found, err = v.Transaction(ctx, us, ghost().ID)
 	require.NoError(t, err)
 	require.True(t, found)

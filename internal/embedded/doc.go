@@ -1,6 +1,6 @@
 // Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in
 // one Pebble store: one process, one directory, any number of regions. It implements
-// [claim.Store], [outbox.Store], [ledger.Store], [webhook.Store] and
+// [claim.Store], [outbox.Store], [ledger.Store], [notice.Store] and
 // [relay.Endpoints] for `homeward demo`, for development and for tests, with the
 // same durability and the same answers as the SQL store.
 //
@@ -69,7 +69,7 @@
 // are taken. An event has a due row (f) only while it is the first of its line (k),
 // that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
 // the head of a line moves the due row with it. A transaction is kept for ever, a
-// notice for [webhook.KeepFor], and whose an unpaid object was for [claim.Policy].RememberFor.
+// notice for [notice.KeepFor], and whose an unpaid object was for [claim.Policy].RememberFor.
 // seq counts within one opening of the store, whose own number (epoch) is in its upper bits. A region's code is checked at every Open and can
 // be neither changed nor given to another name.
 //

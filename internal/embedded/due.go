@@ -34,7 +34,7 @@ var isDue = func() (is [256]bool) {
 }()
 
 // newDues makes those of all queues and regions.
-func newDues(regions []Region) map[dueTable]*dues {
+func newDues(regions []claim.Region) map[dueTable]*dues {
 	all := map[dueTable]*dues{}
 	for _, r := range regions {
 		for _, q := range queues {
@@ -117,7 +117,7 @@ func (ds *dues) extend(db *DB) error {
 	prefix := appendRegion(nil, ds.table, ds.code)
 	ds.whole = true
 	n := 0
-	err := db.scan(append(prefix[:len(prefix):len(prefix)], ds.until...), prefixEnd(prefix), func(k, value []byte) (bool, error) {
+	err := db.scan(append(slices.Clip(prefix), ds.until...), prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		at := string(k[len(prefix):])
 		if n++; n > dueWindow {
 			ds.until, ds.whole = at, false

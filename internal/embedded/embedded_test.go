@@ -14,17 +14,17 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/ledger/ledgertest"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/outboxtest"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/outbox/relay/relaytest"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/ledger/ledgertest"
-	"github.com/homeward-io/homeward/payment/webhook"
-	"github.com/homeward-io/homeward/payment/webhook/webhooktest"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/notice/noticetest"
 )
 
-var regions = []embedded.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
+var regions = []claim.Region{{Name: "us-east1", Code: 1}, {Name: "europe-west1", Code: 2}, {Name: "asia-northeast1", Code: 3}}
 
 // virtualClock is moved by the tests.
 type virtualClock struct {
@@ -93,7 +93,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 	return claimtest.Harness{
 		Regions:    []string{"us-east1", "europe-west1", "asia-northeast1"},
 		Store:      func(region string) claim.Store { return view(t, db, region) },
-		Outbox:     func(region string) outbox.Store { return view(t, db, region) },
+		Outbox:     func(region string) outbox.Store { return view(t, db, region).Queue(outbox.ProviderCalls) },
 		Queue:      func(region string, q outbox.Queue) outbox.Store { return view(t, db, region).Queue(q) },
 		Ledger:     func(region string) ledger.Store { return view(t, db, region) },
 		Policy:     policy,
@@ -112,7 +112,7 @@ func harness(t *testing.T, policy claim.Policy) claimtest.Harness {
 		MoveRegistrar: func(t testing.TB, tenant, to string) {
 			require.NoError(t, db.MoveRegistrar(context.Background(), tenant, to))
 		},
-		SetStatus: func(t testing.TB, region string, status uint8) {
+		SetStatus: func(t testing.TB, region string, status claim.RegionStatus) {
 			_, err := db.SetRegionStatus(context.Background(), region, status)
 			require.NoError(t, err)
 		},
@@ -139,7 +139,7 @@ func TestOutbox(t *testing.T) {
 		})
 	}
 	t.Run(string(outbox.Notices), func(t *testing.T) {
-		outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness { return webhooktest.Queue(webhookHarness(t)) })
+		outboxtest.Exercise(t, func(t *testing.T) outboxtest.Harness { return noticetest.Queue(noticeHarness(t)) })
 	})
 }
 
@@ -151,13 +151,13 @@ func TestQueueNames(t *testing.T) {
 	require.Panics(t, func() { v.Queue("no such queue") })
 }
 
-func webhookHarness(t *testing.T) webhooktest.Harness {
+func noticeHarness(t *testing.T) noticetest.Harness {
 	clock := newClock()
 	fs := vfs.NewMem()
 	db := open(t, embedded.Config{Clock: clock.now, FS: fs})
-	return webhooktest.Harness{
+	return noticetest.Harness{
 		Regions: names(),
-		Store:   func(region string) webhook.Store { return view(t, db, region) },
+		Store:   func(region string) notice.Store { return view(t, db, region) },
 		Queue:   func(region string) outbox.Store { return view(t, db, region).Queue(outbox.Notices) },
 		Events:  func(region string) outbox.Store { return view(t, db, region).Queue(outbox.Events) },
 		Books:   func(region string) ledger.Store { return view(t, db, region) },
@@ -192,16 +192,16 @@ func raw(t testing.TB, fs vfs.FS) (all []byte) {
 	return all
 }
 
-func TestWebhooks(t *testing.T) { webhooktest.Exercise(t, webhookHarness) }
+func TestNotices(t *testing.T) { noticetest.Exercise(t, noticeHarness) }
 
 // TestLateSuccesses: a ghost is given back however late it surfaces, and nobody spends
 // the key of that.
 func TestLateSuccesses(t *testing.T) {
-	harness := func(t *testing.T) webhooktest.LateHarness {
+	harness := func(t *testing.T) noticetest.LateHarness {
 		clock := newClock()
 		db := open(t, embedded.Config{Clock: clock.now})
 		require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: us}))
-		return webhooktest.LateHarness{
+		return noticetest.LateHarness{
 			Home: us, Code: 1, Policy: testPolicy(), Rows: view(t, db, us),
 			Pass: func(_ testing.TB, d time.Duration) { clock.advance(d) },
 			Now:  func(testing.TB) time.Time { return clock.now() },
@@ -211,9 +211,9 @@ func TestLateSuccesses(t *testing.T) {
 			},
 		}
 	}
-	webhooktest.ExerciseLate(t, harness)
-	webhooktest.ExerciseKeys(t, harness)
-	webhooktest.ExerciseHeld(t, harness)
+	noticetest.ExerciseLate(t, harness)
+	noticetest.ExerciseKeys(t, harness)
+	noticetest.ExerciseHeld(t, harness)
 }
 
 func TestLedger(t *testing.T) {

@@ -2,7 +2,6 @@ package embedded_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 func arrive(key, home string) claim.Arrival {
@@ -98,7 +98,7 @@ func TestOpenRefuses(t *testing.T) {
 		fs := vfs.NewMem()
 		db := open(t, embedded.Config{FS: fs})
 		require.NoError(t, db.Close())
-		for name, rs := range map[string][]embedded.Region{
+		for name, rs := range map[string][]claim.Region{
 			"changed": {{Name: "us-east1", Code: 9}},
 			"reused":  {{Name: "mars-north1", Code: 1}},
 			"swapped": {{Name: "us-east1", Code: 2}, {Name: "europe-west1", Code: 1}},
@@ -107,10 +107,10 @@ func TestOpenRefuses(t *testing.T) {
 				refused(t, embedded.Config{Dir: "store", FS: fs, Regions: rs}, "never changed or reused")
 			})
 		}
-		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []embedded.Region{{Name: "a", Code: 7}, {Name: "b", Code: 7}}}, "of its own")
-		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []embedded.Region{{Name: "a"}}}, "reserved")
+		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []claim.Region{{Name: "a", Code: 7}, {Name: "b", Code: 7}}}, "of its own")
+		refused(t, embedded.Config{Dir: "store", FS: fs, Regions: []claim.Region{{Name: "a"}}}, "reserved")
 		// A new region joins, one that was known may be left out.
-		open(t, embedded.Config{FS: fs, Regions: []embedded.Region{{Name: "us-east1", Code: 1}, {Name: "new", Code: 4}}})
+		open(t, embedded.Config{FS: fs, Regions: []claim.Region{{Name: "us-east1", Code: 1}, {Name: "new", Code: 4}}})
 	})
 }
 
@@ -190,7 +190,7 @@ func TestUnreadableRow(t *testing.T) {
 	bad.On()
 	_, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
 	require.ErrorIs(t, err, claim.ErrUnavailable)
-	_, _, err = v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: "k50"})
+	_, err = v.Replica(t.Context(), claim.Key{Tenant: "acme", Value: "k50"})
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	bad.Off()
 	got, err := v.Begin(t.Context(), arrive("k50", "us-east1"))
@@ -208,12 +208,12 @@ func TestTakeSkipsHeldRows(t *testing.T) {
 	}
 	clock.advance(time.Minute)
 	unlock := v.LockRow(claim.Key{Tenant: "acme", Value: "a"}, "us-east1")
-	taken, err := v.Take(t.Context(), "us-east1", 10, time.Second)
+	taken, err := v.Queue(outbox.ProviderCalls).Take(t.Context(), "us-east1", 10, time.Second)
 	require.NoError(t, err)
 	require.Len(t, taken, 1)
 	require.Equal(t, "ch_b", taken[0].ID)
 	unlock()
-	taken, err = v.Take(t.Context(), "us-east1", 10, time.Second)
+	taken, err = v.Queue(outbox.ProviderCalls).Take(t.Context(), "us-east1", 10, time.Second)
 	require.NoError(t, err)
 	require.Len(t, taken, 1)
 	require.Equal(t, "ch_a", taken[0].ID)
@@ -229,7 +229,7 @@ func TestUnsyncedIsNotShown(t *testing.T) {
 	for name, read := range map[string]func(ctx context.Context) error{
 		"get":      func(ctx context.Context) error { _, _, _, err := v.Get(ctx, a.Key, "us-east1"); return err },
 		"object":   func(ctx context.Context) error { _, _, _, err := v.Object(ctx, "acme", "us-east1", "ch_k"); return err },
-		"replica":  func(ctx context.Context) error { _, _, err := v.Replica(ctx, a.Key); return err },
+		"replica":  func(ctx context.Context) error { _, err := v.Replica(ctx, a.Key); return err },
 		"timeline": func(ctx context.Context) error { _, err := v.Timeline(ctx, a.Key, "us-east1", 1); return err },
 		"begin":    func(ctx context.Context) error { _, err := v.Begin(ctx, a); return err },
 	} {
@@ -299,7 +299,7 @@ func TestBadNames(t *testing.T) {
 		a.Key = key
 		_, err := v.Begin(t.Context(), a)
 		require.Error(t, err)
-		require.False(t, errors.Is(err, claim.ErrUnavailable), "a retry would not help")
+		require.NotErrorIs(t, err, claim.ErrUnavailable, "a retry would not help")
 	}
 	_, err := v.Begin(t.Context(), arrive("k", "mars"))
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // fixtureKeys are those of the stores in testdata, by what became of them.
@@ -34,7 +34,7 @@ type shown struct {
 	Parked   []outbox.Message
 	Books    []ledger.Transaction
 	Unpaid   map[string]claim.Unpaid
-	Notice   webhook.Notice
+	Notice   notice.Notice
 	InFlight int
 }
 
@@ -74,11 +74,11 @@ func TestFormat2(t *testing.T) {
 		line, err = v.Timeline(t.Context(), rec.Key, rec.Home, 2)
 		require.NoError(t, err)
 		require.Equal(t, claim.EventAttempt, line[0].Event, "the latest of both sorts")
-		_, found, err := v.Message(t.Context(), rec.Home, rec.Minted.ID)
+		_, found, err := v.Queue(outbox.ProviderCalls).Message(t.Context(), rec.Home, rec.Minted.ID)
 		require.NoError(t, err)
 		require.False(t, found)
 	}
-	d, err := v.Depth(t.Context(), "us-east1")
+	d, err := v.Queue(outbox.ProviderCalls).Depth(t.Context(), "us-east1")
 	require.NoError(t, err)
 	require.Zero(t, d)
 }
@@ -113,7 +113,7 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 		if s.Unpaid[k], _, err = v.Unpaid(ctx, home, rec.Minted.ID); err != nil {
 			return err
 		}
-		m, found, err := v.Message(ctx, home, rec.Minted.ID)
+		m, found, err := v.Queue(outbox.ProviderCalls).Message(ctx, home, rec.Minted.ID)
 		if err != nil {
 			return err
 		}
@@ -127,13 +127,13 @@ func (s *shown) show(ctx context.Context, v *embedded.View) error {
 			return err
 		}
 	}
-	if s.Parked, err = v.Parked(ctx, home, "", 10); err != nil {
+	if s.Parked, err = v.Queue(outbox.ProviderCalls).Parked(ctx, home, "", 10); err != nil {
 		return err
 	}
 	if s.Books, err = v.Transactions(ctx, home, ledger.Position{}, time.Time{}, 100); err != nil {
 		return err
 	}
-	if s.Notice, _, err = v.Notice(ctx, home, webhook.NoticeID("sim", "a")); err != nil {
+	if s.Notice, _, err = v.Notice(ctx, home, notice.ID("sim", "a")); err != nil {
 		return err
 	}
 	s.InFlight, err = v.InFlight(ctx, home)

@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // TestMemoryIsWhatTheRowsSay makes the same steps in two stores, one of which is killed
@@ -68,7 +68,9 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 				both(func(v *embedded.View) (any, error) { return v.Renew(t.Context(), "n1", []claim.Lease{lease}) })
 			}
 		case 8:
-			both(func(v *embedded.View) (any, error) { return v.Take(t.Context(), home, 1, time.Second) })
+			both(func(v *embedded.View) (any, error) {
+				return v.Queue(outbox.ProviderCalls).Take(t.Context(), home, 1, time.Second)
+			})
 		case 11, 12:
 			both(func(v *embedded.View) (any, error) {
 				q := v.Queue(outbox.Events)
@@ -94,7 +96,7 @@ func TestMemoryIsWhatTheRowsSay(t *testing.T) {
 		case 10:
 			if rec.Key.Value != "" {
 				both(func(v *embedded.View) (any, error) {
-					return nil, v.Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
+					return nil, v.Queue(outbox.ProviderCalls).Park(t.Context(), home, rec.Minted.ID, uint64(rec.Generation-1)<<32+1, "no")
 				})
 			}
 		default:
@@ -155,9 +157,9 @@ func TestDueWindow(t *testing.T) {
 	q := v.Queue(outbox.Notices)
 	n := 0
 	keep := func(some int) {
-		var batch []webhook.Notice
+		var batch []notice.Notice
 		for range some {
-			batch = append(batch, webhook.Notice{ID: fmt.Sprintf("%06d", n), Provider: "sim", Body: []byte("x")})
+			batch = append(batch, notice.Notice{ID: fmt.Sprintf("%06d", n), Provider: "sim", Body: []byte("x")})
 			n++
 		}
 		_, err := v.Keep(t.Context(), home, batch)
@@ -248,16 +250,16 @@ func TestLookUps(t *testing.T) {
 func TestALargeBatchIsRemembered(t *testing.T) {
 	db := open(t, embedded.Config{FS: vfs.NewMem()})
 	v, home := view(t, db, "us-east1"), "us-east1"
-	one := webhook.Notice{ID: "first", Provider: "sim", Body: []byte("{}")}
-	_, err := v.Keep(t.Context(), home, []webhook.Notice{one})
+	one := notice.Notice{ID: "first", Provider: "sim", Body: []byte("{}")}
+	_, err := v.Keep(t.Context(), home, []notice.Notice{one})
 	require.NoError(t, err)
 	require.NoError(t, db.Flush()) // look-ups go by memory from here on, and so do takes:
 	taken, err := v.Queue(outbox.Notices).Take(t.Context(), home, 100, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, taken, 1)
-	var many []webhook.Notice
+	var many []notice.Notice
 	for i := range 48 {
-		many = append(many, webhook.Notice{ID: fmt.Sprint("n", i), Provider: "sim", Body: make([]byte, 256<<10)})
+		many = append(many, notice.Notice{ID: fmt.Sprint("n", i), Provider: "sim", Body: make([]byte, 256<<10)})
 	}
 	_, err = v.Keep(t.Context(), home, many)
 	require.NoError(t, err)

@@ -37,20 +37,13 @@ const (
 	complainEvery = 10 * time.Second
 )
 
-// Region is one region whose rows live in the store.
-type Region struct {
-	Name string
-	// Code is the region's number for ever, see [claim.RegionCode]; rows are
-	// stored under it.
-	Code claim.RegionCode
-}
-
 // Config configures [Open].
 type Config struct {
 	// Dir is the store's directory; it is made if it does not exist.
 	Dir string
-	// Regions are all regions of the deployment, at least one.
-	Regions []Region
+	// Regions are all regions of the deployment, at least one. The store keeps their
+	// statuses itself.
+	Regions []claim.Region
 	// Policy must be valid; see [claim.Policy.Validate].
 	Policy claim.Policy
 	// Network is the distance between regions; nil for none.
@@ -78,7 +71,7 @@ type DB struct {
 	dirLock    *pebble.Lock
 	policy     claim.Policy
 	regions    map[string]claim.RegionCode
-	order      []Region
+	order      []claim.Region
 	network    *wan.Network
 	replicaLag time.Duration
 	clock      clock
@@ -99,7 +92,7 @@ type DB struct {
 	seq atomic.Uint64
 
 	topologyMu sync.RWMutex // held for reading while a pin is written
-	statuses   map[string]uint8
+	statuses   map[string]claim.RegionStatus
 	topology   uint64 // the table's epoch
 
 	tenantMu sync.RWMutex // held for reading through every pin step
@@ -142,7 +135,7 @@ func Open(cfg Config) (*DB, error) {
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
 		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), flights: new(flights),
-		statuses: map[string]uint8{}, topology: 1,
+		statuses: map[string]claim.RegionStatus{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
 	}

@@ -143,7 +143,7 @@ func (v *View) pinStep(ctx context.Context, key claim.Key, entry string, been ma
 	// Held until the pin is written: a change of status waits for it.
 	db.topologyMu.RLock()
 	defer db.topologyMu.RUnlock()
-	if change == claim.PinTaken && (entry == "" || db.statuses[entry] != statusActive) {
+	if change == claim.PinTaken && (entry == "" || db.statuses[entry] != claim.RegionActive) {
 		return claim.Pin{}, nil, claim.ErrNoNewHomes
 	}
 	code, err := v.code(t.Registrar)

@@ -9,29 +9,26 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // View is the store as a node of one region sees it: rows of that region are
 // near, those of others cost a round trip, replicas are near everywhere. It
-// implements [claim.Store], [outbox.Queues], [ledger.Store], [webhook.Store] and
-// [relay.Endpoints], is itself the [outbox.Store] of the provider calls, and is safe
-// for concurrent use.
+// implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store] and
+// [relay.Endpoints], and is safe for concurrent use.
 type View struct {
-	queueView // of the provider calls
-	db        *DB
-	name      string
+	db   *DB
+	name string
 }
 
 var (
 	_ claim.Store     = (*View)(nil)
-	_ outbox.Store    = (*View)(nil)
 	_ outbox.Queues   = (*View)(nil)
 	_ ledger.Store    = (*View)(nil)
-	_ webhook.Store   = (*View)(nil)
+	_ notice.Store    = (*View)(nil)
 	_ relay.Endpoints = (*View)(nil)
 )
 
@@ -40,9 +37,7 @@ func (db *DB) Region(name string) (*View, error) {
 	if _, ok := db.regions[name]; !ok {
 		return nil, fmt.Errorf("embedded store: there is no region %q; name one of those it was opened with", name)
 	}
-	v := &View{db: db, name: name}
-	v.queueView = queueView{v: v, q: providerCalls}
-	return v, nil
+	return &View{db: db, name: name}, nil
 }
 
 // Name returns the region of the view.

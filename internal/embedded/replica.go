@@ -12,12 +12,12 @@ import (
 // answer while the home is cut off.
 
 // Replica implements [claim.Store].
-func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, error) {
+func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Shown, error) {
 	if err := checkKey(key); err != nil {
-		return claim.Record{}, false, err
+		return claim.Shown{}, err
 	}
 	if err := v.db.enter(ctx); err != nil {
-		return claim.Record{}, false, err
+		return claim.Shown{}, err
 	}
 	defer v.db.leave()
 	stamp, stamped := claim.ReadStamp(key.Value)
@@ -27,13 +27,17 @@ func (v *View) Replica(ctx context.Context, key claim.Key) (claim.Record, bool, 
 		}
 		rec, err := v.db.readSynced(home.Name, home.Code, key)
 		if err != nil {
-			return claim.Record{}, false, err
+			return claim.Shown{}, err
 		}
 		if v.db.replicated(rec, v.db.clock.now()) {
-			return *rec, true, nil
+			return claim.Shown{Record: rec}, nil
 		}
 	}
-	return claim.Record{}, false, nil
+	if stamped {
+		return claim.Shown{}, nil
+	}
+	pin, err := v.db.replicatedPin(key)
+	return claim.Shown{Pin: pin}, err
 }
 
 // ReplicaObject implements [claim.Store].
@@ -59,31 +63,21 @@ func (db *DB) replicated(rec *claim.Record, now time.Time) bool {
 		!now.Before(rec.SettledAt.Add(db.replicaLag))
 }
 
-// ReplicaPin implements [claim.Store].
-func (v *View) ReplicaPin(ctx context.Context, key claim.Key) (claim.Pin, bool, error) {
-	if err := checkKey(key); err != nil {
-		return claim.Pin{}, false, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return claim.Pin{}, false, err
-	}
-	defer v.db.leave()
-	v.db.tenantMu.RLock()
-	defer v.db.tenantMu.RUnlock()
-	t, ok := v.db.tenants[key.Tenant]
+// replicatedPin is the pin that a replica shows by now, nil for none.
+func (db *DB) replicatedPin(key claim.Key) (*claim.Pin, error) {
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	t, ok := db.tenants[key.Tenant]
 	if !ok {
-		return claim.Pin{}, false, claim.ErrUnknownTenant
+		return nil, nil
 	}
-	lock := v.db.pins.of(0, key)
+	lock := db.pins.of(0, key)
 	lock.RLock()
 	defer lock.RUnlock()
-	now := v.db.clock.now()
-	pin, err := v.db.governingPin(&t, key)
-	if err != nil || pin == nil {
-		return claim.Pin{}, false, err
+	now := db.clock.now()
+	pin, err := db.governingPin(&t, key)
+	if err != nil || pin == nil || !pin.Settled(&db.policy, now) || now.Before(pin.CreatedAt.Add(db.replicaLag)) {
+		return nil, err
 	}
-	if !pin.Settled(&v.db.policy, now) || now.Before(pin.CreatedAt.Add(v.db.replicaLag)) {
-		return claim.Pin{}, false, nil
-	}
-	return *pin, true, nil
+	return pin, nil
 }

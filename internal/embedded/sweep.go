@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // sweepScan bounds the rows that one Sweep looks at, so that it stays below
@@ -26,9 +26,9 @@ const (
 
 // Sweep deletes up to limit rows that no longer say anything: claims that have
 // been gone for about Policy.PinGrace, pins past their life that protect no claim,
-// processed notices older than [webhook.KeepFor], and what is remembered of unpaid
+// processed notices older than [notice.KeepFor], and what is remembered of unpaid
 // objects after Policy.RememberFor. It drops the bodies of notices that were acted on
-// [webhook.KeepBodyFor] ago, and counts them with the rows. Audit and books stay.
+// [notice.KeepBodyFor] ago, and counts them with the rows. Audit and books stay.
 // Nothing depends on its being called except disk space and how long bodies are kept:
 // expiry is judged when a row is read. Each call goes on where the last one stopped. It
 // is safe to call at any time.
@@ -159,12 +159,12 @@ func (db *DB) sweepNotice(region string, code claim.RegionCode, key claim.Key) (
 	lock.Lock()
 	defer lock.Unlock()
 	n, err := db.readNotice(region, code, key.Value)
-	if err != nil || n == nil || n.Status == webhook.Unprocessed {
+	if err != nil || n == nil || n.Status == notice.Unprocessed {
 		return false, err
 	}
 	now := db.clock.now()
-	old := !now.Before(n.ReceivedAt.Add(webhook.KeepFor))
-	if !old && (len(n.Body) == 0 || now.Before(n.ProcessedAt.Add(webhook.KeepBodyFor))) {
+	old := !now.Before(n.ReceivedAt.Add(notice.KeepFor))
+	if !old && (len(n.Body) == 0 || now.Before(n.ProcessedAt.Add(notice.KeepBodyFor))) {
 		return false, nil
 	}
 	b := db.pebble.NewBatch()

@@ -163,6 +163,21 @@ func (db *DB) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, boo
 	return db.tenants[id], true, nil
 }
 
+// Tenant returns the tenant of that id, [claim.ErrUnknownTenant] where there is none.
+func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
+	if err := db.enter(ctx); err != nil {
+		return claim.Tenant{}, err
+	}
+	defer db.leave()
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	t, ok := db.tenants[id]
+	if !ok {
+		return claim.Tenant{}, claim.ErrUnknownTenant
+	}
+	return t, nil
+}
+
 // Tenants returns all tenants by id.
 func (db *DB) Tenants(ctx context.Context) ([]claim.Tenant, error) {
 	if err := db.enter(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -21,39 +22,24 @@ const (
 	metaTopology = "topology"
 )
 
-// statusActive is the only status in which a region takes new homes. The numbers
-// are package region's: 0 active, 1 draining, 2 down.
-const statusActive = 0
-
-// TopologyRow is one region as the store knows it.
-type TopologyRow struct {
-	Name   string
-	Code   claim.RegionCode
-	Status uint8
-}
-
-// Topology returns the regions that the store was opened with, in that order, and
-// how often a status has changed, from 1. It costs no trip, as the table of
-// regions has a copy in each.
-func (db *DB) Topology(ctx context.Context) (rows []TopologyRow, epoch uint64, err error) {
+// Regions implements [claim.Regions]: the regions that the store was opened with, in that
+// order. It costs no trip, as the table of regions has a copy in each.
+func (db *DB) Regions(ctx context.Context) (regions []claim.Region, epoch uint64, err error) {
 	if err := db.enter(ctx); err != nil {
 		return nil, 0, err
 	}
 	defer db.leave()
 	db.topologyMu.RLock()
 	defer db.topologyMu.RUnlock()
-	rows = make([]TopologyRow, len(db.order))
-	for i, r := range db.order {
-		rows[i] = TopologyRow{Name: r.Name, Code: r.Code, Status: db.statuses[r.Name]}
+	regions = slices.Clone(db.order)
+	for i, r := range regions {
+		regions[i].Status = db.statuses[r.Name]
 	}
-	return rows, db.topology, nil
+	return regions, db.topology, nil
 }
 
-// SetRegionStatus sets what an operator says of a region: 0 active, 1 draining,
-// 2 down. It returns the epoch of the table in which the region has that status,
-// and changes nothing where it has it already. After it has returned no key gets
-// its home in a region that is not active.
-func (db *DB) SetRegionStatus(ctx context.Context, name string, status uint8) (epoch uint64, err error) {
+// SetRegionStatus implements [claim.Regions].
+func (db *DB) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
 	if _, ok := db.regions[name]; !ok {
 		return 0, fmt.Errorf("embedded store: there is no region %q; name one of those it was opened with", name)
 	}
@@ -92,7 +78,7 @@ func (db *DB) loadTopology() error {
 		if len(value) != 8 {
 			return false, damaged("meta row", name, fmt.Errorf("%d bytes", len(value)))
 		}
-		db.statuses[name] = uint8(binary.BigEndian.Uint64(value))
+		db.statuses[name] = claim.RegionStatus(binary.BigEndian.Uint64(value))
 		return true, nil
 	})
 }
@@ -126,4 +112,12 @@ func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 		return n < depthLimit, nil
 	})
 	return n, err
+}
+
+// Regions is [DB.Regions].
+func (v *View) Regions(ctx context.Context) ([]claim.Region, uint64, error) { return v.db.Regions(ctx) }
+
+// SetRegionStatus is [DB.SetRegionStatus].
+func (v *View) SetRegionStatus(ctx context.Context, name string, status claim.RegionStatus) (epoch uint64, err error) {
+	return v.db.SetRegionStatus(ctx, name, status)
 }

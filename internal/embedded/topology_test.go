@@ -20,15 +20,15 @@ func TestRegionStatus(t *testing.T) {
 	db, err := embedded.Open(cfg)
 	require.NoError(t, err)
 	ctx := t.Context()
-	table := func(statuses ...uint8) (rows []embedded.TopologyRow) {
+	table := func(statuses ...claim.RegionStatus) (rows []claim.Region) {
 		for i, r := range regions {
-			rows = append(rows, embedded.TopologyRow{Name: r.Name, Code: r.Code, Status: statuses[i]})
+			rows = append(rows, claim.Region{Name: r.Name, Code: r.Code, Status: statuses[i]})
 		}
 		return rows
 	}
-	is := func(epoch uint64, statuses ...uint8) {
+	is := func(epoch uint64, statuses ...claim.RegionStatus) {
 		t.Helper()
-		rows, at, err := db.Topology(ctx)
+		rows, at, err := db.Regions(ctx)
 		require.NoError(t, err)
 		require.Equal(t, table(statuses...), rows)
 		require.Equal(t, epoch, at)
@@ -46,7 +46,7 @@ func TestRegionStatus(t *testing.T) {
 	is(3, 0, 1, 2)
 
 	require.NoError(t, db.Close())
-	_, _, err = db.Topology(ctx)
+	_, _, err = db.Regions(ctx)
 	require.ErrorIs(t, err, claim.ErrUnavailable)
 	db = open(t, cfg)
 	is(3, 0, 1, 2)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	storev1 "github.com/homeward-io/homeward/internal/gen/homeward/store/v1"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
 )
 
 // fill sets some of the fields of what v points to, at random. Text need not be UTF-8.
@@ -27,9 +27,9 @@ func fill(r *rand.Rand, v reflect.Value) {
 			}
 			return
 		}
-		for i := range v.NumField() {
+		for _, field := range v.Fields() {
 			if r.IntN(4) > 0 {
-				fill(r, v.Field(i))
+				fill(r, field)
 			}
 		}
 	case reflect.Pointer:

@@ -101,8 +101,7 @@ func (s *server) withBody(res *response, r *http.Request, limit int64, use func(
 // unreadable says why a body did not arrive. No claim exists yet, so the same
 // request may be sent again, except where it is too large.
 func (s *server) unreadable(res *response, err error) error {
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(over.Limit)
 	}
 	res.Header()["Connection"] = []string{"close"} // the rest of the body is still to come

@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -29,7 +29,7 @@ func (s *server) notice(res *response, r *http.Request) error {
 		return errNoProvider
 	}
 	var body []byte
-	err := s.withBody(res, r, webhook.MaxNotice, func(raw []byte) error {
+	err := s.withBody(res, r, notice.MaxNotice, func(raw []byte) error {
 		body = bytes.Clone(raw)
 		return nil
 	})
@@ -43,14 +43,14 @@ func (s *server) notice(res *response, r *http.Request) error {
 		res.Header()["Content-Length"] = []string{"0"}
 		res.WriteHeader(http.StatusOK)
 		return nil
-	case errors.Is(err, webhook.ErrUnknownProvider):
+	case errors.Is(err, notice.ErrUnknownProvider):
 		return errNoProvider
-	case errors.Is(err, webhook.ErrForged), errors.Is(err, webhook.ErrStale), errors.Is(err, webhook.ErrMalformed):
+	case errors.Is(err, notice.ErrForged), errors.Is(err, notice.ErrStale), errors.Is(err, notice.ErrMalformed):
 		// Not 401: no credentials that the sender could change would help, and clients
 		// must be shown a scheme with one.
 		return refuse(problem.InvalidRequest, sentence(err.Error()))
 	// That nothing can be checked is our own mistake, and no sender's business.
-	case errors.Is(err, webhook.ErrUnchecked), errors.Is(err, webhook.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+	case errors.Is(err, notice.ErrUnchecked), errors.Is(err, notice.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable):
 		p := problem.New(problem.StoreUnavailable, "The notice could not be kept. Send it again.")
 		p.RetryAfter = retryNotice

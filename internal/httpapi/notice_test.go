@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // A refund goes where its charge is, and says the same request to the rooms below
@@ -50,14 +50,14 @@ func (n *notices) Receive(ctx context.Context, provider string, header http.Head
 	return n.err
 }
 
-func notice(method, path, body string) *http.Request {
+func posted(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Stripe-Signature", "t=1,v1=ab")
 	return r
 }
 
 func TestNotices(t *testing.T) {
-	largest := strings.Repeat(" ", webhook.MaxNotice)
+	largest := strings.Repeat(" ", notice.MaxNotice)
 	for _, c := range []struct {
 		name    string
 		request *http.Request
@@ -68,25 +68,25 @@ func TestNotices(t *testing.T) {
 		retry   string // Retry-After
 		reaches bool
 	}{
-		{name: "kept", request: notice("POST", "/v1/webhooks/stripe", "not JSON \xff"), status: 200, reaches: true},
-		{name: "the largest", request: notice("POST", "/v1/webhooks/stripe", largest), status: 200, reaches: true},
-		{name: "empty", request: notice("POST", "/v1/webhooks/stripe", ""), status: 200, reaches: true},
-		{name: "too large", request: notice("POST", "/v1/webhooks/stripe", largest+" "), status: 413, code: "body_too_large"},
-		{name: "too large, in chunks", request: chunked(notice("POST", "/v1/webhooks/stripe", largest+" ")), status: 413, code: "body_too_large"},
-		{name: "no such provider", request: notice("POST", "/v1/webhooks/nobody", "{}"), status: 404, code: "not_found"},
-		{name: "no such provider, and too large", request: notice("POST", "/v1/webhooks/nobody", largest+" "), status: 404, code: "not_found"},
-		{name: "gone meanwhile", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
-		{name: "none are taken", request: notice("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
-		{name: "forged", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrForged), status: 400, code: "invalid_request", reaches: true},
-		{name: "nothing to check it with", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", webhook.ErrUnchecked), status: 503, code: "store_unavailable", retry: "1", reaches: true},
-		{name: "stale", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrStale, status: 400, code: "invalid_request", reaches: true},
-		{name: "malformed", request: notice("POST", "/v1/webhooks/stripe", "{"), err: webhook.ErrMalformed, status: 400, code: "invalid_request", reaches: true},
-		{name: "busy", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: webhook.ErrBusy, status: 503, code: "store_unavailable", retry: "1", reaches: true},
-		{name: "no store", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("x: %w", claim.ErrUnavailable), status: 503, code: "store_unavailable", retry: "1", reaches: true},
-		{name: "slow", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: context.DeadlineExceeded, status: 503, code: "store_unavailable", retry: "1", reaches: true},
-		{name: "surprise", request: notice("POST", "/v1/webhooks/stripe", "{}"), err: errors.New("hidden"), status: 500, code: "internal", reaches: true},
-		{name: "method", request: notice("GET", "/v1/webhooks/stripe", ""), status: 405, code: "method_not_allowed"},
-		{name: "no provider", request: notice("POST", "/v1/webhooks/", "{}"), status: 401, code: "unauthorized"},
+		{name: "kept", request: posted("POST", "/v1/webhooks/stripe", "not JSON \xff"), status: 200, reaches: true},
+		{name: "the largest", request: posted("POST", "/v1/webhooks/stripe", largest), status: 200, reaches: true},
+		{name: "empty", request: posted("POST", "/v1/webhooks/stripe", ""), status: 200, reaches: true},
+		{name: "too large", request: posted("POST", "/v1/webhooks/stripe", largest+" "), status: 413, code: "body_too_large"},
+		{name: "too large, in chunks", request: chunked(posted("POST", "/v1/webhooks/stripe", largest+" ")), status: 413, code: "body_too_large"},
+		{name: "no such provider", request: posted("POST", "/v1/webhooks/nobody", "{}"), status: 404, code: "not_found"},
+		{name: "no such provider, and too large", request: posted("POST", "/v1/webhooks/nobody", largest+" "), status: 404, code: "not_found"},
+		{name: "gone meanwhile", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrUnknownProvider, status: 404, code: "not_found", reaches: true},
+		{name: "none are taken", request: posted("POST", "/v1/webhooks/stripe", "{}"), none: true, status: 404, code: "not_found"},
+		{name: "forged", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", notice.ErrForged), status: 400, code: "invalid_request", reaches: true},
+		{name: "nothing to check it with", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("stripe: %w", notice.ErrUnchecked), status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "stale", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrStale, status: 400, code: "invalid_request", reaches: true},
+		{name: "malformed", request: posted("POST", "/v1/webhooks/stripe", "{"), err: notice.ErrMalformed, status: 400, code: "invalid_request", reaches: true},
+		{name: "busy", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: notice.ErrBusy, status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "no store", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: fmt.Errorf("x: %w", claim.ErrUnavailable), status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "slow", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: context.DeadlineExceeded, status: 503, code: "store_unavailable", retry: "1", reaches: true},
+		{name: "surprise", request: posted("POST", "/v1/webhooks/stripe", "{}"), err: errors.New("hidden"), status: 500, code: "internal", reaches: true},
+		{name: "method", request: posted("GET", "/v1/webhooks/stripe", ""), status: 405, code: "method_not_allowed"},
+		{name: "no provider", request: posted("POST", "/v1/webhooks/", "{}"), status: 401, code: "unauthorized"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f, n := newFake(), &notices{err: c.err}
@@ -110,7 +110,7 @@ func TestNotices(t *testing.T) {
 			require.Zero(t, w.Body.Len())
 			require.Equal(t, "stripe", n.provider)
 			require.Equal(t, "t=1,v1=ab", n.header.Get("Stripe-Signature"))
-			require.EqualValues(t, sent, len(n.body))
+			require.Len(t, n.body, int(sent))
 			require.True(t, n.limited)
 		})
 	}
@@ -130,7 +130,7 @@ func (unread) Close() error { return nil }
 // body stays where it is.
 func TestNoBodyIsReadForNobody(t *testing.T) {
 	h := newAPI(t, newFake(), func(c *Config) { c.Notices = &notices{} })
-	r := notice("POST", "/v1/webhooks/nobody", "")
+	r := posted("POST", "/v1/webhooks/nobody", "")
 	r.Body, r.ContentLength = unread{t}, 1<<20
 	require.Equal(t, 404, serve(h, r).Code)
 }
@@ -143,7 +143,7 @@ func TestNoticesHaveNoRate(t *testing.T) {
 		c.Limits.TenantRate, c.Limits.TenantBurst = 1e-9, 1
 	})
 	for range 3 {
-		require.Equal(t, 200, serve(h, notice("POST", "/v1/webhooks/stripe", "{}")).Code)
+		require.Equal(t, 200, serve(h, posted("POST", "/v1/webhooks/stripe", "{}")).Code)
 	}
 	require.Equal(t, 201, serve(h, charge()).Code)
 	require.Equal(t, 429, serve(h, charge()).Code)

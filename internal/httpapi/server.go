@@ -43,7 +43,7 @@ type Notices interface {
 	// Knows reports whether a provider of this name sends notices here.
 	Knows(provider string) bool
 	// Receive keeps a notice and returns once it is durable. It may keep body, and only
-	// reads header. It refuses with the errors of package webhook; any other error says
+	// reads header. It refuses with the errors of package notice; any other error says
 	// that nothing is known and the notice should be sent again.
 	Receive(ctx context.Context, provider string, header http.Header, body []byte) error
 }

@@ -66,7 +66,7 @@ func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
 		}
 		var want cockroach.Migration
 		for _, r := range k.regions {
-			want.Regions = append(want.Regions, cockroach.RegionSpec{Name: r})
+			want.Regions = append(want.Regions, claim.Region{Name: r})
 		}
 		steps := 0
 		if err := m.Up(ctx, want, func(s cockroach.Step) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -88,7 +89,7 @@ func (d *Demo) startSimulator(context.Context) (_ parts.Stop, err error) {
 
 func (d *Demo) openProvider(context.Context) (_ parts.Stop, err error) {
 	if d.provider, err = httpjson.New(httpjson.Config{
-		Name: "simulator", BaseURL: d.PSP, Webhooks: httpjson.Webhooks{Secret: d.webhooks},
+		Name: "simulator", BaseURL: d.PSP, Notices: httpjson.Notices{Secret: d.webhooks},
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
 	}); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	var names []string
 	for i, r := range s.Regions {
-		c.Regions = append(c.Regions, node.ClusterRegion{Name: r.Name, Code: r.Code, Listen: d.listens[i]})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i]})
 		names = append(names, r.Name)
 	}
 	c.Tenants = Tenants(names)

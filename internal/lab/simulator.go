@@ -36,7 +36,7 @@ func StartSimulator(flag, listen string, c simulator.Config) (*Simulator, error)
 // Notify has the simulator tell the API at base, http://host:port, of every movement
 // of money, and signs with secret.
 func (s *Simulator) Notify(base, secret string) error {
-	return s.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
+	return s.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: base + "/v1/webhooks/simulator", Secret: secret}}})
 }
 
 // Addr is host:port.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,10 +33,8 @@ func (s *Server) prepareCockroach(context.Context) error {
 		if name == "" {
 			name = "node"
 		}
-		for _, before := range regions[:i] {
-			if before == region {
-				return fmt.Errorf("localdb: region %q is named twice", region)
-			}
+		if slices.Contains(regions[:i], region) {
+			return fmt.Errorf("localdb: region %q is named twice", region)
 		}
 		path, err := s.dir.sub(string(CockroachDB), name)
 		if err != nil {

@@ -11,73 +11,16 @@ import (
 	"sync/atomic"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
-
-// Table is the table of regions where it is kept, and what operators count beside
-// it. It is safe for concurrent use.
-type Table interface {
-	// Regions reads all rows and the version of the table.
-	Regions(ctx context.Context) (regions []region.Region, epoch uint64, err error)
-	// SetStatus changes one row, and returns the version in which it is so.
-	SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error)
-	// InFlight counts the claims at home in a region whose outcome is to come.
-	InFlight(ctx context.Context, home string) (int, error)
-}
-
-// sqlTable is the table in a database.
-type sqlTable struct {
-	db   *cockroach.DB
-	view *cockroach.View
-}
-
-func (t sqlTable) Regions(ctx context.Context) ([]region.Region, uint64, error) {
-	rows, err := t.db.Regions(ctx)
-	var epoch uint64
-	for _, r := range rows {
-		epoch = max(epoch, r.Epoch)
-	}
-	return regionsOf(rows), epoch, err
-}
-
-func (t sqlTable) SetStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
-	return t.db.SetRegionStatus(ctx, name, uint8(status))
-}
-
-func (t sqlTable) InFlight(ctx context.Context, home string) (int, error) {
-	return t.view.InFlight(ctx, home)
-}
-
-// embeddedTable is the table in the embedded store.
-type embeddedTable struct {
-	db   *embedded.DB
-	view *embedded.View
-}
-
-func (t embeddedTable) Regions(ctx context.Context) ([]region.Region, uint64, error) {
-	rows, epoch, err := t.db.Topology(ctx)
-	var all []region.Region
-	for _, r := range rows {
-		all = append(all, region.Region{Name: r.Name, Code: r.Code, Status: region.Status(r.Status)})
-	}
-	return all, epoch, err
-}
-
-func (t embeddedTable) SetStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
-	return t.db.SetRegionStatus(ctx, name, uint8(status))
-}
-
-func (t embeddedTable) InFlight(ctx context.Context, home string) (int, error) {
-	return t.view.InFlight(ctx, home)
-}
 
 // follower keeps a node's topology up to date with its table, and tells the other
 // nodes what it means for this one. It is a convenience: what must not happen
 // while it is late, the store's own steps refuse.
 type follower struct {
-	table    Table
+	table    claim.Regions
 	topology *region.Topology
 	self     string // the node's region
 	// tell says to the other nodes whether this one drains; nil: not yet possible.
@@ -89,7 +32,7 @@ type follower struct {
 	told    bool // what the others know
 }
 
-func newFollower(table Table, topology *region.Topology, self string, log *slog.Logger) *follower {
+func newFollower(table claim.Regions, topology *region.Topology, self string, log *slog.Logger) *follower {
 	return &follower{
 		table: table, topology: topology, self: self, log: log,
 		trouble: trouble{log: log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
@@ -173,17 +116,17 @@ func (h *inHand) counting(api http.Handler) http.Handler {
 const parkedShown = 10
 
 // newAdmin is the node's answer to operators.
-func (n *Node) newAdmin() *region.Admin {
-	return region.NewAdmin(region.AdminConfig{
+func (n *Node) newAdmin() *admin.Server {
+	return admin.New(admin.Config{
 		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
 		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus,
 		Transport: n.transport, TLS: n.c.TLS != nil, Logger: n.log,
 	})
 }
 
-func (n *Node) part(ctx context.Context, epoch uint64) region.Part {
+func (n *Node) part(ctx context.Context, epoch uint64) admin.Part {
 	n.follower.upTo(ctx, epoch)
-	p := region.Part{
+	p := admin.Part{
 		Node: n.c.Name, Region: n.c.Region, Version: Version, Epoch: n.c.Topology.Epoch(),
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
 	}
@@ -194,7 +137,7 @@ func (n *Node) part(ctx context.Context, epoch uint64) region.Part {
 }
 
 func (n *Node) setStatus(ctx context.Context, name string, status region.Status) (uint64, error) {
-	epoch, err := n.c.Table.SetStatus(ctx, name, status)
+	epoch, err := n.c.Store.SetRegionStatus(ctx, name, status)
 	if err != nil {
 		return 0, plain(err)
 	}
@@ -202,19 +145,20 @@ func (n *Node) setStatus(ctx context.Context, name string, status region.Status)
 	return epoch, nil
 }
 
-func (n *Node) backlog(ctx context.Context, home string) (_ region.Backlog, err error) {
+func (n *Node) backlog(ctx context.Context, home string) (_ admin.Backlog, err error) {
 	defer func() { err = plain(err) }()
-	depth, err := n.c.Store.Depth(ctx, home)
+	calls := n.c.Store.Queue(outbox.ProviderCalls)
+	depth, err := calls.Depth(ctx, home)
 	if err != nil {
-		return region.Backlog{}, err
+		return admin.Backlog{}, err
 	}
-	b := region.Backlog{Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked, OldestDue: depth.OldestDue}
-	if b.InFlight, err = n.c.Table.InFlight(ctx, home); err != nil || depth.Parked == 0 {
+	b := admin.Backlog{Pending: depth.Pending, Due: depth.Due, Parked: depth.Parked, OldestDue: depth.OldestDue}
+	if b.InFlight, err = n.c.Store.InFlight(ctx, home); err != nil || depth.Parked == 0 {
 		return b, err
 	}
-	rows, err := n.c.Store.Parked(ctx, home, "", parkedShown)
+	rows, err := calls.Parked(ctx, home, "", parkedShown)
 	for _, m := range rows {
-		b.ParkedRows = append(b.ParkedRows, region.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
+		b.ParkedRows = append(b.ParkedRows, admin.ParkedRow{ID: m.ID, Tenant: m.Tenant, Reason: m.LastError})
 	}
 	return b, err
 }

@@ -26,7 +26,7 @@ func (f *fakeTable) Regions(context.Context) ([]region.Region, uint64, error) {
 	return f.regions, f.epoch, f.broken
 }
 
-func (f *fakeTable) SetStatus(_ context.Context, name string, status region.Status) (uint64, error) {
+func (f *fakeTable) SetRegionStatus(_ context.Context, name string, status region.Status) (uint64, error) {
 	for i := range f.regions {
 		if f.regions[i].Name == name {
 			f.regions[i].Status = status
@@ -35,8 +35,6 @@ func (f *fakeTable) SetStatus(_ context.Context, name string, status region.Stat
 	f.epoch++
 	return f.epoch, f.broken
 }
-
-func (f *fakeTable) InFlight(context.Context, string) (int, error) { return 0, f.broken }
 
 func TestTheTopologyFollowsItsTable(t *testing.T) {
 	log, said := record()
@@ -104,7 +102,7 @@ func TestDrainingIsTold(t *testing.T) {
 
 	set := func(name string, status region.Status) uint64 {
 		t.Helper()
-		epoch, err := table.SetStatus(ctx, name, status)
+		epoch, err := table.SetRegionStatus(ctx, name, status)
 		require.NoError(t, err)
 		return epoch
 	}

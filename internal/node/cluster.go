@@ -17,6 +17,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
@@ -59,7 +60,7 @@ type ClusterConfig struct {
 	Logger *slog.Logger
 	// WrapStore decorates each node's view of the store, for tests that stop a
 	// node at a chosen step. nil leaves it as it is.
-	WrapStore func(region string, s Store) Store
+	WrapStore func(region string, s deployment.Store) deployment.Store
 	// WrapTransport decorates what each node's forwards travel through, for tests
 	// that lose a reply. nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
@@ -72,8 +73,7 @@ type ClusterConfig struct {
 
 // ClusterRegion is one region and where its first node's API listens.
 type ClusterRegion struct {
-	Name   string
-	Code   claim.RegionCode
+	region.Region
 	Listen string
 }
 
@@ -83,108 +83,9 @@ type ClusterTenant struct {
 	APIKeys []string
 }
 
-// Backend is one store under all regions of a cluster. It is safe for concurrent
-// use.
-type Backend interface {
-	// Region is the store as the nodes of a region use it.
-	Region(name string) (Store, error)
-	// Table is the table of regions as the nodes of a region use it.
-	Table(region string) (Table, error)
-	// PutTenant writes a tenant and its API keys; one that exists is changed.
-	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
-	// Endpoints keeps where tenants are told of events.
-	Endpoints() relay.Endpoints
-	// Sweep deletes up to limit rows of each sort that are past their windows.
-	Sweep(ctx context.Context, limit int) (removed int, err error)
-	Close() error
-}
-
-// embeddedBackend is the embedded store, which holds every region's rows.
-type embeddedBackend struct{ *embedded.DB }
-
-func (b embeddedBackend) Region(name string) (Store, error) { return b.DB.Region(name) }
-
-func (b embeddedBackend) Endpoints() relay.Endpoints { return b.DB }
-
-func (b embeddedBackend) Table(region string) (Table, error) {
-	v, err := b.DB.Region(region)
-	return embeddedTable{b.DB, v}, err
-}
-
-// sqlBackend is one SQL database, reached by each region in its own way, as the
-// region's nodes would if they were processes of their own.
-type sqlBackend struct {
-	regions []string // in the order of the configuration
-	dbs     map[string]*cockroach.DB
-}
-
-func openSQL(ctx context.Context, c *ClusterConfig) (_ Backend, err error) {
-	b := &sqlBackend{dbs: map[string]*cockroach.DB{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
-	for _, r := range c.Regions {
-		if c.Databases[r.Name] == "" {
-			return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
-		}
-		db, err := cockroach.Open(ctx, cockroach.Config{URL: c.Databases[r.Name], Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger})
-		if err != nil {
-			return nil, fmt.Errorf("region %s: %w", r.Name, err)
-		}
-		b.regions, b.dbs[r.Name] = append(b.regions, r.Name), db
-	}
-	return b, nil
-}
-
-func (b *sqlBackend) view(region string) (*cockroach.View, error) {
-	db, ok := b.dbs[region]
-	if !ok {
-		return nil, fmt.Errorf("cluster: there is no region %q; name one of %q", region, b.regions)
-	}
-	return db.Region(region)
-}
-
-func (b *sqlBackend) Endpoints() relay.Endpoints { return b.dbs[b.regions[0]] }
-
-func (b *sqlBackend) Region(name string) (Store, error) { return b.view(name) }
-
-func (b *sqlBackend) Table(region string) (Table, error) {
-	v, err := b.view(region)
-	return sqlTable{b.dbs[region], v}, err
-}
-
-func (b *sqlBackend) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
-	return b.dbs[b.regions[0]].PutTenant(ctx, t, apiKeys...)
-}
-
-func (b *sqlBackend) Sweep(ctx context.Context, limit int) (removed int, err error) {
-	for _, r := range b.regions { // each keeps pins of its own
-		v, err := b.view(r)
-		if err != nil {
-			return removed, err
-		}
-		n, err := v.Sweep(ctx, limit)
-		removed += n
-		if err != nil {
-			return removed, err
-		}
-	}
-	return removed, nil
-}
-
-func (b *sqlBackend) Close() error {
-	var errs []error
-	for _, db := range b.dbs {
-		errs = append(errs, db.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // Cluster is a running cluster.
 type Cluster struct {
-	DB    Backend
+	DB    deployment.Deployment
 	Nodes []*Node
 
 	c          ClusterConfig
@@ -203,7 +104,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	}
 	k := &Cluster{c: c}
 	for _, r := range c.Regions {
-		k.regions = append(k.regions, region.Region{Name: r.Name, Code: r.Code})
+		k.regions = append(k.regions, r.Region)
 	}
 	if _, err := region.NewTopology(k.regions); err != nil {
 		return nil, err
@@ -220,7 +121,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
 func (k *Cluster) openStore(ctx context.Context) (_ parts.Stop, err error) {
-	if k.DB, err = openBackend(ctx, &k.c); err != nil {
+	if k.DB, err = openDeployment(ctx, &k.c, k.regions); err != nil {
 		return nil, err
 	}
 	return parts.Closing(k.DB.Close), nil
@@ -251,7 +152,7 @@ func (k *Cluster) openBlobs(ctx context.Context) (_ parts.Stop, err error) {
 }
 
 func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
-	if k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB.Endpoints(), k.c.Seal), k.c.Logger); err != nil {
+	if k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB, k.c.Seal), k.c.Logger); err != nil {
 		return nil, err
 	}
 	return func(context.Context) error {
@@ -288,10 +189,6 @@ func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seed
 	if err != nil {
 		return nil, err
 	}
-	table, err := k.DB.Table(home)
-	if err != nil {
-		return nil, err
-	}
 	topology, err := region.NewTopology(k.regions) // each node's own, as in processes of their own
 	if err != nil {
 		return nil, err
@@ -301,7 +198,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seed
 	}
 	return Start(ctx, Config{
 		Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-		Seeds: seeds, Topology: topology, Table: table, Store: store, Blobs: k.blobs, Provider: c.Provider,
+		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Provider: c.Provider,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
 		WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
 	})
@@ -324,23 +221,24 @@ func (k *Cluster) sweep(context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// openBackend opens the store that c describes; nil comes with every error.
-func openBackend(ctx context.Context, c *ClusterConfig) (Backend, error) {
+// openDeployment opens the store that c describes; nil comes with every error.
+func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Region) (deployment.Deployment, error) {
 	if c.Databases != nil {
-		return openSQL(ctx, c)
-	}
-	var rows []embedded.Region
-	for _, r := range c.Regions {
-		rows = append(rows, embedded.Region{Name: r.Name, Code: r.Code})
+		for _, r := range regions {
+			if c.Databases[r.Name] == "" {
+				return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
+			}
+		}
+		return deployment.OpenEach(ctx, cockroach.Config{Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger}, c.Databases)
 	}
 	db, err := embedded.Open(embedded.Config{
-		Dir: c.Dir, Regions: rows, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
+		Dir: c.Dir, Regions: regions, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
 		Clock: c.Clock, FS: c.FS, Logger: c.Logger, Fatal: c.Fatal,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return embeddedBackend{db}, nil
+	return deployment.Embedded(db), nil
 }
 
 // meet waits until every node has heard of every other.

@@ -5,45 +5,45 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // CompensationSettings bound what is given back without being asked; see
-// webhook.Limits.
+// notice.Limits.
 type CompensationSettings struct {
 	// On: this node gives ghosts back. homeward compensations stop holds all nodes.
 	On bool `koanf:"on"`
-	// PerHour is how many, SumPerHour how much of a currency, as webhook.Limits.Sum, and
+	// PerHour is how many, SumPerHour how much of a currency, as notice.Limits.Sum, and
 	// Sums says the latter for single currencies in their own minor units: "jpy=5000000".
 	PerHour    int      `koanf:"per_hour"`
 	SumPerHour int64    `koanf:"sum_per_hour"`
 	Sums       []string `koanf:"sums"`
 }
 
-// DefaultCompensations are those of webhook.DefaultLimits.
+// DefaultCompensations are those of notice.DefaultLimits.
 func DefaultCompensations() CompensationSettings {
-	l := webhook.DefaultLimits()
+	l := notice.DefaultLimits()
 	return CompensationSettings{On: true, PerHour: l.Count, SumPerHour: l.Sum, Sums: []string{}}
 }
 
 func (s CompensationSettings) validate() error {
 	var errs []error
-	if s.PerHour < 1 || s.PerHour > webhook.MaxCount {
-		errs = append(errs, fmt.Errorf("settings: compensations.per_hour must be 1 to %d, is %d; compensations.on: false stops them", webhook.MaxCount, s.PerHour))
+	if s.PerHour < 1 || s.PerHour > notice.MaxCount {
+		errs = append(errs, fmt.Errorf("settings: compensations.per_hour must be 1 to %d, is %d; compensations.on: false stops them", notice.MaxCount, s.PerHour))
 	}
 	if s.SumPerHour < 1 {
 		errs = append(errs, fmt.Errorf("settings: compensations.sum_per_hour must be at least 1, is %d", s.SumPerHour))
 	}
-	if _, err := webhook.ParseSums(s.Sums); err != nil {
+	if _, err := notice.ParseSums(s.Sums); err != nil {
 		errs = append(errs, fmt.Errorf("settings: compensations.sums: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-func (s CompensationSettings) brakes(store webhook.BrakeStore, log *slog.Logger) *webhook.Brakes {
-	sums, _ := webhook.ParseSums(s.Sums) // validated where they are read
-	return &webhook.Brakes{
+func (s CompensationSettings) brakes(store notice.BrakeStore, log *slog.Logger) *notice.Brakes {
+	sums, _ := notice.ParseSums(s.Sums) // validated where they are read
+	return &notice.Brakes{
 		Store: store, Off: !s.On, Logger: log,
-		Limits: webhook.Limits{Count: s.PerHour, Sum: s.SumPerHour, Sums: sums},
+		Limits: notice.Limits{Count: s.PerHour, Sum: s.SumPerHour, Sums: sums},
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
+	"github.com/homeward-io/homeward/region"
 )
 
 // lockedLog is a log that goroutines write to.
@@ -48,7 +49,7 @@ func startTwo(t *testing.T, log *slog.Logger, listen string) (*Cluster, error) {
 	t.Cleanup(func() { require.NoError(t, provider.Close()) })
 	return StartCluster(t.Context(), ClusterConfig{
 		Dir: t.TempDir(), Provider: provider, Tuning: DefaultTuning(), Logger: log,
-		Regions: []ClusterRegion{{Name: "a", Code: 1, Listen: listen}, {Name: "b", Code: 2}},
+		Regions: []ClusterRegion{{Region: region.Region{Name: "a", Code: 1}, Listen: listen}, {Region: region.Region{Name: "b", Code: 2}}},
 		Tenants: []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: "a"}}},
 	})
 }
@@ -94,7 +95,7 @@ func TestARowsRegionIsNotTheNodes(t *testing.T) {
 	defer cancel()
 	defer func() { require.NoError(t, c.Stop(ctx)) }()
 	w, err := c.Nodes[0].newWorker(outbox.WorkerConfig{
-		Store: c.Nodes[0].c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: c.Nodes[0].service.Recover},
+		Store: c.Nodes[0].c.Store.Queue(outbox.ProviderCalls), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: c.Nodes[0].service.Recover},
 	}, func() []string { return []string{"nowhere"} }, slog.New(slog.NewJSONHandler(&said, nil)).With("region", "a"))
 	require.NoError(t, err)
 	require.Zero(t, w.Round(ctx))

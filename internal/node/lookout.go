@@ -5,9 +5,10 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -80,7 +81,7 @@ func (n *Node) rounds() (now func() bool) {
 // waking is a node's store. What it puts into queues is worked on by this node at once, if
 // it lives: whoever looks for due rows looks seldom while there are none.
 type waking struct {
-	Store
+	deployment.Store
 	n *Node
 }
 
@@ -96,14 +97,14 @@ func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) 
 	return rec, err
 }
 
-// Keep implements [webhook.Store].
-func (s waking) Keep(ctx context.Context, home string, notices []webhook.Notice) (int, error) {
+// Keep implements [notice.Store].
+func (s waking) Keep(ctx context.Context, home string, notices []notice.Notice) (int, error) {
 	fresh, err := s.Store.Keep(ctx, home, notices)
 	s.n.wake(outbox.Notices, home, 0)
 	return fresh, err
 }
 
-// Fail implements [webhook.Store].
+// Fail implements [notice.Store].
 func (s waking) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
 	posted, err := s.Store.Fail(ctx, t, events)
 	s.n.wake(outbox.Events, t.Region, 0)

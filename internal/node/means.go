@@ -6,15 +6,20 @@ import (
 	"log/slog"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/seal"
 )
 
 // means is what acting on claims takes, in a node or beside one: the database, the
 // objects and the provider.
 type means struct {
-	*place
+	db       *cockroach.DB
+	view     *cockroach.View // as the nodes of the settings' region see it
+	topology *region.Topology
 	bucket   *Blobs // nil: every body is in its row
 	provider gateway
 	seal     *seal.Ring
@@ -29,7 +34,19 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log
 			err = errors.Join(err, m.close())
 		}
 	}()
-	if m.place, err = openDatabase(ctx, settings, secrets, log); err != nil {
+	if m.db, err = cockroach.Open(ctx, cockroach.Config{
+		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Logger: log,
+	}); err != nil {
+		return nil, err
+	}
+	if m.view, err = m.db.Region(settings.Node.Region); err != nil {
+		return nil, err
+	}
+	regions, _, err := m.db.Regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.topology, err = region.NewTopology(regions); err != nil {
 		return nil, err
 	}
 	if settings.Objects != "" {
@@ -77,7 +94,7 @@ func (m *means) close() error {
 		errs = append(errs, m.bucket.Close())
 	}
 	errs = append(errs, m.seal.Close())
-	if m.place != nil {
+	if m.db != nil {
 		errs = append(errs, m.db.Close())
 	}
 	return errors.Join(errs...)

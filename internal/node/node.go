@@ -15,15 +15,14 @@ import (
 	"sync/atomic"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/router"
 	"github.com/homeward-io/homeward/seal"
@@ -31,18 +30,6 @@ import (
 
 // Version is this build's, told to the other nodes for people to read.
 var Version = "dev"
-
-// Store is every contract that a node keeps its truth in.
-type Store interface {
-	claim.Store
-	outbox.Store // of provider calls
-	outbox.Queues
-	outbox.Looker
-	ledger.Store
-	webhook.Store
-	recon.Claims
-	httpapi.Tenants
-}
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
 // Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys
@@ -62,8 +49,7 @@ type Config struct {
 	// Topology is the node's own copy of the table of regions, which it keeps up to
 	// date.
 	Topology *region.Topology
-	Table    Table
-	Store    Store
+	Store    deployment.Store
 	Blobs    claim.Blobs
 	// Provider moves the money.
 	Provider psp.Provider
@@ -111,8 +97,8 @@ type Node struct {
 	routes      *router.Router
 	background  background
 	rpc         *http.Server
-	receiver    *webhook.Receiver
-	compensator *webhook.Compensator
+	receiver    *notice.Receiver
+	compensator *notice.Compensator
 	beats       atomic.Pointer[[]beat] // nil while they are being made
 	hand        inHand
 	running     parts.Running
@@ -170,7 +156,7 @@ func (n *Node) Stop(ctx context.Context) error {
 
 func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	c := &n.c
-	n.follower = newFollower(c.Table, c.Topology, c.Region, n.log)
+	n.follower = newFollower(c.Store, c.Topology, c.Region, n.log)
 	if err := n.follower.read(ctx); err != nil {
 		return nil, fmt.Errorf("the table of regions: %w", err)
 	}

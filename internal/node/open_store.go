@@ -3,10 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 )
 
@@ -14,19 +14,15 @@ import (
 const StoreDir = "store"
 
 // OpenStopped opens the store that a demo with these settings has left in its --data
-// directory, for a person's tools. It makes none where there is none, and fails
-// while the demo runs. The caller must close it.
-func OpenStopped(data string, s Settings) (*embedded.DB, error) {
-	dir := filepath.Join(data, StoreDir)
-	switch info, err := os.Stat(dir); {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
-		return nil, fmt.Errorf("%s holds no store of a demo; name the directory that homeward demo --data was given", data)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", data, err)
-	}
-	var regions []embedded.Region
+// directory, for a person's tools, as [deployment.OpenStopped] does.
+func OpenStopped(data string, s Settings) (deployment.Deployment, error) {
+	c := embedded.Config{Dir: filepath.Join(data, StoreDir), Policy: s.Policy}
 	for _, r := range s.Regions {
-		regions = append(regions, embedded.Region{Name: r.Name, Code: r.Code})
+		c.Regions = append(c.Regions, claim.Region{Name: r.Name, Code: r.Code})
 	}
-	return embedded.Open(embedded.Config{Dir: dir, Regions: regions, Policy: s.Policy})
+	d, err := deployment.OpenStopped(c)
+	if errors.Is(err, deployment.ErrNoStore) {
+		return nil, fmt.Errorf("%s holds no store of a demo; name the directory that homeward demo --data was given", data)
+	}
+	return d, err
 }

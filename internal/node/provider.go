@@ -95,7 +95,7 @@ func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
 	c := httpjson.Config{
 		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
 		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
-		Webhooks: httpjson.Webhooks{
+		Notices: httpjson.Notices{
 			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
 			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
 		},

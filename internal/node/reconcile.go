@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 // Healer gives ghosts back from outside of every node, on the database of a
@@ -18,7 +18,7 @@ import (
 // let any number of them and of nodes do so at once. Safe for concurrent use.
 type Healer struct {
 	service     *claim.Service
-	compensator *webhook.Compensator
+	compensator *notice.Compensator
 	means       *means
 }
 
@@ -77,8 +77,8 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 	return h, nil
 }
 
-// Compensate gives g back as [webhook.Compensator.Compensate] does.
-func (h *Healer) Compensate(ctx context.Context, g webhook.Ghost) (webhook.Progress, string, error) {
+// Compensate gives g back as [notice.Compensator.Compensate] does.
+func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progress, string, error) {
 	return h.compensator.Compensate(ctx, g)
 }
 

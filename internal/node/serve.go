@@ -16,7 +16,6 @@ import (
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/parts"
-	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -70,7 +69,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Table, c.Ready = sqlTable{s.means.db, s.means.view}, ready.check
+	c.Ready = ready.check
 	if s.node, err = Start(ctx, c); err != nil {
 		return nil, err
 	}
@@ -114,50 +113,6 @@ func (s *Server) Database() string { return s.means.db.Version() }
 // Stop drains the node, within ctx, and closes the database last.
 func (s *Server) Stop(ctx context.Context) error { return s.running.Stop(ctx) }
 
-// place is the database as one region sees it.
-type place struct {
-	db       *cockroach.DB
-	view     *cockroach.View
-	topology *region.Topology
-}
-
-// openDatabase opens the database for a node of one region. The caller closes
-// place.db.
-func openDatabase(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *place, err error) {
-	db, err := cockroach.Open(ctx, cockroach.Config{
-		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Logger: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, db.Close())
-		}
-	}()
-	view, err := db.Region(settings.Node.Region)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := db.Regions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	topology, err := region.NewTopology(regionsOf(rows))
-	if err != nil {
-		return nil, err
-	}
-	return &place{db, view, topology}, nil
-}
-
-func regionsOf(rows []cockroach.TopologyRow) []region.Region {
-	var all []region.Region
-	for _, r := range rows {
-		all = append(all, region.Region{Name: r.Name, Code: r.Code, Status: region.Status(r.Status)})
-	}
-	return all
-}
-
 // DatabaseFacts is what a look at a node's database found.
 type DatabaseFacts struct {
 	// Version is as in "CockroachDB v26.2.1".
@@ -189,11 +144,11 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 		return DatabaseFacts{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.Regions(ctx)
+	regions, _, err := db.Regions(ctx)
 	if err != nil {
 		return DatabaseFacts{}, err
 	}
-	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regionsOf(rows), Doubts: db.Doubts()}
+	facts := DatabaseFacts{Version: db.Version(), Schema: cockroach.SchemaVersion(), Regions: regions, Doubts: db.Doubts()}
 	var errs []error
 	if region.ValidName(settings.Node.Region) {
 		_, err := db.Region(settings.Node.Region)

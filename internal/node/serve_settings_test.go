@@ -223,7 +223,7 @@ func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
 			require.NotContains(t, err.Error(), "hunter2")
 			provider, err := s.Provider.open(secrets)
 			require.Error(t, err)
-			require.True(t, provider == nil, "a nil pointer in an interface is none")
+			require.True(t, provider == nil, "a nil pointer in an interface is none") //nolint:testifylint // Nil would take that pointer
 		})
 	}
 }

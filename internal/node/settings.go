@@ -198,7 +198,7 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 		}
 		return errs
 	}
-	one, isOne := err.(*mapstructure.DecodeError)
+	one, isOne := err.(*mapstructure.DecodeError) //nolint:errorlint // what it wraps is looked at below
 	if inner := errors.Unwrap(err); inner != nil {
 		// What is wrong within a group or a list is said of its part.
 		var deeper *mapstructure.DecodeError

@@ -15,12 +15,12 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 // How notices are retried: a payer may be waiting for money, so soon at first, and
-// for as long as it takes. After a day a person is told, see package webhook.
+// for as long as it takes. After a day a person is told, see package notice.
 const (
 	noticeBackoffMin = time.Second
 	noticeBackoffMax = time.Hour
@@ -58,7 +58,7 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 func (c *Config) sinkKinds() []outbox.Kind { return slices.Sorted(maps.Keys(c.Sinks)) }
 
 // brakes are those of automatic refunds.
-func (c *Config) brakes(log *slog.Logger) *webhook.Brakes {
+func (c *Config) brakes(log *slog.Logger) *notice.Brakes {
 	s := c.Compensations
 	if s.PerHour == 0 { // none was given, as in tests: a file cannot say so
 		s = DefaultCompensations()
@@ -70,8 +70,8 @@ func (c *Config) brakes(log *slog.Logger) *webhook.Brakes {
 func (c *Config) compensator(
 	do func(context.Context, claim.Request, string) (claim.Reply, error),
 	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
-) *webhook.Compensator {
-	return &webhook.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
+) *notice.Compensator {
+	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
 }
 
 // startWork starts what goes on beside requests: a worker for each queue and who wakes
@@ -80,7 +80,7 @@ func (c *Config) compensator(
 func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	c := &n.c
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
-	notices, err := webhook.NewProcessor(webhook.ProcessorConfig{
+	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
 		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: n.log,
 	})
@@ -107,12 +107,12 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 }
 
 // newBeat makes what works on the rows of some homes.
-func (n *Node) newBeat(regions func() []string, notices *webhook.Processor) (b beat, err error) {
+func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b beat, err error) {
 	c := &n.c
 	b.workers = map[outbox.Queue]*outbox.Worker{}
 	for q, w := range map[outbox.Queue]outbox.WorkerConfig{
 		outbox.ProviderCalls: {
-			Store: c.Store, Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
+			Store: c.Store.Queue(outbox.ProviderCalls), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: n.service.Recover},
 		},
 		outbox.Expiries: {
 			Store: c.Store.Queue(outbox.Expiries), Handlers: map[outbox.Kind]outbox.Handler{outbox.KindExpiry: n.service.Expire},
@@ -157,7 +157,7 @@ func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 		sealing = nil
 	}
 	var err error
-	if n.receiver, err = webhook.NewReceiver(webhook.ReceiverConfig{
+	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
 		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: n.log,
 	}); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 
 // Compensator gives ghosts back as this node does those of notices, for whoever has
 // found one in another way.
-func (n *Node) Compensator() *webhook.Compensator { return n.compensator }
+func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 
 // newWorker completes a worker's configuration by the deployment's.
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {

@@ -1,6 +1,6 @@
 // Package operator asks the nodes of a running deployment, over their RPC, what a person
 // or a tool wants to know of its regions, and has their status changed. It imports region
-// and nothing else of this module: what it asks runs elsewhere.
+// and what is below it alone: what it asks runs elsewhere.
 package operator
 
 import (
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // Access says which nodes are asked, and as whom.
@@ -39,7 +40,7 @@ const askTime = 15 * time.Second
 // Operator asks nodes in turn until one answers. What it does it says, a line at a time.
 // It is for one goroutine.
 type Operator struct {
-	clients []*region.AdminClient
+	clients []*admin.Client
 	addrs   []string // of the clients
 	certs   bool     // we have a certificate
 	say     func(line string)
@@ -59,7 +60,7 @@ func Open(a Access, say func(line string)) (_ *Operator, err error) {
 	}
 	o := &Operator{addrs: a.Nodes, certs: certs != nil, say: say}
 	for _, addr := range a.Nodes {
-		c, err := region.NewAdminClient(addr, certs)
+		c, err := admin.NewClient(addr, certs)
 		if err != nil {
 			return nil, fmt.Errorf("--node: %w", err)
 		}
@@ -76,7 +77,7 @@ func (o *Operator) Close() {
 }
 
 // ask runs question at one node after the other until one answers.
-func ask[T any](ctx context.Context, o *Operator, question func(context.Context, *region.AdminClient) (T, error)) (answer T, err error) {
+func ask[T any](ctx context.Context, o *Operator, question func(context.Context, *admin.Client) (T, error)) (answer T, err error) {
 	for _, c := range o.clients {
 		asking, cancel := context.WithTimeout(ctx, askTime)
 		answer, err = question(asking, c)
@@ -135,14 +136,14 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 }
 
 // Overview is the deployment as the node that answers sees it, once it knows epoch.
-func (o *Operator) Overview(ctx context.Context, epoch uint64) (*region.Overview, error) {
-	return ask(ctx, o, func(ctx context.Context, c *region.AdminClient) (*region.Overview, error) {
+func (o *Operator) Overview(ctx context.Context, epoch uint64) (*admin.Overview, error) {
+	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) {
 		return c.Overview(ctx, true, epoch)
 	})
 }
 
 func (o *Operator) setStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
-	return ask(ctx, o, func(ctx context.Context, c *region.AdminClient) (uint64, error) {
+	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (uint64, error) {
 		return c.SetStatus(ctx, name, status)
 	})
 }

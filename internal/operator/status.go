@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
 // noHomes is what follows when the last active region goes.
@@ -85,7 +86,7 @@ type drain struct {
 	done  int // steps that were reported as done
 	said  string
 	at    time.Time
-	steps []region.DrainStep
+	steps []admin.DrainStep
 }
 
 // look reports whether nothing is in the way any more.
@@ -198,7 +199,7 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 }
 
 // Parked are the first parked rows of regions, a line each.
-func Parked(regions ...region.RegionState) (lines []string) {
+func Parked(regions ...admin.RegionState) (lines []string) {
 	for _, r := range regions {
 		if r.Backlog == nil {
 			continue

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/recon"
-	"github.com/homeward-io/homeward/payment/webhook"
 )
 
 const (
@@ -72,7 +72,7 @@ type Reconciler struct {
 	// regions.
 	Open func(ctx context.Context, do func(recon.Config) error) error
 	// Heal gives a ghost back; nil: nothing is to be healed.
-	Heal func(context.Context, webhook.Ghost) (webhook.Progress, string, error)
+	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
 }
 
 // Repeat compares every so often until ctx ends, and logs. What cannot be compared now is the next round's.
@@ -183,13 +183,13 @@ func (r *Reconciler) treat(ctx context.Context, m recon.Mismatch) Mismatch {
 	switch {
 	case err != nil:
 		one.Healing, one.HealDetail = healPending, err.Error()
-	case progress == webhook.Compensated:
+	case progress == notice.Compensated:
 		one.Healing, one.HealDetail = healed, detail
-	case progress == webhook.Limbo:
+	case progress == notice.Limbo:
 		one.Healing, one.HealDetail = healLimbo, detail
-	case progress == webhook.Held:
+	case progress == notice.Held:
 		one.Healing, one.HealDetail = healHeld, detail
-	case progress == webhook.Doubtful:
+	case progress == notice.Doubtful:
 		one.Healing, one.HealDetail = healDoubt, detail
 	default:
 		one.Healing, one.HealDetail = healPending, detail
@@ -198,7 +198,7 @@ func (r *Reconciler) treat(ctx context.Context, m recon.Mismatch) Mismatch {
 }
 
 // give heals a ghost. A panic over it leaves it to the next run, and the others healed.
-func (r *Reconciler) give(ctx context.Context, g webhook.Ghost) (p webhook.Progress, detail string, err error) {
+func (r *Reconciler) give(ctx context.Context, g notice.Ghost) (p notice.Progress, detail string, err error) {
 	defer fault.Recover(&err)
 	return r.Heal(ctx, g)
 }

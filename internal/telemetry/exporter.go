@@ -46,11 +46,11 @@ func plaintext(env func(string) string) (host string) {
 	if !found { // host:port, of gRPC
 		scheme, rest = "", endpoint
 	}
-	clear := strings.EqualFold(scheme, "http")
+	plain := strings.EqualFold(scheme, "http")
 	if insecure := or(env("OTEL_EXPORTER_OTLP_TRACES_INSECURE"), or(env("OTEL_EXPORTER_OTLP_INSECURE"), "")); insecure != "" {
-		clear = strings.EqualFold(insecure, "true") // the last word, whatever the scheme
+		plain = strings.EqualFold(insecure, "true") // the last word, whatever the scheme
 	}
-	if endpoint == "" || !clear || strings.EqualFold(scheme, "unix") {
+	if endpoint == "" || !plain || strings.EqualFold(scheme, "unix") {
 		return ""
 	}
 	u, err := url.Parse("//" + strings.TrimLeft(rest, "/")) // gRPC has dns:///host:port, too

@@ -17,7 +17,7 @@ import (
 )
 
 // Harness is one queue of one backend under test, empty at first. claimtest.Queue
-// and webhooktest.Queue make those of the queues that claims and notices write to.
+// and noticetest.Queue make those of the queues that claims and notices write to.
 type Harness struct {
 	// Regions are at least two.
 	Regions []string

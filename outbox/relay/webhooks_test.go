@@ -352,7 +352,8 @@ func TestEndpointsAreChecked(t *testing.T) {
 		e.Secrets = secrets
 		require.Error(t, e.Check(false))
 	}
-	require.NotEqual(t, relay.NewSecret(), relay.NewSecret())
+	one, other := relay.NewSecret(), relay.NewSecret()
+	require.NotEqual(t, one, other)
 }
 
 func TestWebhooksRefuseSettingsThatCannotWork(t *testing.T) {

@@ -217,7 +217,7 @@ func TestAnEventThatIsAlwaysRefused(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.Zero(t, q.Len(), "what waited behind it goes on")
 		w.Stop()
-		require.EqualValues(t, relay.MaxAttempts, web.tries["evt_poison"])
+		require.Equal(t, relay.MaxAttempts, web.tries["evt_poison"])
 		require.Equal(t, 1, web.tries["evt_behind"])
 		e, _, err := endpoints.Endpoint(t.Context(), "acme")
 		require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // falls books that what stands under id has failed.

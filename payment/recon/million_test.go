@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/ledger"
+	"github.com/homeward-io/homeward/ledger"
 )
 
 // TestMillion measures a comparison of as many lines as HOMEWARD_RECON_LINES says,

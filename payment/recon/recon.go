@@ -26,8 +26,8 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/internal/spill"
-	"github.com/homeward-io/homeward/payment/ledger"
 	"github.com/homeward-io/homeward/payment/psp"
 )
 

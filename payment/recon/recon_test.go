@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/payment/ledger"
-	"github.com/homeward-io/homeward/payment/webhook"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/notice"
 )
 
 const (
@@ -343,7 +343,7 @@ func TestMoneyThatMovesMeanwhile(t *testing.T) {
 	for name, c := range map[string]func(w *world, c *changing){
 		"completed after the claims were read": func(w *world, c *changing) {
 			w.paid(1)
-			now, later := w.claims[0], []ledger.Transaction(w.books)
+			now, later := w.claims[0], w.books
 			w.claims[0].State, w.claims[0].ProviderRef, w.claims[0].Reason = claim.FailedRetry, "", "insufficient_funds"
 			w.books = nil
 			c.settled = func() { w.claims[0], w.books = now, later }
@@ -420,7 +420,7 @@ func TestGhosts(t *testing.T) {
 	require.Len(t, all, 3)
 	for _, m := range all {
 		require.True(t, m.Refundable)
-		require.Equal(t, map[string]webhook.Ghost{
+		require.Equal(t, map[string]notice.Ghost{
 			"p1": {Tenant: "acme", Object: id, Home: home, Provider: pspName, ProviderRef: "p1", Amount: 70, Currency: "usd", Reason: "late_success"},
 			"p3": {Tenant: "acme", Object: twice, Home: home, Provider: pspName, ProviderRef: "p3", Amount: 100, Currency: "usd", Reason: "second_movement"},
 			"p5": {Tenant: "acme", Object: booked, Home: home, Provider: pspName, ProviderRef: "p5", Amount: 100, Currency: "usd", Reason: "second_movement"},

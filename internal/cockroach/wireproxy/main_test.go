@@ -5,8 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"go.uber.org/goleak"
+
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 )
 
 func TestMain(m *testing.M) {

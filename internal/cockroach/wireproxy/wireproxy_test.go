@@ -2,15 +2,15 @@ package wireproxy
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"testing"
 
-	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 )
 
 const insert = "-- name: insert\nINSERT INTO wireproxy_rows (id) VALUES ($1)"
@@ -74,7 +74,7 @@ func lost(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
 	var answer *pgconn.PgError
-	require.False(t, errors.As(err, &answer), "answered: %v", err)
+	require.NotErrorAs(t, err, &answer, "answered: %v", err)
 }
 
 func answered(t *testing.T, code string, err error) {

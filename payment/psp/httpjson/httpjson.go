@@ -54,6 +54,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -101,16 +102,16 @@ type Config struct {
 	// no provider key is sent, so that nothing on the way may take the call
 	// for one that is safe to repeat. Timeout 0 means [DefaultTimeout].
 	Capabilities psp.Capabilities
-	// Webhooks says how the provider's webhooks are signed.
-	Webhooks Webhooks
+	// Notices says how the provider's webhooks are signed.
+	Notices Notices
 }
 
 // Paths are where a provider takes calls and questions.
 type Paths struct{ Charges, Transfers, Refunds, Lookup, Movements string }
 
-// Webhooks says how a provider signs what it sends, in the manner of Standard
+// Notices says how a provider signs what it sends, in the manner of Standard
 // Webhooks.
-type Webhooks struct {
+type Notices struct {
 	// Secret is base64, with or without "whsec_" before it; "" refuses all webhooks.
 	Secret string
 	// The headers that carry the event's id, the time of signing and the signature;
@@ -131,7 +132,7 @@ type Provider struct {
 
 	keyHeader string
 	header    http.Header
-	webhooks  Webhooks
+	notices   Notices
 	signature *standardwebhooks.Webhook // nil: no secret
 
 	buffers sync.Pool // *bytes.Buffer, for replies
@@ -180,7 +181,7 @@ func New(cfg Config) (*Provider, error) {
 			return nil, fmt.Errorf("httpjson: header %s: the adapter sets it itself", ours)
 		}
 	}
-	if err := p.setWebhooks(cfg.Webhooks); err != nil {
+	if err := p.setNotices(cfg.Notices); err != nil {
 		return nil, err
 	}
 	var client http.Client
@@ -360,9 +361,7 @@ func trace(sp span.Span, req *http.Request, status int, err error) {
 }
 
 func (p *Provider) exchange(req *http.Request) (reply, int, error) {
-	for name, values := range p.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, p.header)
 	res, err := p.client.Do(req)
 	if err != nil {
 		return reply{}, 0, fmt.Errorf("httpjson: %w", err)

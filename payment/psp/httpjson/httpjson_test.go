@@ -95,7 +95,7 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 			handler, in := psptest.Receiver()
 			receiver := httptest.NewServer(handler)
 			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
-			if err := sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: receiver.URL, Secret: secret}}}); err != nil {
+			if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: secret}}}); err != nil {
 				t.Fatal(err)
 			}
 			return in
@@ -106,7 +106,7 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 
 func notifier(t testing.TB, secret string) *httpjson.Provider {
 	t.Helper()
-	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://127.0.0.1:1", Webhooks: httpjson.Webhooks{Secret: secret}})
+	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: "http://127.0.0.1:1", Notices: httpjson.Notices{Secret: secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func probability(on bool) float64 {
 
 func adapter(t *testing.T, url string, caps psp.Capabilities) *httpjson.Provider {
 	t.Helper()
-	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: url, Capabilities: caps, Webhooks: httpjson.Webhooks{Secret: secret}})
+	p, err := httpjson.New(httpjson.Config{Name: "simulator", BaseURL: url, Capabilities: caps, Notices: httpjson.Notices{Secret: secret}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,9 +356,9 @@ func TestNewRefuses(t *testing.T) {
 		"other scheme":    {Name: "sim", BaseURL: "ftp://host"},
 		"query":           {Name: "sim", BaseURL: "http://host?a=b"},
 		"time-out":        {Name: "sim", BaseURL: "http://host", Capabilities: psp.Capabilities{Timeout: -1}},
-		"secret":          {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Secret: "whsec_%"}},
-		"empty secret":    {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Secret: "whsec_"}},
-		"tolerance":       {Name: "sim", BaseURL: "http://host", Webhooks: httpjson.Webhooks{Tolerance: -1}},
+		"secret":          {Name: "sim", BaseURL: "http://host", Notices: httpjson.Notices{Secret: "whsec_%"}},
+		"empty secret":    {Name: "sim", BaseURL: "http://host", Notices: httpjson.Notices{Secret: "whsec_"}},
+		"tolerance":       {Name: "sim", BaseURL: "http://host", Notices: httpjson.Notices{Tolerance: -1}},
 		"key header":      {Name: "sim", BaseURL: "http://host", KeyHeader: "X-Key", Header: http.Header{"X-Key": {"k"}}},
 	} {
 		if _, err := httpjson.New(cfg); err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-func (p *Provider) setWebhooks(w Webhooks) error {
+func (p *Provider) setNotices(w Notices) error {
 	w.IDHeader = orElse(w.IDHeader, standardwebhooks.HeaderWebhookID)
 	w.TimestampHeader = orElse(w.TimestampHeader, standardwebhooks.HeaderWebhookTimestamp)
 	w.SignatureHeader = orElse(w.SignatureHeader, standardwebhooks.HeaderWebhookSignature)
@@ -28,7 +28,7 @@ func (p *Provider) setWebhooks(w Webhooks) error {
 			return fmt.Errorf("httpjson: webhook header %q cannot be the name of a header; write one as webhook-id", name)
 		}
 	}
-	p.webhooks = w
+	p.notices = w
 	if w.Secret == "" {
 		return nil
 	}
@@ -51,11 +51,11 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 	if len(body) > psp.MaxNotice {
 		return "", fmt.Errorf("httpjson: %w: over %d bytes", psp.ErrMalformed, psp.MaxNotice)
 	}
-	id, at := header.Get(p.webhooks.IDHeader), header.Get(p.webhooks.TimestampHeader)
+	id, at := header.Get(p.notices.IDHeader), header.Get(p.notices.TimestampHeader)
 	signed := http.Header{}
 	signed.Set(standardwebhooks.HeaderWebhookID, id)
 	signed.Set(standardwebhooks.HeaderWebhookTimestamp, at)
-	signed.Set(standardwebhooks.HeaderWebhookSignature, header.Get(p.webhooks.SignatureHeader))
+	signed.Set(standardwebhooks.HeaderWebhookSignature, header.Get(p.notices.SignatureHeader))
 	// The library would judge the time by a clock of its own.
 	if err := p.signature.VerifyIgnoringTimestamp(body, signed); err != nil {
 		return "", fmt.Errorf("httpjson: %w", psp.ErrForged)
@@ -64,7 +64,7 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 	if err != nil { // it has been parsed once already
 		return "", fmt.Errorf("httpjson: %w", psp.ErrForged)
 	}
-	if age := now.Sub(time.Unix(seconds, 0)); age > p.webhooks.Tolerance || age < -p.webhooks.Tolerance {
+	if age := now.Sub(time.Unix(seconds, 0)); age > p.notices.Tolerance || age < -p.notices.Tolerance {
 		return "", fmt.Errorf("httpjson: %w", psp.ErrStale)
 	}
 	if !readable(id, maxEventID) {

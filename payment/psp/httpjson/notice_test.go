@@ -80,7 +80,7 @@ func signedBy(t *testing.T, id, body string, at time.Time, names [3]string) http
 
 func TestVerifyKeepsToTheTolerance(t *testing.T) {
 	names := [3]string{"X-Event", "X-Time", "X-Sign"}
-	p, err := httpjson.New(httpjson.Config{Name: "bank", BaseURL: "http://127.0.0.1:1", Webhooks: httpjson.Webhooks{
+	p, err := httpjson.New(httpjson.Config{Name: "bank", BaseURL: "http://127.0.0.1:1", Notices: httpjson.Notices{
 		Secret: secret, IDHeader: names[0], TimestampHeader: names[1], SignatureHeader: names[2], Tolerance: time.Minute,
 	}})
 	if err != nil {

@@ -71,8 +71,8 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkWebhooks is a webhook over loopback, receiver included.
-func BenchmarkWebhooks(b *testing.B) {
+// BenchmarkNotices is a notice over loopback, receiver included.
+func BenchmarkNotices(b *testing.B) {
 	s := benchOpen(b, "disk")
 	taken := make(chan struct{}, 1<<20)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func BenchmarkWebhooks(b *testing.B) {
 		taken <- struct{}{}
 	}))
 	defer srv.Close()
-	if err := s.SetWebhooks(Webhooks{Hold: true, Targets: []WebhookTarget{{URL: srv.URL, Secret: webhookSecret}}}); err != nil {
+	if err := s.SetNotices(Notices{Hold: true, Targets: []NoticeTarget{{URL: srv.URL, Secret: noticeSecret}}}); err != nil {
 		b.Fatal(err)
 	}
 	for i := range b.N {
@@ -88,9 +88,9 @@ func BenchmarkWebhooks(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	s.webhooks.look()
+	s.notices.look()
 	b.ResetTimer()
-	if err := s.SetWebhooks(Webhooks{Targets: []WebhookTarget{{URL: srv.URL, Secret: webhookSecret}}}); err != nil {
+	if err := s.SetNotices(Notices{Targets: []NoticeTarget{{URL: srv.URL, Secret: noticeSecret}}}); err != nil {
 		b.Fatal(err)
 	}
 	for range b.N {

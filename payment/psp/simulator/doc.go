@@ -64,7 +64,7 @@
 //	POST /_sim/late/release   lets calls of late_effect take effect now
 //	POST /_sim/fail {"id":"psp_re_…"}   a charge or refund that succeeded fails
 //	GET /_sim/statement?format=csv|jsonl&from=&to=&ids=stripe
-//	GET, PUT /_sim/webhooks   see [Webhooks], [WebhookStats]
+//	GET, PUT /_sim/webhooks   see [Notices], [NoticeStats]
 //	POST /_sim/webhooks/release?order=in_order|reversed|shuffled
 //	POST /_sim/webhooks/discard   forgets what is held
 //
@@ -72,9 +72,9 @@
 // with the line id,kind,reference,refunded,amount,currency,created. The bounds are
 // times as in RFC 3339; from is within, to is not.
 //
-// # Webhooks
+// # Notices
 //
-// Each movement is told to every target of [Webhooks], in a POST signed as
+// Each movement is told to every target of [Notices], in a POST signed as
 // Standard Webhooks has it, until the target answers 2xx:
 //
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}

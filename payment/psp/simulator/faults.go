@@ -109,8 +109,8 @@ func decodeStrictly(r io.Reader, to any) error {
 // fromMilliseconds checks before it converts: the conversion is undefined out of
 // range.
 func fromMilliseconds(name string, ms float64, most time.Duration) (time.Duration, error) {
-	if max := milliseconds(most); !(ms >= 0 && ms <= max) {
-		return 0, fmt.Errorf("%s must be 0 to %.0f", name, max)
+	if limit := milliseconds(most); !(ms >= 0 && ms <= limit) {
+		return 0, fmt.Errorf("%s must be 0 to %.0f", name, limit)
 	}
 	return time.Duration(ms * float64(time.Millisecond)), nil
 }

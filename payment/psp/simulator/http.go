@@ -65,10 +65,10 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
 	mux.HandleFunc("POST /_sim/fail", s.serveFail)
 	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
-	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.WebhookStats()) })
-	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetWebhooks)
+	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.NoticeStats()) })
+	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetNotices)
 	mux.HandleFunc("POST /_sim/webhooks/release", s.serveRelease)
-	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardWebhooks()}) })
+	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardNotices()}) })
 	mux.Handle("/stripe/", http.StripPrefix("/stripe", s.stripeHandler()))
 	return mux
 }
@@ -194,8 +194,7 @@ func readJSON(w http.ResponseWriter, r *http.Request, to any) (int, error) {
 }
 
 func unreadable(err error) (int, error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("over %d bytes", tooLarge.Limit)
 	}
 	return http.StatusBadRequest, errors.New("could not be read")

@@ -28,9 +28,9 @@ type Config struct {
 	// NoLookup makes the provider answer no question about a reference, on either
 	// API.
 	NoLookup bool
-	// Webhooks is where notices go, see [Simulator.SetWebhooks]; nil leaves them as
+	// Notices is where notices go, see [Simulator.SetNotices]; nil leaves them as
 	// Dir remembers them.
-	Webhooks *Webhooks
+	Notices *Notices
 	// Now is the provider's clock; nil means time.Now.
 	Now func() time.Time
 	// Logger receives warnings; nil discards them.
@@ -52,7 +52,7 @@ type Simulator struct {
 	ignoreParameters bool
 	ignoreKeys       bool
 	noLookup         bool
-	webhooks         *notifier
+	notices          *notifier
 	journal          *journal // nil in memory
 
 	mu        sync.Mutex
@@ -115,9 +115,9 @@ func Open(cfg Config) (*Simulator, error) {
 	if err := s.SetFaults(Faults{Latency: cfg.Latency, Jitter: cfg.Jitter}); err != nil {
 		return nil, err
 	}
-	s.webhooks = newNotifier(s, cfg.Dir)
+	s.notices = newNotifier(s, cfg.Dir)
 	if cfg.Dir == "" {
-		return s, s.resumeWebhooks(cfg.Webhooks)
+		return s, s.resumeNotices(cfg.Notices)
 	}
 	j, err := openJournal(cfg.Dir, s.logger, s.restore)
 	if err != nil {
@@ -127,7 +127,7 @@ func Open(cfg Config) (*Simulator, error) {
 	s.open = newBatch()
 	s.done = make(chan struct{})
 	go s.commit()
-	if err := s.resumeWebhooks(cfg.Webhooks); err != nil {
+	if err := s.resumeNotices(cfg.Notices); err != nil {
 		_ = s.Close() // the first error is the one to act on
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (s *Simulator) Close() error {
 		clear(s.late)
 		s.mu.Unlock()
 		s.lateRunning.Wait()
-		webhooks := s.webhooks.stop()
+		webhooks := s.notices.stop()
 		if s.journal == nil {
 			return
 		}
@@ -303,7 +303,7 @@ func (s *Simulator) count(end int) {
 			s.totals.Refunds++
 		}
 	}
-	s.webhooks.kick()
+	s.notices.kick()
 }
 
 // commit makes batches durable, one at a time, each holding whatever arrived

@@ -124,7 +124,8 @@ func TestStripeListsRefundsNewestFirst(t *testing.T) {
 		return refs, last, list.HasMore
 	}
 	var all []string
-	after, more := "", true
+	var after string
+	more := true
 	for query := "limit=10"; more; query = "limit=10&starting_after=" + after {
 		var refs []string
 		refs, after, more = page(query)

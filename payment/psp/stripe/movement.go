@@ -122,8 +122,7 @@ const maxError = 500
 // oneLine says what matters of an error of the SDK, whose own text is the whole
 // reply: that may name the payer, and go on for pages.
 func oneLine(err error) error {
-	var e *sdk.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		return fmt.Errorf("stripe: status %d, type %q, code %q, request %q", e.HTTPStatusCode, e.Type, e.Code, e.RequestID)
 	}
 	s := strings.Join(strings.Fields(err.Error()), " ")

@@ -185,7 +185,7 @@ func New(cfg Config) (*Provider, error) {
 	backends := sdk.NewBackendsWithConfig(&sdk.BackendConfig{
 		URL:               sdk.String(base.Scheme + "://" + base.Host),
 		MaxNetworkRetries: sdk.Int64(0), // see "No retries"
-		EnableTelemetry:   sdk.Bool(false),
+		EnableTelemetry:   new(false),
 		LeveledLogger:     &sdk.LeveledLogger{Level: sdk.LevelNull}, // results say it all
 		HTTPClient: &http.Client{
 			Transport:     once{cfg.Transport, strings.TrimSuffix(base.Path, "/")},
@@ -282,12 +282,12 @@ func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 			PaymentMethod: &call.Source,
 			Description:   text(call.Description),
 			Metadata:      metadata(call),
-			Confirm:       sdk.Bool(true),
+			Confirm:       new(true),
 			// Nobody is there to authenticate, or to be sent elsewhere: what would need
 			// either is a decline.
-			OffSession: sdk.Bool(true),
+			OffSession: new(true),
 			AutomaticPaymentMethods: &sdk.PaymentIntentCreateAutomaticPaymentMethodsParams{
-				Enabled: sdk.Bool(true), AllowRedirects: sdk.String("never"),
+				Enabled: new(true), AllowRedirects: sdk.String("never"),
 			},
 		}, &pi)
 		return ofPaymentIntent(&pi), err

@@ -83,7 +83,7 @@ func harness(t *testing.T) psptest.Harness {
 			handler, in := psptest.Receiver()
 			receiver := httptest.NewServer(handler)
 			t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
-			if err := sim.SetWebhooks(simulator.Webhooks{Targets: []simulator.WebhookTarget{{URL: receiver.URL, Secret: secret, Stripe: true}}}); err != nil {
+			if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: secret, Stripe: true}}}); err != nil {
 				t.Fatal(err)
 			}
 			return in

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/seal"
+)
+
+const storeHelp = `Works on the database that HOMEWARD_DATABASE_URL (or the file that HOMEWARD_DATABASE_URL_FILE names) leads to, while nodes run; with --data on what a demo has left, while it is stopped.`
+
+// storeFlags choose the store that a command works on.
+type storeFlags struct {
+	Data   string `type:"path" placeholder:"DIR" help:"Work on what a stopped demo has left in its --data directory, instead of the database."`
+	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
+}
+
+// store is a deployment as commands work on it.
+type store struct {
+	deployment.Deployment
+	// rows reach those of every region.
+	rows    deployment.Store
+	regions []string // by name
+	codes   map[claim.RegionCode]string
+	// ring has the keys that seal what is stored, nil where none of that is read.
+	ring *seal.Ring
+}
+
+// newStore owns d and ring. It closes both if it fails.
+func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (_ *store, err error) {
+	s := &store{Deployment: d, ring: ring, codes: map[claim.RegionCode]string{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	all, _, err := d.Regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the database has no region; homeward migrate up --regions adds some")
+	}
+	for _, r := range all {
+		s.regions, s.codes[r.Code] = append(s.regions, r.Name), r.Name
+	}
+	slices.Sort(s.regions)
+	s.rows, err = d.Region(s.regions[0])
+	return s, err
+}
+
+func (s *store) close() error { return errors.Join(s.ring.Close(), s.Close()) }
+
+// home names the region of a code.
+func (s *store) home(code claim.RegionCode) (string, bool) {
+	name, ok := s.codes[code]
+	return name, ok
+}
+
+// chosen are the regions that a --region flag means.
+func (s *store) chosen(region string) ([]string, error) {
+	if region == "" {
+		return s.regions, nil
+	}
+	if !slices.Contains(s.regions, region) {
+		return nil, fmt.Errorf("--region: there is no region %q; name one of %s", region, strings.Join(s.regions, ", "))
+	}
+	return []string{region}, nil
+}
+
+// endpoints are the webhook endpoints of the tenants.
+func (s *store) endpoints() relay.Endpoints { return relay.Sealed(s, s.ring) }
+
+// withStore opens the store that f names for as long as do takes.
+func (f *storeFlags) withStore(ctx context.Context, do func(*store) error) error {
+	return f.with(ctx, node.ToolPool(), true, do)
+}
+
+// withBooks is withStore for one person who reads everything, and nothing that is sealed.
+func (f *storeFlags) withBooks(ctx context.Context, do func(*store) error) error {
+	return f.with(ctx, booksPool(), false, do)
+}
+
+// booksPool has time: the balances of a region are summed from all of its rows, at a few
+// million a second.
+func booksPool() cockroach.Pool {
+	p := node.ToolPool()
+	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute
+	return p
+}
+
+func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool, do func(*store) error) error {
+	if f.Data != "" {
+		return f.withStopped(ctx, sealed, do)
+	}
+	if f.Config != "" {
+		return errors.New("--config is for --data; a database needs no settings")
+	}
+	url, err := node.Secret(os.Environ(), node.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	if pool.AllowUnverified, err = node.AllowUnverified(os.Environ()); err != nil {
+		return err
+	}
+	if !sealed {
+		return withSQL(ctx, url, pool, nil, do)
+	}
+	text, err := node.Secret(os.Environ(), node.SealKeys)
+	if err != nil {
+		return err
+	}
+	ring, err := node.OpenSeal(ctx, text, nil)
+	if err != nil {
+		return err
+	}
+	return withSQL(ctx, url, pool, ring, do)
+}
+
+// withSQL owns ring, which may be nil.
+func withSQL(ctx context.Context, url string, pool cockroach.Pool, ring *seal.Ring, do func(*store) error) error {
+	opening, cancel := context.WithTimeout(ctx, node.ConnectTime)
+	defer cancel()
+	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
+	if err != nil {
+		return errors.Join(err, ring.Close())
+	}
+	s, err := newStore(opening, deployment.SQL(db), ring)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.close())
+}
+
+func (f *storeFlags) withStopped(ctx context.Context, sealed bool, do func(*store) error) error {
+	settings, err := node.LoadSettings(f.Config, os.Environ())
+	if err != nil {
+		return err
+	}
+	d, err := node.OpenStopped(f.Data, settings)
+	if err != nil {
+		return err
+	}
+	var ring *seal.Ring
+	if sealed {
+		if ring, err = node.DemoSeal(ctx, f.Data, nil); err != nil {
+			return errors.Join(err, d.Close())
+		}
+	}
+	s, err := newStore(ctx, d, ring)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.close())
+}

@@ -1,0 +1,117 @@
+// Package deployment is the store of a deployment, whichever it is: the embedded one, which
+// holds the rows of every region; a database; or what a demo that is stopped has left. It
+// hands out every contract that the rooms above have of a store, so that those who act on
+// one, nodes and commands alike, need not know which.
+//
+// It imports both stores and the rooms whose contracts they keep, and nothing of what is
+// assembled from them.
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/recon"
+)
+
+// Store is every contract that the nodes of one region keep their truth in. It is safe
+// for concurrent use.
+type Store interface {
+	claim.Store
+	claim.Regions
+	outbox.Queues
+	outbox.Looker
+	ledger.Store
+	notice.Store
+	notice.Bodies
+	recon.Claims
+	httpapi.Tenants
+	// InFlight counts the claims at home in a region whose outcome is to come, without
+	// those that are parked for a person. It is for operators, and reads row by row.
+	InFlight(ctx context.Context, home string) (int, error)
+}
+
+// Deployment is what all regions share, and the way to the rows of each. It is safe for
+// concurrent use.
+type Deployment interface {
+	claim.Regions
+	relay.Endpoints
+	relay.Secrets
+	notice.BrakeStore
+	// Region is the store as the nodes of a region use it.
+	Region(name string) (Store, error)
+	// Tenant reads a tenant; [claim.ErrUnknownTenant] where there is none of that id.
+	Tenant(ctx context.Context, id string) (claim.Tenant, error)
+	// PutTenant writes a tenant and its API keys; one that exists is changed.
+	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
+	// Sweep deletes up to limit rows of each sort that are past their windows.
+	Sweep(ctx context.Context, limit int) (removed int, err error)
+	Close() error
+}
+
+// Embedded is the deployment whose rows an embedded store holds.
+func Embedded(db *embedded.DB) Deployment { return ofEmbedded{db} }
+
+type ofEmbedded struct{ *embedded.DB }
+
+func (d ofEmbedded) Region(name string) (Store, error) { return d.DB.Region(name) }
+
+// ErrNoStore: a directory holds no store.
+var ErrNoStore = errors.New("holds no store")
+
+// OpenStopped opens the embedded store that somebody who is stopped has left in c.Dir, for
+// a person's tools. It makes none where there is none, which is [ErrNoStore], and fails
+// while the store is in use. The caller must close it.
+func OpenStopped(c embedded.Config) (Deployment, error) {
+	switch info, err := os.Stat(c.Dir); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
+		return nil, fmt.Errorf("%s %w", c.Dir, ErrNoStore)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", filepath.Dir(c.Dir), err)
+	}
+	db, err := embedded.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return Embedded(db), nil
+}
+
+// SQL is the deployment whose rows a database holds.
+func SQL(db *cockroach.DB) Deployment { return ofSQL{db} }
+
+type ofSQL struct{ *cockroach.DB }
+
+func (d ofSQL) Region(name string) (Store, error) { return d.DB.Region(name) }
+
+func (d ofSQL) Sweep(ctx context.Context, limit int) (removed int, err error) {
+	regions, _, err := d.Regions(ctx)
+	for _, r := range regions {
+		n, err := sweep(ctx, d.DB, r.Name, limit)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, err
+}
+
+// sweep sweeps what one region keeps: each has pins of its own.
+func sweep(ctx context.Context, db *cockroach.DB, region string, limit int) (removed int, err error) {
+	v, err := db.Region(region)
+	if err != nil {
+		return 0, err
+	}
+	return v.Sweep(ctx, limit)
+}

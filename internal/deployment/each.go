@@ -1,0 +1,68 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+)
+
+// each is one database that every region of a process reaches in a way of its own, as its
+// nodes would if they were processes of their own. What they share goes the way of the
+// first.
+type each struct {
+	ofSQL
+	dbs map[string]*cockroach.DB
+}
+
+// OpenEach opens the database of a deployment once for each region, at the connection
+// string that urls has for it; the others of c's settings are those of all.
+func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string) (_ Deployment, err error) {
+	d := each{dbs: map[string]*cockroach.DB{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	for _, region := range slices.Sorted(maps.Keys(urls)) {
+		c.URL = urls[region]
+		db, err := cockroach.Open(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("region %s: %w", region, err)
+		}
+		if d.dbs[region] = db; d.DB == nil {
+			d.DB = db
+		}
+	}
+	return d, nil
+}
+
+func (d each) Region(name string) (Store, error) {
+	db, ok := d.dbs[name]
+	if !ok {
+		return nil, fmt.Errorf("deployment: there is no region %q; name one of %q", name, slices.Sorted(maps.Keys(d.dbs)))
+	}
+	return db.Region(name)
+}
+
+func (d each) Sweep(ctx context.Context, limit int) (removed int, err error) {
+	for region, db := range d.dbs {
+		n, err := sweep(ctx, db, region, limit)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func (d each) Close() error {
+	var errs []error
+	for _, db := range d.dbs {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(errs...)
+}

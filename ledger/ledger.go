@@ -1,0 +1,266 @@
+// Package ledger is the books: append-only double entry. Every movement of money
+// is one [Transaction] with one debit and one credit of the same amount, appended
+// by the step that settles it and never changed. A mistake is undone by a
+// transaction that reverses it.
+//
+// A transaction's ID names the business event, not the row: posting the same event
+// twice is refused by the primary key, whatever was wrong above it.
+//
+// So is one movement of money that came in twice under two events, as a charge and as
+// a ghost: whichever is booked first says what it is.
+//
+// Accounts are debit-positive: a balance is the sum of debits less the sum of
+// credits, and the balances of one currency sum to zero.
+//
+//	event                        debit             credit
+//	charge                       provider:P        merchant:T
+//	transfer                     merchant:T        provider:P
+//	refund                       merchant:T        provider:P      reverses the charge
+//	ghost                        provider:P        suspense:T      money that nobody asked for, or not any more
+//	ghost's refund               suspense:T        provider:P      reverses the ghost
+//	any of these failed          the opposite of what failed       reverses what failed
+//
+// A provider may say that a movement went well and, days later, that it failed after
+// all: a refund that the payer's bank sends back, a debit that is not honoured. What
+// is booked stays, and a failure takes all of it back, once ([FailureOf]).
+//
+// A suspense account that is not zero is a payer who waits for money.
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is the business event of a transaction. Stored; values never change.
+type Kind string
+
+// The kinds.
+const (
+	Charge   Kind = "charge"
+	Transfer Kind = "transfer"
+	Refund   Kind = "refund"
+	// Ghost is money that moved at the provider for an object that was refused,
+	// expired or given up on, or a second time for one that was paid.
+	Ghost Kind = "ghost"
+	// GhostRefund gives it back.
+	GhostRefund Kind = "ghost_refund"
+	// These take one of the others back, wholly: the provider has reported it as
+	// failed after it was booked.
+	ChargeFailed      Kind = "charge_failed"
+	TransferFailed    Kind = "transfer_failed"
+	RefundFailed      Kind = "refund_failed"
+	GhostFailed       Kind = "ghost_failed"
+	GhostRefundFailed Kind = "ghost_refund_failed"
+)
+
+// failures are the kinds that take another one back, by that one.
+var failures = map[Kind]Kind{
+	Charge: ChargeFailed, Transfer: TransferFailed, Refund: RefundFailed, Ghost: GhostFailed, GhostRefund: GhostRefundFailed,
+}
+
+// Failed is the kind that a k takes back, where k is one of those that say that a
+// movement failed after it was booked.
+func (k Kind) Failed() (of Kind, ok bool) {
+	for of, failed := range failures {
+		if failed == k {
+			return of, true
+		}
+	}
+	return "", false
+}
+
+// Account names one account, "class:owner".
+type Account string
+
+// Provider is what provider name holds for us.
+func Provider(name string) Account { return Account("provider:" + name) }
+
+// Merchant is what a tenant is owed.
+func Merchant(tenant string) Account { return Account("merchant:" + tenant) }
+
+// Suspense is what payers of a tenant are owed back.
+func Suspense(tenant string) Account { return Account("suspense:" + tenant) }
+
+// GhostID and GhostRefundID name the two events around a movement at a provider
+// that nobody asked for. They follow from the provider's own reference alone, so
+// that however often, and wherever, it is found out, it is booked once.
+func GhostID(provider, ref string) string       { return "ghost_" + digest(provider, ref) }
+func GhostRefundID(provider, ref string) string { return "ghostre_" + digest(provider, ref) }
+
+// GhostRefundTryID names the n-th refund of a ghost, from 1: there is another one
+// only where the one before was booked and has failed since.
+func GhostRefundTryID(provider, ref string, n int) string {
+	if n <= 1 {
+		return GhostRefundID(provider, ref)
+	}
+	return fmt.Sprintf("%s_%d", GhostRefundID(provider, ref), n)
+}
+
+// FailureID names the failure of a transaction that is booked under id: a movement
+// fails once.
+func FailureID(id string) string { return "failed_" + id }
+
+// FailureOf books that of, which is booked, has failed since: all of it, between the
+// same accounts the other way round, in the books that of is in.
+func FailureOf(of Transaction) Transaction {
+	t := of
+	t.ID, t.Kind, t.Reverses = FailureID(of.ID), failures[of.Kind], of.ID
+	t.Debit, t.Credit, t.At = of.Credit, of.Debit, time.Time{}
+	return t
+}
+
+func digest(provider, ref string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "homeward/ghost/v1\x00%d:%s%s", len(provider), provider, ref))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Transaction is one movement of money. Amounts are minor units of Currency.
+type Transaction struct {
+	// ID is unique within Region, for ever: the object's id of a charge, transfer
+	// or refund; [GhostID] and [GhostRefundID] otherwise.
+	ID string
+	// Region is the home of the key that it follows from.
+	Region string
+	Tenant string
+	Kind   Kind
+	Debit  Account
+	Credit Account
+	// Amount is above 0.
+	Amount int64
+	// Currency is an ISO 4217 code in lower case.
+	Currency string
+	// Object is our id of the movement, under which the provider knows it.
+	Object string
+	// Reverses is the ID of the transaction that this one takes back, wholly or in
+	// part, or "".
+	Reverses string
+	// Provider and ProviderRef say where the money moved.
+	Provider, ProviderRef string
+	// At is the store's clock when it was appended; set by the store.
+	At time.Time
+}
+
+// Validate names what keeps t from being booked.
+func (t *Transaction) Validate() error {
+	switch {
+	case t.ID == "" || t.Tenant == "" || t.Object == "" || t.Provider == "":
+		return fmt.Errorf("ledger: transaction %q lacks an id, a tenant, an object or a provider", t.ID)
+	case t.Amount <= 0:
+		return fmt.Errorf("ledger: transaction %s has the amount %d; it must be above 0", t.ID, t.Amount)
+	case len(t.Currency) != len("usd"):
+		return fmt.Errorf("ledger: transaction %s has the currency %q; it must be an ISO 4217 code", t.ID, t.Currency)
+	case t.Debit == "" || t.Credit == "" || t.Debit == t.Credit:
+		return fmt.Errorf("ledger: transaction %s debits %q and credits %q; it needs two accounts", t.ID, t.Debit, t.Credit)
+	case (t.Reverses != "") != t.reverses():
+		return fmt.Errorf("ledger: transaction %s of kind %s reverses %q", t.ID, t.Kind, t.Reverses)
+	}
+	return nil
+}
+
+// reverses reports whether a transaction of t's kind takes another one back.
+func (t *Transaction) reverses() bool {
+	_, failed := t.Kind.Failed()
+	return failed || t.Kind == Refund || t.Kind == GhostRefund
+}
+
+// Same reports whether t and other book the same event in the same way, whenever
+// they did.
+func (t Transaction) Same(other Transaction) bool {
+	t.At, other.At = time.Time{}, time.Time{}
+	return t == other
+}
+
+// Balance is what an account stands at.
+type Balance struct {
+	Account  Account
+	Currency string
+	// Debits and Credits are sums of minor units, Debits-Credits the balance.
+	Debits, Credits int64
+	// Transactions is how many of them touch the account.
+	Transactions int64
+}
+
+func (b Balance) String() string {
+	return fmt.Sprintf("%d - %d in %d transactions", b.Debits, b.Credits, b.Transactions)
+}
+
+// Arrival reports whether t is money that came in. Of those, one (Region, Provider,
+// ProviderRef) is booked once, unless ProviderRef is "".
+func (t *Transaction) Arrival() bool {
+	return (t.Kind == Charge || t.Kind == Ghost) && t.ProviderRef != ""
+}
+
+// Position is a place in a region's transactions, which are in the order of At and
+// then of ID. The zero Position is before all of them.
+type Position struct {
+	At time.Time
+	ID string
+}
+
+// Position is where t stands.
+func (t *Transaction) Position() Position { return Position{t.At, t.ID} }
+
+// AccountKey is a place in a region's balances, which are in the order of account
+// and then of currency.
+type AccountKey struct {
+	Account  Account
+	Currency string
+}
+
+// ErrConflict: another transaction stands under the same ID, or has booked the same
+// arrival.
+var ErrConflict = errors.New("ledger: another transaction has this id, or is this movement")
+
+// Store keeps the books of every region. Transactions of claims are appended by
+// claim.Store's Settle. Nothing changes or removes one. Implementations are safe
+// for concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable
+// where nothing is known.
+type Store interface {
+	// Post appends t, which it validates. posted is false when the same
+	// transaction is there already; ErrConflict when another one has its ID or its
+	// arrival.
+	Post(ctx context.Context, t Transaction) (posted bool, err error)
+	// Transaction reads one with authority.
+	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
+	// Transactions lists up to limit transactions of region after a position, and,
+	// unless it is zero, before a time.
+	Transactions(ctx context.Context, region string, after Position, before time.Time, limit int) ([]Transaction, error)
+	// Reversals lists what reverses a transaction of region, wherever it is booked,
+	// in no order.
+	Reversals(ctx context.Context, id string) ([]Transaction, error)
+	// GhostRefund finds the refund of a ghost by its object, in the books of region.
+	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
+	// Balances lists up to limit balances of region's transactions after a key,
+	// summed by the store from all transactions of the region. It scans.
+	Balances(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)
+}
+
+// Reader is the part of [Store] that reads one transaction.
+type Reader interface {
+	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
+}
+
+// GivenBack says what the books of region know of the refunds of a ghost: how many
+// have been booked and have failed since, and whether one stands. It reads two rows
+// for each that has failed, and at most as many as limit.
+func GivenBack(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
+	for ; failed < limit; failed++ {
+		id := GhostRefundTryID(provider, ref, failed+1)
+		if _, found, err := books.Transaction(ctx, region, id); err != nil || !found {
+			return failed, false, err
+		}
+		if _, undone, err := books.Transaction(ctx, region, FailureID(id)); err != nil || !undone {
+			return failed, err == nil, err
+		}
+	}
+	return failed, false, nil
+}
+
+// MaxGhostRefunds is how often a ghost is refunded, where one refund after the other
+// fails: then a person decides. A card that is closed stays closed.
+const MaxGhostRefunds = 3

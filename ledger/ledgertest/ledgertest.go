@@ -1,0 +1,460 @@
+// Package ledgertest is what every ledger.Store must do, as tests that run
+// unchanged on each backend.
+package ledgertest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/homeward-io/homeward/ledger"
+)
+
+// Harness is one backend under test, its books empty at first.
+type Harness struct {
+	// Regions are at least three.
+	Regions []string
+	// Store is the view of a node in a region.
+	Store func(region string) ledger.Store
+	// Pass lets the store's clock go on by at least d; exactly d if Exact, and then
+	// it stands still in between.
+	Pass  func(t testing.TB, d time.Duration)
+	Exact bool
+	// Now reads the store's clock.
+	Now func(t testing.TB) time.Time
+}
+
+// Exercise checks every promise of the contract on the backends that newHarness
+// opens, one for each subtest.
+func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHarness(t)
+			require.GreaterOrEqual(t, len(h.Regions), 3)
+			tc.run(&world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]})
+		})
+	}
+}
+
+type world struct {
+	Harness
+	*testing.T
+	ctx  context.Context
+	home string
+}
+
+func (w *world) at() ledger.Store { return w.Store(w.home) }
+
+// charge is a charge of acme's, to be booked at home.
+func (w *world) charge(id string, amount int64) ledger.Transaction {
+	return ledger.Transaction{
+		ID: id, Region: w.home, Tenant: "acme", Kind: ledger.Charge,
+		Debit: ledger.Provider("sim"), Credit: ledger.Merchant("acme"),
+		Amount: amount, Currency: "usd", Object: id, Provider: "sim", ProviderRef: "psp_" + id,
+	}
+}
+
+func (w *world) refund(id string, of ledger.Transaction, amount int64) ledger.Transaction {
+	t := of
+	t.ID, t.Object, t.ProviderRef, t.Kind, t.Reverses = id, id, "psp_"+id, ledger.Refund, of.ID
+	t.Debit, t.Credit, t.Amount = of.Credit, of.Debit, amount
+	return t
+}
+
+func (w *world) post(t ledger.Transaction) ledger.Transaction {
+	w.Helper()
+	posted, err := w.at().Post(w.ctx, t)
+	require.NoError(w, err)
+	require.True(w, posted)
+	return w.get(t)
+}
+
+func (w *world) get(t ledger.Transaction) ledger.Transaction {
+	w.Helper()
+	got, found, err := w.at().Transaction(w.ctx, t.Region, t.ID)
+	require.NoError(w, err)
+	require.True(w, found)
+	require.False(w, got.At.IsZero())
+	return got
+}
+
+// all pages through the transactions of a region.
+func (w *world) all(region string, before time.Time, page int) (ts []ledger.Transaction) {
+	w.Helper()
+	for after := (ledger.Position{}); ; {
+		got, err := w.at().Transactions(w.ctx, region, after, before, page)
+		require.NoError(w, err)
+		require.LessOrEqual(w, len(got), page)
+		if len(got) == 0 {
+			return ts
+		}
+		ts = append(ts, got...)
+		after = got[len(got)-1].Position()
+	}
+}
+
+func (w *world) balances(region string, page int) (bs []ledger.Balance) {
+	w.Helper()
+	for after := (ledger.AccountKey{}); ; {
+		got, err := w.at().Balances(w.ctx, region, after, page)
+		require.NoError(w, err)
+		require.LessOrEqual(w, len(got), page)
+		if len(got) == 0 {
+			return bs
+		}
+		bs = append(bs, got...)
+		last := got[len(got)-1]
+		after = ledger.AccountKey{Account: last.Account, Currency: last.Currency}
+	}
+}
+
+// normal makes times comparable.
+func normal(t ledger.Transaction) ledger.Transaction {
+	t.At = t.At.UTC().Round(0)
+	return t
+}
+
+func ids(ts []ledger.Transaction) []string {
+	got := []string{}
+	for _, t := range ts {
+		got = append(got, t.ID)
+	}
+	return got
+}
+
+// sum is the naive way to balances: in the order of account and currency.
+func sum(ts []ledger.Transaction) (bs []ledger.Balance) {
+	byKey := map[ledger.AccountKey]*ledger.Balance{}
+	at := func(a ledger.Account, currency string) *ledger.Balance {
+		k := ledger.AccountKey{Account: a, Currency: currency}
+		if byKey[k] == nil {
+			byKey[k] = &ledger.Balance{Account: a, Currency: currency}
+		}
+		return byKey[k]
+	}
+	for _, t := range ts {
+		d, c := at(t.Debit, t.Currency), at(t.Credit, t.Currency)
+		d.Debits += t.Amount
+		d.Transactions++
+		c.Credits += t.Amount
+		c.Transactions++
+	}
+	for _, b := range byKey {
+		bs = append(bs, *b)
+	}
+	slices.SortFunc(bs, func(a, b ledger.Balance) int {
+		return cmp.Or(strings.Compare(string(a.Account), string(b.Account)), strings.Compare(a.Currency, b.Currency))
+	})
+	return bs
+}
+
+var tests = []struct {
+	name string
+	run  func(w *world)
+}{
+	{"post: a transaction as it was given, with the store's time", func(w *world) {
+		before := w.Now(w)
+		want := w.charge("ch_1", 4200)
+		want.At = before.Add(-time.Hour) // not the caller's to say
+		got := w.post(want)
+		require.True(w, want.Same(got), "%+v", got)
+		require.False(w, got.At.Before(before) || got.At.After(w.Now(w)))
+		require.Zero(w, got.At.Nanosecond()%1000, "times are kept in microseconds")
+	}},
+	{"post: money that came in is booked once, whatever as", func(w *world) {
+		charge := w.charge("ch_1", 4200)
+		ghost := charge
+		ghost.ID, ghost.Kind, ghost.Credit = ledger.GhostID("sim", charge.ProviderRef), ledger.Ghost, ledger.Suspense("acme")
+		w.post(charge)
+		_, err := w.at().Post(w.ctx, ghost)
+		require.ErrorIs(w, err, ledger.ErrConflict)
+		require.Len(w, w.all(w.home, time.Time{}, 10), 1)
+
+		// Not the other provider's, nor another movement, nor money that goes out.
+		other := ghost
+		other.Provider, other.ID = "other", ledger.GhostID("other", charge.ProviderRef)
+		w.post(other)
+		second := ghost
+		second.ProviderRef, second.ID = "psp_2", ledger.GhostID("sim", "psp_2")
+		w.post(second)
+		back := w.refund("re_1", charge, 100)
+		back.ProviderRef = charge.ProviderRef
+		w.post(back)
+
+		// And the other way round.
+		late := w.charge("ch_2", 4200)
+		late.ProviderRef = "psp_2"
+		_, err = w.at().Post(w.ctx, late)
+		require.ErrorIs(w, err, ledger.ErrConflict)
+		posted, err := w.at().Post(w.ctx, second)
+		require.NoError(w, err)
+		require.False(w, posted)
+	}},
+	{"post: one of many events wins one arrival", func(w *world) {
+		const n = 8
+		wins := make(chan string, n)
+		var all errgroup.Group
+		for i := range n {
+			t := w.charge(fmt.Sprintf("ch_%d", i), 4200)
+			t.ProviderRef = "psp_1"
+			all.Go(func() error {
+				switch posted, err := w.at().Post(w.ctx, t); {
+				case err == nil && posted:
+					wins <- t.ID
+				case !errors.Is(err, ledger.ErrConflict):
+					return fmt.Errorf("%s: %v, %w", t.ID, posted, err)
+				}
+				return nil
+			})
+		}
+		require.NoError(w, all.Wait())
+		require.Len(w, wins, 1)
+	}},
+	{"post: again is nothing new", func(w *world) {
+		t := w.charge("ch_1", 4200)
+		first := w.post(t)
+		w.Pass(w, time.Millisecond)
+		for _, again := range []ledger.Transaction{t, first} {
+			posted, err := w.Store(w.Regions[1]).Post(w.ctx, again)
+			require.NoError(w, err)
+			require.False(w, posted)
+		}
+		require.Equal(w, normal(first), normal(w.get(t)))
+		require.Len(w, w.all(w.home, time.Time{}, 10), 1)
+	}},
+	{"post: another transaction under the id is refused", func(w *world) {
+		t := w.charge("ch_1", 4200)
+		first := w.post(t)
+		for name, change := range map[string]func(t *ledger.Transaction){
+			"amount":   func(t *ledger.Transaction) { t.Amount++ },
+			"currency": func(t *ledger.Transaction) { t.Currency = "eur" },
+			"account":  func(t *ledger.Transaction) { t.Credit = ledger.Merchant("globex") },
+			"tenant":   func(t *ledger.Transaction) { t.Tenant = "globex" },
+			"ref":      func(t *ledger.Transaction) { t.ProviderRef = "psp_other" },
+			"object":   func(t *ledger.Transaction) { t.Object = "ch_2" },
+		} {
+			other := t
+			change(&other)
+			posted, err := w.at().Post(w.ctx, other)
+			require.ErrorIs(w, err, ledger.ErrConflict, name)
+			require.False(w, posted)
+		}
+		require.Equal(w, normal(first), normal(w.get(t)))
+	}},
+	{"post: what does not balance, or says too little, is refused", func(w *world) {
+		for name, change := range map[string]func(t *ledger.Transaction){
+			"zero":          func(t *ledger.Transaction) { t.Amount = 0 },
+			"negative":      func(t *ledger.Transaction) { t.Amount = -1 },
+			"one account":   func(t *ledger.Transaction) { t.Credit = t.Debit },
+			"no account":    func(t *ledger.Transaction) { t.Credit = "" },
+			"no id":         func(t *ledger.Transaction) { t.ID = "" },
+			"no tenant":     func(t *ledger.Transaction) { t.Tenant = "" },
+			"no currency":   func(t *ledger.Transaction) { t.Currency = "" },
+			"reverses":      func(t *ledger.Transaction) { t.Reverses = "ch_0" },
+			"a lone refund": func(t *ledger.Transaction) { t.Kind = ledger.Refund },
+		} {
+			t := w.charge("ch_1", 4200)
+			change(&t)
+			posted, err := w.at().Post(w.ctx, t)
+			require.Error(w, err, name)
+			require.False(w, posted)
+			require.NotErrorIs(w, err, ledger.ErrConflict)
+		}
+		require.Empty(w, w.all(w.home, time.Time{}, 10))
+		require.Empty(w, w.balances(w.home, 10))
+	}},
+	{"post: of many with one id one is posted", func(w *world) {
+		const rounds, racers = 20, 16
+		for round := range rounds {
+			var posted, refused atomic.Int32
+			var g errgroup.Group
+			start := make(chan struct{})
+			for i := range racers {
+				g.Go(func() error {
+					<-start
+					t := w.charge(fmt.Sprint("ch_", round), int64(1+i%2)) // two stories about one event
+					fresh, err := w.Store(w.Regions[i%3]).Post(w.ctx, t)
+					switch {
+					case fresh:
+						posted.Add(1)
+					case errors.Is(err, ledger.ErrConflict):
+						refused.Add(1)
+					case err != nil:
+						return err
+					}
+					return nil
+				})
+			}
+			close(start)
+			require.NoError(w, g.Wait())
+			require.Equal(w, int32(1), posted.Load())
+			require.Equal(w, int32(racers/2), refused.Load())
+		}
+		require.Len(w, w.all(w.home, time.Time{}, 100), rounds)
+	}},
+	{"transaction: each region has books of its own", func(w *world) {
+		here := w.post(w.charge("ch_1", 1))
+		there := w.charge("ch_1", 2)
+		there.Region = w.Regions[1]
+		there = w.post(there)
+		require.Equal(w, int64(1), w.get(here).Amount)
+		require.Equal(w, int64(2), w.get(there).Amount)
+		require.Equal(w, []string{w.home, w.Regions[1]}, []string{here.Region, there.Region})
+		_, found, err := w.at().Transaction(w.ctx, w.Regions[2], "ch_1")
+		require.NoError(w, err)
+		require.False(w, found)
+		require.Len(w, w.all(w.home, time.Time{}, 10), 1)
+		require.Empty(w, w.all(w.Regions[2], time.Time{}, 10))
+	}},
+	{"transactions: in the order of time and then of id, page by page", func(w *world) {
+		var want []string
+		for i := range 5 {
+			// Not in the order of ids; three of them in the same moment where the clock stands.
+			batch := []string{fmt.Sprint("ch_b", 9-i), fmt.Sprint("ch_a", 9-i), fmt.Sprint("ch_c", 9-i)}
+			for _, id := range batch {
+				w.post(w.charge(id, 1))
+			}
+			if w.Exact {
+				slices.Sort(batch)
+			}
+			want = append(want, batch...)
+			w.Pass(w, time.Millisecond)
+		}
+		for _, page := range []int{1, 2, 4, 15, 100} {
+			require.Equal(w, want, ids(w.all(w.home, time.Time{}, page)), "pages of %d", page)
+		}
+		none, err := w.at().Transactions(w.ctx, w.home, ledger.Position{}, time.Time{}, 0)
+		require.NoError(w, err)
+		require.Empty(w, none)
+		for _, t := range w.all(w.home, time.Time{}, 100) {
+			require.Equal(w, normal(w.get(t)), normal(t), "listed as read")
+		}
+	}},
+	{"transactions: up to a time, which does not belong", func(w *world) {
+		first := w.post(w.charge("ch_1", 1))
+		w.Pass(w, time.Millisecond)
+		second := w.post(w.charge("ch_2", 1))
+		require.True(w, first.At.Before(second.At))
+		require.Empty(w, w.all(w.home, first.At, 1))
+		require.Equal(w, []string{"ch_1"}, ids(w.all(w.home, first.At.Add(time.Microsecond), 1)))
+		require.Equal(w, []string{"ch_1"}, ids(w.all(w.home, second.At, 1)))
+		require.Equal(w, []string{"ch_1", "ch_2"}, ids(w.all(w.home, second.At.Add(time.Microsecond), 1)))
+		after, err := w.at().Transactions(w.ctx, w.home, first.Position(), second.At, 10)
+		require.NoError(w, err)
+		require.Empty(w, after)
+	}},
+	{"reversals: wherever they are booked", func(w *world) {
+		charge := w.post(w.charge("ch_1", 100))
+		w.post(w.charge("ch_10", 100))
+		w.post(w.refund("re_other", w.charge("ch_10", 100), 5))
+		var want []string
+		for i, region := range w.Regions[:3] {
+			for j := range 2 {
+				r := w.refund(fmt.Sprintf("re_%d_%d", i, j), charge, int64(10+i))
+				r.Region = region
+				w.post(r)
+				want = append(want, r.ID)
+			}
+		}
+		for _, region := range w.Regions[:2] {
+			got, err := w.Store(region).Reversals(w.ctx, "ch_1")
+			require.NoError(w, err)
+			require.ElementsMatch(w, want, ids(got))
+			for _, t := range got {
+				require.Equal(w, normal(w.get(t)), normal(t))
+			}
+		}
+		none, err := w.at().Reversals(w.ctx, "ch_2")
+		require.NoError(w, err)
+		require.Empty(w, none)
+	}},
+	{"failure: what was booked is taken back once, and stays", func(w *world) {
+		charge := w.post(w.charge("ch_1", 100))
+		refund := w.post(w.refund("re_1", charge, 60))
+		for _, of := range []ledger.Transaction{charge, refund} {
+			failed := ledger.FailureOf(of)
+			require.NoError(w, failed.Validate())
+			got := w.post(failed)
+			require.Equal(w, of.ID, got.Reverses)
+			posted, err := w.at().Post(w.ctx, failed)
+			require.NoError(w, err)
+			require.False(w, posted, "a movement fails once")
+		}
+		require.Equal(w, normal(charge), normal(w.get(charge)))
+		all, err := w.at().Reversals(w.ctx, refund.ID)
+		require.NoError(w, err)
+		require.Equal(w, []string{ledger.FailureID(refund.ID)}, ids(all))
+		for _, b := range w.balances(w.home, 10) {
+			require.Equal(w, b.Debits, b.Credits, "%s stands at what it stood at before", b.Account)
+		}
+	}},
+	{"ghost refund: found by its object, and nothing else is", func(w *world) {
+		ghost := w.charge(ledger.GhostID("sim", "p1"), 100)
+		ghost.Kind, ghost.Object, ghost.Credit, ghost.ProviderRef = ledger.Ghost, "ch_1", ledger.Suspense("acme"), "p1"
+		back := w.refund("re_1", w.post(ghost), 100)
+		back.ID, back.Kind = ledger.GhostRefundID("sim", "p1"), ledger.GhostRefund
+		w.post(back)
+		w.post(ledger.FailureOf(w.get(back)))
+		plain := w.post(w.refund("re_2", w.post(w.charge("ch_2", 100)), 100))
+		for _, region := range w.Regions[:2] {
+			got, found, err := w.Store(region).GhostRefund(w.ctx, w.home, "re_1")
+			require.NoError(w, err)
+			require.True(w, found)
+			require.Equal(w, normal(w.get(back)), normal(got))
+		}
+		for _, none := range []struct{ region, object string }{{w.home, plain.Object}, {w.home, "ch_1"}, {w.home, "re_"}, {w.Regions[1], "re_1"}} {
+			_, found, err := w.at().GhostRefund(w.ctx, none.region, none.object)
+			require.NoError(w, err)
+			require.False(w, found, "%v", none)
+		}
+	}},
+	{"balances: none for empty books", func(w *world) {
+		require.Empty(w, w.balances(w.home, 10))
+	}},
+	{"balances: the sum of all transactions from zero, and zero in each currency", func(w *world) {
+		var booked []ledger.Transaction
+		for i := range 40 {
+			t := w.charge(fmt.Sprint("ch_", i), int64(100+i))
+			t.Tenant = fmt.Sprint("t", i%7)
+			t.Credit, t.Currency = ledger.Merchant(t.Tenant), []string{"usd", "eur", "jpy"}[i%3]
+			if i%5 == 0 {
+				t.Kind, t.Credit = ledger.Ghost, ledger.Suspense(t.Tenant)
+			}
+			booked = append(booked, w.post(t))
+			if i%4 == 0 {
+				r := w.refund(fmt.Sprint("re_", i), t, int64(1+i))
+				if t.Kind == ledger.Ghost {
+					r.Kind = ledger.GhostRefund
+				}
+				booked = append(booked, w.post(r))
+			}
+		}
+		far := w.charge("far", 7)
+		far.Region = w.Regions[1]
+		w.post(far)
+
+		want := sum(booked)
+		for _, page := range []int{1, 3, 100} {
+			got := w.balances(w.home, page)
+			require.Equal(w, want, got, "pages of %d", page)
+		}
+		zero := map[string]int64{}
+		for _, b := range want {
+			zero[b.Currency] += b.Debits - b.Credits
+		}
+		require.Equal(w, map[string]int64{"usd": 0, "eur": 0, "jpy": 0}, zero)
+		require.Equal(w, sum([]ledger.Transaction{far}), w.balances(w.Regions[1], 10))
+		none, err := w.at().Balances(w.ctx, w.home, ledger.AccountKey{}, 0)
+		require.NoError(w, err)
+		require.Empty(w, none)
+	}},
+}

@@ -1,0 +1,338 @@
+package notice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// AllProviders is the name of the brake that is every provider's.
+const AllProviders = ""
+
+// Brake is one provider's row: what keeps its automatic refunds from being made, and
+// how many were let through of late. It is the same row for every region.
+type Brake struct {
+	// Provider is its name in the books, or [AllProviders].
+	Provider string `json:"-"`
+	// Version counts the changes of the row; 0: there is none yet.
+	Version uint64 `json:"-"`
+	// Held: no compensation is begun or goes on until a person releases it.
+	Held *Hold `json:"held,omitempty"`
+	// ReleasedAt is when a person last did. What was let through before counts no more.
+	ReleasedAt time.Time `json:"released_at,omitzero"`
+	// Doubt is when the provider last did not show what was to be given back.
+	Doubt *Hold `json:"doubt,omitempty"`
+	// Waiting is when a payer had last waited for a day while refunds were held.
+	Waiting *Hold `json:"waiting,omitempty"`
+	// Admitted are the refunds that were let through in the last hour, oldest first.
+	Admitted []Admission `json:"admitted,omitempty"`
+	// Let are the transactions of refunds that were one too many and that a person let
+	// through since, by a release; the latest last. No limit counts them. A node of an older
+	// build forgets them where it writes the row, and then such a one stops all once more.
+	Let []string `json:"let,omitempty"`
+}
+
+// Hold is why a brake is on, or why somebody has been called.
+type Hold struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+	// Paged: a person has been told. It is set after the log line, so that a process
+	// that dies in between leaves it to the next.
+	Paged bool `json:"paged"`
+	// Of is the transaction of the refund that was one too many; "" where a person put
+	// the brake on.
+	Of string `json:"of,omitempty"`
+}
+
+// Admission is one refund that was let through.
+type Admission struct {
+	// ID is that of its transaction.
+	ID       string    `json:"id"`
+	At       time.Time `json:"at"`
+	Amount   int64     `json:"amount"` // minor units of Currency
+	Currency string    `json:"currency"`
+}
+
+// BrakeStore keeps brakes. All of it is one small table, read whole.
+type BrakeStore interface {
+	// Brakes reads every row, in the order of providers, with the store's clock.
+	Brakes(ctx context.Context) (rows []Brake, now time.Time, err error)
+	// PutBrake writes b with its Version raised by one. changed is false, and nothing is
+	// done, unless b.Version is the row's, or 0 where there is no row. An error means
+	// that it is not known whether it was done: read again.
+	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
+}
+
+// doubted is the rule for paging of movements that a provider does not show: once for
+// all of an hour.
+func doubted(b Brake, reason string, now time.Time) (next Brake) {
+	next = b
+	if b.Doubt == nil || now.Sub(b.Doubt.At) >= window {
+		next.Doubt = &Hold{At: now, Reason: reason}
+	}
+	return next
+}
+
+// waited is the rule for paging of payers whose money is held: once for all of a day.
+func waited(b Brake, reason string, now time.Time) (next Brake) {
+	next = b
+	if b.Waiting == nil || now.Sub(b.Waiting.At) >= payment.PageAfter {
+		next.Waiting = &Hold{At: now, Reason: reason}
+	}
+	return next
+}
+
+// pageAgain is when somebody else pages, where whoever put the brake on has not.
+const pageAgain = time.Minute
+
+// What operators are woken for: once, however many ghosts wait.
+const (
+	pageHeldLong = "page: payers have waited a day for automatic refunds that are stopped; look at homeward compensations, as chargebacks may follow"
+	pageHeld     = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
+	pageDoubt    = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
+)
+
+// Brakes decide whether a compensation may go on. They hold no state and are safe for
+// concurrent use: what they go by is in the rows.
+//
+// # Crash points
+//
+//	count the refund | (ghost's claim, see Compensator)
+//	put the brake on, or note what somebody is to be told | page | note that it was paged
+//
+//	before the count        nothing has happened
+//	after it                the next try finds itself counted
+//	after the brake is on,  no refund is made; whoever looks a minute later pages
+//	or after the note
+//	after the page          it is paged once more
+type Brakes struct {
+	Store  BrakeStore
+	Limits Limits
+	// Off: this process makes no automatic refunds, whatever the rows say.
+	Off    bool
+	Logger *slog.Logger
+}
+
+// offReason is said where Off.
+const offReason = "automatic refunds are switched off in this node's settings (compensations.on)"
+
+// maxChanges is how often a row is tried to be changed, each time by a winner before
+// us: as many as may be in hand in all regions.
+const maxChanges = 64
+
+// errContended: others were faster each time.
+var errContended = errors.New("webhook: the brake was changed by others each time; try again")
+
+// Held says why no compensation of provider may go on, "" if one may.
+func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {
+	if b.Off {
+		return offReason, nil
+	}
+	rows, now, err := b.Store.Brakes(ctx)
+	if err != nil {
+		return "", fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+	}
+	return b.held(ctx, rows, now, provider), nil
+}
+
+func (b *Brakes) held(ctx context.Context, rows []Brake, now time.Time, provider string) string {
+	for _, row := range rows {
+		if row.Held == nil || row.Provider != AllProviders && row.Provider != provider {
+			continue
+		}
+		if row.Held.overdue(now) {
+			b.page(ctx, row)
+		}
+		return row.Held.Reason
+	}
+	return ""
+}
+
+// brakeOf is the provider's own.
+func brakeOf(rows []Brake, provider string) Brake {
+	for _, row := range rows {
+		if row.Provider == provider {
+			return row
+		}
+	}
+	return Brake{Provider: provider}
+}
+
+// Admit counts a refund of provider and says why it may not be made, "" if it may. The
+// one that is too many puts the brake on.
+func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reason string, err error) {
+	if b.Off {
+		return offReason, nil
+	}
+	for range maxChanges {
+		rows, now, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return "", fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+		}
+		if reason := b.held(ctx, rows, now, provider); reason != "" {
+			return reason, nil
+		}
+		row := brakeOf(rows, provider)
+		next, admitted := b.Limits.admit(row, a, now)
+		if admitted && len(next.Admitted) == len(row.Admitted) && slices.Equal(next.Admitted, row.Admitted) {
+			return "", nil // counted before
+		}
+		changed, err := b.Store.PutBrake(ctx, next)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("webhook: the brake cannot be changed: %w", err)
+		case !changed:
+			continue
+		case admitted:
+			return "", nil
+		}
+		next.Version++
+		b.page(ctx, next)
+		return next.Held.Reason, nil
+	}
+	return "", errContended
+}
+
+// Doubts pages that provider does not show what was to be given back, unless somebody
+// was paged for that within the hour.
+func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, doubted)
+}
+
+// Waits pages that a payer has waited for a day for refunds of provider, which are held
+// for reason, unless somebody was paged for that within the day.
+func (b *Brakes) Waits(ctx context.Context, provider, reason string) error {
+	return b.say(ctx, provider, reason, waited)
+}
+
+// say notes in the row what rule says, and pages if that is new.
+func (b *Brakes) say(ctx context.Context, provider, reason string, rule func(b Brake, reason string, now time.Time) Brake) error {
+	for range maxChanges {
+		rows, now, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return fmt.Errorf("webhook: the brakes cannot be read: %w", err)
+		}
+		row := brakeOf(rows, provider)
+		next := rule(row, reason, now)
+		if next.Doubt == row.Doubt && next.Waiting == row.Waiting {
+			if row.Doubt.overdue(now) || row.Waiting.overdue(now) {
+				b.page(ctx, row)
+			}
+			return nil
+		}
+		changed, err := b.Store.PutBrake(ctx, next)
+		if err != nil {
+			return fmt.Errorf("webhook: the brake cannot be changed: %w", err)
+		}
+		if changed {
+			next.Version++
+			b.page(ctx, next)
+			return nil
+		}
+	}
+	return errContended
+}
+
+// page wakes somebody for what row has that nobody was woken for, and notes it.
+func (b *Brakes) page(ctx context.Context, row Brake) {
+	held, doubt, waiting := row.Held.unpaged(), row.Doubt.unpaged(), row.Waiting.unpaged()
+	if held != nil {
+		b.log().Error(pageHeld, "provider", row.Provider, "reason", held.Reason)
+	}
+	if doubt != nil {
+		b.log().Error(pageDoubt, "provider", row.Provider, "first", doubt.Reason)
+	}
+	if waiting != nil {
+		b.log().Error(pageHeldLong, "provider", row.Provider, "reason", waiting.Reason)
+	}
+	for range maxChanges {
+		row.Held, row.Doubt, row.Waiting = row.Held.told(held), row.Doubt.told(doubt), row.Waiting.told(waiting)
+		// Where this is not known to be done, whoever looks in a minute pages again.
+		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
+			return
+		}
+		rows, _, err := b.Store.Brakes(ctx)
+		if err != nil {
+			return
+		}
+		row = brakeOf(rows, row.Provider)
+	}
+}
+
+// overdue reports whether whoever was to tell of h at once has not.
+func (h *Hold) overdue(now time.Time) bool {
+	return h.unpaged() != nil && now.Sub(h.At) >= pageAgain
+}
+
+// unpaged is h if nobody has been told of it.
+func (h *Hold) unpaged() *Hold {
+	if h == nil || h.Paged {
+		return nil
+	}
+	return h
+}
+
+// told is h as one that somebody has been told of, if it is that which was said.
+func (h *Hold) told(said *Hold) *Hold {
+	if h == nil || said == nil || !h.At.Equal(said.At) {
+		return h
+	}
+	told := *h
+	told.Paged = true
+	return &told
+}
+
+func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
+
+// Stop puts the brake of provider on, for a person who says why; of [AllProviders],
+// every one's. changed is false where it is on already.
+func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed bool, err error) {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+		if b.Held != nil {
+			return false
+		}
+		b.Held = &Hold{At: now, Reason: "stopped by a person: " + reason, Paged: true}
+		return true
+	})
+}
+
+// Release takes it off. What waits goes on, counted from now, and the refund that was one
+// too many is not counted at all: one that is above the limit by itself would stop
+// everything again. changed is false where the brake is off already.
+func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
+	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
+		if b.Held == nil {
+			return false
+		}
+		if b.Held.Of != "" {
+			b.Let = append(slices.Clone(b.Let), b.Held.Of)
+			b.Let = b.Let[max(0, len(b.Let)-maxLet):]
+		}
+		b.Held, b.ReleasedAt, b.Admitted = nil, now, nil
+		return true
+	})
+}
+
+func change(ctx context.Context, s BrakeStore, provider string, how func(*Brake, time.Time) bool) (bool, error) {
+	for range maxChanges {
+		rows, now, err := s.Brakes(ctx)
+		if err != nil {
+			return false, err
+		}
+		row := brakeOf(rows, provider)
+		if !how(&row, now) {
+			return false, nil
+		}
+		if changed, err := s.PutBrake(ctx, row); err != nil || changed {
+			return changed, err
+		}
+	}
+	return false, fmt.Errorf("%w: %w", claim.ErrUnavailable, errContended)
+}

@@ -1,0 +1,439 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// A provider whose webhooks name its movements otherwise than its API: a hundred good
+// charges end in one page and no refund, and each notice waits for a person.
+func TestAliasesOfGoodChargesAreNotRefunded(t *testing.T) {
+	for name, spoil := range map[string]func(w *world, id, alias string){
+		"not known by its API": func(*world, string, string) {},
+		"shown as itself":      func(w *world, id, alias string) { w.shows[alias] = w.shows[w.books[id].ProviderRef] },
+		"of another reference": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: "other", Amount: 100, Currency: "usd", Outcome: psp.Approved}
+		},
+		"of another amount": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 99, Currency: "usd", Outcome: psp.Approved}
+		},
+		"of another currency": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "eur", Outcome: psp.Approved}
+		},
+		"declined": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Declined}
+		},
+		"that has the booked one under no such name": func(w *world, id, alias string) {
+			w.shows[alias] = psp.Movement{ProviderRef: alias, Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+			delete(w.shows, w.books[id].ProviderRef)
+		},
+		"that shows nothing by its own ids": func(w *world, _, _ string) { w.blind = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.aliases = true
+			for i := range 100 {
+				id, alias := objectID(t, "ch", i), fmt.Sprint("tx_", i)
+				w.have(id, claim.Completed, fmt.Sprint("p", i))
+				spoil(w, id, alias)
+				n := charged(id, alias)
+				n.ID = alias
+				require.Contains(t, fmt.Sprint(w.tell(n)), "Parked: not given back")
+				require.NotContains(t, w.books, ledger.GhostID("sim", alias), "nothing is booked either")
+			}
+			require.Empty(t, w.asked)
+			require.Equal(t, []string{pageDoubt}, w.pages)
+			w.now = w.now.Add(window)
+			w.tell(charged(objectID(t, "ch", 1), "tx_1"))
+			require.Len(t, w.pages, 2, "an hour later it is said again")
+		})
+	}
+}
+
+// What the provider does not answer is unknown, and asked again; never taken for a no.
+func TestASilentProviderProvesNothing(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(id, claim.Completed, "p1")
+	w.silent = true
+	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p2"))), "Failed: the provider does not say")
+	require.Empty(t, w.asked)
+	require.Empty(t, w.pages)
+	w.silent = false
+	w.tell(charged(id, "p2"))
+	require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+	require.Len(t, w.moved, 1)
+}
+
+// More refunds within an hour than there may be, by number and by sum: one page, no
+// refund beyond the limit, and all go on once a person has released them.
+func TestTooManyCompensationsStop(t *testing.T) {
+	for name, limits := range map[string]Limits{
+		"by number":           {Count: 5, Sum: 1 << 40},
+		"by sum":              {Count: 100, Sum: 599},
+		"by sum of the usd":   {Count: 100, Sum: 1, Sums: map[string]int64{"usd": 500}},
+		"by number, released": {Count: 5, Sum: 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits = limits
+			const ghosts = 12
+			tell := func(i int) string {
+				id := objectID(t, "ch", i)
+				w.have(id, claim.FailedTerminal, "")
+				n := charged(id, fmt.Sprint("p", i))
+				n.ID = fmt.Sprint("e", i)
+				return fmt.Sprint(w.tell(n))
+			}
+			for i := range ghosts {
+				verdict := tell(i)
+				require.Equal(t, i >= 5, verdict == fmt.Sprint(outbox.Later(heldPause)), "%d: %s", i, verdict)
+				require.Contains(t, w.books, ledger.GhostID("sim", fmt.Sprint("p", i)), "suspense shows the debt of each")
+			}
+			require.Len(t, w.moved, 5)
+			require.Equal(t, []string{pageHeld}, w.pages)
+			w.now = w.now.Add(2 * window) // time alone releases nothing
+			tell(11)
+			require.Len(t, w.moved, 5)
+			require.Len(t, w.pages, 1)
+
+			for released := 0; len(w.moved) < ghosts; released++ {
+				require.Less(t, released, 3)
+				changed, err := Release(t.Context(), brakeRows{w}, "sim")
+				require.NoError(t, err)
+				require.True(t, changed)
+				for i := range ghosts {
+					tell(i)
+				}
+			}
+			require.Len(t, w.moved, ghosts, "nothing is lost, and nothing is refunded twice")
+			require.Len(t, w.asked, ghosts)
+		})
+	}
+}
+
+// The window slides: what was let through an hour ago counts no more, and a refund that
+// is tried again counts once.
+func TestTheLimitIsOfOneHour(t *testing.T) {
+	l, at := Limits{Count: 2, Sum: 100}, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	b := Brake{Provider: "sim"}
+	admit := func(id string, amount int64, after time.Duration) bool {
+		next, ok := l.admit(b, Admission{ID: id, Amount: amount, Currency: "usd"}, at.Add(after))
+		if ok {
+			b = next
+		}
+		return ok
+	}
+	require.True(t, admit("a", 50, 0))
+	require.True(t, admit("a", 50, time.Minute), "again")
+	require.True(t, admit("b", 50, 30*time.Minute))
+	require.Len(t, b.Admitted, 2)
+	require.False(t, admit("c", 1, 59*time.Minute))
+	require.True(t, admit("c", 50, 60*time.Minute))
+	require.False(t, admit("d", 1, 89*time.Minute))
+	b.ReleasedAt = at.Add(70 * time.Minute)
+	require.True(t, admit("d", 100, 89*time.Minute), "what was before a release counts no more")
+	require.Len(t, b.Admitted, 1)
+}
+
+// One ghost above the hourly sum by itself: the others go on once a person has released
+// them, and so does it, without a second page.
+func TestALargeGhostIsLetThroughByOneRelease(t *testing.T) {
+	w := newWorld(t)
+	w.limits = Limits{Count: 100, Sum: 150}
+	tell := func(i int, amount int64) string {
+		id := objectID(t, "ch", i)
+		w.have(id, claim.FailedTerminal, "")
+		n := charged(id, fmt.Sprint("p", i))
+		n.ID, n.Amount = fmt.Sprint("e", i), amount
+		return fmt.Sprint(w.tell(n))
+	}
+	held := fmt.Sprint(outbox.Later(heldPause))
+	require.Equal(t, held, tell(0, 1000))
+	require.Equal(t, held, tell(1, 100))
+	require.Contains(t, w.brakes["sim"].Held.Reason, ledger.GhostRefundID("sim", "p0")+" alone", "a person finds it in the books")
+	w.now = w.now.Add(2 * window)
+	changed, err := Release(t.Context(), brakeRows{w}, "sim")
+	require.NoError(t, err)
+	require.True(t, changed)
+	w.now = w.now.Add(2 * window) // whoever is to give it back may come late
+	require.NotEqual(t, held, tell(0, 1000))
+	require.NotEqual(t, held, tell(1, 100), "the large one takes nobody's place")
+	require.Len(t, w.moved, 2)
+	require.Equal(t, []string{pageHeld}, w.pages)
+	require.Equal(t, held, tell(2, 1000), "the release was of one")
+}
+
+// A refund that was let through and waits for the provider's answer is not counted a
+// second time, an hour later, as if it were another ghost.
+func TestAWaitingRefundIsCountedOnce(t *testing.T) {
+	for _, waits := range []string{"unknown", "soft"} {
+		t.Run(waits, func(t *testing.T) {
+			w := newWorld(t)
+			w.limits, w.refuse = Limits{Count: 3, Sum: 1 << 40}, waits
+			tell := func(i int) {
+				id := objectID(t, "ch", i)
+				w.have(id, claim.FailedTerminal, "")
+				require.Contains(t, fmt.Sprint(w.tell(charged(id, fmt.Sprint("p", i)))), "Failed: ", "%d waits for the provider, and for nobody else", i)
+			}
+			tell(0)
+			tell(1)
+			w.now = w.now.Add(window + time.Minute)
+			for _, i := range []int{2, 0, 1, 3} { // two are new within this hour
+				tell(i)
+			}
+			require.Empty(t, w.pages)
+			w.refuse = ""
+			for i := range 4 {
+				w.tell(charged(objectID(t, "ch", i), fmt.Sprint("p", i)))
+			}
+			require.Len(t, w.moved, 4)
+		})
+	}
+}
+
+// A claim that expires between the look at it and the request has not said what it was:
+// the next look reads that, and only a refusal for good is a person's.
+func TestAnExpiredClaimIsNoRefusal(t *testing.T) {
+	for state, want := range map[claim.State]string{
+		claim.FailedRetry:    "Failed: the provider refused the refund for now; it can be asked for again at 2026-03-02T",
+		claim.FailedTerminal: "Parked: LIMBO: the provider refused the refund: charge_disputed",
+	} {
+		w := newWorld(t)
+		w.refuse = "expired"
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: ")
+		w.old[w.keys[0]] = claim.Status{
+			Record: claim.Record{Operation: string(payment.Compensation), State: state, Reason: "charge_disputed"},
+			Age:    claim.Expired, FreeAt: w.now.Add(12 * time.Hour),
+		}
+		require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), want)
+		require.Len(t, w.keys, 1, "what is not free is not asked for")
+	}
+}
+
+// The list of what was let through is bounded, and keeps the latest.
+func TestReleasesRememberTheLatest(t *testing.T) {
+	w := newWorld(t)
+	for i := range maxLet + 1 {
+		b := w.brakes["sim"]
+		b.Provider, b.Held = "sim", &Hold{At: w.now, Of: fmt.Sprint(i)}
+		_, err := brakeRows{w}.PutBrake(t.Context(), b)
+		require.NoError(t, err)
+		_, err = Release(t.Context(), brakeRows{w}, "sim")
+		require.NoError(t, err)
+	}
+	let := w.brakes["sim"].Let
+	require.Equal(t, []any{maxLet, "1", fmt.Sprint(maxLet)}, []any{len(let), let[0], let[maxLet-1]})
+}
+
+// A limit is about as much in every currency, whatever its minor unit is worth: an
+// ordinary ghost of some dollars passes, and one of a million does not.
+func TestALimitIsOfTheSameOrderInEveryCurrency(t *testing.T) {
+	l := DefaultLimits()
+	for currency, perDollar := range map[string]int64{ // minor units, roughly
+		"usd": 100, "eur": 90, "gbp": 75, "jpy": 150, "isk": 130, "cny": 720, "krw": 1400, "kwd": 310, "jod": 710,
+		"inr": 8_700, "vnd": 26_000, "pyg": 7_300, "huf": 35_000, "ngn": 153_000, "cop": 405_000, "idr": 1_630_000, "lbp": 8_950_000,
+	} {
+		for dollars, want := range map[int64]bool{1_000: true, 10_000: true, 1_000_000: false} {
+			_, ok := l.admit(Brake{}, Admission{ID: "a", Amount: dollars * perDollar, Currency: currency}, time.Time{})
+			require.Equal(t, want, ok, "%d dollars in %s", dollars, currency)
+		}
+	}
+	require.EqualValues(t, 7, Limits{Sum: 5, Sums: map[string]int64{"idr": 7}}.sum("idr"), "a limit that is set is in the currency's own units")
+	require.EqualValues(t, 50_000, Limits{Sum: 5}.sum("idr"), "a lower limit is lower in each")
+	require.Positive(t, Limits{Sum: math.MaxInt64}.sum("irr"))
+	seen := map[string]int64{}
+	for n, currencies := range cheap {
+		for c := range strings.FieldsSeq(currencies) {
+			require.Len(t, c, 3)
+			require.Zero(t, seen[c], "%s stands in two lines", c)
+			seen[c] = n
+		}
+	}
+}
+
+// A person stops all compensations at once, or those of one provider; those of a node
+// whose settings switch them off do not go on either.
+func TestASwitchStopsCompensations(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, of := range []string{AllProviders, "sim"} {
+		w := newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		changed, err := Stop(t.Context(), brakeRows{w}, of, "a drill")
+		require.NoError(t, err)
+		require.True(t, changed)
+		changed, err = Stop(t.Context(), brakeRows{w}, of, "twice")
+		require.NoError(t, err)
+		require.False(t, changed)
+		w.tell(charged(id, "p1"))
+		require.Empty(t, w.asked)
+		require.Empty(t, w.pages, "whoever stopped them knows")
+		b := w.processor().c.Compensator.Brakes
+		reason, err := b.Held(t.Context(), "sim")
+		require.NoError(t, err)
+		require.Equal(t, "stopped by a person: a drill", reason)
+		if of == "sim" {
+			reason, err = b.Held(t.Context(), "bank")
+			require.NoError(t, err)
+			require.Empty(t, reason)
+		}
+		_, err = Release(t.Context(), brakeRows{w}, of)
+		require.NoError(t, err)
+		w.tell(charged(id, "p1"))
+		require.Len(t, w.moved, 1)
+	}
+	w := newWorld(t)
+	off := &Brakes{Store: brakeRows{w}, Off: true}
+	for _, held := range []func() (string, error){
+		func() (string, error) { return off.Held(t.Context(), "sim") },
+		func() (string, error) { return off.Admit(t.Context(), "sim", Admission{ID: "a"}) },
+	} {
+		reason, err := held()
+		require.NoError(t, err)
+		require.Equal(t, offReason, reason)
+	}
+	require.Empty(t, w.brakes)
+}
+
+// Money that is held for a day wakes somebody, once a day however many payers wait,
+// whoever stopped it and wherever.
+func TestPayersWhoWaitForAReleaseWakeSomebody(t *testing.T) {
+	for name, stop := range map[string]func(w *world){
+		"by a person, for all":          func(w *world) { w.stop(AllProviders) },
+		"by a person, for the provider": func(w *world) { w.stop("sim") },
+		"by its settings":               func(w *world) { w.off = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			stop(w)
+			tell := func() {
+				for i := range 3 {
+					id := objectID(t, "ch", i)
+					w.have(id, claim.FailedTerminal, "")
+					require.Equal(t, outbox.Later(heldPause), w.tell(charged(id, fmt.Sprint("p", i))))
+				}
+			}
+			w.waited = payment.PageAfter - time.Minute
+			tell()
+			require.Empty(t, w.pages)
+			w.waited = payment.PageAfter + time.Second
+			for range 2 {
+				tell()
+				w.now = w.now.Add(heldPause)
+			}
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			w.now = w.now.Add(payment.PageAfter)
+			tell()
+			require.Equal(t, []string{pageHeldLong, pageHeldLong}, w.pages, "and on the next day")
+			require.Empty(t, w.asked)
+		})
+	}
+}
+
+// The process dies at each step of that: somebody is woken, within a minute.
+func TestThePageOfADayHeldSurvivesADeathAtEachStep(t *testing.T) {
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		id := objectID(t, "ch", 1)
+		w.have(id, claim.FailedTerminal, "")
+		w.stop("sim")
+		w.waited = payment.PageAfter
+		w.steps, w.dieAt = 0, die
+		w.tell(charged(id, "p1"))
+		died := w.steps >= die
+		w.dieAt = 0
+		w.now = w.now.Add(pageAgain)
+		w.tell(charged(id, "p1"))
+		require.True(t, w.brakes["sim"].Waiting.Paged, "death at point %d", die)
+		require.Contains(t, w.pages, pageHeldLong, "death at point %d", die)
+		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
+		if !died {
+			require.Equal(t, []string{pageHeldLong}, w.pages)
+			require.Greater(t, die, 10, "a run has that many points at which it can die")
+			return
+		}
+	}
+}
+
+// stop puts the brake on, for a person.
+func (w *world) stop(provider string) {
+	_, err := Stop(w.Context(), brakeRows{w}, provider, "a drill")
+	require.NoError(w, err)
+}
+
+// The process dies before and after each step of putting the brake on: it is on or it is
+// not, nothing is refunded beyond the limit, and somebody is paged for it.
+func TestTheBrakeSurvivesADeathAtEachStep(t *testing.T) {
+	points := 0
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		w.limits = Limits{Count: 1, Sum: 1 << 40}
+		for i := range 2 {
+			w.have(objectID(t, "ch", i), claim.FailedTerminal, "")
+		}
+		w.tell(charged(objectID(t, "ch", 0), "p0"))
+		w.steps, w.dieAt = 0, die
+		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		died := w.steps >= die
+		w.dieAt = 0
+		w.now = w.now.Add(pageAgain)
+		w.tell(charged(objectID(t, "ch", 1), "p1"))
+		require.Len(t, w.moved, 1, "death at point %d", die)
+		require.NotNil(t, w.brakes["sim"].Held, "death at point %d", die)
+		require.True(t, w.brakes["sim"].Held.Paged, "death at point %d", die)
+		require.NotEmpty(t, w.pages, "death at point %d", die)
+		require.LessOrEqual(t, len(w.pages), 2, "death at point %d", die)
+		if !died {
+			require.Len(t, w.pages, 1)
+			break
+		}
+		points++
+	}
+	require.Greater(t, points, 10, "a run has that many points at which it can die")
+}
+
+// Where the brakes cannot be read nothing is given back.
+func TestUnreadableBrakesHold(t *testing.T) {
+	w := newWorld(t)
+	w.have(objectID(t, "ch", 1), claim.FailedTerminal, "")
+	p := w.processor()
+	p.c.Compensator.Brakes.Store = noBrakes{}
+	progress, _, err := p.c.Compensator.Compensate(t.Context(), Ghost{
+		Tenant: tenant, Object: objectID(t, "ch", 1), Home: home, Provider: "sim", ProviderRef: "p1", Amount: 100, Currency: "usd",
+	})
+	require.ErrorIs(t, err, errDied)
+	require.Equal(t, Pending, progress)
+	require.Empty(t, w.asked)
+}
+
+type noBrakes struct{ BrakeStore }
+
+func (noBrakes) Brakes(context.Context) ([]Brake, time.Time, error) {
+	return nil, time.Time{}, errDied
+}
+
+func TestParseSums(t *testing.T) {
+	sums, err := ParseSums([]string{"jpy=5000000", "usd=1"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"jpy": 5000000, "usd": 1}, sums)
+	for _, bad := range []string{"", "usd", "usd=", "usd=0", "USD=1", "dollars=1", "usd=1.5", "usd=1 "} {
+		_, err := ParseSums([]string{bad})
+		require.Error(t, err, bad)
+	}
+	_, err = ParseSums([]string{"usd=1", "usd=2"})
+	require.Error(t, err)
+}

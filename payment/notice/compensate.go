@@ -1,0 +1,271 @@
+package notice
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Ghost is money that moved at a provider for an object that was refused, expired
+// or given up on, or a second time for one that was paid.
+type Ghost struct {
+	Tenant string
+	// Object is the charge's id, Home the region that it names.
+	Object, Home string
+	// Provider and ProviderRef name the movement.
+	Provider, ProviderRef string
+	// Amount is in minor units of Currency.
+	Amount   int64
+	Currency string
+	// Reason is why nobody wants it, for logs: "late_success", "second_movement", or
+	// "refund_failed" where it had been given back and the refund has failed since.
+	Reason string
+	// failed is how many refunds of it have been booked and have failed since.
+	failed int
+}
+
+// Progress is how far a compensation has come.
+type Progress uint8
+
+// The steps of progress.
+const (
+	// Pending: the refund is not certain yet. Try again.
+	Pending Progress = iota
+	// Compensated: the money is on its way back, and booked.
+	Compensated
+	// Limbo: the provider refuses the refund for good. A person must decide; the
+	// suspense account shows the debt.
+	Limbo
+	// Held: automatic refunds are stopped, see [Brakes]. It goes on when they are
+	// released.
+	Held
+	// Doubtful: the provider does not show what is to be given back, so it is not. A
+	// person must look; nothing is booked.
+	Doubtful
+)
+
+func (p Progress) String() string {
+	return [...]string{"pending", "compensated", "LIMBO", "held", "doubtful"}[p]
+}
+
+// Compensator gives ghosts back, each once. It holds no state and is safe for
+// concurrent use, in any number of regions at once.
+//
+// # Crash points
+//
+//	ask the provider | book the ghost | look for the claim | count it | begin the claim |
+//	call the provider | settle | whatever follows
+//
+// A compensation is a claim of its own, whose key follows from the provider, its
+// reference and how many refunds of it have failed, and which no merchant can name: see
+// [claim.OwnKey]. So whoever comes after a crash does all of it again, and:
+//
+//	before the booking      nothing has happened; the provider is asked again
+//	after it                Post finds the same transaction; suspense shows a debt
+//	after the count         see [Brakes]; a try that finds the claim counts nothing
+//	after Begin             the refund's intent is stored; the next try finds the
+//	                        claim, and so does the outbox worker when its lease ends
+//	during the call, or     the provider is asked, or called under the same provider
+//	before Settle           key, as for every claim
+//	after Settle            the refund is booked: the next try reads that first, for
+//	                        claims are forgotten after two days and the books never
+//
+// A refund that was refused for now, and could not be asked for again within a day, as
+// while refunds are held, waits until its key is free again. Another key would be one
+// beside which this one is begun anew.
+//
+// # Older builds
+//
+// They gave a compensation the stamped key alone, which a merchant can compute and
+// spend. What they have begun there goes on there: each try looks first. A node of such
+// a build and one of this, in the same moment of a rolling upgrade, may begin both for
+// one ghost that is told of twice; then the books take one refund, and a provider does
+// not give back more than was paid.
+type Compensator struct {
+	// Books keep the ledger of every home.
+	Books ledger.Store
+	// Do runs a request at its key's home; router.Router.Do does.
+	Do func(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
+	// Inspect reads a key's claim at its home, with authority; router.Router.Inspect does.
+	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
+	// Code is the region code of a home.
+	Code func(home string) (claim.RegionCode, bool)
+	// Provider is asked for movements.
+	Provider psp.Provider
+	// Brakes say whether refunds may be made at all.
+	Brakes *Brakes
+}
+
+// compensationPath stands for a path in the fingerprint: no request can have it.
+const compensationPath = "compensations"
+
+// Compensate refunds g, or finds that it has been refunded. detail is one line for
+// people. An error means that nothing is known about this try; try again.
+func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
+	failed, stands, err := ledger.GivenBack(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
+	switch {
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+	case stands:
+		return Compensated, "refunded", nil
+	case failed == ledger.MaxGhostRefunds:
+		return Limbo, fmt.Sprintf("the provider has accepted %d refunds, and each has failed since", failed), nil
+	}
+	g.failed = failed
+	if p, detail, err := c.wanted(ctx, &g); p != Pending || detail != "" || err != nil {
+		return p, detail, err
+	}
+	req, stamped, err := c.request(&g)
+	if err != nil {
+		return Pending, "", err
+	}
+	if _, err := payment.Parse(payment.Compensation, req.Input.Canonical); err != nil {
+		return Limbo, "no refund can be asked for: " + err.Error(), nil // begun, it would never be sent
+	}
+	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
+		return p, detail, err
+	}
+	status, begun, err := c.begun(ctx, &g, &req, stamped)
+	switch {
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: it could not be read whether the refund has begun: %w", err)
+	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
+		// It was not refused for good, only not asked for again within a day.
+		return Pending, "the provider refused the refund for now; it can be asked for again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
+	case begun && status.Age == claim.Expired:
+		// Settled a day ago and not booked as refunded: it was refused.
+		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
+	case !begun:
+		// One that has begun was counted then, however long it takes since.
+		reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
+			ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
+		})
+		switch {
+		case err != nil:
+			return Pending, "", err
+		case reason != "":
+			return Held, reason, nil
+		}
+	}
+	reply, err := c.Do(ctx, req, g.Home)
+	var unknown *claim.UnknownError
+	var busy *claim.InUseError
+	var expired *claim.ExpiredError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &busy):
+		return Pending, "the provider has not answered the refund yet", nil
+	case errors.Is(err, claim.ErrMismatch):
+		return Limbo, "the key of the compensation belongs to another request", nil
+	case errors.As(err, &expired):
+		return Pending, "the claim of the refund has expired this moment", nil
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: the refund could not be run: %w", err)
+	case reply.State == claim.Completed:
+		return Compensated, "refunded", nil
+	case reply.State == claim.FailedTerminal:
+		return Limbo, "the provider refused the refund: " + reason(&reply.Response), nil
+	default:
+		return Pending, "the provider refused the refund for now: " + reason(&reply.Response), nil
+	}
+}
+
+// begun finds the claim of g's refund, if there is one already, and points req to it.
+func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, stamped string) (s claim.Status, found bool, err error) {
+	for _, value := range []string{stamped, req.Key.Value} {
+		s, found, err = c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: value}, g.Home)
+		switch {
+		case err != nil:
+			return claim.Status{}, false, err
+		case found && s.Age != claim.Gone && s.Record.Operation == string(payment.Compensation):
+			// The API takes no such operation: it is ours.
+			req.Key.Value = value
+			return s, true, nil
+		}
+	}
+	return claim.Status{}, false, nil
+}
+
+// book puts g into suspense: Pending without detail where it is there.
+func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
+	_, err = c.Books.Post(ctx, ledger.Transaction{
+		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
+		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
+		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
+	})
+	if errors.Is(err, ledger.ErrConflict) {
+		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
+		case err != nil:
+			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+		case ghost:
+			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
+		default:
+			return Pending, "the movement has been booked as a charge meanwhile", nil
+		}
+	}
+	if err != nil {
+		return Pending, "", fmt.Errorf("webhook: the ghost could not be booked: %w", err)
+	}
+	return Pending, "", nil
+}
+
+// request is the claim's: the same bytes for the same ghost, wherever it is seen.
+// stamped is the stamped key that its own is made of.
+func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err error) {
+	code, ok := c.Code(g.Home)
+	if !ok {
+		return req, "", fmt.Errorf("webhook: there is no region %q", g.Home)
+	}
+	// As long as a stamp's random part may ever be; the name of the key is final.
+	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND%s", len(g.Provider), g.Provider, g.ProviderRef, g.again()))
+	stamped, err = claim.Stamp(code, bytes.NewReader(seed[:]))
+	if err != nil {
+		return req, "", err
+	}
+	what := map[string]any{
+		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
+		// Not g.Reason, which may be another one at the next look.
+		"reason": "ghost_payment",
+	}
+	if g.failed > 0 {
+		what["failed_before"] = g.failed
+	}
+	body, err := json.Marshal(what)
+	if err != nil {
+		return req, "", err
+	}
+	if body, err = claim.Canonical(body, claim.CanonicalOptions{}); err != nil {
+		return req, "", fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
+	}
+	return claim.Request{
+		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamped: true,
+		Input: claim.FingerprintInput{
+			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
+		},
+	}, stamped, nil
+}
+
+// reason is what a refusal says of itself.
+func reason(r *claim.Response) string {
+	var p struct {
+		Detail string `json:"detail"`
+		Code   string `json:"code"`
+	}
+	if json.Unmarshal(r.Body, &p) != nil || p.Detail+p.Code == "" {
+		return fmt.Sprintf("status %d", r.Status)
+	}
+	if p.Code == "" {
+		return p.Detail
+	}
+	return p.Code + ": " + p.Detail
+}

@@ -1,0 +1,257 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// noMoney closes a notice of what never moved any.
+const noMoney = "no money moved"
+
+// heardOf is how long a failure waits for its region to be in the topology: longer than
+// a new one takes to reach all nodes. After that it is another deployment's.
+const heardOf = time.Hour
+
+// failed acts on a movement that the provider says has failed. Where it is not booked
+// nothing follows, as nobody was told that it had succeeded. Where it is, it had: what
+// it moved is back, so the books take it back, and whoever was told of it is told. A
+// ghost whose refund has failed is refunded once more.
+//
+// # Crash points
+//
+//	ask the provider | book the failure with its events | refund the ghost again | close
+//
+//	before the booking      nothing has happened
+//	after it                the failure is there once, and with it its events; what
+//	                        follows is done again
+//	during the refund       see [Compensator]
+//	before the close        all of it is found done
+func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice) outbox.Verdict {
+	prefix, code, ok := claim.ReadObjectID(n.Reference)
+	if !ok || prefix != payment.Prefix(payment.Operation(n.Kind)) {
+		return p.close(ctx, m, Ignored, noMoney)
+	}
+	home, ok := p.c.Home(code)
+	switch {
+	case !ok && p.c.Now().Sub(m.CreatedAt) >= heardOf:
+		return p.close(ctx, m, Ignored, "of a region that is not in the topology")
+	case !ok:
+		return outbox.Failed(fmt.Sprintf("%s is at home in a region of code %d, which is not in the topology", n.Reference, code))
+	}
+	of, booked, named, err := p.booked(ctx, m.Operation, home, n)
+	if err != nil {
+		return p.later(m, "books", err)
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err)
+	case !named && found && rec.State == claim.InFlight:
+		// The success may be learnt of after the failure: the answer to the call was lost,
+		// and the provider repeats it under the same key.
+		return outbox.Later(unreachable)
+	case !named:
+		// Read after the claim: whoever completed it has booked it in the same step.
+		if of, booked, named, err = p.booked(ctx, m.Operation, home, n); err != nil {
+			return p.later(m, "books", err)
+		}
+	}
+	if booked && !named {
+		if verdict, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
+			return verdict
+		}
+	}
+	switch {
+	case !booked:
+		return p.close(ctx, m, Ignored, noMoney)
+	case of.Amount != n.Amount || of.Currency != n.Currency:
+		return outbox.Parked(fmt.Sprintf("the provider tells of the failure of %d %s where %d %s are booked for %s", n.Amount, n.Currency, of.Amount, of.Currency, n.Reference))
+	}
+	_, known, err := p.c.Books.Transaction(ctx, home, ledger.FailureID(of.ID))
+	if err != nil {
+		return p.later(m, "books", err)
+	}
+	if !known {
+		if verdict, contradicted := p.asked(ctx, n, &of); contradicted {
+			return verdict
+		}
+		ghost, verdict, err := p.ghostOf(ctx, &of)
+		if err != nil {
+			return p.later(m, "books", err)
+		} else if verdict != nil {
+			return *verdict
+		}
+		key := n.Reference // whose events there are none left of to come before
+		if found {
+			key = rec.Key.Value
+		}
+		code := ""
+		if n.Decline != nil {
+			code = n.Decline.Code
+		}
+		posted, err := p.c.Store.Fail(ctx, ledger.FailureOf(of), payment.FailedLater(payment.Fallen{
+			Transaction: of, Charge: ghost.Object, Key: key, Code: code, At: n.At,
+		}, p.c.Sinks))
+		switch {
+		case errors.Is(err, ledger.ErrConflict):
+			return outbox.Parked("the books have another transaction under " + ledger.FailureID(of.ID))
+		case err != nil:
+			return p.later(m, "books", err)
+		case posted:
+			p.c.Logger.Warn("a movement failed after it was booked; it is taken back", "notice", m.ID, "kind", of.Kind, "object", of.Object,
+				"tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef, "code", code)
+		}
+	}
+	return p.afterFailure(ctx, m, home, &of)
+}
+
+// booked finds what the movement of n is booked as. Where it is not named, of is what is
+// booked for the reference of n under another name.
+func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.Notice) (of ledger.Transaction, found, named bool, err error) {
+	of, found, err = p.c.Books.Transaction(ctx, home, n.Reference)
+	switch {
+	case err != nil:
+		return of, false, false, err
+	case !found && n.Kind == psp.KindRefund:
+		if of, found, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
+			return of, false, false, err
+		}
+	case n.Kind == psp.KindCharge && (!found || of.ProviderRef != n.ProviderRef):
+		ghost, isGhost, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(provider, n.ProviderRef))
+		if err != nil || isGhost && ghost.Object == n.Reference {
+			return ghost, err == nil, err == nil, err
+		}
+	}
+	found = found && of.Provider == provider
+	return of, found, found && of.ProviderRef == n.ProviderRef, nil
+}
+
+// otherwise decides what has failed where the movement that n names is not booked, and of
+// is for the same reference. Either n tells of another movement, which never succeeded: a
+// charge may be tried again. Or the provider names movements otherwise in its webhooks, and
+// it is this one. The provider, asked for each by its own id, says which. same reports that
+// of has failed. A claim of several generations was declined before, so that where nothing
+// is shown against it n tells of that.
+func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Verdict, same bool) {
+	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
+	if provider := p.c.Compensator.Provider; !provider.Capabilities().Blind && provider.Name() == of.Provider {
+		for _, ref := range []string{n.ProviderRef, of.ProviderRef} {
+			found, shown, err := provider.Show(ctx, n.Kind, n.Reference, ref)
+			ours := found == psp.FoundYes && shown.Reference == n.Reference
+			switch {
+			case found == psp.FoundUnknown, ours && shown.Outcome == psp.Unknown:
+				return outbox.Failed(fmt.Sprintf("%s; it does not say what became of %s: %v", detail, ref, err)), false
+			case found == psp.FoundNo && ref == n.ProviderRef: // perhaps its API has another name for it
+			case found == psp.FoundNo:
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows nothing of the name", detail, ref)), false
+			case ours && shown.ProviderRef == of.ProviderRef && shown.Outcome == psp.Declined:
+				return v, true
+			case ours && shown.ProviderRef == n.ProviderRef && shown.Outcome == psp.Declined:
+				return p.close(ctx, m, Ignored, noMoney), false
+			case ours && shown.ProviderRef == of.ProviderRef && ref == of.ProviderRef: // it stands
+			default:
+				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows %s", detail, ref, line(&shown))), false
+			}
+		}
+	}
+	if several {
+		return p.close(ctx, m, Ignored, noMoney), false
+	}
+	return p.doubt(ctx, of.Provider, detail+"; it does not show what it tells of"), false
+}
+
+// doubt calls somebody, once for all that is doubtful, and leaves the notice to a person.
+func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.Verdict {
+	if err := p.c.Compensator.Brakes.Doubts(ctx, provider, detail); err != nil {
+		return outbox.Failed(err.Error())
+	}
+	return outbox.Parked(detail)
+}
+
+// asked has the provider confirm that a movement has failed, where it can be asked: a
+// notice may be older than what it tells of, and a refund is made on its word.
+func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transaction) (v outbox.Verdict, contradicted bool) {
+	provider := p.c.Compensator.Provider
+	if provider.Capabilities().Blind || provider.Name() != of.Provider {
+		return v, false
+	}
+	found, shown, err := provider.Show(ctx, n.Kind, n.Reference, of.ProviderRef)
+	same := shown.ProviderRef == of.ProviderRef && shown.Reference == n.Reference
+	switch {
+	case found == psp.FoundUnknown, found == psp.FoundYes && same && shown.Outcome == psp.Unknown:
+		return outbox.Failed(fmt.Sprintf("the provider does not say what became of %s, which it says has failed: %v", of.ProviderRef, err)), true
+	case found == psp.FoundYes && same && shown.Outcome == psp.Declined:
+		return v, false
+	}
+	detail := fmt.Sprintf("the provider tells that %s has failed, and asked for it shows nothing of the name", of.ProviderRef)
+	if found == psp.FoundYes {
+		detail = fmt.Sprintf("the provider tells that %s has failed, and asked for it shows %s", of.ProviderRef, line(&shown))
+	}
+	return p.doubt(ctx, of.Provider, detail), true
+}
+
+// ghostOf is the ghost that a ghost's refund gave back; the zero value for all else.
+func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost ledger.Transaction, v *outbox.Verdict, err error) {
+	if of.Kind != ledger.GhostRefund {
+		return ghost, nil, nil
+	}
+	ghost, found, err := p.c.Books.Transaction(ctx, of.Region, of.Reverses)
+	if err == nil && !found {
+		parked := outbox.Parked("the books have a refund of " + of.Reverses + " and not that ghost; run homeward ledger verify")
+		return ghost, &parked, nil
+	}
+	return ghost, nil, err
+}
+
+// afterFailure does what follows from a failure that is booked.
+func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home string, of *ledger.Transaction) outbox.Verdict {
+	switch of.Kind {
+	case ledger.GhostRefund:
+		ghost, verdict, err := p.ghostOf(ctx, of)
+		if err != nil {
+			return p.later(m, "books", err)
+		} else if verdict != nil {
+			return *verdict
+		}
+		return p.compensate(ctx, m, Ghost{
+			Tenant: ghost.Tenant, Object: ghost.Object, Home: home, Provider: ghost.Provider, ProviderRef: ghost.ProviderRef,
+			Amount: ghost.Amount, Currency: ghost.Currency, Reason: "refund_failed",
+		})
+	case ledger.Charge, ledger.Ghost:
+		given, err := p.given(ctx, of)
+		if err != nil {
+			return p.later(m, "books", err)
+		}
+		if given {
+			p.c.Logger.Error(pageUndone, "notice", m.ID, "object", of.Object, "tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef)
+			return outbox.Parked(fmt.Sprintf("LIMBO: %s failed after it was booked, and money had been given back for it", of.ProviderRef))
+		}
+	default: // nothing follows
+	}
+	return p.close(ctx, m, ProcessedOK, "failed after it was booked")
+}
+
+// given reports whether money was given back for a charge or ghost, and stands.
+func (p *Processor) given(ctx context.Context, of *ledger.Transaction) (bool, error) {
+	all, err := p.c.Books.Reversals(ctx, of.ID)
+	if err != nil {
+		return false, err
+	}
+	for i := range all {
+		if _, failure := all[i].Kind.Failed(); failure {
+			continue
+		}
+		if _, failed, err := p.c.Books.Transaction(ctx, all[i].Region, ledger.FailureID(all[i].ID)); err != nil || !failed {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}

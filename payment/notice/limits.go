@@ -1,0 +1,124 @@
+package notice
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits bound the automatic refunds of a provider in an hour. What is beyond them puts
+// the brake on, until a person releases it.
+type Limits struct {
+	// Count is how many.
+	Count int
+	// Sum is how much of a currency, in minor units of usd. Of currencies whose minor
+	// units are worth far less there may be ten, a hundred or more times as many.
+	Sum int64
+	// Sums says so for single currencies, in their own minor units.
+	Sums map[string]int64
+}
+
+// window is the time that limits are of.
+const window = time.Hour
+
+const (
+	// MaxCount bounds Limits.Count: the row has each of them, in some 120 bytes.
+	MaxCount = 1000
+	// maxLet bounds Brake.Let: who releases as often within a short time has not looked.
+	maxLet = 100
+)
+
+// DefaultLimits let through what an outage of a provider leaves behind, and stop what a
+// provider whose answers have changed would cost.
+func DefaultLimits() Limits { return Limits{Count: 100, Sum: 5_000_000} }
+
+// cheap are the currencies whose minor unit, as ISO 4217 has it, is worth far less than a
+// cent of the US dollar. The keys are about how many of them make one. That is an order of
+// magnitude and no rate: a third of a limit and three times a limit are the same brake.
+// What stands nowhere counts as a cent, which stops too early rather than too late.
+var cheap = map[int64]string{
+	10:      "aed bhd bif bob brl bwp clp cny czk dkk ghs gtq hkd hnl ils jod kmf krw mad mdl mop mvr mxn myr nad nok omr pen pln qar ron rwf sar scr sek stn szl tjs tnd ttd twd xaf xof zar zmw",
+	100:     "afn all bdt dop dzd egp etb gmd gnf htg inr jmd kes kgs lkr lrd lyd mkd mru mur mzn nio npr php pkr pyg rsd rub srd thb try uah ugx uyu vnd yer",
+	1000:    "amd aoa ars crc huf kzt mmk mwk ngn tzs",
+	10_000:  "cop idr iqd khr lak mga mnt uzs",
+	100_000: "irr lbp",
+}
+
+// perCent is cheap by currency.
+var perCent = func() map[string]int64 {
+	all := map[string]int64{}
+	for n, currencies := range cheap {
+		for c := range strings.FieldsSeq(currencies) {
+			all[c] = n
+		}
+	}
+	return all
+}()
+
+// sum is how much of a currency there may be, in its minor units.
+func (l Limits) sum(currency string) int64 {
+	if s, ok := l.Sums[currency]; ok {
+		return s
+	}
+	n := max(1, perCent[currency])
+	return min(l.Sum, math.MaxInt64/n) * n
+}
+
+// admit is the rule: whether one more refund may be made at now. b is the provider's
+// row and next what becomes of it.
+func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted bool) {
+	next = b
+	if b.Held != nil {
+		return next, false
+	}
+	if slices.Contains(b.Let, a.ID) {
+		return next, true // a person has
+	}
+	if slices.ContainsFunc(b.Admitted, func(old Admission) bool { return old.ID == a.ID }) {
+		return next, true // it was counted when it was first tried
+	}
+	next.Admitted = nil
+	count, sum := 1, a.Amount
+	for _, old := range b.Admitted {
+		if now.Sub(old.At) >= window || old.At.Before(b.ReleasedAt) {
+			continue
+		}
+		next.Admitted = append(next.Admitted, old)
+		count++
+		if old.Currency == a.Currency {
+			sum += old.Amount // an hour's cannot pass 64 bits: MaxCount times payment.MaxAmount
+		}
+	}
+	switch most := l.sum(a.Currency); {
+	case a.Amount > most:
+		next.Held = &Hold{At: now, Of: a.ID, Reason: fmt.Sprintf("%s alone is an automatic refund of %d %s, and within an hour there may be %d", a.ID, a.Amount, a.Currency, most)}
+	case count > l.Count:
+		next.Held = &Hold{At: now, Of: a.ID, Reason: fmt.Sprintf("there would be more than %d automatic refunds within an hour", l.Count)}
+	case sum > most:
+		next.Held = &Hold{At: now, Of: a.ID, Reason: fmt.Sprintf("there would be automatic refunds of more than %d %s within an hour", most, a.Currency)}
+	default:
+		a.At = now
+		next.Admitted = append(next.Admitted, a)
+	}
+	return next, next.Held == nil
+}
+
+// ParseSums reads limits of single currencies: "jpy=5000000".
+func ParseSums(list []string) (map[string]int64, error) {
+	sums := make(map[string]int64, len(list))
+	for _, text := range list {
+		currency, amount, _ := strings.Cut(text, "=")
+		n, err := strconv.ParseInt(amount, 10, 64)
+		if err != nil || n < 1 || len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" {
+			return nil, fmt.Errorf("%q is no limit of a currency; write it as in jpy=5000000, in minor units", text)
+		}
+		if _, twice := sums[currency]; twice {
+			return nil, fmt.Errorf("%s has two limits; leave one", currency)
+		}
+		sums[currency] = n
+	}
+	return sums, nil
+}

@@ -1,0 +1,428 @@
+package noticetest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/recon"
+)
+
+// Rows are all contracts of a backend, as a node sees them.
+type Rows interface {
+	claim.Store
+	outbox.Queues
+	ledger.Store
+	notice.Store
+	notice.BrakeStore
+	recon.Claims
+}
+
+// LateHarness is one backend with the tenant acme and nothing else.
+type LateHarness struct {
+	Home   string
+	Code   claim.RegionCode
+	Policy claim.Policy
+	Rows   Rows
+	// Pass moves the store's clock on, Sweep is all of its housekeeping, and Now reads
+	// the clock.
+	Pass  func(t testing.TB, d time.Duration)
+	Sweep func(t testing.TB)
+	Now   func(t testing.TB) time.Time
+}
+
+// later is long after every claim is forgotten.
+const later = 60 * 24 * time.Hour
+
+// ExerciseLate checks, with the real claims, books and compensations of a backend,
+// that a success which a provider tells of months after its charge was refused is
+// given back once, by whomever it is found.
+func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
+	for name, verdicts := range map[string][]claim.Verdict{
+		"refused":  {{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"released": {{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+		"given up": {{Outcome: claim.OutcomeUnknown, Reason: "no_answer", Response: claim.Response{Status: 502, Body: []byte("{}")}}},
+		"closed": {
+			{Outcome: claim.OutcomeReleased, Reason: "insufficient_funds", Response: claim.Response{Status: 402, Body: []byte("{}")}},
+			{Outcome: claim.OutcomeRefused, Reason: "expired", Response: claim.Response{Status: 402, Body: []byte("{}")}},
+		},
+	} {
+		t.Run("late: found by a notice: "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.refuse(verdicts)
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_2", id), "told again under another id")
+			w.givenBack(id)
+			require.Empty(w, w.reconcile(id, nil), "statement and books agree")
+		})
+		t.Run("late: found by a statement alone: "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.refuse(verdicts)
+			heal := func(m recon.Mismatch) {
+				require.True(w, m.Refundable, "%+v", m)
+				require.Equal(w, "acme", m.Tenant)
+				progress, detail, err := w.compensator.Compensate(w.Context(), m.Ghost("bank"))
+				require.NoError(w, err)
+				require.Equal(w, notice.Compensated, progress, detail)
+			}
+			require.Equal(w, []recon.Class{recon.ChargedButUnknown}, w.reconcile(id, heal))
+			require.Empty(w, w.reconcile(id, heal))
+			w.givenBack(id)
+			require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id), "and a notice of it finds it done")
+			w.givenBack(id)
+		})
+	}
+}
+
+// ExerciseKeys checks that no merchant can spend the key of a compensation, which is a
+// hash of what a provider tells it, and that one which an older build has begun, under
+// a key that can be spent, goes on there. Of the harness it needs no Sweep.
+func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
+	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	t.Run("keys: what a merchant can spell is not the key of a compensation", func(t *testing.T) {
+		w := newLateWorld(t, newHarness(t))
+		spent := w.settled(w.begin(olderKey(t, w.Code), "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":1}`)), refused)
+		id := w.settled(w.charge(), refused).Minted.ID
+		require.Equal(w, notice.ProcessedCompensated, w.tell("evt_1", id))
+		w.givenBack(id)
+		own := w.asked[0].Key
+		code, ok := claim.ReadStamp(own.Value)
+		require.True(w, ok && code == w.Code, "it names its home")
+		for _, header := range []string{own.Value, claim.FormatKey(own.Value)} {
+			_, err := claim.ParseKey(header)
+			require.ErrorIs(w, err, claim.ErrKeyInvalid)
+		}
+		rec, now, found, err := w.Rows.Get(w.Context(), own, w.Home)
+		require.NoError(w, err)
+		require.True(w, found)
+		require.Equal(w, own, rec.Key)
+		byObject, found, err := w.Rows.ByObject(w.Context(), w.Home, rec.Minted.ID)
+		require.NoError(w, err)
+		require.True(w, found)
+		require.Equal(w, own, byObject.Key)
+		line, err := w.Rows.Timeline(w.Context(), own, w.Home, 10)
+		require.NoError(w, err)
+		require.Len(w, line, 3)
+		require.False(w, now.IsZero())
+		kept, _, _, err := w.Rows.Get(w.Context(), spent.Key, w.Home)
+		require.NoError(w, err)
+		require.Equal(w, spent.Minted.ID, kept.Minted.ID, "the merchant's own request is left alone")
+	})
+	for name, c := range map[string]struct {
+		verdicts []claim.Verdict
+		want     notice.Progress
+		refunds  int
+	}{
+		"in flight": {nil, notice.Pending, 0},
+		"refused": {[]claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "charge_disputed", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+			notice.Limbo, 0},
+		"refused for now": {[]claim.Verdict{{Outcome: claim.OutcomeReleased, Reason: "insufficient_balance", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
+			notice.Compensated, 1},
+	} {
+		t.Run("keys: what an older build has begun goes on: "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.settled(w.charge(), refused).Minted.ID
+			g := notice.Ghost{Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd"}
+			old := w.begin(olderKey(t, w.Code), string(payment.Compensation), http.MethodPost, "compensations",
+				fmt.Appendf(nil, `{"amount":4200,"charge":%q,"currency":"usd","provider_ref":"pay_1","reason":"ghost_payment"}`, id))
+			if c.verdicts != nil {
+				w.settled(old, c.verdicts)
+				w.Pass(w, w.Policy.ClockOffset+w.Policy.DeclinePause+time.Minute)
+			}
+			progress, detail, err := w.compensator.Compensate(w.Context(), g)
+			require.NoError(w, err)
+			require.Equal(w, c.want, progress, detail)
+			require.Len(w, w.bank.all(), c.refunds)
+			require.Equal(w, old.Key, w.asked[0].Key)
+		})
+	}
+}
+
+// ExerciseHeld checks that a refund which the provider refused for now, and which was held
+// for longer than a claim answers, is asked for again once its key is free; and that one
+// which was refused for good is a person's. Of the harness it needs no Sweep.
+func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
+	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
+	for name, c := range map[string]struct {
+		decline psp.Class
+		want    notice.Progress
+		refunds int
+	}{
+		"for now":  {psp.Soft, notice.Pending, 1},
+		"for good": {psp.Hard, notice.Limbo, 0},
+	} {
+		t.Run("held: refused "+name, func(t *testing.T) {
+			w := newLateWorld(t, newHarness(t))
+			id := w.settled(w.charge(), refused).Minted.ID
+			look := func(want notice.Progress) string {
+				progress, detail, err := w.compensator.Compensate(w.Context(), notice.Ghost{
+					Tenant: "acme", Object: id, Home: w.Home, Provider: "bank", ProviderRef: "pay_1", Amount: 4200, Currency: "usd",
+				})
+				require.NoError(w, err)
+				require.Equal(w, want, progress, detail)
+				return detail
+			}
+			w.bank.decline = &psp.Decline{Class: c.decline, Code: "insufficient_balance"}
+			look(c.want)
+			_, err := notice.Stop(w.Context(), w.Rows, "bank", "a weekend")
+			require.NoError(w, err)
+			w.Pass(w, w.Policy.ReplayFor+time.Hour)
+			look(notice.Held)
+			_, err = notice.Release(w.Context(), w.Rows, "bank")
+			require.NoError(w, err)
+			asked := len(w.asked)
+			require.Contains(w, look(c.want), "the provider refused the refund")
+			require.Len(w, w.asked, asked, "the key is not free")
+			w.bank.decline = nil
+			if c.decline == psp.Soft {
+				w.Pass(w, w.Policy.TombstoneFor)
+				require.Equal(w, "refunded", look(notice.Compensated))
+				w.givenBack(id)
+			}
+			require.Len(w, w.bank.all(), c.refunds)
+		})
+	}
+}
+
+// olderKey is what builds before this one named the compensation of pay_1 at bank.
+func olderKey(t *testing.T, code claim.RegionCode) string {
+	seed := sha256.Sum256([]byte("homeward/refund/v1\x004:bankpay_1\x00REFUND"))
+	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
+	require.NoError(t, err)
+	return key
+}
+
+type lateWorld struct {
+	LateHarness
+	*testing.T
+	bank        *bank
+	processor   *notice.Processor
+	compensator *notice.Compensator
+	asked       []claim.Request // of the service, by the compensator
+}
+
+func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
+	w := &lateWorld{LateHarness: h, T: t, bank: &bank{refunds: map[string]string{}}}
+	code := func(home string) (claim.RegionCode, bool) { return h.Code, home == h.Home }
+	home := func(c claim.RegionCode) (string, bool) { return h.Home, c == h.Code }
+	impatient := h.Policy
+	impatient.WaitPoll, impatient.WaitMax = time.Millisecond, 10*time.Millisecond
+	service, err := claim.NewService(claim.Config{
+		Store: h.Rows, Executor: payment.NewExecutor(w.bank, payment.Options{Books: h.Rows, Home: home}), Blobs: noBlobs{},
+		Policy: impatient, Node: "node", Region: h.Home, Code: code, Operations: payment.Operations(),
+	})
+	require.NoError(t, err)
+	service.Start()
+	t.Cleanup(service.Stop)
+	w.compensator = &notice.Compensator{
+		Books: h.Rows, Code: code, Provider: w.bank, Brakes: &notice.Brakes{Store: h.Rows, Limits: notice.DefaultLimits()},
+		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
+			w.asked = append(w.asked, req)
+			return service.Do(ctx, h.Home, &req)
+		},
+		Inspect: func(ctx context.Context, key claim.Key, _ string) (claim.Status, bool, error) {
+			return service.Inspect(ctx, h.Home, key)
+		},
+	}
+	w.processor, err = notice.NewProcessor(notice.ProcessorConfig{
+		Store: h.Rows, Notifiers: map[string]psp.Notifier{"bank": plain{}}, Claims: h.Rows, Calls: h.Rows.Queue(outbox.ProviderCalls),
+		Books: h.Rows, Learn: service.Learn, Home: home, Compensator: w.compensator,
+		Now: func() time.Time { return h.Now(t) },
+	})
+	require.NoError(t, err)
+	return w
+}
+
+// refuse lets a charge end so, and time pass until its claim is forgotten.
+func (w *lateWorld) refuse(verdicts []claim.Verdict) (id string) {
+	w.Helper()
+	id = w.settled(w.charge(), verdicts).Minted.ID
+	w.Pass(w, later)
+	w.Sweep(w)
+	_, found, err := w.Rows.ByObject(w.Context(), w.Home, id)
+	require.NoError(w, err)
+	require.False(w, found, "the claim is forgotten")
+	return id
+}
+
+func (w *lateWorld) charge() claim.Record {
+	w.Helper()
+	return w.begin("order-7", "charge", http.MethodPost, "/v1/charges", []byte(`{"amount":4200,"currency":"usd","payment_method":"pm"}`))
+}
+
+// begin is a request that a node holds.
+func (w *lateWorld) begin(value, operation, method, path string, body []byte) claim.Record {
+	w.Helper()
+	id, err := claim.NewObjectID(payment.Operations()[operation], w.Code, nil)
+	require.NoError(w, err)
+	key := claim.Key{Tenant: "acme", Value: value}
+	in := claim.FingerprintInput{Method: method, Path: path, Tenant: key.Tenant, ContentType: "application/json", Canonical: body}
+	fingerprint, err := in.Fingerprint(claim.CurrentFingerprint)
+	require.NoError(w, err)
+	begun, err := w.Rows.Begin(w.Context(), claim.Arrival{
+		Key: key, Home: w.Home, Operation: operation, Input: in, Print: fingerprint, Payload: body, Holder: "n", Region: w.Home, Stamped: true,
+		Mint: claim.Minted{ID: id, Receipt: "R"},
+	})
+	require.NoError(w, err)
+	require.Equal(w, claim.Won, begun.Decision)
+	return begun.Record
+}
+
+// settled records one verdict after the other, the last one until the claim has ended.
+func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Verdict) claim.Record {
+	w.Helper()
+	var err error
+	for i := 0; rec.State == claim.InFlight || i < len(verdicts); i++ {
+		rec, err = w.Rows.Settle(w.Context(), rec, verdicts[min(i, len(verdicts)-1)])
+		require.NoError(w, err)
+	}
+	return rec
+}
+
+// tell brings a notice of the late success, and returns what became of it.
+func (w *lateWorld) tell(event, id string) notice.Status {
+	w.Helper()
+	body, err := json.Marshal(psp.Notice{
+		ID: event, Movement: true, Kind: psp.KindCharge, Reference: id, ProviderRef: "pay_1", Outcome: psp.Approved, Amount: 4200, Currency: "usd",
+	})
+	require.NoError(w, err)
+	n := notice.Notice{ID: notice.ID("bank", event), Provider: "bank", Body: body}
+	_, err = w.Rows.Keep(w.Context(), w.Home, []notice.Notice{n})
+	require.NoError(w, err)
+	rows, err := w.Rows.Queue(outbox.Notices).Take(w.Context(), w.Home, 10, time.Minute)
+	require.NoError(w, err)
+	require.Len(w, rows, 1)
+	verdict := w.processor.Handle(w.Context(), rows[0])
+	kept, found, err := w.Rows.Notice(w.Context(), w.Home, n.ID)
+	require.NoError(w, err)
+	require.True(w, found)
+	require.NotEqual(w, notice.Unprocessed, kept.Status, "%+v", verdict)
+	return kept.Status
+}
+
+// reconcile compares a statement that has the late charge and every refund, and
+// returns what differs; heal is told of it.
+func (w *lateWorld) reconcile(id string, heal func(recon.Mismatch)) (classes []recon.Class) {
+	w.Helper()
+	at := w.Now(w).Unix()
+	var statement strings.Builder
+	fmt.Fprintf(&statement, "id,kind,reference,amount,currency,created\npay_1,charge,%s,4200,usd,%d\n", id, at)
+	for _, ref := range w.bank.all() {
+		fmt.Fprintf(&statement, "%s,refund,%s,4200,usd,%d\n", ref.id, ref.reference, at)
+	}
+	_, err := recon.Run(w.Context(), recon.Config{
+		Books: w.Rows, Claims: w.Rows, Provider: "bank", Regions: []string{w.Home}, Dir: w.TempDir(),
+		Home: func(c claim.RegionCode) (string, bool) { return w.Home, c == w.Code },
+		Now:  func() time.Time { return w.Now(w) },
+		Found: func(_ context.Context, m recon.Mismatch) error {
+			classes = append(classes, m.Class)
+			if heal != nil {
+				heal(m)
+			}
+			return nil
+		},
+	}, strings.NewReader(statement.String()), recon.CSV)
+	require.NoError(w, err)
+	return classes
+}
+
+// givenBack checks that the money of the late charge was given back once, and that
+// the books say so.
+func (w *lateWorld) givenBack(id string) {
+	w.Helper()
+	require.Len(w, w.bank.all(), 1, "one refund")
+	ghost, found, err := w.Rows.Transaction(w.Context(), w.Home, ledger.GhostID("bank", "pay_1"))
+	require.NoError(w, err)
+	require.True(w, found)
+	require.Equal(w, []any{"acme", id, int64(4200)}, []any{ghost.Tenant, ghost.Object, ghost.Amount})
+	back, found, err := w.Rows.Transaction(w.Context(), w.Home, ledger.GhostRefundID("bank", "pay_1"))
+	require.NoError(w, err)
+	require.True(w, found)
+	require.Equal(w, []any{"acme", int64(4200), ghost.Credit}, []any{back.Tenant, back.Amount, back.Debit})
+}
+
+// plain is a notifier whose notices are psp.Notice as JSON.
+type plain struct{}
+
+func (plain) Verify(http.Header, []byte, time.Time) (string, error) { return "", psp.ErrForged }
+
+func (plain) Read(body []byte) (n psp.Notice, err error) {
+	err = json.Unmarshal(body, &n)
+	return n, err
+}
+
+// bank is a provider that only refunds, once for each key.
+type bank struct {
+	mu      sync.Mutex
+	refunds map[string]string // references, by key
+	decline *psp.Decline      // what it answers, if not nil
+}
+
+type refund struct{ id, reference string }
+
+// Show is not asked: the bank is blind.
+func (*bank) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
+	return psp.FoundUnknown, psp.Movement{}, errors.New("the bank shows no movements")
+}
+
+func (b *bank) all() (all []refund) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, reference := range b.refunds {
+		all = append(all, refund{"r_" + key, reference})
+	}
+	return all
+}
+
+func (b *bank) Name() string { return "bank" }
+
+func (b *bank) Capabilities() psp.Capabilities {
+	return psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Minute}
+}
+
+func (b *bank) Charge(context.Context, psp.Call) psp.Result {
+	return psp.Result{Err: errors.New("it only refunds")}
+}
+
+func (b *bank) Transfer(context.Context, psp.Call) psp.Result {
+	return psp.Result{Err: errors.New("it only refunds")}
+}
+
+func (b *bank) Refund(_ context.Context, call psp.Call) psp.Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.decline != nil {
+		return psp.Result{Outcome: psp.Declined, Decline: b.decline}
+	}
+	b.refunds[call.Key] = call.Reference
+	return psp.Result{Outcome: psp.Approved, ProviderRef: "r_" + call.Key}
+}
+
+func (b *bank) Lookup(context.Context, psp.Kind, string) (psp.Found, psp.Result) {
+	return psp.FoundUnknown, psp.Result{}
+}
+
+// noBlobs: no body is so large.
+type noBlobs struct{}
+
+func (noBlobs) Put(context.Context, []byte) (string, error) { return "", errors.New("no objects here") }
+
+func (noBlobs) Get(context.Context, string) ([]byte, error) {
+	return nil, errors.New("no objects here")
+}

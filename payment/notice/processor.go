@@ -1,0 +1,327 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
+)
+
+// Claims finds claims by what a provider knows of them.
+type Claims interface {
+	// ByObject reads the claim of an object with authority, whoever's it is.
+	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
+	// Unpaid reads with authority what is remembered, long after its claim is forgotten,
+	// of an object for which no money moved.
+	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
+}
+
+// ProcessorConfig assembles a [Processor]; all but Seal, Logger and Now is required.
+type ProcessorConfig struct {
+	Store     Store
+	Notifiers map[string]psp.Notifier
+	Claims    Claims
+	// Calls is the queue of provider calls.
+	Calls outbox.Store
+	Books ledger.Store
+	// Learn settles a claim in flight; claim.Service.Learn does.
+	Learn func(ctx context.Context, call outbox.Message, told string) outbox.Verdict
+	// Home names the region of a code.
+	Home        func(claim.RegionCode) (string, bool)
+	Compensator *Compensator
+	// Seal opens bodies; nil opens those that are not sealed.
+	Seal *seal.Ring
+	// Sinks get one message each for every event, as of payment.Options.
+	Sinks  []outbox.Kind
+	Logger *slog.Logger
+	// Now tells how old a notice is; nil means time.Now.
+	Now func() time.Time
+}
+
+// Processor acts on kept notices. It holds no state and is safe for concurrent use.
+//
+// A notice is a hint that money moved. What that means is decided by rows that do
+// not change any more: a final claim, a transaction in the books, what is remembered
+// of an object that was not paid. While the claim is in flight the notice waits, or settles it. So notices may come late, twice, out
+// of order and in several regions: each comes to the same end.
+//
+// # Crash points
+//
+// The row of a notice is due again when its lease ends, and every step before its
+// last one, which closes notice and row together, finds what it did before: see
+// [Compensator], [Processor.failed], and claim.Service.Learn, which takes a claim over
+// like a recovery.
+type Processor struct{ c ProcessorConfig }
+
+// NewProcessor checks the configuration.
+func NewProcessor(c ProcessorConfig) (*Processor, error) {
+	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Compensator == nil {
+		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home and Compensator")
+	}
+	if c.Compensator.Provider == nil || c.Compensator.Brakes == nil {
+		return nil, errors.New("webhook: compensator needs Provider and Brakes")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Processor{c}, nil
+}
+
+// What operators watch for.
+const (
+	pageLimbo   = "page: money that moved for nothing cannot be given back; decide by hand"
+	pageWaiting = "page: a payer has waited a day for money back; a chargeback may follow"
+	pageUndone  = payment.PageUndone
+	pageLate    = "page: money moved though the merchant was told that it had not; it is booked"
+)
+
+const (
+	// lookAgain is the longest pause while a claim is in flight: its own recovery is
+	// at work.
+	lookAgain = 5 * time.Second
+	// unreachable is the pause when rows cannot be read: a region may be gone.
+	unreachable = 30 * time.Second
+	// heldPause is the longest pause until a ghost goes on after a release.
+	heldPause = time.Minute
+)
+
+// Handle works one notice off. It implements the handler of [outbox.KindNotice].
+func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict {
+	notifier, ok := p.c.Notifiers[m.Operation]
+	if !ok {
+		return outbox.Failed("no provider " + m.Operation + " is configured to read this notice")
+	}
+	body, err := p.c.Seal.Open(ctx, rowOf(m.Region, m.ID), m.Payload)
+	if err != nil {
+		return p.unopened(m, err)
+	}
+	n, err := notifier.Read(body)
+	switch {
+	case err != nil:
+		return outbox.Parked("the notice cannot be read: " + err.Error())
+	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
+		return p.failed(ctx, m, &n)
+	case !n.Movement || n.Outcome != psp.Approved:
+		// Only money that moved changes anything: what was declined is asked for.
+		return p.close(ctx, m, Ignored, noMoney)
+	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
+		return outbox.Parked("unknown charge: the notice names no movement of ours")
+	}
+	prefix, code, ok := claim.ReadObjectID(n.Reference)
+	switch {
+	case !ok:
+		return outbox.Parked("unknown charge: " + n.Reference + " is no id of ours")
+	case prefix != payment.Prefix(payment.Operation(n.Kind)):
+		return outbox.Parked(fmt.Sprintf("the provider tells of a %s under %s, which names none", n.Kind, n.Reference))
+	}
+	home, ok := p.c.Home(code)
+	if !ok {
+		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
+	}
+	// Most notices tell of what has been booked: one look, and the books never change.
+	switch booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference); {
+	case err != nil:
+		return p.later(m, "books", err)
+	case isBooked && booked.ProviderRef == n.ProviderRef:
+		return p.judge(ctx, m, &n, home, claim.Record{}, false, booked, true)
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
+	if err != nil {
+		return p.later(m, "claim", err)
+	}
+	if found && rec.State == claim.InFlight {
+		switch ghost, given, err := p.c.Books.Transaction(ctx, home, ledger.GhostID(m.Operation, n.ProviderRef)); {
+		case err != nil:
+			return p.later(m, "books", err)
+		case given && ghost.Object == n.Reference:
+			// A movement of a generation before, which is being given back: it cannot settle
+			// this one, and whatever becomes of this one need not be waited for.
+			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
+		}
+		var pause time.Duration
+		if rec, found, pause, err = p.learn(ctx, &rec, &n); err != nil {
+			return p.later(m, "claim", err)
+		}
+		if found && rec.State == claim.InFlight {
+			return outbox.Later(pause)
+		}
+	}
+	// Read after the claim: whoever completed it has booked it in the same step.
+	booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference)
+	if err != nil {
+		return p.later(m, "books", err)
+	}
+	if !found && !isBooked && n.Kind == psp.KindRefund {
+		// That of a ghost is booked under the ghost's name, and outlives its claim: a bank
+		// gives it a number days later.
+		if booked, isBooked, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
+			return p.later(m, "books", err)
+		}
+	}
+	if !found && !isBooked {
+		if rec, found, err = p.forgotten(ctx, home, n.Reference); err != nil {
+			return p.later(m, "unpaid", err)
+		}
+	}
+	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)
+}
+
+// forgotten stands in for the claim of an unpaid object that is not stored any more.
+// Whatever its merchant was told, it cannot be tried again.
+func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Record, bool, error) {
+	u, found, err := p.c.Claims.Unpaid(ctx, home, id)
+	if err != nil || !found {
+		return claim.Record{}, false, err
+	}
+	return claim.Record{
+		Key: claim.Key{Tenant: u.Tenant}, Home: home, Operation: u.Operation, State: claim.FailedTerminal,
+		Reason: u.Reason, Minted: claim.Minted{ID: id}, SettledAt: u.At,
+	}, true, nil
+}
+
+// judge acts on a movement whose claim is final, released or forgotten.
+func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, home string, rec claim.Record, found bool, booked ledger.Transaction, isBooked bool) outbox.Verdict {
+	tenant, ref := rec.Key.Tenant, rec.ProviderRef
+	if isBooked {
+		tenant, ref = booked.Tenant, booked.ProviderRef
+	}
+	known := isBooked || found && rec.State == claim.Completed
+	switch {
+	case known && ref == n.ProviderRef:
+		if isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency) {
+			return outbox.Parked(fmt.Sprintf("the provider tells of %d %s where %d %s are booked for %s", n.Amount, n.Currency, booked.Amount, booked.Currency, n.Reference))
+		}
+		return p.close(ctx, m, ProcessedOK, "known")
+	case !found && !isBooked:
+		return outbox.Parked("unknown charge: nothing is known of " + n.Reference)
+	}
+	if n.Kind != psp.KindCharge {
+		return p.late(ctx, m, n, home, tenant, known, found && !rec.State.Final())
+	}
+	return p.compensate(ctx, m, p.ghost(m, n, home, tenant, known))
+}
+
+func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, second bool) Ghost {
+	g := Ghost{
+		Tenant: tenant, Object: n.Reference, Home: home, Provider: m.Operation, ProviderRef: n.ProviderRef,
+		Amount: n.Amount, Currency: n.Currency, Reason: "late_success",
+	}
+	if second {
+		g.Reason = "second_movement"
+	}
+	return g
+}
+
+// learn settles the claim by what the notice says, if its lease lets it. pause is
+// when to try again if that does not: as soon as the lease lapses, for a provider that
+// cannot be asked is tried again and again by the claim's recovery, which learns
+// nothing and takes the lease anew each time.
+func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
+	pause = lookAgain
+	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
+	if err != nil {
+		return claim.Record{}, false, 0, err
+	}
+	if found {
+		// A notice that tells of other money than was asked for settles nothing. A refund
+		// need not say how much, and never says of which currency: its charge does.
+		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
+		if err == nil && (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency) {
+			told := p.c.Learn(ctx, call, n.ProviderRef)
+			if caught := told.Fault(); caught != nil {
+				return claim.Record{}, false, 0, caught
+			}
+			if d, later := told.Delay(); later {
+				pause = min(pause, d)
+			}
+		}
+	}
+	learned, found, err := p.c.Claims.ByObject(ctx, rec.Home, n.Reference)
+	return learned, found, pause, err
+}
+
+func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) outbox.Verdict {
+	log := p.c.Logger.With("notice", m.ID, "object", g.Object, "tenant", g.Tenant, "home", g.Home, "provider", g.Provider, "provider_ref", g.ProviderRef)
+	progress, detail, err := p.c.Compensator.Compensate(ctx, g)
+	waited := p.c.Now().Sub(m.CreatedAt)
+	switch {
+	case progress == Compensated:
+		log.Info("ghost payment refunded", "reason", g.Reason, "time_to_compensate", waited)
+		return p.close(ctx, m, ProcessedCompensated, g.Reason)
+	case progress == Limbo:
+		log.Error(pageLimbo, "reason", g.Reason, "detail", detail)
+		return outbox.Parked("LIMBO: " + detail)
+	case progress == Doubtful: // whoever is to be woken has been
+		log.Warn("ghost payment is not refunded: the provider does not show it", "reason", g.Reason, "detail", detail)
+		return outbox.Parked("not given back: " + detail)
+	case progress == Held: // whoever is to be woken for the stop has been; not for what it costs
+		if waited >= payment.PageAfter {
+			if err := p.c.Compensator.Brakes.Waits(ctx, g.Provider, detail); err != nil {
+				log.Warn("a payer has waited a day, and it could not be noted who is told of that", "error", err)
+			}
+		}
+		return outbox.Later(heldPause)
+	case err != nil:
+		detail = err.Error()
+	}
+	if waited >= payment.PageAfter {
+		log.Error(pageWaiting, "waited", waited, "detail", detail)
+	}
+	return outbox.Failed(detail)
+}
+
+// late acts on a refund or transfer that was made though its claim says that it was
+// not, or twice. Nobody can take it back. A transfer is booked: the books follow the
+// money. A refund is left to a person, as the notice does not say of which charge. So
+// is a transfer that its merchant may try again: what is booked under its id by then
+// would keep that one from being settled.
+func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Verdict {
+	log := p.c.Logger.With("notice", m.ID, "kind", n.Kind, "object", n.Reference, "tenant", tenant, "home", home, "provider_ref", n.ProviderRef)
+	if second || released || n.Kind != psp.KindTransfer {
+		why := "though the merchant was told that it was not"
+		if second {
+			why = "a second time"
+		}
+		log.Error(pageLimbo, "detail", why)
+		return outbox.Parked(fmt.Sprintf("LIMBO: the provider made the %s %s %s, as %s; it cannot be taken back", n.Kind, n.Reference, why, n.ProviderRef))
+	}
+	switch _, err := p.c.Books.Post(ctx, ledger.Transaction{
+		ID: n.Reference, Region: home, Tenant: tenant, Kind: ledger.Transfer,
+		Debit: ledger.Merchant(tenant), Credit: ledger.Provider(m.Operation), Amount: n.Amount, Currency: n.Currency,
+		Object: n.Reference, Provider: m.Operation, ProviderRef: n.ProviderRef,
+	}); {
+	case errors.Is(err, ledger.ErrConflict):
+		return outbox.Parked("the books have another transaction under " + n.Reference)
+	case err != nil:
+		return p.later(m, "books", err)
+	}
+	log.Error(pageLate)
+	return p.close(ctx, m, ProcessedOK, "booked late")
+}
+
+func (p *Processor) later(m outbox.Message, what string, err error) outbox.Verdict {
+	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+		return outbox.Faulted(caught) // counted, so that it does not go on for ever
+	}
+	p.c.Logger.Warn("a notice waits: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
+	return outbox.Later(unreachable)
+}
+
+func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detail string) outbox.Verdict {
+	if err := p.c.Store.Close(ctx, m.Region, m.ID, m.Fence, s, detail); err != nil && !errors.Is(err, outbox.ErrFenced) {
+		p.c.Logger.Warn("a notice is worked off again: it could not be closed", "notice", m.ID, "error", err)
+	}
+	return outbox.Gone()
+}

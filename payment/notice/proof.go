@@ -1,0 +1,138 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// again makes the key of each refund of a ghost another one.
+func (g *Ghost) again() string {
+	if g.failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x00%d", g.failed)
+}
+
+// wanted says whether g is to be given back now: Pending without detail where it is.
+//
+// The provider is asked for the movement by its own id, where it can be: a notice may be
+// older than what it tells of, and the notice of the movement's failure is closed where it
+// comes first. Beside a movement that is booked for the same object, it takes proof that
+// there are two: a provider that calls one movement by another name in its webhooks than
+// in its answers would have every good charge refunded. The proof is that the provider,
+// asked for each by its own id, shows each, for our reference, with what we know of it.
+func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
+	unread := func(err error) (Progress, string, error) {
+		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+	}
+	ghost, isBooked, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef))
+	switch {
+	case err != nil:
+		return unread(err)
+	case isBooked:
+		if _, failed, err := c.Books.Transaction(ctx, g.Home, ledger.FailureID(ghost.ID)); err != nil {
+			return unread(err)
+		} else if failed {
+			return Compensated, takenBack, nil
+		}
+		// What waits for a release asks no provider meanwhile.
+		if reason, err := c.Brakes.Held(ctx, g.Provider); err != nil || reason != "" {
+			if err != nil {
+				return Pending, "", err
+			}
+			return Held, reason, nil
+		}
+	}
+	own, paid, err := c.Books.Transaction(ctx, g.Home, g.Object)
+	asks := c.Provider.Name() == g.Provider && !c.Provider.Capabilities().Blind
+	is := psp.Movement{ProviderRef: g.ProviderRef, Reference: g.Object, Amount: g.Amount, Currency: g.Currency, Outcome: psp.Approved}
+	switch {
+	case err != nil:
+		return unread(err)
+	case !paid && !asks:
+		return Pending, "", nil
+	case !paid:
+		return c.stands(ctx, g, is, ghost, isBooked)
+	case own.Provider != g.Provider:
+		return c.doubt(ctx, g, fmt.Sprintf("%s is booked at the provider %s, as %s", g.Object, own.Provider, own.ProviderRef))
+	case own.ProviderRef == g.ProviderRef:
+		return Pending, "the movement has been booked as a charge meanwhile", nil
+	case c.Provider.Name() != g.Provider:
+		return Pending, "the provider " + g.Provider + " is not the one in use, and cannot be asked for what it shows", nil
+	case !asks:
+		return c.doubt(ctx, g, fmt.Sprintf("%s is booked as %s, and the provider cannot be asked whether %s is another movement", g.Object, own.ProviderRef, g.ProviderRef))
+	}
+	first := psp.Movement{ProviderRef: own.ProviderRef, Reference: g.Object, Amount: own.Amount, Currency: own.Currency, Outcome: psp.Approved}
+	for _, is := range []psp.Movement{first, is} {
+		switch shows, p, detail, err := c.shown(ctx, g, is); shows {
+		case psp.Approved:
+		case psp.Declined:
+			return c.doubt(ctx, g, detail)
+		default:
+			return p, detail, err
+		}
+	}
+	return Pending, "", nil
+}
+
+const takenBack = "the provider has taken the movement back itself"
+
+// stands is wanted for a ghost beside which nothing is paid. One that the provider shows
+// as failed needs no refund. If it is booked, so is its failure: the notice of it may have
+// been closed before the ghost was booked. Posted twice, that changes nothing, and nobody
+// was told of a ghost. While the provider does not answer, the ghost is booked, as whoever
+// told of it says that the payer waits, and is not refunded.
+func (c *Compensator) stands(ctx context.Context, g *Ghost, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
+	shows, p, detail, err := c.shown(ctx, g, is)
+	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {
+		if p, conflict, err := c.book(ctx, g); p != Pending || conflict != "" || err != nil {
+			return p, conflict, err
+		}
+	}
+	if shows != psp.Declined {
+		return p, detail, err
+	}
+	if isBooked {
+		if _, err := c.Books.Post(ctx, ledger.FailureOf(ghost)); err != nil {
+			return Pending, "", fmt.Errorf("webhook: the failure of a ghost could not be booked: %w", err)
+		}
+	}
+	return Compensated, takenBack, nil
+}
+
+// shown has the provider show a movement, and says how it does: Approved as it is, Declined
+// under its names but as failed, with detail. Otherwise p, detail and err are what follows.
+func (c *Compensator) shown(ctx context.Context, g *Ghost, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
+	found, shown, err := c.Provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
+	same := shown.ProviderRef == is.ProviderRef && shown.Reference == is.Reference
+	switch {
+	case found == psp.FoundNo:
+		p, detail, err = c.doubt(ctx, g, fmt.Sprintf("the provider has no movement %s, which it tells of for %s", is.ProviderRef, g.Object))
+		return psp.Unknown, p, detail, err
+	case found != psp.FoundYes, same && shown.Outcome == psp.Unknown:
+		return psp.Unknown, Pending, fmt.Sprintf("the provider does not say what became of the movement %s: %v", is.ProviderRef, err), nil
+	case shown == is:
+		return psp.Approved, Pending, "", nil
+	}
+	detail = fmt.Sprintf("asked for %s, the provider shows %s", line(&is), line(&shown))
+	if same && shown.Outcome == psp.Declined {
+		return psp.Declined, Pending, detail, nil
+	}
+	p, detail, err = c.doubt(ctx, g, detail)
+	return psp.Unknown, p, detail, err
+}
+
+func line(m *psp.Movement) string {
+	return fmt.Sprintf("%s of %d %s for %q, %s", m.ProviderRef, m.Amount, m.Currency, m.Reference, m.Outcome)
+}
+
+// doubt calls somebody, once for all that is doubtful, and leaves g alone.
+func (c *Compensator) doubt(ctx context.Context, g *Ghost, detail string) (Progress, string, error) {
+	if err := c.Brakes.Doubts(ctx, g.Provider, detail); err != nil {
+		return Pending, "", err
+	}
+	return Doubtful, detail, nil
+}

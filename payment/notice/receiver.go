@@ -1,0 +1,246 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/seal"
+	"github.com/homeward-io/homeward/span"
+)
+
+// What [Receiver.Receive] answers beside the errors of psp.Notifier.Verify.
+var (
+	// ErrUnknownProvider: no provider of that name sends notices here.
+	ErrUnknownProvider = errors.New("webhook: no provider of this name sends notices here")
+	// ErrBusy: more notices wait to be kept than may; the provider repeats it.
+	ErrBusy = errors.New("webhook: too many notices are waiting; send it again later")
+)
+
+// ErrRefused, of [Store.Keep]: the store does not take these notices, nor would it the
+// next time, because of what is in one of them. None of them was kept.
+var ErrRefused = errors.New("webhook: the store refuses the notice")
+
+const (
+	// maxWaiting is how many notices may wait to be kept: two seconds' worth of
+	// 2,000 a second, which is as long as a provider should wait for its 200. At
+	// 256 KiB each, the most a body may have, they could take 1 GiB; at the usual
+	// 2 KiB they take 8 MiB.
+	maxWaiting = 4096
+	// maxBatch is how many are kept in one step: enough that 2,000 a second are
+	// eight steps, few enough that a step stays far below a statement's time-out.
+	maxBatch = 256
+	// maxBatchBytes is the size of bodies at which a step takes no more: CockroachDB
+	// refuses messages above 16 MiB unless told otherwise. With one more of the largest
+	// it is far below that.
+	maxBatchBytes = 4 << 20
+	// maxID bounds a notice's id, in bytes. Providers' have some 30; PostgreSQL indexes
+	// no more than 2,700.
+	maxID = 512
+	// keepers is how many steps may be under way at once: one on its way to the
+	// disk and one being filled.
+	keepers = 2
+	// keepTimeout bounds one step. Providers wait 10 s or more for an answer.
+	keepTimeout = 5 * time.Second
+)
+
+// ReceiverConfig assembles a [Receiver]. All but Seal, Logger and Now is required.
+type ReceiverConfig struct {
+	// Region is where notices are kept: the one that receives them, so that no
+	// other region is needed to take them in. A provider that repeats a notice in
+	// another region is kept twice, and acted on once: what is done about it is named
+	// by the movement, not by the notice.
+	Region string
+	Store  Store
+	// Notifiers check signatures, by the provider's name in the path.
+	Notifiers map[string]psp.Notifier
+	// Seal seals bodies before they are kept; nil leaves them as they come.
+	Seal   *seal.Ring
+	Logger *slog.Logger
+	// Now is compared with the time that is signed; nil means time.Now.
+	Now func() time.Time
+}
+
+// Receiver takes notices in: it checks the signature, waits until the raw body is
+// durable, and that is all. Notices that come at once share a step, so their rate
+// is bounded by the disk's bandwidth and not by its latency. Safe for concurrent
+// use; Stop ends it.
+type Receiver struct {
+	c       ReceiverConfig
+	waiting chan arrival
+	stop    context.CancelFunc
+	ctx     context.Context
+	done    sync.WaitGroup
+}
+
+type arrival struct {
+	notice Notice
+	kept   chan<- error
+}
+
+// NewReceiver starts a receiver.
+func NewReceiver(c ReceiverConfig) (*Receiver, error) {
+	if c.Region == "" || c.Store == nil {
+		return nil, errors.New("webhook: receiver needs Region and Store")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	r := &Receiver{c: c, waiting: make(chan arrival, maxWaiting)}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	for range keepers {
+		r.done.Go(r.keep)
+	}
+	return r, nil
+}
+
+// Stop answers [ErrBusy] to whoever still waits. It is called when no more come.
+func (r *Receiver) Stop() {
+	r.stop()
+	r.done.Wait()
+}
+
+// Knows reports whether a provider of this name sends notices here.
+func (r *Receiver) Knows(provider string) bool {
+	_, ok := r.c.Notifiers[provider]
+	return ok
+}
+
+// Receive keeps one notice and returns once it is durable; nil also when it was
+// there already. After an error nothing may be assumed: the provider repeats it.
+func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
+	notifier, ok := r.c.Notifiers[provider]
+	if !ok {
+		return ErrUnknownProvider
+	}
+	id, err := notifier.Verify(header, body, r.c.Now())
+	if err != nil {
+		return err
+	}
+	notice := Notice{
+		ID: ID(provider, id), Region: r.c.Region, Provider: provider, Body: body, TraceParent: span.TraceParent(ctx),
+	}
+	if err := notice.storable(); err != nil {
+		return err
+	}
+	if notice.Body, err = r.c.Seal.Seal(ctx, rowOf(notice.Region, notice.ID), body); err != nil {
+		return fmt.Errorf("%w: the notice could not be sealed: %w", claim.ErrUnavailable, err)
+	}
+	kept := make(chan error, 1)
+	select {
+	case r.waiting <- arrival{notice, kept}:
+	default:
+		return ErrBusy
+	}
+	select {
+	case err := <-kept:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.ctx.Done():
+		return ErrBusy
+	}
+}
+
+// storable says whether every store can keep n: its texts are valid UTF-8 without NUL,
+// which PostgreSQL has no place for, and the id is not long. One that is not would be
+// the end of the whole step that it is in.
+func (n *Notice) storable() error {
+	if len(n.ID) > maxID {
+		return fmt.Errorf("%w: its event id has more than %d bytes; look at what the provider sends", ErrMalformed, maxID-len(ID(n.Provider, "")))
+	}
+	for _, text := range []struct{ name, value string }{
+		{"event id", n.ID}, {"provider's name", n.Provider}, {"trace parent", n.TraceParent}, {"detail", n.Detail},
+	} {
+		if !utf8.ValidString(text.value) || strings.ContainsRune(text.value, 0) {
+			return fmt.Errorf("%w: its %s is %q, which is not UTF-8 text without NUL; look at what the provider sends", ErrMalformed, text.name, text.value)
+		}
+	}
+	return nil
+}
+
+// keep makes what waits durable, as much at once as there is.
+func (r *Receiver) keep() {
+	batch := make([]arrival, 0, maxBatch)
+	for {
+		batch = batch[:0]
+		select {
+		case a := <-r.waiting:
+			batch = append(batch, a)
+		case <-r.ctx.Done():
+			return
+		}
+		size := len(batch[0].notice.Body)
+	fill:
+		for len(batch) < maxBatch && size < maxBatchBytes {
+			select {
+			case a := <-r.waiting:
+				batch = append(batch, a)
+				size += len(a.notice.Body)
+			default:
+				break fill
+			}
+		}
+		err := r.store(batch)
+		if len(batch) == 1 || !oneToBlame(err) {
+			for _, a := range batch {
+				a.kept <- err
+			}
+			continue
+		}
+		// One of them is to blame, and no other may suffer for it. With another error
+		// the store is, and the rest need not try it.
+		for i := range batch {
+			if err == nil || oneToBlame(err) {
+				err = r.store(batch[i : i+1])
+			}
+			batch[i].kept <- err
+		}
+	}
+}
+
+// oneToBlame: the step failed for what is in one of its notices. A panic is taken for
+// that; whether it was kept is unknown, and it is kept once, whoever tries.
+func oneToBlame(err error) bool {
+	var caught *fault.Error
+	return errors.Is(err, ErrRefused) || errors.As(err, &caught)
+}
+
+// store makes a batch durable in one step.
+func (r *Receiver) store(batch []arrival) (err error) {
+	defer func() {
+		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
+			r.c.Logger.Error("keeping notices panicked; the provider repeats them", "region", r.c.Region, "notices", len(batch), "first", batch[0].notice.ID, "fault", caught)
+		}
+	}()
+	defer fault.Recover(&err)
+	notices := make([]Notice, len(batch))
+	for i := range batch {
+		notices[i] = batch[i].notice
+	}
+	// Not under r.ctx: a step that was begun is finished.
+	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
+	defer cancel()
+	_, err = r.c.Store.Keep(ctx, r.c.Region, notices)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, ErrRefused):
+		r.c.Logger.Warn("notices could not be kept; the provider repeats them", "region", r.c.Region, "notices", len(notices), "error", err)
+	case len(notices) == 1:
+		r.c.Logger.Error("a notice cannot be kept, now or later; look at what the provider sends", "region", r.c.Region, "notice", notices[0].ID, "error", err)
+	}
+	return fmt.Errorf("the notice could not be kept: %w", err)
+}

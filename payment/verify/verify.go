@@ -1,0 +1,449 @@
+// Package verify proves the books from their rows. It is no part of package ledger, which
+// settles money and needs no disk.
+package verify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/internal/spill"
+)
+
+// Report is what [Books] found.
+type Report struct {
+	Regions      []string `json:"regions"`
+	Transactions int64    `json:"transactions"`
+	// Balances is how many were proved to the last unit. Moving is how many changed
+	// each time they were looked at and were proved to lie between what was booked
+	// before and after.
+	Balances int `json:"balances"`
+	Moving   int `json:"moving"`
+	// Failed counts what is wrong; Failures are the first of them.
+	Failed   int       `json:"failed"`
+	Failures []Failure `json:"failures"`
+}
+
+// OK reports whether nothing is wrong.
+func (r *Report) OK() bool { return r.Failed == 0 }
+
+// Failure is one thing that is wrong in the books.
+type Failure struct {
+	Check  Check  `json:"check"`
+	Region string `json:"region"`
+	// Of is the transaction, the account or the currency that it is about.
+	Of     string `json:"of"`
+	Detail string `json:"detail"`
+}
+
+func (f Failure) String() string {
+	return fmt.Sprintf("%s: %s in %s: %s", f.Check, f.Of, f.Region, f.Detail)
+}
+
+// Check names a promise of the books. Part of the output; values never change.
+type Check string
+
+// The checks.
+const (
+	// CheckRow: each row is a movement as package ledger describes it.
+	CheckRow Check = "row"
+	// CheckOrder: rows are listed in the order of time, and go on.
+	CheckOrder Check = "order"
+	// CheckUnique: an id is there once in its region.
+	CheckUnique Check = "unique"
+	// CheckReversal: what is reversed is there, is of the same currency, and is taken
+	// back from the same accounts and not more than once.
+	CheckReversal Check = "reversal"
+	// CheckBalance: the store's balances are the sums of its rows.
+	CheckBalance Check = "balance"
+	// CheckZero: the balances of a currency sum to zero.
+	CheckZero Check = "zero"
+)
+
+const (
+	// maxFailures is how many are kept: where there are more, something is wrong with
+	// all of them.
+	maxFailures = 1000
+	// verifyPage and balancePage are how many rows are read at a time. The store sums
+	// all of a region for each page of balances, so those are large.
+	verifyPage  = 1000
+	balancePage = 10_000
+	// idParts is in how many parts ids are compared: 16,000 of a million at a time.
+	idParts = 64
+)
+
+// Books proves the books of regions from their rows alone: it reads every
+// transaction from the first, checks it, sums it up, and compares the sums with the
+// store's balances. regions are all that there are, for a reversal may be booked in
+// another one than what it reverses. Memory is that of the accounts and a part of the
+// ids, which are spread over temporary files.
+//
+// Money may be booked meanwhile: a balance that differs is compared again with the
+// sums before and after it was read, between which it has to lie, since sums only
+// grow. What is wrong is in the report; an error means that the books could not be
+// read to their end.
+func Books(ctx context.Context, store ledger.Store, regions []string) (_ Report, err error) {
+	dir, err := os.MkdirTemp("", "homeward-verify-")
+	if err != nil {
+		return Report{}, fmt.Errorf("ledger: make a directory for temporary files: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	v := &verifier{store: store, dir: dir, report: Report{Regions: regions, Failures: []Failure{}}}
+	for _, region := range regions {
+		if err := v.region(ctx, region); err != nil {
+			return v.report, fmt.Errorf("ledger: the books of %s cannot be read: %w", region, err)
+		}
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	store  ledger.Store
+	dir    string
+	report Report
+}
+
+func (v *verifier) fail(c Check, region, of, format string, args ...any) {
+	v.report.Failed++
+	if len(v.report.Failures) < maxFailures {
+		v.report.Failures = append(v.report.Failures, Failure{c, region, of, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (v *verifier) region(ctx context.Context, region string) error {
+	ids, err := spill.New[string](v.dir, "ids", idParts)
+	if err != nil {
+		return err
+	}
+	defer ids.Close()
+	before := sums{}
+	if err := v.walk(ctx, region, func(last ledger.Position, t *ledger.Transaction) error {
+		v.report.Transactions++
+		v.row(region, t)
+		if !follows(last, t.Position()) {
+			v.fail(CheckOrder, region, t.ID, "it is listed after %s of %v", last.ID, last.At)
+		}
+		if t.Reverses != "" {
+			if err := v.reversal(ctx, region, t); err != nil {
+				return err
+			}
+		}
+		if !before.add(t) {
+			v.fail(CheckRow, region, t.ID, "the sums of its accounts are beyond 64 bits")
+		}
+		return ids.Put(t.ID, t.ID)
+	}); err != nil {
+		return err
+	}
+	for i := range ids.Len() {
+		seen := map[string]bool{}
+		if err := ids.Each(i, func(id string) {
+			if seen[id] {
+				v.fail(CheckUnique, region, id, "two transactions have this id")
+			}
+			seen[id] = true
+		}); err != nil {
+			return err
+		}
+	}
+	return v.balances(ctx, region, before)
+}
+
+func follows(last, next ledger.Position) bool {
+	return next.At.After(last.At) || next.At.Equal(last.At) && next.ID > last.ID
+}
+
+// walk hands out every transaction of region with the position of the one before it.
+func (v *verifier) walk(ctx context.Context, region string, each func(last ledger.Position, t *ledger.Transaction) error) error {
+	last := ledger.Position{}
+	for {
+		rows, err := v.store.Transactions(ctx, region, last, time.Time{}, verifyPage)
+		if err != nil {
+			return err
+		}
+		after := last
+		for i := range rows {
+			if err := each(last, &rows[i]); err != nil {
+				return err
+			}
+			last = rows[i].Position()
+		}
+		if len(rows) < verifyPage {
+			return nil
+		}
+		if !follows(after, last) {
+			return fmt.Errorf("the list does not go on after %s", after.ID)
+		}
+	}
+}
+
+// accounts are those of a kind of transaction.
+func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
+	switch t.Kind {
+	case ledger.Charge:
+		return ledger.Provider(t.Provider), ledger.Merchant(t.Tenant), true
+	case ledger.Transfer, ledger.Refund:
+		return ledger.Merchant(t.Tenant), ledger.Provider(t.Provider), true
+	case ledger.Ghost:
+		return ledger.Provider(t.Provider), ledger.Suspense(t.Tenant), true
+	case ledger.GhostRefund:
+		return ledger.Suspense(t.Tenant), ledger.Provider(t.Provider), true
+	default:
+		return "", "", false
+	}
+}
+
+func (v *verifier) row(region string, t *ledger.Transaction) {
+	debit, credit, known := accounts(t)
+	switch err := t.Validate(); {
+	case err != nil:
+		v.fail(CheckRow, region, t.ID, "%v", err)
+	case t.Region != region:
+		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
+	case t.At.IsZero():
+		v.fail(CheckRow, region, t.ID, "it has no time")
+	case !known && failed(t):
+		// Its accounts follow from what it reverses.
+	case !known:
+		v.fail(CheckRow, region, t.ID, "there is no kind %q", t.Kind)
+	case t.Debit != debit || t.Credit != credit:
+		v.fail(CheckRow, region, t.ID, "a %s debits %s and credits %s, this one %s and %s", t.Kind, debit, credit, t.Debit, t.Credit)
+	case t.Kind == ledger.Ghost && t.ID != ledger.GhostID(t.Provider, t.ProviderRef):
+		v.fail(CheckRow, region, t.ID, "the ghost of the movement %s has the id %s", t.ProviderRef, ledger.GhostID(t.Provider, t.ProviderRef))
+	}
+}
+
+// reversal checks what t takes back, and, where t is the first to do so, all of it.
+func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transaction) error {
+	of, found, err := v.reversed(ctx, region, t.Reverses)
+	if err != nil {
+		return err
+	}
+	wants, isFailure := t.Kind.Failed()
+	switch {
+	case isFailure:
+	case t.Kind == ledger.GhostRefund:
+		wants = ledger.Ghost
+	default:
+		wants = ledger.Charge
+	}
+	switch {
+	case !found:
+		v.fail(CheckReversal, region, t.ID, "it reverses %s, which is not booked", t.Reverses)
+		return nil
+	case of.Kind != wants:
+		v.fail(CheckReversal, region, t.ID, "a %s reverses a %s, this one the %s %s", t.Kind, wants, of.Kind, of.ID)
+	case of.Currency != t.Currency:
+		v.fail(CheckReversal, region, t.ID, "it is in %s, and what it reverses, %s, in %s", t.Currency, of.ID, of.Currency)
+	case isFailure && !t.Same(ledger.FailureOf(of)):
+		v.fail(CheckReversal, region, t.ID, "it is not the whole of %s, which it reports as failed, under the id %s in the same books", of.ID, ledger.FailureID(of.ID))
+	case t.Kind == ledger.GhostRefund && !isGhostRefundID(t.ID, &of):
+		v.fail(CheckReversal, region, t.ID, "the refund of the ghost %s has the id %s", of.ID, ledger.GhostRefundID(of.Provider, of.ProviderRef))
+	case of.Debit != t.Credit || of.Credit != t.Debit:
+		v.fail(CheckReversal, region, t.ID, "its accounts are not the opposite of those of %s, which it reverses", of.ID)
+	}
+	all, err := v.store.Reversals(ctx, of.ID)
+	if err != nil {
+		return err
+	}
+	listed, first, sum := false, true, int64(0)
+	for i := range all {
+		if all[i].Region == t.Region && all[i].ID == t.ID {
+			listed = true
+		}
+		if failed(&all[i]) {
+			continue // what is given back of a movement that failed is money all the same
+		}
+		if cmp.Or(cmp.Compare(all[i].ID, t.ID), cmp.Compare(all[i].Region, t.Region)) < 0 {
+			first = false
+		}
+		if all[i].Amount <= math.MaxInt64-sum {
+			sum += all[i].Amount
+		} else {
+			sum = math.MaxInt64
+		}
+	}
+	if !listed {
+		v.fail(CheckReversal, region, t.ID, "it is not among the reversals of %s, which it reverses", of.ID)
+	}
+	if sum > of.Amount && first && !isFailure {
+		if sum, err = v.standing(ctx, all); err != nil {
+			return err
+		}
+	}
+	if sum > of.Amount && first && !isFailure {
+		v.fail(CheckReversal, of.Region, of.ID, "%d were booked, and %d are taken back", of.Amount, sum)
+	}
+	return nil
+}
+
+func failed(t *ledger.Transaction) bool {
+	_, ok := t.Kind.Failed()
+	return ok
+}
+
+// isGhostRefundID reports whether id is that of one of a ghost's refunds.
+func isGhostRefundID(id string, of *ledger.Transaction) bool {
+	for n := range ledger.MaxGhostRefunds {
+		if id == ledger.GhostRefundTryID(of.Provider, of.ProviderRef, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// standing sums up the reversals that have not failed since.
+func (v *verifier) standing(ctx context.Context, all []ledger.Transaction) (sum int64, err error) {
+	for i := range all {
+		if failed(&all[i]) {
+			continue
+		}
+		_, failed, err := v.store.Transaction(ctx, all[i].Region, ledger.FailureID(all[i].ID))
+		if err != nil {
+			return 0, err
+		}
+		if failed {
+			continue
+		}
+		if all[i].Amount > math.MaxInt64-sum {
+			return math.MaxInt64, nil
+		}
+		sum += all[i].Amount
+	}
+	return sum, nil
+}
+
+// reversed finds what a transaction of region reverses, wherever it is booked.
+func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
+	t, found, err := v.store.Transaction(ctx, region, id)
+	for _, other := range v.report.Regions {
+		if found || err != nil {
+			break
+		}
+		if other != region {
+			t, found, err = v.store.Transaction(ctx, other, id)
+		}
+	}
+	return t, found, err
+}
+
+// sums are balances by what they are of.
+type sums map[ledger.AccountKey]ledger.Balance
+
+// add is false where a sum is too large to be one.
+func (s sums) add(t *ledger.Transaction) bool {
+	fits := true
+	change := func(a ledger.Account, debit, credit int64) {
+		b := s[ledger.AccountKey{Account: a, Currency: t.Currency}]
+		if b.Debits > math.MaxInt64-debit || b.Credits > math.MaxInt64-credit {
+			fits = false
+			return
+		}
+		b.Account, b.Currency = a, t.Currency
+		b.Debits, b.Credits, b.Transactions = b.Debits+debit, b.Credits+credit, b.Transactions+1
+		s[ledger.AccountKey{Account: a, Currency: t.Currency}] = b
+	}
+	if t.Amount > 0 { // else the row is wrong, which has been said
+		change(t.Debit, t.Amount, 0)
+		change(t.Credit, 0, t.Amount)
+	}
+	return fits
+}
+
+// balances compares the store's with the sums of what was booked before they are
+// read, and where that does not agree, with those of what is booked afterwards.
+func (v *verifier) balances(ctx context.Context, region string, before sums) error {
+	stored, err := v.stored(ctx, region)
+	if err != nil {
+		return err
+	}
+	after := before
+	if !before.same(stored) {
+		after = sums{}
+		if err := v.walk(ctx, region, func(_ ledger.Position, t *ledger.Transaction) error { after.add(t); return nil }); err != nil {
+			return err
+		}
+	}
+	zero, moving := map[string]int64{}, map[string]bool{} // by currency
+	for _, key := range keysOf(after, stored) {
+		low, high, have := before[key], after[key], stored[key]
+		zero[key.Currency] += have.Debits - have.Credits // around 64 bits and back to zero is still zero
+		of := string(key.Account) + " " + key.Currency
+		switch {
+		case low == high && have == low:
+			v.report.Balances++
+		case low == high:
+			v.fail(CheckBalance, region, of, "the store says %v, its rows %v", have, low)
+		case between(low.Debits, have.Debits, high.Debits) && between(low.Credits, have.Credits, high.Credits) && between(low.Transactions, have.Transactions, high.Transactions):
+			v.report.Moving++
+			moving[key.Currency] = true
+		default:
+			v.fail(CheckBalance, region, of, "the store says %v, its rows %v before and %v after", have, low, high)
+			moving[key.Currency] = true
+		}
+	}
+	for currency, sum := range zero {
+		// Pages of balances that move are of different moments.
+		if sum != 0 && !moving[currency] {
+			v.fail(CheckZero, region, currency, "the balances sum to %d", sum)
+		}
+	}
+	return nil
+}
+
+func between(low, x, high int64) bool { return low <= x && x <= high }
+
+// stored reads the store's balances.
+func (v *verifier) stored(ctx context.Context, region string) (sums, error) {
+	all := sums{}
+	for after := (ledger.AccountKey{}); ; {
+		page, err := v.store.Balances(ctx, region, after, balancePage)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range page {
+			key := ledger.AccountKey{Account: b.Account, Currency: b.Currency}
+			if compareKeys(key, after) <= 0 {
+				return nil, fmt.Errorf("the balance of %s in %s is listed after that of %s in %s", key.Account, key.Currency, after.Account, after.Currency)
+			}
+			all[key], after = b, key
+		}
+		if len(page) < balancePage {
+			return all, nil
+		}
+	}
+}
+
+func (s sums) same(other sums) bool {
+	for key, b := range s {
+		if other[key] != b {
+			return false
+		}
+	}
+	return len(s) == len(other)
+}
+
+// keysOf are those of both, in order.
+func keysOf(a, b sums) []ledger.AccountKey {
+	keys := make([]ledger.AccountKey, 0, max(len(a), len(b)))
+	for key := range a {
+		keys = append(keys, key)
+	}
+	for key := range b {
+		if _, both := a[key]; !both {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+func compareKeys(a, b ledger.AccountKey) int {
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Currency, b.Currency))
+}

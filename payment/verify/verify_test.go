@@ -1,0 +1,282 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/ledger"
+)
+
+// liar is a Store in memory that can be made to lie.
+type liar struct {
+	ledger.Store
+	rows map[string][]ledger.Transaction // by region, as they are listed
+	// balances changes what is summed up; transactions what a page is.
+	balances     func(all []ledger.Balance) []ledger.Balance
+	transactions func(page []ledger.Transaction) []ledger.Transaction
+	reversals    func(all []ledger.Transaction) []ledger.Transaction
+	fail         error
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// book appends t to us, unless it says where it is, with the next microsecond.
+func (l *liar) book(t ledger.Transaction) {
+	if t.Region == "" {
+		t.Region = "us"
+	}
+	t.Tenant, t.Provider = "acme", "sim"
+	if t.Currency == "" {
+		t.Currency = "usd"
+	}
+	if t.Object == "" {
+		t.Object = t.ID
+	}
+	t.Debit, t.Credit, _ = accounts(&t)
+	t.At = noon.Add(time.Duration(len(l.rows[t.Region])) * time.Microsecond)
+	l.rows[t.Region] = append(l.rows[t.Region], t)
+}
+
+func books() *liar {
+	l := &liar{rows: map[string][]ledger.Transaction{}}
+	l.book(ledger.Transaction{ID: "ch_1", Kind: ledger.Charge, Amount: 100})
+	l.book(ledger.Transaction{ID: "ch_2", Kind: ledger.Charge, Amount: 50, Currency: "eur"})
+	l.book(ledger.Transaction{ID: "tr_1", Kind: ledger.Transfer, Amount: 30})
+	l.book(ledger.Transaction{ID: "re_1", Kind: ledger.Refund, Amount: 60, Reverses: "ch_1"})
+	l.book(ledger.Transaction{ID: "re_2", Region: "eu", Kind: ledger.Refund, Amount: 40, Reverses: "ch_1"})
+	l.book(ledger.Transaction{ID: ledger.GhostID("sim", "p9"), Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9"})
+	l.book(ledger.Transaction{ID: ledger.GhostRefundID("sim", "p9"), Kind: ledger.GhostRefund, Amount: 7, Object: "re_9", Reverses: ledger.GhostID("sim", "p9")})
+	return l
+}
+
+func (l *liar) Transactions(_ context.Context, region string, after ledger.Position, _ time.Time, limit int) (page []ledger.Transaction, _ error) {
+	for i, t := range l.rows[region] {
+		if after == (ledger.Position{}) || slices.IndexFunc(l.rows[region], func(t ledger.Transaction) bool { return t.Position() == after }) < i {
+			page = append(page, t)
+		}
+		if len(page) == limit {
+			break
+		}
+	}
+	if l.transactions != nil {
+		page = l.transactions(page)
+	}
+	return page, l.fail
+}
+
+func (l *liar) Transaction(_ context.Context, region, id string) (ledger.Transaction, bool, error) {
+	for _, t := range l.rows[region] {
+		if t.ID == id {
+			return t, true, nil
+		}
+	}
+	return ledger.Transaction{}, false, nil
+}
+
+func (l *liar) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+	for _, rows := range l.rows {
+		for _, t := range rows {
+			if t.Reverses == id {
+				all = append(all, t)
+			}
+		}
+	}
+	if l.reversals != nil {
+		all = l.reversals(all)
+	}
+	return all, nil
+}
+
+func (l *liar) Balances(_ context.Context, region string, after ledger.AccountKey, limit int) (all []ledger.Balance, _ error) {
+	s := sums{}
+	for i := range l.rows[region] {
+		s.add(&l.rows[region][i])
+	}
+	for _, key := range keysOf(s, nil) {
+		if compareKeys(key, after) > 0 {
+			all = append(all, s[key])
+		}
+	}
+	if l.balances != nil {
+		all = l.balances(all)
+	}
+	return all[:min(len(all), limit)], nil
+}
+
+func TestGoodBooks(t *testing.T) {
+	report, err := Books(t.Context(), books(), []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	require.True(t, report.OK())
+	require.EqualValues(t, 7, report.Transactions)
+	require.Equal(t, 7, report.Balances, "provider and merchant in usd and eur, suspense; and two in eu")
+	require.Zero(t, report.Moving)
+}
+
+func TestEachLieIsNamed(t *testing.T) {
+	us := func(l *liar, i int) *ledger.Transaction { return &l.rows["us"][i] }
+	for name, c := range map[string]struct {
+		lie    func(l *liar)
+		checks []Check
+		detail string
+	}{
+		"no amount":                    {func(l *liar) { us(l, 2).Amount = 0 }, []Check{CheckRow}, "above 0"},
+		"one account":                  {func(l *liar) { us(l, 2).Debit = us(l, 2).Credit }, []Check{CheckRow}, "two accounts"},
+		"another region's":             {func(l *liar) { us(l, 2).Region = "eu" }, []Check{CheckRow}, `of region "eu"`},
+		"no time":                      {func(l *liar) { us(l, 0).At = time.Time{} }, []Check{CheckRow}, "no time"},
+		"a kind of its own":            {func(l *liar) { us(l, 2).Kind = "gift" }, []Check{CheckRow}, `no kind "gift"`},
+		"another's account":            {func(l *liar) { us(l, 2).Debit = ledger.Merchant("globex") }, []Check{CheckRow}, "debits merchant:acme"},
+		"a ghost by any name":          {func(l *liar) { us(l, 4).ProviderRef = "p8" }, []Check{CheckRow, CheckReversal}, "ghost of the movement p8"},
+		"listed out of order":          {func(l *liar) { us(l, 1).At = noon.Add(time.Hour) }, []Check{CheckOrder}, "listed after ch_2"},
+		"an id twice":                  {func(l *liar) { l.book(ledger.Transaction{ID: "tr_1", Kind: ledger.Transfer, Amount: 30}) }, []Check{CheckUnique}, "two transactions"},
+		"sums beyond 64 bits":          {func(l *liar) { us(l, 0).Amount, us(l, 3).Amount = math.MaxInt64, math.MaxInt64; l.rows["eu"] = nil }, []Check{CheckRow, CheckRow, CheckZero}, "beyond 64 bits"},
+		"reverses nothing":             {func(l *liar) { us(l, 3).Reverses = "ch_0" }, []Check{CheckReversal}, "not booked"},
+		"reverses a transfer":          {func(l *liar) { us(l, 3).Reverses = "tr_1" }, []Check{CheckReversal, CheckReversal}, "this one the transfer"},
+		"another currency":             {func(l *liar) { us(l, 3).Reverses = "ch_2" }, []Check{CheckReversal, CheckReversal}, "it is in usd"},
+		"another's charge":             {func(l *liar) { us(l, 0).Tenant, us(l, 0).Credit = "globex", ledger.Merchant("globex") }, []Check{CheckReversal, CheckReversal}, "not the opposite"},
+		"more than there was":          {func(l *liar) { l.rows["eu"][0].Amount = 41 }, []Check{CheckReversal}, "101 are taken back"},
+		"a ghost's refund by any name": {func(l *liar) { us(l, 5).ID = "ghostre_1" }, []Check{CheckReversal}, "has the id ghostre_"},
+		"an unlisted reversal":         {func(l *liar) { l.reversals = func([]ledger.Transaction) []ledger.Transaction { return nil } }, []Check{CheckReversal, CheckReversal, CheckReversal}, "not among the reversals"},
+		"too large to be a sum": {func(l *liar) {
+			l.reversals = func(all []ledger.Transaction) []ledger.Transaction {
+				all[0].Amount = math.MaxInt64
+				return append(all, all...)
+			}
+		}, []Check{CheckReversal, CheckReversal}, "9223372036854775807 are taken back"},
+		"another balance": {func(l *liar) {
+			l.balances = func(all []ledger.Balance) []ledger.Balance { all[1].Debits++; return all }
+		}, []Check{CheckBalance, CheckZero, CheckBalance, CheckZero}, "the store says"},
+		"other counts": {func(l *liar) {
+			l.balances = func(all []ledger.Balance) []ledger.Balance { all[0].Transactions--; return all }
+		}, []Check{CheckBalance, CheckBalance}, "the store says"},
+		"an account that is left out": {func(l *liar) {
+			l.balances = func(all []ledger.Balance) []ledger.Balance { return all[1:] }
+		}, []Check{CheckBalance, CheckZero, CheckBalance, CheckZero}, "the store says 0 - 0 in 0"},
+		"an account that nobody booked": {func(l *liar) {
+			l.balances = func(all []ledger.Balance) []ledger.Balance {
+				return append(all, ledger.Balance{Account: "x", Currency: "usd", Credits: 1})
+			}
+		}, []Check{CheckBalance, CheckZero, CheckBalance, CheckZero}, "its rows 0 - 0 in 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := books()
+			c.lie(l)
+			report, err := Books(t.Context(), l, []string{"us", "eu"})
+			require.NoError(t, err)
+			require.False(t, report.OK())
+			var checks []Check
+			var lines string
+			for _, f := range report.Failures {
+				checks = append(checks, f.Check)
+				lines += f.String() + "\n"
+			}
+			require.Equal(t, c.checks, checks, lines)
+			require.Equal(t, len(checks), report.Failed)
+			require.Contains(t, lines, c.detail)
+		})
+	}
+}
+
+func TestBooksThatCannotBeRead(t *testing.T) {
+	l := books()
+	l.fail = errors.New("down")
+	_, err := Books(t.Context(), l, []string{"us", "eu"})
+	require.ErrorContains(t, err, "the books of us cannot be read: down")
+
+	l = books()
+	l.transactions = func([]ledger.Transaction) []ledger.Transaction { // for ever the same page
+		return slices.Repeat(l.rows["us"][:1], verifyPage)
+	}
+	_, err = Books(t.Context(), l, []string{"us"})
+	require.ErrorContains(t, err, "does not go on")
+
+	l = books()
+	l.balances = func(all []ledger.Balance) []ledger.Balance { slices.Reverse(all); return all }
+	_, err = Books(t.Context(), l, []string{"us"})
+	require.ErrorContains(t, err, "is listed after")
+}
+
+// Money is booked while the books are verified.
+func TestBooksThatGrowMeanwhile(t *testing.T) {
+	l := books()
+	n := 0
+	grow := func() {
+		n++
+		l.book(ledger.Transaction{ID: fmt.Sprintf("ch_new%d", n), Kind: ledger.Charge, Amount: 1})
+	}
+	l.transactions = func(page []ledger.Transaction) []ledger.Transaction { grow(); return page }
+	report, err := Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	require.Equal(t, 2, report.Moving, "provider and merchant in usd")
+	require.Equal(t, 5, report.Balances)
+
+	// A lie is one all the same.
+	l.balances = func(all []ledger.Balance) []ledger.Balance { all[1].Debits += 10; return all }
+	report, err = Books(t.Context(), l, []string{"us"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 1)
+	require.Contains(t, report.Failures[0].Detail, "before and")
+}
+
+// What is wrong with everything is counted, and not all of it kept.
+func TestFailuresAreBounded(t *testing.T) {
+	l := &liar{rows: map[string][]ledger.Transaction{}}
+	for i := range maxFailures + 500 {
+		l.book(ledger.Transaction{ID: fmt.Sprintf("ch_%05d", i), Kind: ledger.Charge, Amount: 1})
+		l.rows["us"][i].Provider = "other"
+	}
+	report, err := Books(t.Context(), l, []string{"us"})
+	require.NoError(t, err)
+	require.Equal(t, maxFailures+500, report.Failed)
+	require.Len(t, report.Failures, maxFailures)
+}
+
+// A refund that fails after it was booked, and a charge that does, are taken back
+// whole, and what failed counts no more: the charge may be refunded again.
+func TestBooksWithFailures(t *testing.T) {
+	l := books()
+	fail := func(region, id string) {
+		for _, of := range l.rows[region] {
+			if of.ID == id {
+				failed := ledger.FailureOf(of)
+				failed.At = noon.Add(time.Hour + time.Duration(len(l.rows[region])+1)*time.Microsecond)
+				l.rows[region] = append(l.rows[region], failed)
+			}
+		}
+	}
+	later := func(of ledger.Transaction) {
+		l.book(of)
+		rows := l.rows["us"]
+		rows[len(rows)-1].At = noon.Add(time.Hour + time.Duration(len(rows))*time.Microsecond)
+	}
+	fail("us", "re_1")
+	later(ledger.Transaction{ID: "re_3", Kind: ledger.Refund, Amount: 60, Reverses: "ch_1"})
+	fail("us", "ch_2")
+	fail("us", "tr_1")
+	fail("us", ledger.GhostRefundID("sim", "p9"))
+	later(ledger.Transaction{ID: ledger.GhostRefundTryID("sim", "p9", 2), Kind: ledger.GhostRefund, Amount: 7, Object: "re_10", Reverses: ledger.GhostID("sim", "p9")})
+	report, err := Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+
+	l.rows["us"][len(l.rows["us"])-1].Amount = 8
+	report, err = Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 1, "more is taken back than stands")
+
+	l = books()
+	fail("us", "re_1")
+	l.rows["us"][len(l.rows["us"])-1].Amount = 59
+	report, err = Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Len(t, report.Failures, 1, "a failure takes back all")
+	require.Equal(t, CheckReversal, report.Failures[0].Check)
+}

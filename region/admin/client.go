@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
+	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
+	"github.com/homeward-io/homeward/region"
+)
+
+func newService(c *http.Client, tls bool, addr string) adminv1connect.AdminServiceClient {
+	scheme := "http://"
+	if tls {
+		scheme = "https://"
+	}
+	return adminv1connect.NewAdminServiceClient(c, scheme+addr,
+		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithAcceptCompression("gzip", nil, nil))
+}
+
+// oneLine is err in one line.
+func oneLine(err error) string {
+	text := err.Error()
+	if wire, ok := errors.AsType[*connect.Error](err); ok {
+		text = wire.Message()
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// Client asks one node's [Server]. Its errors are one line, and wrap [region.ErrNoAnswer]
+// where another node may have to be asked. It is safe for concurrent use.
+type Client struct {
+	addr    string
+	http    *http.Client
+	service adminv1connect.AdminServiceClient
+}
+
+// NewClient asks the node whose RPC listener is at addr, a host:port, with an
+// operator's certificate, or without any where t is nil. Close it in the end.
+func NewClient(addr string, t *region.TLS) (*Client, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, fmt.Errorf("%q is not the address of a node's RPC listener; write HOST:PORT", addr)
+	}
+	c := region.NewClient(region.NewTransport(t))
+	return &Client{addr: addr, http: c, service: newService(c, t != nil, addr)}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Overview asks how the deployment looks. With gather the node asks every live
+// member for its part, and with an epoch each that is asked reads the topology
+// again if its own is older.
+func (c *Client) Overview(ctx context.Context, gather bool, epoch uint64) (*Overview, error) {
+	resp, err := c.service.Overview(region.Towards(ctx, ""), connect.NewRequest(&adminv1.OverviewRequest{Gather: gather, Epoch: epoch}))
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	return fromOverview(resp.Msg), nil
+}
+
+// SetStatus sets a region's status and returns the version of the topology in which
+// it has it. Setting the one that it has changes nothing. An error leaves open
+// whether it was set; setting it again is safe, at any node.
+func (c *Client) SetStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
+	resp, err := c.service.SetRegionStatus(region.Towards(ctx, ""), connect.NewRequest(&adminv1.SetRegionStatusRequest{Region: name, Status: uint32(status)}))
+	if err != nil {
+		return 0, c.failed(err)
+	}
+	return resp.Msg.GetEpoch(), nil
+}
+
+// failed says in one line what the node said, or that it said nothing.
+func (c *Client) failed(err error) error {
+	if connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnimplemented {
+		return fmt.Errorf("the node at %s says: %s", c.addr, oneLine(err))
+	}
+	return &silentError{fmt.Sprintf("no node answers at %s: %s", c.addr, oneLine(err))}
+}
+
+// silentError is [region.ErrNoAnswer] with a text for people.
+type silentError struct{ text string }
+
+func (e *silentError) Error() string { return e.text }
+func (e *silentError) Unwrap() error { return region.ErrNoAnswer }

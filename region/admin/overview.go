@@ -1,0 +1,179 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/region"
+)
+
+// Part is what a node knows of itself.
+type Part struct {
+	Node    string `json:"node"`
+	Region  string `json:"region"`
+	Version string `json:"version"`
+	// Epoch is the version of the topology that the node acts on.
+	Epoch uint64 `json:"epoch"`
+	// NotReady is why the node should get no new traffic, in one line; "": it should.
+	NotReady string `json:"not_ready,omitempty"`
+	// Requests that the node is working on are those that merchants sent it,
+	// Forwards those that other nodes did.
+	Requests int `json:"requests"`
+	Forwards int `json:"forwards"`
+}
+
+// Backlog is what a region still owes, as its rows say.
+type Backlog struct {
+	// InFlight counts claims whose outcome is to come, but for parked ones.
+	InFlight int `json:"in_flight"`
+	// Pending outbox rows are neither done nor parked, Due ones could be taken now.
+	Pending   int       `json:"pending"`
+	Due       int       `json:"due"`
+	Parked    int       `json:"parked"`
+	OldestDue time.Time `json:"oldest_due,omitzero"`
+	// ParkedRows are the first of the parked rows.
+	ParkedRows []ParkedRow `json:"parked_rows,omitempty"`
+}
+
+// ParkedRow is an outbox row that waits for a person.
+type ParkedRow struct {
+	ID     string `json:"id"`
+	Tenant string `json:"tenant"`
+	Reason string `json:"reason"`
+}
+
+// Member is a live node as another one sees it.
+type Member struct {
+	Name     string `json:"name"`
+	Region   string `json:"region"`
+	RPCAddr  string `json:"rpc"`
+	Version  string `json:"version"`
+	Draining bool   `json:"draining"`
+	// Part is nil when the node was not asked, or did not answer: then Unknown says
+	// why.
+	Part    *Part  `json:"part,omitempty"`
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// RegionState is a region as a node sees it.
+type RegionState struct {
+	Name   string        `json:"name"`
+	Code   uint16        `json:"code"`
+	Status region.Status `json:"status"`
+	// RTT is the time to the nearest of its nodes and back; negative while none has
+	// been measured.
+	RTT time.Duration `json:"rtt_ns"`
+	// LastSeen is when it last had a live node, zero: never.
+	LastSeen time.Time `json:"last_seen,omitzero"`
+	// Backlog is nil when its rows could not be counted: then Unknown says why.
+	Backlog *Backlog `json:"backlog,omitempty"`
+	Unknown string   `json:"unknown,omitempty"`
+}
+
+// Overview is a deployment as one of its nodes sees it.
+type Overview struct {
+	// Node is the one that answered, Epoch the version of the topology in Regions.
+	Node    string        `json:"node"`
+	Epoch   uint64        `json:"epoch"`
+	Members []Member      `json:"members"` // by region and name
+	Regions []RegionState `json:"regions"` // by name
+}
+
+// Region finds a region's state; nil when there is none of that name.
+func (o *Overview) Region(name string) *RegionState {
+	i := slices.IndexFunc(o.Regions, func(r RegionState) bool { return r.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &o.Regions[i]
+}
+
+// Of returns the live nodes of a region.
+func (o *Overview) Of(name string) (members []Member) {
+	for _, m := range o.Members {
+		if m.Region == name {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// DrainStep is one thing that a drained region waits for before it can be taken
+// down.
+type DrainStep struct {
+	// Done is how it reads when it is so: "no claim is in flight".
+	Done string
+	// Open says what is in the way, "" when nothing is. What is not known is in the
+	// way.
+	Open string
+}
+
+// DrainSteps tells what a region that drains since epoch still waits for. The
+// overview must have been gathered. When no step is open it is safe to take the
+// region down: no key can get its home there, and nobody waits for it.
+func (o *Overview) DrainSteps(name string, epoch uint64) []DrainStep {
+	var behind, ready, working []string
+	for _, m := range o.Members {
+		if m.Part == nil {
+			behind = append(behind, m.Name+" does not answer ("+cmp.Or(m.Unknown, "it was not asked")+")")
+			continue
+		}
+		if m.Part.Epoch < epoch {
+			behind = append(behind, fmt.Sprintf("%s knows epoch %d", m.Name, m.Part.Epoch))
+		}
+		if m.Region != name {
+			continue
+		}
+		if m.Part.NotReady == "" {
+			ready = append(ready, m.Name)
+		}
+		if n := m.Part.Requests + m.Part.Forwards; n > 0 {
+			working = append(working, fmt.Sprintf("%s has %d", m.Name, n))
+		}
+	}
+	failing := "readiness fails at the nodes of " + name + ", so that geo-DNS sends nobody there"
+	idle := "no request is in hand at the nodes of " + name
+	if len(o.Of(name)) == 0 { // one may live behind a partition
+		failing = "no live node of " + name + " is seen, so none that is ready"
+		idle = "nor any that has a request in hand"
+	}
+	return append([]DrainStep{
+		{fmt.Sprintf("every live node knows epoch %d", epoch), strings.Join(behind, ", ")},
+		{failing, prefixed("ready: ", ready)},
+		{idle, prefixed("requests in hand: ", working)},
+	}, o.rowSteps(name)...)
+}
+
+func (o *Overview) rowSteps(name string) []DrainStep {
+	claims, rows := DrainStep{Done: "no claim is in flight"}, DrainStep{Done: "the outbox is empty"}
+	switch r := o.Region(name); {
+	case r == nil:
+		claims.Open = "there is no such region"
+		rows.Open = claims.Open
+	case r.Backlog == nil:
+		claims.Open = "the rows of " + name + " cannot be counted (" + cmp.Or(r.Unknown, "nobody has tried") + ")"
+		rows.Open = claims.Open
+	default:
+		b := r.Backlog
+		if b.InFlight > 0 {
+			claims.Open = fmt.Sprintf("claims in flight: %d", b.InFlight)
+		}
+		if b.Pending > 0 {
+			rows.Open = fmt.Sprintf("outbox rows: %d, of which %d are due", b.Pending, b.Due)
+		}
+		if b.Parked > 0 {
+			rows.Done += fmt.Sprintf(" but for %d parked rows, which wait for a person and not for the region", b.Parked)
+		}
+	}
+	return []DrainStep{claims, rows}
+}
+
+func prefixed(prefix string, all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return prefix + strings.Join(all, ", ")
+}

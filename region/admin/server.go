@@ -1,0 +1,241 @@
+// Package admin is what operators ask of a node, over the RPC listener of package region:
+// how the deployment looks from there, what a region that drains still waits for, and to
+// change a region's status. [Server] answers, [Client] asks, [Overview] is the answer.
+//
+// It sees a deployment as nodes see each other, and knows neither rows nor requests: what
+// it tells of them, whoever assembles the node hands it.
+package admin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/homeward-io/homeward/fault"
+	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
+	"github.com/homeward-io/homeward/internal/gen/homeward/admin/v1/adminv1connect"
+	"github.com/homeward-io/homeward/region"
+)
+
+// partTimeout bounds the wait for one node's part of an overview: a dial, and the
+// slowest healthy reading of the table of regions.
+const partTimeout = 5 * time.Second
+
+// Config is a [Server]'s. All but Transport, TLS and Logger are required.
+type Config struct {
+	// Sight is what the node sees of the others. *[region.Membership] is one.
+	Sight interface {
+		Members() []region.Node
+		RTT(region string) (time.Duration, bool)
+		LastSeen(region string) time.Time
+	}
+	Topology *region.Topology
+	// Node is this node's name.
+	Node string
+	// Part is this node's own. One whose topology is older than epoch reads it again
+	// first; that it cannot shows in the Part's Epoch.
+	Part func(ctx context.Context, epoch uint64) Part
+	// Backlog counts the rows of a region.
+	Backlog func(ctx context.Context, region string) (Backlog, error)
+	// SetStatus changes the topology where it is kept, and returns the version in
+	// which the region has that status.
+	SetStatus func(ctx context.Context, region string, status region.Status) (epoch uint64, err error)
+	// Transport and TLS are as in [region.PeersConfig].
+	Transport http.RoundTripper
+	TLS       bool
+	// Logger is told of changes, and of callers that were refused. Default: discard.
+	Logger *slog.Logger
+}
+
+// Server answers operators. It is safe for concurrent use.
+type Server struct {
+	c    Config
+	http *http.Client
+}
+
+var _ adminv1connect.AdminServiceHandler = (*Server)(nil)
+
+// New returns the admin service of a node.
+func New(c Config) *Server {
+	if c.Transport == nil {
+		c.Transport = region.NewTransport(nil)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{c: c, http: region.NewClient(c.Transport)}
+}
+
+// Mount adds the service to mux.
+func (s *Server) Mount(mux *http.ServeMux) {
+	mux.Handle(adminv1connect.NewAdminServiceHandler(s,
+		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithSendMaxBytes(region.MaxMessageBytes),
+		connect.WithCompression("gzip", nil, nil)))
+}
+
+// caller is who asks.
+type caller struct {
+	region.Identity
+	known  bool   // by a certificate, which without TLS nobody has
+	remote string // its address
+}
+
+// operator refuses callers that are no operators. Without TLS nobody says who they are,
+// so they must be on this machine.
+func (c caller) operator() error {
+	switch {
+	case c.known && c.Operator != "" || !c.known && onThisMachine(c.remote):
+		return nil
+	case c.known:
+		return fmt.Errorf("%v is no operator; use an operator's certificate", c.Identity)
+	default:
+		return fmt.Errorf("%s is another machine, and without TLS only callers on this one are believed to be operators; call from here, or set tls up", c.remote)
+	}
+}
+
+// part also lets other nodes ask.
+func (c caller) part() error {
+	if c.known && c.Region != "" {
+		return nil
+	}
+	return c.operator()
+}
+
+func onThisMachine(remote string) bool {
+	addr, err := netip.ParseAddrPort(remote)
+	return err == nil && addr.Addr().Unmap().IsLoopback()
+}
+
+func (s *Server) admit(ctx context.Context, req connect.AnyRequest, check func(caller) error) error {
+	who, known := region.CallerOf(ctx)
+	remote := req.Peer().Addr
+	err := check(caller{who, known, remote})
+	if err == nil {
+		return nil
+	}
+	s.c.Logger.WarnContext(ctx, "an admin request was refused", "rpc", req.Spec().Procedure, "remote", remote, "error", err)
+	return connect.NewError(connect.CodePermissionDenied, err)
+}
+
+// Part is the RPC.
+func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequest]) (*connect.Response[adminv1.PartResponse], error) {
+	if err := s.admit(ctx, req, caller.part); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(toPart(s.c.Part(ctx, req.Msg.GetEpoch()))), nil
+}
+
+// SetRegionStatus is the RPC.
+func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[adminv1.SetRegionStatusRequest]) (*connect.Response[adminv1.SetRegionStatusResponse], error) {
+	if err := s.admit(ctx, req, caller.operator); err != nil {
+		return nil, err
+	}
+	name := req.Msg.GetRegion()
+	if _, known := s.c.Topology.ByName(name); !known {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no region %q; the regions are %s", name, strings.Join(regionNames(s.c.Topology), ", ")))
+	}
+	if req.Msg.GetStatus() > uint32(region.Down) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("status %d is not one that this version knows", req.Msg.GetStatus()))
+	}
+	status := region.Status(req.Msg.GetStatus())
+	epoch, err := s.c.SetStatus(ctx, name, status)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("it is not known whether the status of %s was set, say it again: %w", name, err))
+	}
+	caller := "somebody on this machine"
+	if who, known := region.CallerOf(ctx); known {
+		caller = who.String()
+	}
+	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", caller)
+	s.tell(ctx, epoch)
+	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
+}
+
+// tell has every node that answers read the table of regions, which it would not do by
+// itself before long.
+func (s *Server) tell(ctx context.Context, epoch uint64) {
+	var told sync.WaitGroup
+	for _, n := range s.c.Sight.Members() {
+		if !n.Self {
+			told.Go(func() { s.askPart(ctx, n, epoch, &adminv1.Member{}) })
+		}
+	}
+	told.Wait()
+}
+
+func regionNames(t *region.Topology) (names []string) {
+	for _, r := range t.Regions() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// Overview is the RPC. It asks everybody at the same time.
+func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.OverviewRequest]) (*connect.Response[adminv1.OverviewResponse], error) {
+	if err := s.admit(ctx, req, caller.operator); err != nil {
+		return nil, err
+	}
+	var asked sync.WaitGroup
+	own := s.c.Part(ctx, req.Msg.GetEpoch()) // first: it may read the topology again
+	out := &adminv1.OverviewResponse{Node: s.c.Node, Epoch: s.c.Topology.Epoch()}
+	for _, n := range s.c.Sight.Members() {
+		m := &adminv1.Member{Name: n.Name, Region: n.Region, RpcAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
+		out.Members = append(out.Members, m)
+		switch {
+		case n.Self:
+			m.Part = toPart(own)
+		case req.Msg.GetGather():
+			asked.Go(func() { s.askPart(ctx, n, req.Msg.GetEpoch(), m) })
+		}
+	}
+	for _, r := range s.c.Topology.Regions() {
+		state := &adminv1.RegionState{Name: r.Name, Code: uint32(r.Code), Status: uint32(r.Status), LastSeen: toTimestamp(s.c.Sight.LastSeen(r.Name))}
+		if rtt, known := s.c.Sight.RTT(r.Name); known {
+			state.Rtt = durationpb.New(rtt)
+		}
+		out.Regions = append(out.Regions, state)
+		asked.Go(func() { s.askBacklog(ctx, state) })
+	}
+	asked.Wait()
+	return connect.NewResponse(out), nil
+}
+
+func (s *Server) askPart(ctx context.Context, n region.Node, epoch uint64, m *adminv1.Member) {
+	ctx, cancel := context.WithTimeout(region.Towards(ctx, n.Region), partTimeout)
+	defer cancel()
+	part, err := newService(s.http, s.c.TLS, n.RPCAddr).Part(ctx, connect.NewRequest(&adminv1.PartRequest{Epoch: epoch}))
+	if err != nil {
+		m.PartError = oneLine(err)
+		return
+	}
+	m.Part = part.Msg
+}
+
+func (s *Server) askBacklog(ctx context.Context, of *adminv1.RegionState) {
+	ctx, cancel := context.WithTimeout(ctx, partTimeout)
+	defer cancel()
+	var b Backlog
+	var err error
+	if caught := fault.Caught(func() { b, err = s.c.Backlog(ctx, of.GetName()) }); caught != nil {
+		err = caught // nobody else would catch it: this goroutine is not the request's
+	}
+	if err != nil {
+		of.BacklogError = strings.Join(strings.Fields(err.Error()), " ")
+		return
+	}
+	of.Backlog = &adminv1.Backlog{
+		InFlight: uint64(b.InFlight), Pending: uint64(b.Pending), Due: uint64(b.Due), Parked: uint64(b.Parked),
+		OldestDue: toTimestamp(b.OldestDue),
+	}
+	for _, p := range b.ParkedRows {
+		of.Backlog.ParkedRows = append(of.Backlog.ParkedRows, &adminv1.ParkedRow{Id: p.ID, Tenant: p.Tenant, Reason: strings.ToValidUTF8(p.Reason, "\uFFFD")})
+	}
+}
