@@ -21,9 +21,10 @@ type Request struct {
 	// it is nothing that its tenant wants begun. It makes no claim and no pin, and
 	// begins no generation: [ErrNoClaim] where it would.
 	CompareOnly bool
-	// Stamped: the key names its home itself. Otherwise PinnedAt is the time of
-	// the pin that does, zero if none has been read.
-	Stamped  bool
+	// Stamp is what [ReadStamp] says of Key, read once, by whoever makes the request:
+	// the code of its home, 0 of an opaque key. Then PinnedAt is the time of the pin
+	// that names the home, zero if none has been read.
+	Stamp    RegionCode
 	PinnedAt time.Time
 	// PreferHome is the region that an opaque key without a home should get as its
 	// home, where that region takes new ones; 0: the one that it arrived at. It is

@@ -198,7 +198,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	return Arrival{
 		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also, CompareOnly: req.CompareOnly,
 		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
-		Stamped: req.Stamped, PinnedAt: req.PinnedAt,
+		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
 		// can read out: it needs no uniqueness of its own.
 		Mint:        Minted{ID: id, Receipt: receipt(id)},
@@ -373,7 +373,7 @@ func (s *Service) record(ctx context.Context, rec *Record, verdict *Verdict) (Re
 
 // Recover works a due provider call off: it takes the claim over and attempts
 // it again. It implements the handler of [outbox.KindProviderCall].
-func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict {
+func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
 	return s.recover(ctx, m, "")
 }
 
@@ -381,11 +381,11 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Verdict 
 // provider has said by itself that it did what was asked, under the reference told
 // of its own. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
 // not in flight any more, whoever settled it, [outbox.Faulted] that our code panicked.
-func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
+func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outbox.Disposition {
 	return s.recover(ctx, m, told)
 }
 
-func (s *Service) recover(ctx context.Context, m outbox.Message, told string) outbox.Verdict {
+func (s *Service) recover(ctx context.Context, m outbox.Message, told string) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	asked := time.Now()
 	rec, err := s.takeOver(ctx, key, m.Region, m.ID)
@@ -416,7 +416,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 
 // Expire closes a released claim whose request is not payable any more. It
 // implements the handler of [outbox.KindExpiry].
-func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Verdict {
+func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	rec, now, found, err := s.c.Store.Get(ctx, key, m.Region)
 	switch {

@@ -190,7 +190,7 @@ func serveAt(t *testing.T, psp string, s Store, blobs Blobs, p Policy, node stri
 
 func order(value string, amount int) *Request {
 	return &Request{
-		Key: Key{Tenant: "acme", Value: value}, Operation: "charge", Stamped: true,
+		Key: Key{Tenant: "acme", Value: value}, Operation: "charge", Stamp: 1,
 		Input: FingerprintInput{Method: "POST", Path: "/v1/charges", Tenant: "acme", ContentType: "application/json", Canonical: fmt.Appendf(nil, `{"amount":%d}`, amount)},
 	}
 }

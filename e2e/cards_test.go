@@ -55,9 +55,9 @@ func TestCardNumbersStayOut(t *testing.T) {
 		for _, region := range regions[:2] {
 			key := fmt.Sprintf("refused-%d", i)
 			r := w.at(region, paying(key, c.members), 400)
-			require.Equal(t, "invalid_request", r.problem.Error)
-			require.Contains(t, string(r.body), `"member":"`+c.member+`"`)
-			require.NotContains(t, string(r.body), "4242")
+			require.Equal(t, "invalid_request", r.Problem.Error)
+			require.Contains(t, string(r.Body), `"member":"`+c.member+`"`)
+			require.NotContains(t, string(r.Body), "4242")
 			w.nothing(acme, key)
 		}
 	}
@@ -74,11 +74,11 @@ func TestCardNumbersStayOut(t *testing.T) {
 
 	set(claim.MaskCardNumbers)
 	r := w.at(eu, paying("masked", `"description":"card 4242 4242 4242 4242","metadata":{"n":"c`+card+`"}`), 201)
-	require.Contains(t, string(r.body), `"description":"card **** **** **** 4242"`)
-	require.Contains(t, string(r.body), `"n":"c`+maskedCard+`"`)
+	require.Contains(t, string(r.Body), `"description":"card **** **** **** 4242"`)
+	require.Contains(t, string(r.Body), `"n":"c`+maskedCard+`"`)
 	set(claim.AllowCardNumbers)
 	r = w.at(eu, paying("allowed", `"description":"card `+card+`"`), 201)
-	require.Contains(t, string(r.body), card)
+	require.Contains(t, string(r.Body), card)
 
 	said := log.String()
 	require.Contains(t, said, `level=DEBUG msg=request`)
@@ -109,12 +109,12 @@ func TestARetryUnderAnotherSettingForCardNumbers(t *testing.T) {
 				set(now)
 				for _, region := range regions {
 					again := w.at(region, q, 201)
-					require.Equal(t, "true", again.header.Get("Idempotent-Replayed"), "%s, then %s", first, now)
-					require.Equal(t, one.remembered(), again.remembered())
+					require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"), "%s, then %s", first, now)
+					require.Equal(t, one.Remembered(), again.Remembered())
 				}
 				other := q
 				other.body = strings.Replace(q.body, "o-7", "o-8", 1)
-				require.Equal(t, "idempotency_key_fingerprint_mismatch", w.at(asia, other, 422).problem.Error)
+				require.Equal(t, "idempotency_key_fingerprint_mismatch", w.at(asia, other, 422).Problem.Error)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestARetryUnderAnotherSettingForCardNumbers(t *testing.T) {
 	for _, now := range settings {
 		set(now)
 		for _, region := range regions {
-			require.Equal(t, one.remembered(), w.at(region, named, 201).remembered())
+			require.Equal(t, one.Remembered(), w.at(region, named, 201).Remembered())
 		}
 	}
 	w.judge.once(t, made)
@@ -138,6 +138,6 @@ func TestARetryUnderAnotherSettingForCardNumbers(t *testing.T) {
 	q := paying("refused-first", `"description":"card `+card+`"`)
 	w.at(us, q, 400)
 	set(claim.MaskCardNumbers)
-	require.Contains(t, string(w.at(eu, q, 201).body), maskedCard)
+	require.Contains(t, string(w.at(eu, q, 201).Body), maskedCard)
 	w.judge.once(t, made+1)
 }

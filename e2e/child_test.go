@@ -40,7 +40,7 @@ type childConfig struct {
 	Arrivals int32
 	// NoWorker: outbox rows are never taken, so that recovery is left to retries.
 	NoWorker bool
-	// Notices: the provider's webhooks are taken in, see noticing.
+	// Notices are taken in, see noticing.
 	Notices bool
 	// Sink is where both tenants are told of events, "" for nowhere.
 	Sink string

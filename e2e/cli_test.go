@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/e2e/answer"
 )
 
 // demo is a demo that a test starts, stops and kills.
@@ -121,7 +123,7 @@ func TestPortInUse(t *testing.T) {
 	refused(t, runCommand(t, d.args...), l.Addr().String(), "in use", "choose another address")
 	require.NoError(t, l.Close())
 	d.start()
-	require.Equal(t, http.StatusCreated, d.send(d.ctx, eu, demoCharge("order-1", 1)).status)
+	require.Equal(t, http.StatusCreated, d.send(d.ctx, eu, demoCharge("order-1", 1)).Status)
 	d.interrupt()
 	d.drained()
 }
@@ -135,8 +137,8 @@ func TestStoreInUseAndDamaged(t *testing.T) {
 	d.start()
 	q := demoCharge("order-1", 1)
 	first := d.send(d.ctx, us, q)
-	require.NoError(t, first.err)
-	require.Equal(t, http.StatusCreated, first.status, "%s", first.body)
+	require.NoError(t, first.Err)
+	require.Equal(t, http.StatusCreated, first.Status, "%s", first.Body)
 
 	store := filepath.Join(d.data, "store")
 	refused(t, runCommand(t, "demo", "--psp", d.j.url, "--listen", "127.0.0.1:0", "--data", d.data), store, "in use", "choose another directory")
@@ -158,8 +160,8 @@ func TestStoreInUseAndDamaged(t *testing.T) {
 	}
 	d.start()
 	again := d.send(d.ctx, asia, q)
-	require.NoError(t, again.err)
-	require.Equal(t, first.remembered(), again.remembered())
+	require.NoError(t, again.Err)
+	require.Equal(t, first.Remembered(), again.Remembered())
 	d.j.once(t, 1)
 	d.interrupt()
 	d.drained()
@@ -172,7 +174,7 @@ func TestCtrlCDrains(t *testing.T) {
 	d := newDemo(t)
 	d.start()
 	g := d.j.hold(t)
-	done := make(chan *reply, 1)
+	done := make(chan *answer.Answer, 1)
 	go func() { done <- d.send(d.ctx, us, demoCharge("order-1", 1)) }()
 	receive(t, "the provider call", g.entered)
 	d.interrupt()
@@ -185,8 +187,8 @@ func TestCtrlCDrains(t *testing.T) {
 	})
 	g.release()
 	r := receive(t, "the answer to the request in hand", done)
-	require.NoError(t, r.err)
-	require.Equal(t, http.StatusCreated, r.status, "%s", r.body)
+	require.NoError(t, r.Err)
+	require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
 	d.drained()
 	d.j.once(t, 1)
 }
@@ -198,13 +200,13 @@ func TestKillNine(t *testing.T) {
 	d := newDemo(t)
 	d.start()
 	var asked []request
-	var answers []*reply
+	var answers []*answer.Answer
 	for i, region := range regions {
 		for j, key := range []string{fmt.Sprint("order-", i), stamped(t, regions[(i+1)%3])} {
 			q := demoCharge(key, 10*i+j+1)
 			r := d.send(d.ctx, region, q)
-			require.NoError(t, r.err)
-			require.Equal(t, http.StatusCreated, r.status, "%s", r.body)
+			require.NoError(t, r.Err)
+			require.Equal(t, http.StatusCreated, r.Status, "%s", r.Body)
 			asked, answers = append(asked, q), append(answers, r)
 		}
 	}
@@ -213,13 +215,13 @@ func TestKillNine(t *testing.T) {
 	for i, q := range asked {
 		for _, region := range regions {
 			r := d.send(d.ctx, region, q)
-			require.NoError(t, r.err)
-			require.Equal(t, answers[i].remembered(), r.remembered())
-			require.Equal(t, "true", r.header.Get("Idempotent-Replayed"))
+			require.NoError(t, r.Err)
+			require.Equal(t, answers[i].Remembered(), r.Remembered())
+			require.Equal(t, "true", r.Header.Get("Idempotent-Replayed"))
 		}
 		changed := q
 		changed.body = demoCharge("", 999).body
-		require.Equal(t, http.StatusUnprocessableEntity, d.send(d.ctx, us, changed).status)
+		require.Equal(t, http.StatusUnprocessableEntity, d.send(d.ctx, us, changed).Status)
 	}
 	d.j.once(t, len(asked))
 	d.interrupt()

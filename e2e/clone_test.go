@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
@@ -215,7 +216,7 @@ func TestPowerLoss(t *testing.T) {
 				hangUp() // the merchant hears no more from a machine without power
 				for range all {
 					got := receive(t, "the end of a request", replies)
-					require.False(t, got.final(), "answered for good without power: %v", got)
+					require.False(t, got.Final(), "answered for good without power: %v", got)
 				}
 				w := survivor(t, d, left, doomed.judge)
 				r.caller = w.caller
@@ -245,7 +246,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 				})
 			})
 			requests := make([]request, keys)
-			before := make([]*reply, keys) // answers given while there was power
+			before := make([]*answer.Answer, keys) // answers given while there was power
 			var crowd sync.WaitGroup
 			for i := range requests {
 				key, region := fmt.Sprint("order-", i), regions[rng.IntN(3)]
@@ -255,7 +256,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 				requests[i] = charge(key, 1000+i)
 				crowd.Go(func() {
 					r := doomed.send(doomed.ctx, region, requests[i])
-					if !d.dead.Load() && r.final() {
+					if !d.dead.Load() && r.Final() {
 						before[i] = r
 					}
 				})
@@ -264,19 +265,19 @@ func TestPowerLossAnywhere(t *testing.T) {
 			crowd.Wait()
 
 			w := survivor(t, d, left, doomed.judge)
-			after := make([]*reply, keys)
+			after := make([]*answer.Answer, keys)
 			for i, q := range requests {
 				region := regions[rng.IntN(3)]
 				crowd.Go(func() { after[i] = w.settle(w.ctx, region, q, nil) })
 			}
 			crowd.Wait()
 			for i := range requests {
-				require.NoError(t, after[i].err)
-				require.Equal(t, http.StatusCreated, after[i].status, "%s", after[i].body)
+				require.NoError(t, after[i].Err)
+				require.Equal(t, http.StatusCreated, after[i].Status, "%s", after[i].Body)
 				if before[i] != nil {
-					require.Equal(t, before[i].remembered(), after[i].remembered())
+					require.Equal(t, before[i].Remembered(), after[i].Remembered())
 				}
-				require.Equal(t, 1, w.judge.moved(after[i].id(t)))
+				require.Equal(t, 1, w.judge.moved(objectID(t, after[i])))
 			}
 			w.judge.once(t, keys)
 		})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 )
@@ -96,11 +97,11 @@ func needDatabase(t *testing.T, c *command) {
 
 // at sends q to a region or node until the answer is final, and expects it to be
 // this.
-func (c *processCluster) at(where string, q request, status int) *reply {
+func (c *processCluster) at(where string, q request, status int) *answer.Answer {
 	c.t.Helper()
 	r := c.settle(c.ctx, where, q, nil)
-	require.NoError(c.t, r.err)
-	require.Equal(c.t, status, r.status, "%s", r.body)
+	require.NoError(c.t, r.Err)
+	require.Equal(c.t, status, r.Status, "%s", r.Body)
 	return r
 }
 
@@ -110,9 +111,9 @@ func (c *processCluster) moved(want int) {
 	req, err := http.NewRequestWithContext(c.ctx, http.MethodGet, c.state.Simulator+"/_sim/summary", nil)
 	require.NoError(c.t, err)
 	r := c.do(req)
-	require.NoError(c.t, r.err)
+	require.NoError(c.t, r.Err)
 	var s struct{ Effects, DuplicateEffects int }
-	require.NoError(c.t, json.Unmarshal(bytes.ReplaceAll(r.body, []byte("duplicate_effects"), []byte("DuplicateEffects")), &s))
+	require.NoError(c.t, json.Unmarshal(bytes.ReplaceAll(r.Body, []byte("duplicate_effects"), []byte("DuplicateEffects")), &s))
 	require.Equal(c.t, want, s.Effects, "movements of money")
 	require.Zero(c.t, s.DuplicateEffects)
 }
@@ -196,19 +197,19 @@ func TestCluster(t *testing.T) {
 
 	q := demoCharge("order-1", 4200)
 	first := c.at(us, q, http.StatusCreated)
-	require.Equal(t, us, first.header.Get("Homeward-Home-Region"))
+	require.Equal(t, us, first.Header.Get("Homeward-Home-Region"))
 	for _, n := range c.state.Nodes {
 		again := c.at(n.Name, q, http.StatusCreated)
-		require.Equal(t, first.remembered(), again.remembered(), n.Name)
-		require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+		require.Equal(t, first.Remembered(), again.Remembered(), n.Name)
+		require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"))
 	}
 	other := c.at(eu, demoCharge("order-1", 9900), http.StatusUnprocessableEntity)
-	require.Equal(t, "idempotency_key_fingerprint_mismatch", other.problem.Error)
+	require.Equal(t, "idempotency_key_fingerprint_mismatch", other.Problem.Error)
 	home := charge(stamped(t, eu), 1250)
 	home.tenant = "sk_demo_globex"
 	sentHome := c.at(asia, home, http.StatusCreated)
-	require.Equal(t, eu, sentHome.header.Get("Homeward-Home-Region"))
-	require.Equal(t, "1", sentHome.header.Get("Homeward-Hops"))
+	require.Equal(t, eu, sentHome.Header.Get("Homeward-Home-Region"))
+	require.Equal(t, "1", sentHome.Header.Get("Homeward-Hops"))
 	c.moved(2)
 
 	dead := c.state.Nodes[0]
@@ -217,7 +218,7 @@ func TestCluster(t *testing.T) {
 	until(t, "the death is reported", func() bool { return strings.Contains(c.cmd.stderr.String(), "ended") })
 	require.Regexp(t, fmt.Sprintf(`(?m)^homeward: node us-east1-1 \(process %d\) ended with signal: killed`, dead.PID), c.cmd.stderr.String())
 	for _, n := range c.state.Nodes[1:] {
-		require.Equal(t, first.remembered(), c.at(n.Name, q, http.StatusCreated).remembered(), n.Name)
+		require.Equal(t, first.Remembered(), c.at(n.Name, q, http.StatusCreated).Remembered(), n.Name)
 		// A key that is at home there, so that the region's other node has to answer.
 		c.at(n.Name, demoCharge(stamped(t, us), 10), http.StatusCreated)
 	}
@@ -259,7 +260,7 @@ func TestClusterKeepsItsData(t *testing.T) {
 	}
 
 	c = startCluster(t, "--data", data)
-	require.Equal(t, first.remembered(), c.at(us, q, http.StatusCreated).remembered())
+	require.Equal(t, first.Remembered(), c.at(us, q, http.StatusCreated).Remembered())
 	c.moved(1)
 	c.interrupt()
 	require.Empty(t, mentioning(data))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
@@ -87,13 +88,13 @@ func (r *crashRun) start(c childConfig) *child {
 // sendAll sends every request. Where a loaded machine lets a lease run out on
 // the way it is sent again as it is told, so that all of them reach the point of
 // death. How each ends, cut off or answered for good, arrives on the channel.
-func (r *crashRun) sendAll(ctx context.Context) <-chan *reply {
-	replies := make(chan *reply, len(r.ways))
+func (r *crashRun) sendAll(ctx context.Context) <-chan *answer.Answer {
+	replies := make(chan *answer.Answer, len(r.ways))
 	for _, w := range r.ways {
 		go func() {
 			for {
 				got := r.send(ctx, w.entry, w.q)
-				if got.err != nil || got.final() || wait(ctx, got.pause()) != nil {
+				if got.Err != nil || got.Final() || wait(ctx, pauseAfter(got)) != nil {
 					replies <- got
 					return
 				}
@@ -104,11 +105,11 @@ func (r *crashRun) sendAll(ctx context.Context) <-chan *reply {
 }
 
 // unanswered asserts that the death cut every request off.
-func (r *crashRun) unanswered(replies <-chan *reply) {
+func (r *crashRun) unanswered(replies <-chan *answer.Answer) {
 	r.t.Helper()
 	for range r.ways {
 		got := receive(r.t, "the end of a request that was cut off", replies)
-		require.Error(r.t, got.err, "answered by a dead process: %v", got)
+		require.Error(r.t, got.Err, "answered by a dead process: %v", got)
 	}
 }
 
@@ -116,42 +117,42 @@ func (r *crashRun) unanswered(replies <-chan *reply) {
 // once, and then checks all that is promised.
 func (r *crashRun) recover() {
 	r.t.Helper()
-	type answer struct {
-		way   int
-		reply *reply
+	type replay struct {
+		way int
+		*answer.Answer
 	}
-	answers := make(chan answer)
+	replays := make(chan replay)
 	for i, w := range r.ways {
 		for _, region := range w.replays {
-			go func() { answers <- answer{i, r.settle(r.ctx, region, w.q, nil)} }()
+			go func() { replays <- replay{i, r.settle(r.ctx, region, w.q, nil)} }()
 		}
 	}
-	first := make([]*reply, len(r.ways))
+	first := make([]*answer.Answer, len(r.ways))
 	for range 2 * len(r.ways) {
-		a := <-answers
+		a := <-replays
 		w := r.ways[a.way]
-		require.NoError(r.t, a.reply.err, w.name)
-		require.Equal(r.t, http.StatusCreated, a.reply.status, "%s: %s", w.name, a.reply.body)
+		require.NoError(r.t, a.Err, w.name)
+		require.Equal(r.t, http.StatusCreated, a.Status, "%s: %s", w.name, a.Body)
 		if first[a.way] == nil {
-			first[a.way] = a.reply
+			first[a.way] = a.Answer
 		}
-		require.Equal(r.t, first[a.way].remembered(), a.reply.remembered(), w.name)
+		require.Equal(r.t, first[a.way].Remembered(), a.Remembered(), w.name)
 	}
 	for i, w := range r.ways {
 		status, err := r.inspect(r.ctx, w.replays[1], w.q.tenant, w.q.key)
 		require.NoError(r.t, err, w.name)
 		require.Equal(r.t, "COMPLETED", status.State, w.name)
-		require.Equal(r.t, first[i].id(r.t), status.Object, w.name)
+		require.Equal(r.t, objectID(r.t, first[i]), status.Object, w.name)
 		if w.home != "" {
 			require.Equal(r.t, w.home, status.HomeRegion, w.name)
 		}
 		for _, region := range regions {
 			again := r.send(r.ctx, region, w.q)
-			require.NoError(r.t, again.err, w.name)
-			require.Equal(r.t, first[i].remembered(), again.remembered(), w.name)
-			require.Equal(r.t, "true", again.header.Get("Idempotent-Replayed"), w.name)
+			require.NoError(r.t, again.Err, w.name)
+			require.Equal(r.t, first[i].Remembered(), again.Remembered(), w.name)
+			require.Equal(r.t, "true", again.Header.Get("Idempotent-Replayed"), w.name)
 		}
-		require.Equal(r.t, 1, r.judge.moved(first[i].id(r.t)), w.name)
+		require.Equal(r.t, 1, r.judge.moved(objectID(r.t, first[i])), w.name)
 	}
 	r.judge.once(r.t, len(r.ways))
 	require.EqualValues(r.t, len(r.ways), r.judge.Summary().Keys, "the provider saw one key for each request")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -21,12 +22,12 @@ import (
 const soon = 300 * time.Millisecond
 
 // deputised asserts that region answered q on the rows of home, by itself.
-func (w *world) deputised(r *reply, region, home string) {
+func (w *world) deputised(r *answer.Answer, region, home string) {
 	w.t.Helper()
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
-	require.Equal(w.t, home, r.header.Get("Homeward-Home-Region"))
-	require.Equal(w.t, region, r.header.Get("Homeward-Served-By"))
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, http.StatusCreated, r.Status, "%s", r.Body)
+	require.Equal(w.t, home, r.Header.Get("Homeward-Home-Region"))
+	require.Equal(w.t, region, r.Header.Get("Homeward-Served-By"))
 }
 
 // TestALostRegionIsServedByTheOthers takes a region's only node away while it
@@ -44,19 +45,19 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 	w.judge.SetHooks(simulator.Hooks{})
 
 	w.takeAway(eu)
-	require.Error(t, receive(t, "the end of the connection", cut).err)
+	require.Error(t, receive(t, "the end of the connection", cut).Err)
 	fresh := charge(stamped(t, eu), 3)
-	var served *reply
+	var served *answer.Answer
 	until(t, "us is a deputy", func() bool {
 		served = w.send(w.ctx, us, fresh)
-		if served.status != http.StatusCreated {
+		if served.Status != http.StatusCreated {
 			w.unavailable(served, "home_unavailable")
 		}
-		return served.status == http.StatusCreated
+		return served.Status == http.StatusCreated
 	})
 	w.deputised(served, us, eu)
-	require.Equal(t, served.remembered(), w.settle(w.ctx, asia, fresh, nil).remembered())
-	require.Equal(t, first.remembered(), w.at(us, old, http.StatusCreated).remembered())
+	require.Equal(t, served.Remembered(), w.settle(w.ctx, asia, fresh, nil).Remembered())
+	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered())
 	// Nobody asks for the charge under way: the deputies' workers adopt its row.
 	until(t, "the charge under way is recovered", func() bool {
 		s, err := w.inspect(w.ctx, us, acme, underway.key)
@@ -71,7 +72,7 @@ func TestALostRegionIsServedByTheOthers(t *testing.T) {
 	g.release()
 	receive(t, "the end of its call", through)
 	w.judge.SetHooks(simulator.Hooks{})
-	require.Equal(t, done.remembered(), w.at(us, underway, http.StatusCreated).remembered())
+	require.Equal(t, done.Remembered(), w.at(us, underway, http.StatusCreated).Remembered())
 	w.judge.once(t, 3)
 }
 
@@ -111,8 +112,8 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 		b.up.Store(true)
 	}
 	until(t, "us and asia are deputies", func() bool {
-		return w.send(w.ctx, us, charge(stamped(t, eu), 1)).status == http.StatusCreated &&
-			w.send(w.ctx, asia, charge(stamped(t, eu), 1)).status == http.StatusCreated
+		return w.send(w.ctx, us, charge(stamped(t, eu), 1)).Status == http.StatusCreated &&
+			w.send(w.ctx, asia, charge(stamped(t, eu), 1)).Status == http.StatusCreated
 	})
 	before := w.judge.Stats().Effects
 
@@ -126,7 +127,7 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 	for k := range keys {
 		q := charge(stamped(t, eu), 100+k)
 		for i, r := range regions {
-			all.Go(func() { answers[k][i] = w.settle(ctx, r, q, nil).remembered() })
+			all.Go(func() { answers[k][i] = w.settle(ctx, r, q, nil).Remembered() })
 		}
 	}
 	all.Wait()
@@ -143,6 +144,6 @@ func TestBothSidesOfAPartitionAct(t *testing.T) {
 	}
 	until(t, "us forwards again", func() bool {
 		r := w.at(us, charge(stamped(t, eu), 2), http.StatusCreated)
-		return r.header.Get("Homeward-Served-By") == eu
+		return r.Header.Get("Homeward-Served-By") == eu
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -114,21 +115,21 @@ func (w *drained) ready(want map[string]int) {
 }
 
 // mint asks a region for a stamped key.
-func (w *drained) mint(where string) (home claim.RegionCode, r *reply) {
+func (w *drained) mint(where string) (home claim.RegionCode, r *answer.Answer) {
 	w.t.Helper()
 	r = w.send(w.ctx, where, request{tenant: acme, path: "/v1/idempotency-keys", body: `{"count":1}`})
-	require.NoError(w.t, r.err)
-	if r.status != http.StatusOK {
+	require.NoError(w.t, r.Err)
+	if r.Status != http.StatusOK {
 		return 0, r
 	}
 	var answer struct{ Keys []string }
-	require.NoError(w.t, json.Unmarshal(r.body, &answer))
+	require.NoError(w.t, json.Unmarshal(r.Body, &answer))
 	home, ok := claim.ReadStamp(answer.Keys[0])
 	require.True(w.t, ok)
 	return home, r
 }
 
-func (w *drained) home(r *reply) string { return r.header.Get("Homeward-Home-Region") }
+func (w *drained) home(r *answer.Answer) string { return r.Header.Get("Homeward-Home-Region") }
 
 // slowAmount is the amount of the charge that the provider is slow with.
 const slowAmount = 777_777
@@ -176,7 +177,7 @@ func (m *merchants) one(key, first, again string) error {
 	}
 	closed := m.drained.Load()
 	r := m.w.send(m.w.ctx, first, q)
-	if r.err != nil || r.status != http.StatusCreated {
+	if r.Err != nil || r.Status != http.StatusCreated {
 		return fmt.Errorf("%s in %s: %v", key, first, r)
 	}
 	m.moved.Add(1)
@@ -190,7 +191,7 @@ func (m *merchants) one(key, first, again string) error {
 		m.mu.Unlock()
 	}
 	retry := m.w.send(m.w.ctx, again, q)
-	if retry.err != nil || retry.remembered() != r.remembered() || m.w.home(retry) != home {
+	if retry.Err != nil || retry.Remembered() != r.Remembered() || m.w.home(retry) != home {
 		return fmt.Errorf("%s again in %s: %v, at first in %s: %v", key, again, retry, first, r)
 	}
 	return nil
@@ -256,14 +257,14 @@ func TestDrain(t *testing.T) {
 	for _, q := range []request{charge("order-2", 4), {globex, "/v1/charges", "order-2", charge("", 5).body, ""}} {
 		r := w.at(asia, q, http.StatusCreated)
 		require.Equal(t, map[string]string{acme: us, globex: eu}[q.tenant], w.home(r))
-		require.Equal(t, r.remembered(), w.at(asia, q, http.StatusCreated).remembered())
+		require.Equal(t, r.Remembered(), w.at(asia, q, http.StatusCreated).Remembered())
 	}
 	home, _ := w.mint(asia)
 	require.Contains(t, []claim.RegionCode{codes[us], codes[eu]}, home)
 	// What is at home there is served there.
 	for _, r := range regions {
-		require.Equal(t, first.remembered(), w.at(r, opaque, http.StatusCreated).remembered())
-		require.Equal(t, firstOurs.remembered(), w.at(r, ours, http.StatusCreated).remembered())
+		require.Equal(t, first.Remembered(), w.at(r, opaque, http.StatusCreated).Remembered())
+		require.Equal(t, firstOurs.Remembered(), w.at(r, ours, http.StatusCreated).Remembered())
 	}
 	require.Equal(t, asia, w.home(w.at(eu, early, http.StatusCreated)), "a key that was stamped before keeps its home")
 
@@ -275,7 +276,7 @@ func TestDrain(t *testing.T) {
 		require.Contains(t, open, "requests in hand")
 	}
 	g.release()
-	require.Equal(t, http.StatusCreated, receive(t, "the slow charge", slow).status)
+	require.Equal(t, http.StatusCreated, receive(t, "the slow charge", slow).Status)
 	until(t, "it is safe", func() bool { return w.open(asia, epoch) == "" })
 
 	w.set(asia, region.Active)
@@ -284,7 +285,7 @@ func TestDrain(t *testing.T) {
 	require.Equal(t, asia, w.home(back))
 	home, _ = w.mint(asia)
 	require.Equal(t, codes[asia], home)
-	require.Equal(t, first.remembered(), w.at(us, opaque, http.StatusCreated).remembered())
+	require.Equal(t, first.Remembered(), w.at(us, opaque, http.StatusCreated).Remembered())
 	w.judge.once(t, 7+int(load.moved.Load()))
 }
 
@@ -309,19 +310,19 @@ func TestWhatANodeRemembersOfRegionsMayBeOld(t *testing.T) {
 			amount++
 			r := w.at(asia, q, http.StatusCreated)
 			require.Equal(t, want, w.home(r))
-			require.Equal(t, r.remembered(), w.at(asia, q, http.StatusCreated).remembered())
+			require.Equal(t, r.Remembered(), w.at(asia, q, http.StatusCreated).Remembered())
 		}
 	}
 	fresh(acme, us)
 	fresh(globex, eu)
 	w.behind(us, region.Down)
 	fresh(acme, eu)
-	require.Equal(t, first.remembered(), w.at(asia, old, http.StatusCreated).remembered())
+	require.Equal(t, first.Remembered(), w.at(asia, old, http.StatusCreated).Remembered())
 
 	w.behind(eu, region.Draining)
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	w.unavailable(w.at(us, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
-	require.Equal(t, first.remembered(), w.at(us, old, http.StatusCreated).remembered())
+	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered())
 	w.set(eu, region.Draining) // now every node knows of all of them
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	_, refused := w.mint(eu)
@@ -331,6 +332,6 @@ func TestWhatANodeRemembersOfRegionsMayBeOld(t *testing.T) {
 	w.unavailable(w.at(asia, charge("nowhere", 9), http.StatusServiceUnavailable), "home_unavailable")
 	w.set(eu, region.Active)
 	fresh(acme, eu)
-	require.Equal(t, first.remembered(), w.at(eu, old, http.StatusCreated).remembered())
+	require.Equal(t, first.Remembered(), w.at(eu, old, http.StatusCreated).Remembered())
 	w.judge.once(t, amount-1)
 }

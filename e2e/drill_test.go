@@ -155,7 +155,7 @@ func control(t *testing.T, socket string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://cluster"+path, nil)
 		require.NoError(t, err)
 		r := ask.do(req)
-		require.Equal(t, http.StatusConflict, r.status)
-		require.Contains(t, string(r.body), want, path)
+		require.Equal(t, http.StatusConflict, r.Status)
+		require.Contains(t, string(r.Body), want, path)
 	}
 }

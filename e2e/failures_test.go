@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -76,26 +77,26 @@ func (w *tale) pages(begin string) int { return strings.Count(w.log.String(), be
 // statement agrees.
 func failures(w *tale) {
 	w.begin(setting{caps: capable, told: []string{us, eu}})
-	first, second := w.everywhere(charge("order-1", 20000), http.StatusCreated).id(w.t), w.everywhere(charge(stamped(w.t, asia), 700), http.StatusCreated).id(w.t)
+	first, second := objectID(w.t, w.everywhere(charge("order-1", 20000), http.StatusCreated)), objectID(w.t, w.everywhere(charge(stamped(w.t, asia), 700), http.StatusCreated))
 	back := w.everywhere(refund("refund-1", first, 0), http.StatusCreated)
 	w.quiet()
 	require.Zero(w.t, w.balance(ledger.Merchant(payee))+700)
 
-	refs := w.stated(psp.KindRefund, back.id(w.t))
+	refs := w.stated(psp.KindRefund, objectID(w.t, back))
 	require.Len(w.t, refs, 1)
 	require.NoError(w.t, w.judge.Fail(refs[0]))
 	w.quiet()
 	require.EqualValues(w.t, -20700, w.balance(ledger.Merchant(payee)), "the merchant is owed it again")
 	w.replays(refund("refund-1", first, 0), back)
 	again := w.everywhere(refund("refund-2", first, 0), http.StatusCreated) // as the merchant asks for
-	require.NotEqual(w.t, back.id(w.t), again.id(w.t))
+	require.NotEqual(w.t, objectID(w.t, back), objectID(w.t, again))
 
 	// A ghost, and its refund fails.
 	w.unasked(w.judge, second, 700)
 	w.quiet()
 	var ghosts []string
 	for _, ref := range w.stated(psp.KindRefund, "") {
-		if ref != refs[0] && !strings.Contains(string(again.body), ref) {
+		if ref != refs[0] && !strings.Contains(string(again.Body), ref) {
 			ghosts = append(ghosts, ref)
 		}
 	}
@@ -107,7 +108,7 @@ func failures(w *tale) {
 	require.Zero(w.t, w.balance(ledger.Suspense(payee)))
 
 	// A charge.
-	third := w.everywhere(charge("order-3", 5000), http.StatusCreated).id(w.t)
+	third := objectID(w.t, w.everywhere(charge("order-3", 5000), http.StatusCreated))
 	w.quiet()
 	require.NoError(w.t, w.judge.Fail(w.stated(psp.KindCharge, third)[0]))
 	w.quiet()
@@ -119,7 +120,7 @@ func failures(w *tale) {
 	w.agrees()
 }
 
-// otherNames is a provider whose webhooks name its movements otherwise than its API.
+// otherNames is a provider whose notices name its movements otherwise than its API.
 type otherNames struct{ psp.Notifier }
 
 func (o otherNames) Read(body []byte) (psp.Notice, error) {
@@ -132,16 +133,16 @@ func (o otherNames) Read(body []byte) (psp.Notice, error) {
 
 // A hundred good charges look like two each. They end in one page and no refund.
 func aliases(w *tale) {
-	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, webhooks: simulator.Notices{Hold: true}})
+	w.begin(setting{caps: capable, told: []string{us}, read: func(n psp.Notifier) psp.Notifier { return otherNames{n} }, notices: simulator.Notices{Hold: true}})
 	const good = 100
-	var replies []<-chan *reply
+	var replies []<-chan *answer.Answer
 	for i := range good {
 		replies = append(replies, w.later(regions[i%len(regions)], charge(fmt.Sprint("order-", i), 1000+i)))
 	}
 	for _, c := range replies {
 		r := receive(w.t, "the answer to a charge", c)
-		require.NoError(w.t, r.err)
-		require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
+		require.NoError(w.t, r.Err)
+		require.Equal(w.t, http.StatusCreated, r.Status, "%s", r.Body)
 	}
 	_, err := w.judge.ReleaseNotices(simulator.ReleaseShuffled)
 	require.NoError(w.t, err)
@@ -171,7 +172,7 @@ func tooMany(w *tale) {
 	w.begin(setting{caps: capable, told: []string{us, eu}, compensations: limits})
 	const ghosts = 5
 	for i := range ghosts {
-		object := w.everywhere(charge(fmt.Sprint("order-", i), 1000), http.StatusCreated).id(w.t)
+		object := objectID(w.t, w.everywhere(charge(fmt.Sprint("order-", i), 1000), http.StatusCreated))
 		w.unasked(w.judge, object, 1000)
 	}
 	owed := func() int64 { return -w.balance(ledger.Suspense(payee)) }

@@ -81,7 +81,7 @@ func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 	require.NoError(t, err)
 	store := rows.Queue(outbox.ProviderCalls)
 	bad := charge(stamped(t, us), poison)
-	require.Equal(t, "outcome_unknown", w.at(us, bad, http.StatusServiceUnavailable).problem.Error)
+	require.Equal(t, "outcome_unknown", w.at(us, bad, http.StatusServiceUnavailable).Problem.Error)
 
 	until(t, "the row is parked", func() bool {
 		w.at(us, charge(stamped(t, us), 100), http.StatusCreated) // the others go on
@@ -95,9 +95,9 @@ func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 	// Retries of the merchant, at home and elsewhere, change nothing of that.
 	for _, region := range []string{us, eu} {
 		r := w.send(w.ctx, region, bad)
-		require.NoError(t, r.err)
-		require.Contains(t, []string{"outcome_unknown", "idempotency_key_in_use"}, r.problem.Error, "%s", r.body)
-		require.Equal(t, "same_key", r.problem.Retry)
+		require.NoError(t, r.Err)
+		require.Contains(t, []string{"outcome_unknown", "idempotency_key_in_use"}, r.Problem.Error, "%s", r.Body)
+		require.Equal(t, "same_key", r.Problem.Retry)
 	}
 	is, err := w.inspect(w.ctx, us, acme, bad.key)
 	require.NoError(t, err)
@@ -110,8 +110,8 @@ func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 	unparked, err := store.Unpark(w.ctx, us, parked[0].ID)
 	require.NoError(t, err)
 	require.True(t, unparked)
-	until(t, "it is settled", func() bool { return w.send(w.ctx, us, bad).status == http.StatusCreated })
-	require.Equal(t, w.at(us, bad, http.StatusCreated).remembered(), w.at(eu, bad, http.StatusCreated).remembered())
+	until(t, "it is settled", func() bool { return w.send(w.ctx, us, bad).Status == http.StatusCreated })
+	require.Equal(t, w.at(us, bad, http.StatusCreated).Remembered(), w.at(eu, bad, http.StatusCreated).Remembered())
 	require.Equal(t, 1, w.judge.moved(parked[0].ID))
 	depth, err := store.Depth(w.ctx, us)
 	require.NoError(t, err)

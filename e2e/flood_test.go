@@ -13,6 +13,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/outbox"
@@ -37,7 +38,7 @@ func startNoticed(t testing.TB, change func(*node.ClusterConfig)) *world {
 	})
 }
 
-// signedNotice is a webhook as the simulator would send it at a time.
+// signedNotice is a notice as the simulator would send it at a time.
 func signedNotice(t testing.TB, id, body string, at time.Time) http.Header {
 	t.Helper()
 	signer, err := standardwebhooks.NewWebhook(noticeSecret)
@@ -51,13 +52,13 @@ func signedNotice(t testing.TB, id, body string, at time.Time) http.Header {
 	return h
 }
 
-// notice posts a webhook to a region.
-func (c *caller) notice(ctx context.Context, region, provider string, h http.Header, body io.Reader) *reply {
+// notice posts a notice to a region.
+func (c *caller) notice(ctx context.Context, region, provider string, h http.Header, body io.Reader) *answer.Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base(region)+"/v1/webhooks/"+provider, body)
 	if err != nil {
-		return &reply{err: err}
+		return &answer.Answer{Err: err}
 	}
-	req.Header, req.GetBody = h, nil
+	req.Header = h
 	return c.do(req)
 }
 
@@ -101,10 +102,10 @@ func TestNoticesThatAreRefused(t *testing.T) {
 			tc.provider = "simulator"
 		}
 		r := w.notice(w.ctx, us, tc.provider, tc.header, tc.body)
-		require.NoError(t, r.err, tc.name)
-		require.Equal(t, tc.status, r.status, "%s: %s", tc.name, r.body)
-		require.Contains(t, string(r.body), tc.says, tc.name)
-		require.Equal(t, 1, strings.Count(strings.TrimSpace(string(r.body)), "\n")+1, "%s: one line", tc.name)
+		require.NoError(t, r.Err, tc.name)
+		require.Equal(t, tc.status, r.Status, "%s: %s", tc.name, r.Body)
+		require.Contains(t, string(r.Body), tc.says, tc.name)
+		require.Equal(t, 1, strings.Count(strings.TrimSpace(string(r.Body)), "\n")+1, "%s: one line", tc.name)
 	}
 	s, err := w.cluster.DB.Region(us)
 	require.NoError(t, err)
@@ -120,8 +121,8 @@ func TestNoticesThatAreRefused(t *testing.T) {
 	// Signed, and yet nothing that anybody can read: kept, for a person. The raw body,
 	// which is sealed, says what the provider meant.
 	r := w.notice(w.ctx, us, "simulator", signedNotice(t, "evt_3", "{\xff", now), strings.NewReader("{\xff"))
-	require.NoError(t, r.err)
-	require.Equal(t, http.StatusOK, r.status, "%s", r.body)
+	require.NoError(t, r.Err)
+	require.Equal(t, http.StatusOK, r.Status, "%s", r.Body)
 	until(t, "the unreadable notice is parked", func() bool {
 		parked, err := s.Queue(outbox.Notices).Parked(w.ctx, us, "", 10)
 		require.NoError(t, err)
@@ -180,14 +181,14 @@ func TestFloodOfNotices(t *testing.T) {
 		for {
 			r := provider.notice(w.ctx, us, "simulator", h.Clone(), strings.NewReader(body))
 			switch {
-			case r.err == nil && r.status == http.StatusServiceUnavailable:
+			case r.Err == nil && r.Status == http.StatusServiceUnavailable:
 				once.Do(func() { close(full) })
-			case r.err != nil || r.status != http.StatusOK:
+			case r.Err != nil || r.Status != http.StatusOK:
 				return fmt.Errorf("%s: %v", id, r)
 			default:
 				return nil
 			}
-			if err := wait(w.ctx, r.pause()); err != nil {
+			if err := wait(w.ctx, pauseAfter(r)); err != nil {
 				return err
 			}
 		}
@@ -198,7 +199,7 @@ func TestFloodOfNotices(t *testing.T) {
 	receive(t, "a notice to be refused", full)
 	for i := range 20 {
 		r := w.settle(w.ctx, us, charge(fmt.Sprint("during-", i), 1), nil)
-		require.Equal(t, http.StatusCreated, r.status, "%v", r)
+		require.Equal(t, http.StatusCreated, r.Status, "%v", r)
 	}
 	close(shelf)
 	wg.Wait()
@@ -216,6 +217,6 @@ func TestFloodOfNotices(t *testing.T) {
 	d, err := s.Queue(outbox.Notices).Depth(w.ctx, us)
 	require.NoError(t, err)
 	require.Zero(t, d.Parked)
-	require.Equal(t, first.remembered(), w.settle(w.ctx, us, charge("order-1", 1), nil).remembered())
+	require.Equal(t, first.Remembered(), w.settle(w.ctx, us, charge("order-1", 1), nil).Remembered())
 	w.judge.once(t, 21)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -166,42 +166,11 @@ func (q *request) amount(t testing.TB) int {
 	return b.Amount
 }
 
-// reply is what came back. err is set when no whole answer did.
-type reply struct {
-	err     error
-	status  int
-	header  http.Header
-	body    []byte
-	problem struct {
-		Error        string `json:"error"`
-		Retry        string `json:"retry"`
-		RetryAfterMS int64  `json:"retry_after_ms"`
-		Code         string `json:"code"`
-	}
-}
-
-// remembered is the part of the answer that every retry must repeat.
-func (r *reply) remembered() string {
-	return fmt.Sprintf("%d|%s|%s|%s", r.status, r.header.Get("Content-Type"), r.header.Get("Location"), r.body)
-}
-
-// final reports whether there is nothing left to retry.
-func (r *reply) final() bool {
-	return r.err == nil && (r.status == http.StatusCreated || r.problem.Retry != "" && r.problem.Retry != "same_key")
-}
-
-func (r *reply) String() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	return r.remembered()
-}
-
-// id is the object's.
-func (r *reply) id(t testing.TB) string {
+// objectID is that of the object that r is about.
+func objectID(t testing.TB, r *answer.Answer) string {
 	t.Helper()
 	var o struct{ ID string }
-	require.NoError(t, json.Unmarshal(r.body, &o))
+	require.NoError(t, json.Unmarshal(r.Body, &o))
 	require.NotEmpty(t, o.ID)
 	return o.ID
 }
@@ -233,12 +202,11 @@ func (c *caller) move(bases map[string]string) {
 }
 
 // send makes one request to a region.
-func (c *caller) send(ctx context.Context, region string, q request) *reply {
+func (c *caller) send(ctx context.Context, region string, q request) *answer.Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base(region)+q.path, bytes.NewReader([]byte(q.body)))
 	if err != nil {
-		return &reply{err: err}
+		return &answer.Answer{Err: err}
 	}
-	req.GetBody = nil // or net/http would itself send again what was cut off
 	req.Header.Set("Authorization", "Bearer "+q.tenant)
 	req.Header.Set("Content-Type", "application/json")
 	if q.key != "" {
@@ -250,40 +218,29 @@ func (c *caller) send(ctx context.Context, region string, q request) *reply {
 	return c.do(req)
 }
 
-func (c *caller) do(req *http.Request) *reply {
-	res, err := c.http.Do(req)
-	if err != nil {
-		return &reply{err: err}
-	}
-	defer res.Body.Close()
-	r := &reply{status: res.StatusCode, header: res.Header}
-	if r.body, r.err = io.ReadAll(res.Body); r.err == nil && r.status != http.StatusCreated && r.status != http.StatusOK {
-		r.err = json.Unmarshal(r.body, &r.problem)
-	}
-	return r
-}
+func (c *caller) do(req *http.Request) *answer.Answer { return answer.To(req, c.http) }
 
-// pause is how long a well-behaved client waits before it sends again.
-func (r *reply) pause() time.Duration {
-	if r.err != nil || r.problem.RetryAfterMS == 0 {
+// pauseAfter is how long a well-behaved client waits before it sends again.
+func pauseAfter(r *answer.Answer) time.Duration {
+	if r.Err != nil || r.Problem.RetryAfterMS == 0 {
 		return 10*time.Millisecond + rand.N(40*time.Millisecond)
 	}
-	return time.Duration(r.problem.RetryAfterMS)*time.Millisecond + rand.N(10*time.Millisecond)
+	return time.Duration(r.Problem.RetryAfterMS)*time.Millisecond + rand.N(10*time.Millisecond)
 }
 
 // settle sends q to a region and does what the answers say, until one is final
 // or ctx ends. each, if not nil, sees every attempt.
-func (c *caller) settle(ctx context.Context, region string, q request, each func(began time.Time, r *reply)) *reply {
+func (c *caller) settle(ctx context.Context, region string, q request, each func(began time.Time, r *answer.Answer)) *answer.Answer {
 	for {
 		began := time.Now()
 		r := c.send(ctx, region, q)
 		if each != nil {
 			each(began, r)
 		}
-		if r.final() {
+		if r.Final() {
 			return r
 		}
-		if wait(ctx, r.pause()) != nil {
+		if wait(ctx, pauseAfter(r)) != nil {
 			return r
 		}
 	}
@@ -323,14 +280,14 @@ func (c *caller) inspect(ctx context.Context, region, tenant, key string) (keySt
 	r := c.do(req)
 	var s keyStatus
 	switch {
-	case r.err != nil:
-		return s, r.err
-	case r.status == http.StatusNotFound:
+	case r.Err != nil:
+		return s, r.Err
+	case r.Status == http.StatusNotFound:
 		return s, nil
-	case r.status != http.StatusOK:
+	case r.Status != http.StatusOK:
 		return s, fmt.Errorf("%w: %v", errNotTold, r)
 	}
-	return s, json.Unmarshal(r.body, &s)
+	return s, json.Unmarshal(r.Body, &s)
 }
 
 // until looks again and again, at most for patience, until ok.
@@ -427,17 +384,17 @@ func clusterBases(cluster *node.Cluster) map[string]string {
 }
 
 // at sends q to a region and expects this status.
-func (w *world) at(region string, q request, status int) *reply {
+func (w *world) at(region string, q request, status int) *answer.Answer {
 	w.t.Helper()
 	r := w.send(w.ctx, region, q)
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, status, r.status, "%s", r.body)
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, status, r.Status, "%s", r.Body)
 	return r
 }
 
 // later is a request under way.
-func (w *world) later(region string, q request) <-chan *reply {
-	done := make(chan *reply, 1)
+func (w *world) later(region string, q request) <-chan *answer.Answer {
+	done := make(chan *answer.Answer, 1)
 	go func() { done <- w.send(w.ctx, region, q) }()
 	return done
 }

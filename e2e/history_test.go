@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -13,33 +12,16 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	record "github.com/homeward-io/homeward/e2e/history"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
-// answerOf is what the model is told of an answer.
-func answerOf(r *reply) record.Got {
-	switch {
-	case r.err != nil:
-		return record.Got{Kind: record.None}
-	case r.status == http.StatusUnprocessableEntity:
-		return record.Got{Kind: record.Mismatch}
-	case r.status == http.StatusConflict:
-		return record.Got{Kind: record.InUse}
-	case r.status == http.StatusPaymentRequired && !r.final():
-		return record.Got{Kind: record.Soft}
-	case r.final():
-		return record.Got{Kind: record.Final, Reply: r.remembered()}
-	default:
-		return record.Got{Kind: record.None}
-	}
-}
-
 // history collects operations from concurrent clients.
 type history struct{ record.History }
 
-func (h *history) add(client int, q request, start time.Time, r *reply) {
-	h.Add(client, record.Sent{Key: q.key, Body: q.body}, start, answerOf(r))
+func (h *history) add(client int, q request, start time.Time, r *answer.Answer) {
+	h.Add(client, record.Sent{Key: q.key, Body: q.body}, start, r.Got())
 }
 
 // check asserts that every key's history is one that the model could give.
@@ -77,8 +59,8 @@ func TestHistories(t *testing.T) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(w.ctx, patience)
 				defer cancel()
-				last := w.settle(ctx, region, q, func(start time.Time, r *reply) { h.add(i*rivals+rival, q, start, r) })
-				if !last.final() {
+				last := w.settle(ctx, region, q, func(start time.Time, r *answer.Answer) { h.add(i*rivals+rival, q, start, r) })
+				if !last.Final() {
 					t.Errorf("%s never came to an end: %v", q.key, last)
 				}
 			})

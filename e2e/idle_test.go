@@ -150,7 +150,7 @@ func TestEventsShareStatements(t *testing.T) {
 	for i := range charges {
 		g.Go(func() error {
 			r := o.settle(o.ctx, us, charge(fmt.Sprint("order-", i), 100), nil)
-			if r.err != nil || r.status != http.StatusCreated {
+			if r.Err != nil || r.Status != http.StatusCreated {
 				return fmt.Errorf("%v", r)
 			}
 			return nil

@@ -87,17 +87,17 @@ func TestWrongInputLeavesNoRow(t *testing.T) {
 				tc.change(req)
 			}
 			r := w.do(req)
-			require.NoError(t, r.err, tc.name)
-			require.Equal(t, tc.status, r.status, "%s: %s", tc.name, r.body)
-			require.Equal(t, tc.code, r.problem.Error, tc.name)
-			require.Equal(t, "never", r.problem.Retry, tc.name)
-			require.Equal(t, "application/problem+json", r.header.Get("Content-Type"), tc.name)
-			require.NotContains(t, string(r.body), "4242424242424242", "a card number is not repeated")
+			require.NoError(t, r.Err, tc.name)
+			require.Equal(t, tc.status, r.Status, "%s: %s", tc.name, r.Body)
+			require.Equal(t, tc.code, r.Problem.Error, tc.name)
+			require.Equal(t, "never", r.Problem.Retry, tc.name)
+			require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"), tc.name)
+			require.NotContains(t, string(r.Body), "4242424242424242", "a card number is not repeated")
 		}
 		w.nothing(acme, key)
 		used := charge(key, 100)
 		used.body = good
-		require.Empty(t, w.at(us, used, http.StatusCreated).header.Get("Idempotent-Replayed"), tc.name)
+		require.Empty(t, w.at(us, used, http.StatusCreated).Header.Get("Idempotent-Replayed"), tc.name)
 	}
 	for _, region := range regions {
 		view, err := w.cluster.DB.Region(region)
@@ -116,7 +116,7 @@ func TestOtherTenantsKey(t *testing.T) {
 	theirs.tenant = globex
 	w.at(us, mine, http.StatusCreated)
 	w.nothing(globex, "shared-name")
-	require.Empty(t, w.at(us, theirs, http.StatusCreated).header.Get("Idempotent-Replayed"))
+	require.Empty(t, w.at(us, theirs, http.StatusCreated).Header.Get("Idempotent-Replayed"))
 	w.judge.once(t, 2)
 }
 
@@ -141,6 +141,6 @@ func TestSlowClientHoldsNoClaim(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, res.StatusCode)
 	w.nothing(acme, q.key)
 	w.judge.once(t, 0)
-	require.Empty(t, w.at(us, q, http.StatusCreated).header.Get("Idempotent-Replayed"))
+	require.Empty(t, w.at(us, q, http.StatusCreated).Header.Get("Idempotent-Replayed"))
 	w.judge.once(t, 1)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -88,10 +89,10 @@ func TestNodeDiesMidForward(t *testing.T) {
 	require.NotEqual(t, dying, receive(t, "another node to be asked", busy))
 	g.release()
 	got := receive(t, "the answer", reply)
-	require.NoError(t, got.err)
-	require.Equal(t, http.StatusCreated, got.status, "%s", got.body)
-	require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
-	require.Equal(t, got.remembered(), w.at(asia, q, http.StatusCreated).remembered())
+	require.NoError(t, got.Err)
+	require.Equal(t, http.StatusCreated, got.Status, "%s", got.Body)
+	require.Equal(t, "true", got.Header.Get("Idempotent-Replayed"))
+	require.Equal(t, got.Remembered(), w.at(asia, q, http.StatusCreated).Remembered())
 	w.judge.once(t, 1)
 	require.EqualValues(t, 1, w.judge.Summary().Calls)
 }
@@ -116,18 +117,18 @@ func TestWaitersAreWoken(t *testing.T) {
 	q := charge(stamped(t, us), 1)
 	first := w.later(us, q)
 	receive(t, "the provider call", g.entered)
-	var others []<-chan *reply
+	var others []<-chan *answer.Answer
 	for i := range rivals {
 		others = append(others, w.later(regions[i%3], q)) // forwarded ones meet them at home
 		receive(t, "a rival to wait", waiting)
 	}
 	g.release()
 	winner := receive(t, "the winner's answer", first)
-	require.Equal(t, http.StatusCreated, winner.status, "%v", winner)
+	require.Equal(t, http.StatusCreated, winner.Status, "%v", winner)
 	for _, other := range others {
 		got := receive(t, "a rival's answer", other)
-		require.Equal(t, winner.remembered(), got.remembered())
-		require.Equal(t, "true", got.header.Get("Idempotent-Replayed"))
+		require.Equal(t, winner.Remembered(), got.Remembered())
+		require.Equal(t, "true", got.Header.Get("Idempotent-Replayed"))
 	}
 	require.EqualValues(t, 1, w.judge.Summary().Calls)
 }
@@ -140,7 +141,7 @@ func TestLongCallKeepsItsLease(t *testing.T) {
 	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 3 * w.policy.Lease}))
 	q := charge(stamped(t, us), 1)
 	r := w.at(us, q, http.StatusCreated)
-	require.Empty(t, r.header.Get("Idempotent-Replayed"))
+	require.Empty(t, r.Header.Get("Idempotent-Replayed"))
 	require.EqualValues(t, 1, w.judge.Summary().Calls)
 	w.judge.once(t, 1)
 	status, err := w.inspect(w.ctx, us, acme, q.key)
@@ -184,7 +185,7 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			q := charge(stamped(t, us), 1)
 			slow := w.later(us, q)
 			receive(t, "the provider call", p.entered)
-			var winner *reply
+			var winner *answer.Answer
 			if recovery == "worker" {
 				until(t, "the worker has settled it", func() bool {
 					status, err := w.inspect(w.ctx, us, acme, q.key)
@@ -194,16 +195,16 @@ func TestSlowHolderIsFenced(t *testing.T) {
 				winner = w.at(us, q, http.StatusCreated)
 			} else {
 				winner = w.settle(w.ctx, us, q, nil)
-				require.Equal(t, http.StatusCreated, winner.status, "%v", winner)
+				require.Equal(t, http.StatusCreated, winner.Status, "%v", winner)
 			}
 			w.judge.once(t, 1)
 			release()
 			late := receive(t, "the slow holder's answer", slow)
-			require.NoError(t, late.err)
-			require.Equal(t, http.StatusConflict, late.status, "%s", late.body)
-			require.Equal(t, "idempotency_key_in_use", late.problem.Error)
-			require.Equal(t, "same_key", late.problem.Retry)
-			require.Equal(t, winner.remembered(), w.at(eu, q, http.StatusCreated).remembered())
+			require.NoError(t, late.Err)
+			require.Equal(t, http.StatusConflict, late.Status, "%s", late.Body)
+			require.Equal(t, "idempotency_key_in_use", late.Problem.Error)
+			require.Equal(t, "same_key", late.Problem.Retry)
+			require.Equal(t, winner.Remembered(), w.at(eu, q, http.StatusCreated).Remembered())
 			w.judge.once(t, 1)
 			require.EqualValues(t, 2, w.judge.Summary().Calls, "the same provider key, twice")
 			status, err := w.inspect(w.ctx, us, acme, q.key)
@@ -238,14 +239,14 @@ func TestLateHolderMeetsItsHeir(t *testing.T) {
 	receive(t, "the heir's call", heir.entered)
 	release()
 	late := receive(t, "the slow holder's answer", slow)
-	require.NoError(t, late.err)
-	require.Equal(t, http.StatusConflict, late.status, "%s", late.body)
+	require.NoError(t, late.Err)
+	require.Equal(t, http.StatusConflict, late.Status, "%s", late.Body)
 	w.judge.once(t, 1)
 	status, err := w.inspect(w.ctx, us, acme, q.key)
 	require.NoError(t, err)
 	require.Equal(t, "IN_FLIGHT", status.State, "the claim is the heir's")
 	require.Equal(t, 2, status.Attempts)
 	heir.release()
-	require.Equal(t, http.StatusCreated, w.settle(w.ctx, eu, q, nil).status)
+	require.Equal(t, http.StatusCreated, w.settle(w.ctx, eu, q, nil).Status)
 	w.judge.once(t, 1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
@@ -71,7 +72,7 @@ func TestDatabaseOutage(t *testing.T) {
 			// Charges that the outage finds in the provider's hands.
 			g := o.judge.hold(t)
 			underway := []request{charge(stamped(t, us), 2), charge("order-underway", 3), charge(stamped(t, asia), 4)}
-			var replies []<-chan *reply
+			var replies []<-chan *answer.Answer
 			for _, q := range underway {
 				replies = append(replies, o.later(eu, q))
 				receive(t, "the provider call", g.entered)
@@ -83,7 +84,7 @@ func TestDatabaseOutage(t *testing.T) {
 			require.NoError(t, tc.take(o))
 
 			fresh := []request{charge(stamped(t, us), 5), charge("order-fresh", 6), charge(stamped(t, asia), 7)}
-			var refused []<-chan *reply
+			var refused []<-chan *answer.Answer
 			for _, q := range append(fresh, old) {
 				refused = append(refused, o.later(us, q))
 			}
@@ -98,8 +99,8 @@ func TestDatabaseOutage(t *testing.T) {
 			g.release()
 			for _, r := range replies {
 				got := receive(t, "the answer to a charge under way", r)
-				require.NoError(t, got.err)
-				require.Equal(t, "same_key", got.problem.Retry, "%s", got.body)
+				require.NoError(t, got.Err)
+				require.Equal(t, "same_key", got.Problem.Retry, "%s", got.Body)
 			}
 			until(t, "the provider has carried them out", func() bool { return len(o.judge.Effects()) == 1+len(underway) })
 			o.judge.once(t, 1+len(underway))
@@ -107,11 +108,11 @@ func TestDatabaseOutage(t *testing.T) {
 			require.NoError(t, tc.back(o))
 			for _, q := range append(fresh, underway...) {
 				done := o.settle(o.ctx, asia, q, nil)
-				require.NoError(t, done.err)
-				require.Equal(t, http.StatusCreated, done.status, "%s", done.body)
-				require.Equal(t, done.remembered(), o.at(us, q, http.StatusCreated).remembered())
+				require.NoError(t, done.Err)
+				require.Equal(t, http.StatusCreated, done.Status, "%s", done.Body)
+				require.Equal(t, done.Remembered(), o.at(us, q, http.StatusCreated).Remembered())
 			}
-			require.Equal(t, first.remembered(), o.at(eu, old, http.StatusCreated).remembered())
+			require.Equal(t, first.Remembered(), o.at(eu, old, http.StatusCreated).Remembered())
 			o.judge.once(t, 1+len(fresh)+len(underway))
 		})
 	}
@@ -147,8 +148,8 @@ func TestDatabaseCrashesUnderLoad(t *testing.T) {
 		for rival := range rivals {
 			q, region := charge(key, 1000+i), regions[rng.IntN(3)]
 			queue <- func() {
-				last := o.settle(o.ctx, region, q, func(start time.Time, r *reply) { h.add(i*rivals+rival, q, start, r) })
-				if last.status != http.StatusCreated {
+				last := o.settle(o.ctx, region, q, func(start time.Time, r *answer.Answer) { h.add(i*rivals+rival, q, start, r) })
+				if last.Status != http.StatusCreated {
 					t.Errorf("%s never came to an end: %v", q.key, last)
 				}
 			}

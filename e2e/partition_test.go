@@ -10,29 +10,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
 // unavailable asserts a 503 of this kind that tells the caller to come back.
-func (w *world) unavailable(r *reply, kind string) {
+func (w *world) unavailable(r *answer.Answer, kind string) {
 	w.t.Helper()
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, http.StatusServiceUnavailable, r.status, "%s", r.body)
-	require.Equal(w.t, kind, r.problem.Error)
-	require.Equal(w.t, "same_key", r.problem.Retry)
-	require.NotEmpty(w.t, r.header.Get("Retry-After"))
-	require.Positive(w.t, r.problem.RetryAfterMS)
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, http.StatusServiceUnavailable, r.Status, "%s", r.Body)
+	require.Equal(w.t, kind, r.Problem.Error)
+	require.Equal(w.t, "same_key", r.Problem.Retry)
+	require.NotEmpty(w.t, r.Header.Get("Retry-After"))
+	require.Positive(w.t, r.Problem.RetryAfterMS)
 }
 
 // pinnedAnyway: a partition between nodes does not part them from a database. The
 // pin is written, in the registrar's partition, and the key is at home here. The
 // embedded store counts itself in: its rows are as far as their regions.
-func (w *world) pinnedAnyway(r *reply, home string) {
+func (w *world) pinnedAnyway(r *answer.Answer, home string) {
 	w.t.Helper()
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, http.StatusCreated, r.status, "%s", r.body)
-	require.Equal(w.t, home, r.header.Get("Homeward-Home-Region"))
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, http.StatusCreated, r.Status, "%s", r.Body)
+	require.Equal(w.t, home, r.Header.Get("Homeward-Home-Region"))
 }
 
 // TestPartition cuts two regions apart, on the embedded store their rows
@@ -45,7 +46,7 @@ func TestPartition(t *testing.T) {
 	first := w.at(us, old, http.StatusCreated)
 	until(t, "the replica in us has it", func() bool {
 		w.network.ResetTrips()
-		return w.at(us, old, http.StatusCreated).status == http.StatusCreated && w.network.TotalTrips() == 0
+		return w.at(us, old, http.StatusCreated).Status == http.StatusCreated && w.network.TotalTrips() == 0
 	})
 	// A charge that the partition finds in the provider's hands.
 	g := w.judge.hold(t)
@@ -72,18 +73,18 @@ func TestPartition(t *testing.T) {
 	if onSQL() {
 		paid++
 	}
-	require.Equal(t, first.remembered(), w.at(us, old, http.StatusCreated).remembered(), "a final answer is read from the replica")
+	require.Equal(t, first.Remembered(), w.at(us, old, http.StatusCreated).Remembered(), "a final answer is read from the replica")
 	w.at(us, charge(stamped(t, us), 5), http.StatusCreated)
 	w.at(us, charge("order-2", 6), http.StatusCreated) // pinned here
 	w.at(asia, charge(stamped(t, eu), 7), http.StatusCreated)
 	w.judge.once(t, paid)
 	g.release()
 	done := receive(t, "the charge under way", reply)
-	require.Equal(t, http.StatusCreated, done.status, "%v", done)
+	require.Equal(t, http.StatusCreated, done.Status, "%v", done)
 	w.unavailable(w.at(us, fresh, http.StatusServiceUnavailable), "home_unavailable")
 
 	w.network.Heal(us, eu)
-	require.Equal(t, done.remembered(), w.at(us, underway, http.StatusCreated).remembered())
+	require.Equal(t, done.Remembered(), w.at(us, underway, http.StatusCreated).Remembered())
 	w.at(us, fresh, http.StatusCreated)
 	w.at(us, opaque, http.StatusCreated)
 	w.at(eu, fresh, http.StatusCreated)
@@ -102,7 +103,7 @@ func TestPartitionOneWay(t *testing.T) {
 	w.at(eu, charge("order-1", 3), http.StatusCreated) // the pin is in us
 	w.at(asia, there, http.StatusCreated)
 	w.network.Heal(us, eu)
-	require.Equal(t, "true", w.at(us, there, http.StatusCreated).header.Get("Idempotent-Replayed"))
+	require.Equal(t, "true", w.at(us, there, http.StatusCreated).Header.Get("Idempotent-Replayed"))
 	w.judge.once(t, 3)
 }
 
@@ -121,8 +122,8 @@ func TestBlackhole(t *testing.T) {
 		w.pinnedAnyway(pinning, us)
 		w.judge.once(t, 1)
 	} else {
-		require.Equal(t, http.StatusServiceUnavailable, pinning.status, "%v", pinning)
-		require.Equal(t, "same_key", pinning.problem.Retry)
+		require.Equal(t, http.StatusServiceUnavailable, pinning.Status, "%v", pinning)
+		require.Equal(t, "same_key", pinning.Problem.Retry)
 		w.judge.once(t, 0)
 	}
 	w.network.Heal(us, eu)
@@ -167,13 +168,13 @@ func TestLostReply(t *testing.T) {
 			if nodes == 1 {
 				w.unavailable(w.at(us, q, http.StatusServiceUnavailable), "home_unavailable")
 			} else {
-				require.Equal(t, "true", w.at(us, q, http.StatusCreated).header.Get("Idempotent-Replayed"))
+				require.Equal(t, "true", w.at(us, q, http.StatusCreated).Header.Get("Idempotent-Replayed"))
 			}
 			require.LessOrEqual(t, lose.Load(), int32(0), "the answer was lost")
 			w.judge.once(t, 1)
 			again := w.at(us, q, http.StatusCreated)
-			require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
-			require.Equal(t, again.remembered(), w.at(eu, q, http.StatusCreated).remembered())
+			require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"))
+			require.Equal(t, again.Remembered(), w.at(eu, q, http.StatusCreated).Remembered())
 			w.judge.once(t, 1)
 		})
 	}

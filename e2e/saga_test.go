@@ -38,7 +38,7 @@ const (
 	eventSecret  = "whsec_ZXZlbnRzIGZvciB0aGUgbWVyY2hhbnRz"
 )
 
-// noticing is newProvider with webhooks, and without patience: a call that is not
+// noticing is newProvider with notices, and without patience: a call that is not
 // answered at once counts as lost soon.
 func noticing(url string) (*httpjson.Provider, error) {
 	return httpjson.New(httpjson.Config{
@@ -243,10 +243,10 @@ func (n *noticed) expireLate(entry, key string, amount int) {
 	expires := time.Now().Add(1500 * time.Millisecond).Format(time.RFC3339Nano)
 	q := request{acme, "/v1/charges", key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":"pm_card_visa","expires_at":%q}`, amount, expires), ""}
 	r := n.send(n.ctx, entry, q)
-	require.NoError(n.t, r.err)
-	require.Equal(n.t, http.StatusServiceUnavailable, r.status, "%s", r.body)
+	require.NoError(n.t, r.Err)
+	require.Equal(n.t, http.StatusServiceUnavailable, r.Status, "%s", r.Body)
 	r = n.settle(n.ctx, entry, q, nil)
-	require.Equal(n.t, "expired", r.problem.Code, "%s", r.body)
+	require.Equal(n.t, "expired", r.Problem.Code, "%s", r.Body)
 	require.NoError(n.t, n.judge.SetFaults(simulator.Faults{}))
 	require.Empty(n.t, n.judge.Effects())
 	require.Positive(n.t, n.judge.ReleaseLate(), "calls were on their way")
@@ -261,8 +261,8 @@ func (n *noticed) moveAgain(reference string, amount int) {
 	req.Header.Set("Idempotency-Key", "nobodys-key")
 	req.Header.Set("Content-Type", "application/json")
 	r := n.do(req)
-	require.NoError(n.t, r.err)
-	require.Equal(n.t, http.StatusOK, r.status, "%s", r.body)
+	require.NoError(n.t, r.Err)
+	require.Equal(n.t, http.StatusOK, r.Status, "%s", r.Body)
 }
 
 // agree proves the books of all regions, that nobody waits for money, and that the
@@ -356,10 +356,10 @@ func TestCompensationCrashPoints(t *testing.T) {
 			n.expireLate(us, stamped(t, eu), late)
 			q := charge("order-1", paid)
 			first := n.settle(n.ctx, us, q, nil)
-			require.Equal(t, http.StatusCreated, first.status, "%v", first)
+			require.Equal(t, http.StatusCreated, first.Status, "%v", first)
 			until(t, "both movements are held back", func() bool { return n.judge.NoticeStats().Held == 2 })
 			// What was paid first is known and not told of; the late one is.
-			n.moveAgain(first.id(t), paid)
+			n.moveAgain(objectID(t, first), paid)
 			until(t, "three movements are held back", func() bool { return n.judge.NoticeStats().Held == 3 })
 			_, err := n.judge.ReleaseNotices(simulator.ReleaseInOrder)
 			require.NoError(t, err)
@@ -368,9 +368,9 @@ func TestCompensationCrashPoints(t *testing.T) {
 				n.start(childConfig{Die: tc.second, Arrivals: 1, Notices: true}).died()
 			}
 			n.revive("", nil)
-			n.compensated(first.id(t), late, paid)
+			n.compensated(objectID(t, first), late, paid)
 			n.agree()
-			require.Equal(t, first.remembered(), n.settle(n.ctx, asia, q, nil).remembered(), "what was paid stays paid")
+			require.Equal(t, first.Remembered(), n.settle(n.ctx, asia, q, nil).Remembered(), "what was paid stays paid")
 		})
 	}
 }
@@ -540,8 +540,8 @@ func TestExpiryCrashPoints(t *testing.T) {
 			expires := time.Now().Add(1500 * time.Millisecond).Format(time.RFC3339Nano)
 			q := request{acme, "/v1/charges", stamped(t, eu), fmt.Sprintf(`{"amount":5,"currency":"usd","payment_method":"pm_card_insufficient_funds","expires_at":%q}`, expires), ""}
 			r := n.send(n.ctx, us, q)
-			require.NoError(t, r.err)
-			require.Equal(t, "same_key", r.problem.Retry, "%s", r.body)
+			require.NoError(t, r.Err)
+			require.Equal(t, "same_key", r.Problem.Retry, "%s", r.Body)
 			dying.died()
 			n.revive(s.url, nil)
 			until(t, "the claim is closed", func() bool {
@@ -552,9 +552,9 @@ func TestExpiryCrashPoints(t *testing.T) {
 			n.empty(outbox.Expiries)
 			n.empty(outbox.Events)
 			again := n.send(n.ctx, asia, q)
-			require.NoError(t, again.err)
-			require.Equal(t, http.StatusPaymentRequired, again.status, "%s", again.body)
-			require.Equal(t, "expired", again.problem.Code)
+			require.NoError(t, again.Err)
+			require.Equal(t, http.StatusPaymentRequired, again.Status, "%s", again.Body)
+			require.Equal(t, "expired", again.Problem.Code)
 			var types []string
 			objects := s.objects()
 			require.Len(t, objects, 1)
@@ -627,9 +627,9 @@ func TestNothingIsToldOfWhatIsNotSettled(t *testing.T) {
 	// The events' worker runs, that of provider calls finds nothing.
 	asleep := n.start(childConfig{Notices: true, Sink: s.url, NoWorker: true})
 	other := n.settle(n.ctx, us, charge("another-order", 3), nil)
-	require.Equal(t, http.StatusCreated, other.status, "%v", other)
-	until(t, "the other charge is told of", func() bool { return len(s.about(t, other.id(t))) > 0 })
-	require.Equal(t, map[string]bool{other.id(t): true}, s.objects())
+	require.Equal(t, http.StatusCreated, other.Status, "%v", other)
+	until(t, "the other charge is told of", func() bool { return len(s.about(t, objectID(t, other))) > 0 })
+	require.Equal(t, map[string]bool{objectID(t, other): true}, s.objects())
 	asleep.kill()
 
 	n.revive(s.url, nil)
@@ -650,21 +650,21 @@ func TestEventsOfAKeyKeepTheirOrder(t *testing.T) {
 	q := charge(stamped(t, asia), 9)
 	q.body = strings.ReplaceAll(q.body, "pm_card_visa", "pm_card_insufficient_funds_once")
 	r := n.send(n.ctx, us, q)
-	require.NoError(t, r.err)
-	require.Equal(t, "same_key", r.problem.Retry, "%s", r.body)
+	require.NoError(t, r.Err)
+	require.Equal(t, "same_key", r.Problem.Retry, "%s", r.Body)
 	until(t, "the decline's event has been refused", func() bool { return s.refusals() > 0 })
-	require.NoError(t, wait(n.ctx, r.pause()))
-	require.Error(t, n.send(n.ctx, us, q).err, "the process dies with the charge settled")
+	require.NoError(t, wait(n.ctx, pauseAfter(r)))
+	require.Error(t, n.send(n.ctx, us, q).Err, "the process dies with the charge settled")
 	dying.died()
 	n.revive(s.url, nil)
 	paid := n.settle(n.ctx, eu, q, nil)
-	require.Equal(t, http.StatusCreated, paid.status, "%v", paid)
+	require.Equal(t, http.StatusCreated, paid.Status, "%v", paid)
 	before := s.refusals()
 	until(t, "the merchant has been tried again", func() bool { return s.refusals() > before })
 	s.shut(false)
 	n.empty(outbox.Events)
 	var types []string
-	for _, e := range s.about(t, paid.id(t)) {
+	for _, e := range s.about(t, objectID(t, paid)) {
 		types = append(types, e.Type)
 	}
 	require.Equal(t, []string{"charge.declined", "charge.succeeded"}, types)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
@@ -161,11 +162,11 @@ func (d *served) ready(region string) bool {
 }
 
 // final is the answer that a patient merchant gets.
-func (d *served) final(region string, q request, status int) *reply {
+func (d *served) final(region string, q request, status int) *answer.Answer {
 	d.t.Helper()
 	r := d.settle(d.ctx, region, q, nil)
-	require.NoError(d.t, r.err)
-	require.Equal(d.t, status, r.status, "%s", r.body)
+	require.NoError(d.t, r.Err)
+	require.Equal(d.t, status, r.Status, "%s", r.Body)
 	return r
 }
 
@@ -181,26 +182,26 @@ func TestServe(t *testing.T) {
 	first := d.final(us, charge("order-1", 100), http.StatusCreated)
 	moved++
 	again := d.final(eu, charge("order-1", 100), http.StatusCreated)
-	require.Equal(t, first.remembered(), again.remembered())
-	require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	require.Equal(t, first.Remembered(), again.Remembered())
+	require.Equal(t, "true", again.Header.Get("Idempotent-Replayed"))
 	sent := d.final(eu, charge(stamped(t, us), 200), http.StatusCreated)
 	moved++
-	require.Equal(t, us, sent.header.Get("Homeward-Home-Region"))
-	require.Equal(t, us, sent.header.Get("Homeward-Served-By"))
-	require.Equal(t, "1", sent.header.Get("Homeward-Hops"))
+	require.Equal(t, us, sent.Header.Get("Homeward-Home-Region"))
+	require.Equal(t, us, sent.Header.Get("Homeward-Served-By"))
+	require.Equal(t, "1", sent.Header.Get("Homeward-Hops"))
 	d.judge.once(t, moved)
 
 	// A region that is added while they run is learnt, not waited for.
 	key := stamped(t, asia)
 	r := d.send(d.ctx, us, charge(key, 300))
-	require.NoError(t, r.err)
-	require.Equal(t, "home_unavailable", r.problem.Error, "%s", r.body)
+	require.NoError(t, r.Err)
+	require.Equal(t, "home_unavailable", r.Problem.Error, "%s", r.Body)
 	d.addRegions(asia)
 	d.start(asia)
 	homed := d.final(us, charge(key, 300), http.StatusCreated)
 	moved++
-	require.Equal(t, asia, homed.header.Get("Homeward-Home-Region"))
-	require.Equal(t, homed.remembered(), d.final(eu, charge(key, 300), http.StatusCreated).remembered())
+	require.Equal(t, asia, homed.Header.Get("Homeward-Home-Region"))
+	require.Equal(t, homed.Remembered(), d.final(eu, charge(key, 300), http.StatusCreated).Remembered())
 	d.judge.once(t, moved)
 
 	// Without its database a node says so, soon, and needs no restart after it.
@@ -209,10 +210,10 @@ func TestServe(t *testing.T) {
 	for _, region := range regions {
 		asked := time.Now()
 		r := d.send(d.ctx, region, charge("order-2", 400))
-		require.NoError(t, r.err)
-		require.Equal(t, http.StatusServiceUnavailable, r.status, "%s", r.body)
-		require.Equal(t, "store_unavailable", r.problem.Error)
-		require.Equal(t, "same_key", r.problem.Retry)
+		require.NoError(t, r.Err)
+		require.Equal(t, http.StatusServiceUnavailable, r.Status, "%s", r.Body)
+		require.Equal(t, "store_unavailable", r.Problem.Error)
+		require.Equal(t, "same_key", r.Problem.Retry)
 		require.Less(t, time.Since(asked), 5*cockroach.DefaultPool().CallTimeout)
 		until(t, region+" is not ready", func() bool { return !d.ready(region) })
 	}
@@ -220,7 +221,7 @@ func TestServe(t *testing.T) {
 	require.NoError(t, d.server.Restart(d.ctx, ""))
 	for _, region := range regions {
 		until(t, region+" is ready again", func() bool { return d.ready(region) })
-		require.Equal(t, first.remembered(), d.final(region, charge("order-1", 100), http.StatusCreated).remembered())
+		require.Equal(t, first.Remembered(), d.final(region, charge("order-1", 100), http.StatusCreated).Remembered())
 	}
 	d.final(eu, charge("order-2", 400), http.StatusCreated)
 	moved++
@@ -228,7 +229,7 @@ func TestServe(t *testing.T) {
 
 	// SIGTERM: the request in hand is answered, and then the process ends with 0.
 	g := d.judge.hold(t)
-	done := make(chan *reply, 1)
+	done := make(chan *answer.Answer, 1)
 	go func() { done <- d.send(d.ctx, us, charge("order-3", 500)) }()
 	receive(t, "the provider call", g.entered)
 	for _, n := range d.nodes {
@@ -244,8 +245,8 @@ func TestServe(t *testing.T) {
 	g.release()
 	last := receive(t, "the answer to the request in hand", done)
 	moved++
-	require.NoError(t, last.err)
-	require.Equal(t, http.StatusCreated, last.status, "%s", last.body)
+	require.NoError(t, last.Err)
+	require.Equal(t, http.StatusCreated, last.Status, "%s", last.Body)
 	for region, n := range d.nodes {
 		require.Zero(t, n.exit(), region)
 		require.Contains(t, n.stdout.String(), "drained")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/localdb/dbtest"
 	"github.com/homeward-io/homeward/internal/node"
@@ -114,9 +115,9 @@ type setting struct {
 	caps psp.Capabilities
 	// policy changes that of the other tests.
 	policy func(*claim.Policy)
-	// told are the regions that the provider sends its notices to; webhooks says how.
-	told     []string
-	webhooks simulator.Notices
+	// told are the regions that the provider sends its notices to; notices says how.
+	told    []string
+	notices simulator.Notices
 	// client reaches the provider; nil: as always.
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
@@ -127,9 +128,6 @@ type setting struct {
 
 // capable is a provider that can do everything.
 var capable = psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true}
-
-// webhookSecret is what the provider signs with.
-const webhookSecret = "whsec_c3RvcmllcyBhYm91dCBtb25leQ=="
 
 // hearing remembers the ids of the events that a provider told of.
 type hearing struct {
@@ -157,7 +155,7 @@ func (w *tale) begin(s setting) {
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
 	p, err := httpjson.New(httpjson.Config{
-		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: webhookSecret},
+		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
 	})
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = p.Close() })
@@ -176,9 +174,9 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		}
 	})
 	for _, r := range s.told {
-		s.webhooks.Targets = append(s.webhooks.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: webhookSecret})
+		s.notices.Targets = append(s.notices.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret})
 	}
-	require.NoError(w.t, j.SetNotices(s.webhooks))
+	require.NoError(w.t, j.SetNotices(s.notices))
 }
 
 // store is the rows as us sees them.
@@ -200,50 +198,50 @@ func (w *tale) faults(f simulator.Faults) {
 }
 
 // notKnown reports whether a region cannot tell yet what becomes of a request.
-func (r *reply) notKnown() bool {
-	return r.err == nil && r.problem.Retry == "same_key" &&
-		(r.problem.Error == "outcome_unknown" || r.problem.Error == "idempotency_key_in_use")
+func notKnown(r *answer.Answer) bool {
+	return r.Err == nil && r.Problem.Retry == "same_key" &&
+		(r.Problem.Error == "outcome_unknown" || r.Problem.Error == "idempotency_key_in_use")
 }
 
 // unknown sends q to a region, which cannot tell what becomes of it.
 func (w *tale) unknown(region string, q request) {
 	w.t.Helper()
 	r := w.send(w.ctx, region, q)
-	require.True(w.t, r.notKnown(), "%v", r)
+	require.True(w.t, notKnown(r), "%v", r)
 }
 
 // answered sends q to a region, again where a loaded machine takes an attempt its
 // lease away, and expects this status.
-func (w *tale) answered(region string, q request, status int) *reply {
+func (w *tale) answered(region string, q request, status int) *answer.Answer {
 	w.t.Helper()
 	r := w.send(w.ctx, region, q)
-	for r.notKnown() && wait(w.ctx, r.pause()) == nil {
+	for notKnown(r) && wait(w.ctx, pauseAfter(r)) == nil {
 		r = w.send(w.ctx, region, q)
 	}
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, status, r.status, "%s", r.body)
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, status, r.Status, "%s", r.Body)
 	return r
 }
 
 // retrying has a merchant send q to all regions, to each again and again until its
 // answer is final. The function that it returns waits for the three answers, which
 // must be the same one, of this status.
-func (w *tale) retrying(q request) (answer func(status int) *reply) {
-	answers := make(chan *reply, len(regions))
+func (w *tale) retrying(q request) (final func(status int) *answer.Answer) {
+	answers := make(chan *answer.Answer, len(regions))
 	for _, r := range regions {
 		go func() { answers <- w.settle(w.ctx, r, q, nil) }()
 	}
-	return func(status int) *reply {
+	return func(status int) *answer.Answer {
 		w.t.Helper()
-		var first *reply
+		var first *answer.Answer
 		for range regions {
 			r := receive(w.t, "the final answer to "+q.key, answers)
-			require.NoError(w.t, r.err)
-			require.Equal(w.t, status, r.status, "%s", r.body)
+			require.NoError(w.t, r.Err)
+			require.Equal(w.t, status, r.Status, "%s", r.Body)
 			if first == nil {
 				first = r
 			}
-			require.Equal(w.t, first.remembered(), r.remembered())
+			require.Equal(w.t, first.Remembered(), r.Remembered())
 		}
 		return first
 	}
@@ -251,7 +249,7 @@ func (w *tale) retrying(q request) (answer func(status int) *reply) {
 
 // everywhere retries q in all regions until it is answered, and then once more: all
 // have to read the same bytes.
-func (w *tale) everywhere(q request, status int) *reply {
+func (w *tale) everywhere(q request, status int) *answer.Answer {
 	w.t.Helper()
 	first := w.retrying(q)(status)
 	w.replays(q, first)
@@ -259,12 +257,12 @@ func (w *tale) everywhere(q request, status int) *reply {
 }
 
 // replays asserts that every region repeats an answer.
-func (w *tale) replays(q request, first *reply) {
+func (w *tale) replays(q request, first *answer.Answer) {
 	w.t.Helper()
 	for _, r := range regions {
-		again := w.at(r, q, first.status)
-		require.Equal(w.t, first.remembered(), again.remembered())
-		require.Equal(w.t, "true", again.header.Get("Idempotent-Replayed"))
+		again := w.at(r, q, first.Status)
+		require.Equal(w.t, first.Remembered(), again.Remembered())
+		require.Equal(w.t, "true", again.Header.Get("Idempotent-Replayed"))
 	}
 }
 
@@ -405,8 +403,8 @@ func (w *tale) unasked(j *judge, reference string, amount int) {
 	require.NoError(w.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	r := w.do(req)
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, http.StatusOK, r.status, "%s", r.body)
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, http.StatusOK, r.Status, "%s", r.Body)
 }
 
 // The provider charges, and answers only after we stopped waiting. The caller retries,
@@ -417,7 +415,7 @@ func doubleCharge(w *tale) {
 	w.begin(setting{caps: caps})
 	all := []request{charge("order-1", 20000), charge(stamped(w.t, asia), 20000), transfer(stamped(w.t, eu), 5000)}
 	g := w.judge.hold(w.t)
-	var answers []func(int) *reply
+	var answers []func(int) *answer.Answer
 	for _, q := range all {
 		w.unknown(us, q)
 		receive(w.t, "the call", g.entered)
@@ -428,7 +426,7 @@ func doubleCharge(w *tale) {
 	for i, q := range all {
 		first := answers[i](http.StatusCreated)
 		w.replays(q, first)
-		require.Equal(w.t, 1, w.judge.moved(first.id(w.t)))
+		require.Equal(w.t, 1, w.judge.moved(objectID(w.t, first)))
 	}
 	w.judge.once(w.t, len(all))
 	w.close(ending{claims: "charge COMPLETED 2, transfer COMPLETED 1", charges: 2, transfers: 1})
@@ -443,7 +441,7 @@ func sameMillisecond(w *tale) {
 		transfer("payout-1", 500), transfer(stamped(w.t, asia), 600),
 	}
 	for _, q := range all {
-		start, answers := make(chan struct{}), make(chan *reply, rivals)
+		start, answers := make(chan struct{}), make(chan *answer.Answer, rivals)
 		for i := range rivals {
 			go func() {
 				<-start
@@ -452,10 +450,10 @@ func sameMillisecond(w *tale) {
 		}
 		close(start)
 		first := receive(w.t, "an answer", answers)
-		require.NoError(w.t, first.err)
-		require.Equal(w.t, http.StatusCreated, first.status, "%s", first.body)
+		require.NoError(w.t, first.Err)
+		require.Equal(w.t, http.StatusCreated, first.Status, "%s", first.Body)
 		for range rivals - 1 {
-			require.Equal(w.t, first.remembered(), receive(w.t, "an answer", answers).String())
+			require.Equal(w.t, first.Remembered(), receive(w.t, "an answer", answers).String())
 		}
 		w.replays(q, first)
 	}
@@ -473,8 +471,8 @@ func changedAmount(w *tale) {
 			w.t.Helper()
 			for _, r := range regions {
 				got := w.at(r, other, http.StatusUnprocessableEntity)
-				require.Equal(w.t, "idempotency_key_fingerprint_mismatch", got.problem.Error)
-				require.Equal(w.t, "never", got.problem.Retry)
+				require.Equal(w.t, "idempotency_key_fingerprint_mismatch", got.Problem.Error)
+				require.Equal(w.t, "never", got.Problem.Retry)
 			}
 		}
 		g := w.judge.hold(w.t)
@@ -484,8 +482,8 @@ func changedAmount(w *tale) {
 		g.release()
 		w.judge.SetHooks(simulator.Hooks{})
 		first := receive(w.t, "the answer", under)
-		require.NoError(w.t, first.err)
-		if first.status != http.StatusCreated { // a loaded machine took its lease away
+		require.NoError(w.t, first.Err)
+		if first.Status != http.StatusCreated { // a loaded machine took its lease away
 			first = w.retrying(q)(http.StatusCreated)
 		}
 		refused()
@@ -497,8 +495,8 @@ func changedAmount(w *tale) {
 			same := q
 			same.body = body
 			got := w.at(regions[i], same, http.StatusCreated)
-			require.Equal(w.t, first.remembered(), got.remembered())
-			require.Equal(w.t, "true", got.header.Get("Idempotent-Replayed"))
+			require.Equal(w.t, first.Remembered(), got.Remembered())
+			require.Equal(w.t, "true", got.Header.Get("Idempotent-Replayed"))
 		}
 		w.judge.once(w.t, n+1)
 	}
@@ -513,8 +511,8 @@ func cachedDecline(w *tale) {
 		q := charge(key, 20000)
 		q.body = strings.Replace(q.body, "pm_card_visa", "pm_card_insufficient_funds_once", 1)
 		declined := w.answered(regions[i], q, http.StatusPaymentRequired)
-		require.Equal(w.t, "insufficient_funds", declined.problem.Code)
-		require.Equal(w.t, "same_key", declined.problem.Retry)
+		require.Equal(w.t, "insufficient_funds", declined.Problem.Code)
+		require.Equal(w.t, "same_key", declined.Problem.Retry)
 		w.judge.once(w.t, i)
 		w.everywhere(q, http.StatusCreated) // the customer has added money
 		w.judge.once(w.t, i+1)
@@ -522,7 +520,7 @@ func cachedDecline(w *tale) {
 	q := charge("order-2", 20000)
 	q.body = strings.Replace(q.body, "pm_card_visa", "pm_card_stolen", 1)
 	stolen := w.answered(us, q, http.StatusPaymentRequired)
-	require.Equal(w.t, "new_key", stolen.problem.Retry)
+	require.Equal(w.t, "new_key", stolen.Problem.Retry)
 	calls := w.judge.Stats().Calls
 	w.replays(q, stolen)
 	w.replays(q, stolen)
@@ -545,21 +543,21 @@ var lost = simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate}
 func ghostPayment(w *tale) {
 	caps := capable
 	caps.Timeout, caps.SettleWindow = 5*time.Second, 100*time.Millisecond
-	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, webhooks: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
+	w.begin(setting{caps: caps, policy: patient, told: []string{eu, asia}, notices: simulator.Notices{Hold: true, Duplicate: 1, RetryAfter: 100 * time.Millisecond}})
 	healthy := charge("order-0", 100)
 	paid := w.everywhere(healthy, http.StatusCreated)
 
 	w.faults(lost)
 	ghosts := []request{payable("order-1", 20000, "pm_card_visa"), payable(stamped(w.t, asia), 30000, "pm_card_visa")}
-	var expired []*reply
-	var answers []func(int) *reply
+	var expired []*answer.Answer
+	var answers []func(int) *answer.Answer
 	for _, q := range ghosts {
 		w.unknown(us, q)
 		answers = append(answers, w.retrying(q))
 	}
 	for i, q := range ghosts {
 		r := answers[i](http.StatusPaymentRequired)
-		require.Equal(w.t, "expired", r.problem.Code)
+		require.Equal(w.t, "expired", r.Problem.Code)
 		w.replays(q, r)
 		expired = append(expired, r)
 	}
@@ -593,14 +591,14 @@ func ghostPayment(w *tale) {
 func givenUpGhost(w *tale) {
 	caps := psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters}
 	w.begin(setting{
-		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, webhooks: simulator.Notices{Duplicate: 1},
+		caps: caps, sim: simulator.Config{NoLookup: true}, told: []string{asia}, notices: simulator.Notices{Duplicate: 1},
 		policy: func(p *claim.Policy) { p.MaxUnknowns = 4 },
 	})
 	w.faults(lost)
 	q := charge("order-1", 20000)
 	gone := w.everywhere(q, http.StatusServiceUnavailable)
-	require.Equal(w.t, "outcome_unknown", gone.problem.Error)
-	require.Equal(w.t, "new_key", gone.problem.Retry)
+	require.Equal(w.t, "outcome_unknown", gone.Problem.Error)
+	require.Equal(w.t, "new_key", gone.Problem.Retry)
 	w.judge.once(w.t, 0)
 
 	w.faults(simulator.Faults{})
@@ -622,7 +620,7 @@ func declinedGhost(w *tale) {
 	w.begin(setting{caps: capable, told: []string{eu}})
 	q := payable("order-1", 20000, "pm_card_insufficient_funds")
 	declined := w.answered(asia, q, http.StatusPaymentRequired)
-	require.Equal(w.t, "insufficient_funds", declined.problem.Code)
+	require.Equal(w.t, "insufficient_funds", declined.Problem.Code)
 	var status keyStatus
 	until(w.t, "the sweeper has closed the charge", func() bool {
 		var err error
@@ -637,7 +635,7 @@ func declinedGhost(w *tale) {
 	require.True(w.t, closed, "%v", status.Timeline)
 	calls := w.judge.Stats().Calls
 	expired := w.everywhere(q, http.StatusPaymentRequired)
-	require.Equal(w.t, "expired", expired.problem.Code)
+	require.Equal(w.t, "expired", expired.Problem.Code)
 	require.Equal(w.t, calls, w.judge.Stats().Calls)
 
 	w.unasked(w.judge, status.Object, 20000)
@@ -685,7 +683,7 @@ func providerDown(w *tale) {
 	w.begin(setting{caps: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 5 * time.Second, SettleWindow: 50 * time.Millisecond}, client: l.client()})
 	w.faults(simulator.Faults{ErrorBefore: 1})
 	var all []request
-	var answers []func(int) *reply
+	var answers []func(int) *answer.Answer
 	ask := func() {
 		for i := range each {
 			for _, r := range regions {
@@ -724,7 +722,7 @@ func providerDown(w *tale) {
 	charges := 0
 	for i, q := range all {
 		first := answers[i](http.StatusCreated)
-		require.Equal(w.t, 1, w.judge.moved(first.id(w.t)))
+		require.Equal(w.t, 1, w.judge.moved(objectID(w.t, first)))
 		w.replays(q, first)
 		if q.path == "/v1/charges" {
 			charges++
@@ -753,7 +751,7 @@ func noDedupe(w *tale) {
 	}
 	for _, q := range []request{charged, absent} {
 		first := w.everywhere(q, http.StatusCreated)
-		require.Equal(w.t, 1, w.judge.moved(first.id(w.t)))
+		require.Equal(w.t, 1, w.judge.moved(objectID(w.t, first)))
 	}
 	w.judge.once(w.t, 2)
 	w.close(ending{claims: "charge COMPLETED 2", charges: 2})
@@ -769,7 +767,7 @@ var incapable = setting{
 // notice says that it charged; another one, that it did so again.
 func settledByNotice(w *tale) {
 	s := incapable
-	s.policy, s.told, s.webhooks = patient, []string{asia}, simulator.Notices{Hold: true}
+	s.policy, s.told, s.notices = patient, []string{asia}, simulator.Notices{Hold: true}
 	w.begin(s)
 	q := charge("order-1", 20000)
 	w.faults(simulator.Faults{DropReply: 1})
@@ -788,7 +786,7 @@ func settledByNotice(w *tale) {
 	first := answer(http.StatusCreated)
 	w.replays(q, first)
 	w.judge.once(w.t, 1)
-	object := first.id(w.t)
+	object := objectID(w.t, first)
 
 	w.unasked(w.judge, object, 20000) // a gateway on the way repeats the call
 	w.quiet()
@@ -809,10 +807,10 @@ func foundByReconciliation(w *tale) {
 	lostCharge, twice := charge(stamped(w.t, asia), 20000), charge("order-2", 30000)
 	w.faults(simulator.Faults{DropReply: 1})
 	gone := w.everywhere(lostCharge, http.StatusServiceUnavailable)
-	require.Equal(w.t, "new_key", gone.problem.Retry)
+	require.Equal(w.t, "new_key", gone.Problem.Retry)
 	w.faults(simulator.Faults{})
 	paid := w.everywhere(twice, http.StatusCreated)
-	w.unasked(w.judge, paid.id(w.t), 30000)
+	w.unasked(w.judge, objectID(w.t, paid), 30000)
 
 	b := w.read(w.judge, judged)
 	require.Equal(w.t, map[recon.Class]int{recon.ChargedButUnknown: 1, recon.Duplicate: 1}, b.compared.Mismatches)
@@ -866,8 +864,8 @@ func olderProvider(w *tale) {
 	require.NoError(w.t, err)
 	w.unasked(old, unrecorded, 700)
 	w.unasked(old, "invoice-1999", 900)
-	refused := w.refusedEverywhere(refund("refund-1", paid.id(w.t), 0), http.StatusBadRequest)
-	require.Equal(w.t, "provider_not_available", refused.problem.Code)
+	refused := w.refusedEverywhere(refund("refund-1", objectID(w.t, paid), 0), http.StatusBadRequest)
+	require.Equal(w.t, "provider_not_available", refused.Problem.Code)
 
 	b := w.read(old, older)
 	require.Equal(w.t, 1, b.compared.Agree)
@@ -893,12 +891,12 @@ func refund(key, charge string, amount int) request {
 
 // refusedEverywhere sends q to all regions, each of which must refuse it alike. A refusal
 // that lets its key go is no replay.
-func (w *tale) refusedEverywhere(q request, status int) (last *reply) {
+func (w *tale) refusedEverywhere(q request, status int) (last *answer.Answer) {
 	w.t.Helper()
 	for _, r := range regions {
 		got := w.answered(r, q, status)
 		if last != nil {
-			require.Equal(w.t, last.remembered(), got.remembered())
+			require.Equal(w.t, last.Remembered(), got.Remembered())
 		}
 		last = got
 	}
@@ -908,11 +906,11 @@ func (w *tale) refusedEverywhere(q request, status int) (last *reply) {
 // Money goes back in parts, as a whole, never more than came, and once.
 func refunds(w *tale) {
 	w.begin(setting{caps: capable, told: []string{us}})
-	whole := w.everywhere(charge("order-1", 10000), http.StatusCreated).id(w.t)
-	parts := w.everywhere(charge(stamped(w.t, asia), 10000), http.StatusCreated).id(w.t)
+	whole := objectID(w.t, w.everywhere(charge("order-1", 10000), http.StatusCreated))
+	parts := objectID(w.t, w.everywhere(charge(stamped(w.t, asia), 10000), http.StatusCreated))
 	foreign := charge("order-1", 500)
 	foreign.tenant = globex
-	theirs := w.everywhere(foreign, http.StatusCreated).id(w.t)
+	theirs := objectID(w.t, w.everywhere(foreign, http.StatusCreated))
 	calls := w.judge.Stats().Calls
 
 	// Refused without a call: nothing of ours, not theirs, more than there was.
@@ -923,7 +921,7 @@ func refunds(w *tale) {
 		code string
 	}{{refund("no-1", none, 0), "no_such_charge"}, {refund("no-2", theirs, 0), "no_such_charge"}, {refund("no-3", parts, 10001), "amount_too_large"}} {
 		got := w.refusedEverywhere(tc.q, http.StatusBadRequest)
-		require.Equal(w.t, tc.code, got.problem.Code, "%d: %s", i, got.body)
+		require.Equal(w.t, tc.code, got.Problem.Code, "%d: %s", i, got.Body)
 	}
 	require.Equal(w.t, calls, w.judge.Stats().Calls)
 
@@ -934,20 +932,20 @@ func refunds(w *tale) {
 	w.faults(simulator.Faults{})
 	w.everywhere(all, http.StatusCreated)
 	over := w.refusedEverywhere(refund("no-4", whole, 1), http.StatusBadRequest)
-	require.Equal(w.t, "never", over.problem.Retry)
+	require.Equal(w.t, "never", over.Problem.Retry)
 
 	// Three parts of 4000 at once, under keys of their own: two fit into 10000.
-	var answers []func() *reply
+	var answers []func() *answer.Answer
 	for i, r := range regions {
 		q := refund(fmt.Sprint("part-", i), parts, 4000)
 		done := w.later(r, q)
-		answers = append(answers, func() *reply {
+		answers = append(answers, func() *answer.Answer {
 			got := receive(w.t, "the answer to a refund", done)
-			require.NoError(w.t, got.err)
-			if !got.final() {
+			require.NoError(w.t, got.Err)
+			if !got.Final() {
 				got = w.settle(w.ctx, r, q, nil)
 			}
-			if got.status == http.StatusCreated {
+			if got.Status == http.StatusCreated {
 				w.replays(q, got)
 			}
 			return got
@@ -955,7 +953,7 @@ func refunds(w *tale) {
 	}
 	statuses := map[int]int{}
 	for _, answer := range answers {
-		statuses[answer().status]++
+		statuses[answer().Status]++
 	}
 	require.Equal(w.t, map[int]int{http.StatusCreated: 2, http.StatusBadRequest: 1}, statuses)
 	w.everywhere(refund("rest", parts, 2000), http.StatusCreated)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
@@ -69,7 +70,7 @@ type stormKey struct {
 type stormSend struct {
 	region string
 	q      request
-	last   *reply
+	last   *answer.Answer
 }
 
 type storm struct {
@@ -86,12 +87,12 @@ type storm struct {
 
 	requests, retries, softs, mismatches, inUse atomic.Int64
 	none                                        atomic.Int64
-	latest                                      atomic.Pointer[reply]
+	latest                                      atomic.Pointer[answer.Answer]
 	mu                                          sync.Mutex
 	unavailable                                 map[string]int // 503s by error
 	kills                                       int
 	suspensions                                 int
-	verdict                                     verdict
+	counts                                      counts
 }
 
 func newStorm(t *testing.T, size stormSize) *storm {
@@ -286,14 +287,14 @@ func (s *storm) sendTwins(g *stormTwins) {
 				}
 				s.count(r, first)
 				first = false
-				if r.err == nil && r.status == http.StatusPaymentRequired {
+				if r.Err == nil && r.Status == http.StatusPaymentRequired {
 					g.declines.Add(1)
 					g.mu.Lock()
-					g.answers[r.remembered()]++
+					g.answers[r.Remembered()]++
 					g.mu.Unlock()
 					return
 				}
-				if wait(s.ctx, r.pause()) != nil {
+				if wait(s.ctx, pauseAfter(r)) != nil {
 					return
 				}
 			}
@@ -309,7 +310,7 @@ func (s *storm) send(client int, k *stormKey) {
 		one := &k.sends[i]
 		rivals.Go(func() {
 			first := true
-			one.last = s.caller.settle(s.ctx, one.region, one.q, func(start time.Time, r *reply) {
+			one.last = s.caller.settle(s.ctx, one.region, one.q, func(start time.Time, r *answer.Answer) {
 				s.history.add(client, one.q, start, r)
 				s.count(r, first)
 				first = false
@@ -319,30 +320,30 @@ func (s *storm) send(client int, k *stormKey) {
 	rivals.Wait()
 }
 
-func (s *storm) count(r *reply, first bool) {
+func (s *storm) count(r *answer.Answer, first bool) {
 	s.latest.Store(r)
 	s.requests.Add(1)
 	if !first {
 		s.retries.Add(1)
 	}
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 		s.none.Add(1)
-	case r.status == http.StatusUnprocessableEntity:
+	case r.Status == http.StatusUnprocessableEntity:
 		s.mismatches.Add(1)
-	case r.status == http.StatusConflict:
+	case r.Status == http.StatusConflict:
 		s.inUse.Add(1)
-	case r.status == http.StatusPaymentRequired && !r.final():
+	case r.Status == http.StatusPaymentRequired && !r.Final():
 		s.softs.Add(1)
-	case r.status == http.StatusServiceUnavailable:
+	case r.Status == http.StatusServiceUnavailable:
 		s.mu.Lock()
-		s.unavailable[r.problem.Error]++
+		s.unavailable[r.Problem.Error]++
 		s.mu.Unlock()
 	}
 }
 
-// verdict counts what was promised, and what broken promises would look like.
-type verdict struct {
+// counts are what was promised, and what broken promises would look like.
+type counts struct {
 	completed, declined int
 
 	unanswered  int // requests that never got a final answer
@@ -360,7 +361,7 @@ type verdict struct {
 // judgement compares what the callers were told, what the API says of each key,
 // and what the simulator saw.
 func (s *storm) judgement() {
-	v := &s.verdict
+	v := &s.counts
 	moved := map[int64]int{} // by amount, which is the key's own
 	byReference := map[string]int{}
 	for _, e := range s.judge.Effects() {
@@ -381,14 +382,14 @@ func (s *storm) judgement() {
 		for n := range k.sends {
 			one := &k.sends[n]
 			switch {
-			case !one.last.final():
+			case !one.last.Final():
 				v.unanswered++
-			case one.last.status == http.StatusUnprocessableEntity:
+			case one.last.Status == http.StatusUnprocessableEntity:
 			case winner == nil:
 				winner = one
 			case winner.q.body != one.q.body:
 				v.twoRequests++
-			case winner.last.remembered() != one.last.remembered():
+			case winner.last.Remembered() != one.last.Remembered():
 				v.differing++
 			}
 		}
@@ -397,7 +398,7 @@ func (s *storm) judgement() {
 			continue
 		}
 		for _, one := range k.sends {
-			if one.q.body != winner.q.body && one.last.status != http.StatusUnprocessableEntity {
+			if one.q.body != winner.q.body && one.last.Status != http.StatusUnprocessableEntity {
 				v.unrefused++
 			}
 		}
@@ -406,12 +407,12 @@ func (s *storm) judgement() {
 		switch {
 		case status.State == "IN_FLIGHT":
 			v.inFlight++
-		case k.hard && status.State == "FAILED_TERMINAL" && winner.last.status == http.StatusPaymentRequired:
+		case k.hard && status.State == "FAILED_TERMINAL" && winner.last.Status == http.StatusPaymentRequired:
 			v.declined++
 			if plain+changed != 0 {
 				v.miscounted++
 			}
-		case !k.hard && status.State == "COMPLETED" && winner.last.status == http.StatusCreated && winner.last.id(s.t) == status.Object:
+		case !k.hard && status.State == "COMPLETED" && winner.last.Status == http.StatusCreated && objectID(s.t, winner.last) == status.Object:
 			v.completed++
 			if winner.q.amount(s.t) == stormAmount(i, true) {
 				plain, changed = changed, plain
@@ -439,12 +440,12 @@ func (s *storm) reclaimed(g *stormTwins) (n int) {
 
 // check asserts that no promise was broken.
 func (s *storm) check() {
-	want := verdict{completed: s.verdict.completed, declined: len(s.keys) - s.verdict.completed}
-	require.Equal(s.t, want, s.verdict)
-	require.NotZero(s.t, s.verdict.completed)
-	require.NotZero(s.t, s.verdict.declined)
+	want := counts{completed: s.counts.completed, declined: len(s.keys) - s.counts.completed}
+	require.Equal(s.t, want, s.counts)
+	require.NotZero(s.t, s.counts.completed)
+	require.NotZero(s.t, s.counts.declined)
 	require.Equal(s.t, 1, s.suspensions)
-	s.judge.once(s.t, s.verdict.completed)
+	s.judge.once(s.t, s.counts.completed)
 	s.history.check(s.t)
 }
 
@@ -508,10 +509,10 @@ func (s *storm) print() {
 	row("  of them sent again", sends-twinsInAGroup*len(s.twins))
 	row("  of them held up", late)
 	row("  generations", tries)
-	row("  generations of nobody's", s.verdict.generations)
-	row("  not declined, or charged", s.verdict.undeclined)
-	row("keys completed", s.verdict.completed)
-	row("keys declined for good", s.verdict.declined)
+	row("  generations of nobody's", s.counts.generations)
+	row("  not declined, or charged", s.counts.undeclined)
+	row("keys completed", s.counts.completed)
+	row("keys declined for good", s.counts.declined)
 	row("soft declines", s.softs.Load())
 	row("422 fingerprint mismatch", s.mismatches.Load())
 	row("409 in use", s.inUse.Load())
@@ -523,11 +524,11 @@ func (s *storm) print() {
 	row("provider faults", stats.ErrorsBefore+stats.ErrorsAfter+stats.RepliesDropped)
 	row("movements of money", stats.Effects)
 	row("duplicates", stats.DuplicateEffects)
-	row("keys charged wrongly", s.verdict.miscounted)
-	row("replays that differed", s.verdict.differing)
-	row("changed bodies not refused", s.verdict.unrefused+s.verdict.twoRequests)
-	row("requests never answered", s.verdict.unanswered)
-	row("left in flight", s.verdict.inFlight)
+	row("keys charged wrongly", s.counts.miscounted)
+	row("replays that differed", s.counts.differing)
+	row("changed bodies not refused", s.counts.unrefused+s.counts.twoRequests)
+	row("requests never answered", s.counts.unanswered)
+	row("left in flight", s.counts.inFlight)
 	row("time", s.took.Round(time.Millisecond))
 	row("requests per second", int(float64(s.requests.Load())/s.took.Seconds()))
 	_ = w.Flush()

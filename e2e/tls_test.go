@@ -103,8 +103,8 @@ func TestStrangersCannotForward(t *testing.T) {
 
 	// Those who can prove it go on.
 	sent := c.at(eu, demoCharge(stamped(t, us), 100), http.StatusCreated)
-	require.Equal(t, us, sent.header.Get("Homeward-Home-Region"))
-	require.Equal(t, "1", sent.header.Get("Homeward-Hops"))
+	require.Equal(t, us, sent.Header.Get("Homeward-Home-Region"))
+	require.Equal(t, "1", sent.Header.Get("Homeward-Hops"))
 	c.moved(1)
 	c.interrupt()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/node"
@@ -67,7 +68,7 @@ func (w *tripsWorld) known(region string, q request, trips int) {
 }
 
 // count sends q and counts trips between regions of any kind.
-func (w *tripsWorld) count(region string, q request) (*reply, int) {
+func (w *tripsWorld) count(region string, q request) (*answer.Answer, int) {
 	w.network.ResetTrips()
 	w.pins.Store(0)
 	r := w.send(w.ctx, region, q)
@@ -76,14 +77,14 @@ func (w *tripsWorld) count(region string, q request) (*reply, int) {
 
 // costs sends q and counts: trips between regions of any kind, and forwards
 // among them.
-func (w *tripsWorld) costs(region string, q request, status, trips, hops int) *reply {
+func (w *tripsWorld) costs(region string, q request, status, trips, hops int) *answer.Answer {
 	w.t.Helper()
 	r, cost := w.count(region, q)
-	require.NoError(w.t, r.err)
-	require.Equal(w.t, status, r.status, "%s", r.body)
+	require.NoError(w.t, r.Err)
+	require.Equal(w.t, status, r.Status, "%s", r.Body)
 	require.Equal(w.t, trips, cost, "round trips from %s", region)
-	if r.header.Get("Homeward-Hops") != "" {
-		require.Equal(w.t, strconv.Itoa(hops), r.header.Get("Homeward-Hops"), "forwards from %s", region)
+	if r.Header.Get("Homeward-Hops") != "" {
+		require.Equal(w.t, strconv.Itoa(hops), r.Header.Get("Homeward-Hops"), "forwards from %s", region)
 	}
 	return r
 }
@@ -103,7 +104,7 @@ func TestTrips(t *testing.T) {
 	w.costs(us, sentHome, created, 1, 1)   // first write, stamped, elsewhere
 	w.costs(us, pinnedHere, created, 0, 0) // first write, opaque, entry = registrar
 	first := w.costs(asia, pinnedAway, created, 1, 0)
-	require.Equal(t, asia, first.header.Get("Homeward-Home-Region"), "pinned elsewhere, then local")
+	require.Equal(t, asia, first.Header.Get("Homeward-Home-Region"), "pinned elsewhere, then local")
 
 	// Retry at home.
 	w.costs(us, atHome, created, 0, 0)
@@ -171,5 +172,5 @@ func TestUnknownRegionCode(t *testing.T) {
 	last := key[len(key)-1:]
 	forged := key[:len(key)-1] + map[bool]string{true: "0", false: "1"}[last != "0"]
 	r := w.costs(us, charge(forged, 1), http.StatusCreated, 0, 0)
-	require.Equal(t, us, r.header.Get("Homeward-Home-Region"))
+	require.Equal(t, us, r.Header.Get("Homeward-Home-Region"))
 }

@@ -27,7 +27,7 @@ func TestAPanicCostsOneRow(t *testing.T) {
 		w, err := outbox.NewWorker(outbox.WorkerConfig{
 			Store: q, Regions: func() []string { return []string{"r"} }, MaxAttempts: math.MaxUint32, BackoffMax: time.Minute,
 			Logger: slog.New(slog.NewJSONHandler(&log, nil)),
-			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(_ context.Context, m outbox.Message) outbox.Verdict {
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(_ context.Context, m outbox.Message) outbox.Disposition {
 				if m.ID == "poison" {
 					panic("no row is like this")
 				}
@@ -59,7 +59,7 @@ func TestAPanicOfTheStoreIsSurvived(t *testing.T) {
 		q := &breaking{queue: newQueue().put("a"), left: map[string]int{"take": 2, "finish": 1}}
 		w, err := outbox.NewWorker(outbox.WorkerConfig{
 			Store: q, Regions: func() []string { return []string{"r"} },
-			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() }},
+			Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() }},
 		})
 		require.NoError(t, err)
 		w.Start()

@@ -70,7 +70,7 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 			}
 			w, err := outbox.NewWorker(outbox.WorkerConfig{
 				Store: store, Regions: regions, Woken: true, Lease: time.Minute,
-				Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(ctx context.Context, m outbox.Message) outbox.Verdict {
+				Handlers: map[outbox.Kind]outbox.Handler{outbox.KindProviderCall: func(ctx context.Context, m outbox.Message) outbox.Disposition {
 					s.handled.Add(1)
 					return h(ctx, m)
 				}},
@@ -98,7 +98,7 @@ func newSites(t *testing.T, q *queue, n int, h outbox.Handler) ([]*site, *turns)
 	return all, u
 }
 
-func done(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() }
+func done(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() }
 
 // aMoment is more than what a row may wait for others to share a step with.
 const aMoment = 300 * time.Millisecond
@@ -226,7 +226,7 @@ func TestWhoEnqueuesWakes(t *testing.T) {
 func TestWhoPutsOffComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, tries := newQueue(), atomic.Int64{}
-		sites, u := newSites(t, q, 2, func(context.Context, outbox.Message) outbox.Verdict {
+		sites, u := newSites(t, q, 2, func(context.Context, outbox.Message) outbox.Disposition {
 			if tries.Add(1) < 5 {
 				return outbox.Later(2 * time.Second)
 			}
@@ -253,7 +253,7 @@ func TestADeadProcessIsReplaced(t *testing.T) {
 				held := make(chan struct{})
 				defer close(held)
 				dead := atomic.Bool{}
-				sites, u := newSites(t, q, 3, func(ctx context.Context, _ outbox.Message) outbox.Verdict {
+				sites, u := newSites(t, q, 3, func(ctx context.Context, _ outbox.Message) outbox.Disposition {
 					if !dead.Load() {
 						<-held // the process that dies never ends it
 						return outbox.Gone()
@@ -312,7 +312,7 @@ func TestALookThatFailsIsRepeated(t *testing.T) {
 func TestAFloodSharesSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
-		sites, _ := newSites(t, q, 1, func(context.Context, outbox.Message) outbox.Verdict {
+		sites, _ := newSites(t, q, 1, func(context.Context, outbox.Message) outbox.Disposition {
 			time.Sleep(30 * time.Millisecond) // somebody is told
 			return outbox.Done()
 		})
@@ -340,7 +340,7 @@ func TestABacklogSharesTakes(t *testing.T) {
 		const rows = 1000
 		q := newQueue().put(ids("row", rows)...)
 		left := atomic.Int64{}
-		sites, _ := newSites(t, q, 1, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		sites, _ := newSites(t, q, 1, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			time.Sleep(time.Duration(10+left.Add(1)%17) * time.Millisecond)
 			return outbox.Done()
 		})

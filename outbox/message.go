@@ -41,7 +41,7 @@ const (
 	Events Queue = "events"
 	// Expiries is written by Settle of a released claim.
 	Expiries Queue = "expiries"
-	// Notices is written as webhooks come in.
+	// Notices is written as they come in.
 	Notices Queue = "notices"
 )
 

@@ -50,60 +50,60 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Verdict is what became of a message in its handler.
-type Verdict struct {
-	kind   verdict
+// Disposition is what became of a message in its handler.
+type Disposition struct {
+	kind   fate
 	after  time.Duration
 	reason string
 	caught *fault.Error
 }
 
-type verdict uint8
+type fate uint8
 
 const (
-	verdictGone verdict = iota
-	verdictDone
-	verdictLater
-	verdictFailed
-	verdictParked
-	verdictFaulted
+	fateGone fate = iota
+	fateDone
+	fateLater
+	fateFailed
+	fateParked
+	fateFaulted
 )
 
 // Gone: the handler's own atomic step has removed or rescheduled the row.
-func Gone() Verdict { return Verdict{kind: verdictGone} }
+func Gone() Disposition { return Disposition{kind: fateGone} }
 
 // Done: the worker should remove the row.
-func Done() Verdict { return Verdict{kind: verdictDone} }
+func Done() Disposition { return Disposition{kind: fateDone} }
 
 // Later: nothing failed, but the row is not ready for d.
-func Later(d time.Duration) Verdict { return Verdict{kind: verdictLater, after: d} }
+func Later(d time.Duration) Disposition { return Disposition{kind: fateLater, after: d} }
 
-// Delay is what [Later] was given; ok is false for every other verdict.
-func (v Verdict) Delay() (d time.Duration, ok bool) { return v.after, v.kind == verdictLater }
+// Delay is what [Later] was given; ok is false for every other disposition.
+func (v Disposition) Delay() (d time.Duration, ok bool) { return v.after, v.kind == fateLater }
 
 // Failed: try again after the back-off; park the row at the bound.
-func Failed(reason string) Verdict { return Verdict{kind: verdictFailed, reason: reason} }
+func Failed(reason string) Disposition { return Disposition{kind: fateFailed, reason: reason} }
 
 // Faulted: our code panicked over the row. As [Failed], but the row is parked after a
 // few tries, whatever the worker's bound, and somebody is woken. The worker gives this
-// verdict itself for what it catches.
-func Faulted(caught *fault.Error) Verdict {
-	return Verdict{kind: verdictFaulted, reason: caught.Error(), caught: caught}
+// disposition itself for what it catches.
+func Faulted(caught *fault.Error) Disposition {
+	return Disposition{kind: fateFaulted, reason: caught.Error(), caught: caught}
 }
 
-// Fault is what [Faulted] was given; nil for every other verdict.
-func (v Verdict) Fault() *fault.Error { return v.caught }
+// Fault is what [Faulted] was given; nil for every other disposition.
+func (v Disposition) Fault() *fault.Error { return v.caught }
 
 // Parked: no further try can help; the row waits for a person.
-func Parked(reason string) Verdict { return Verdict{kind: verdictParked, reason: reason} }
+func Parked(reason string) Disposition { return Disposition{kind: fateParked, reason: reason} }
 
 // String is for logs and tests.
-func (v Verdict) String() string {
-	names := [...]string{verdictGone: "Gone", verdictDone: "Done", verdictLater: "Later", verdictFailed: "Failed", verdictParked: "Parked", verdictFaulted: "Faulted"}
+func (v Disposition) String() string {
+	names := [...]string{fateGone: "Gone", fateDone: "Done", fateLater: "Later", fateFailed: "Failed", fateParked: "Parked", fateFaulted: "Faulted"}
 	switch {
 	case v.reason != "":
 		return names[v.kind] + ": " + v.reason
-	case v.kind == verdictLater:
+	case v.kind == fateLater:
 		return names[v.kind] + " " + v.after.String()
 	default:
 		return names[v.kind]
@@ -113,7 +113,7 @@ func (v Verdict) String() string {
 // Handler does the work of one kind of message. It is called concurrently, must
 // be idempotent, and returns soon after ctx ends, which is when the row's lease
 // does.
-type Handler func(ctx context.Context, m Message) Verdict
+type Handler func(ctx context.Context, m Message) Disposition
 
 // WorkerConfig assembles a [Worker]. Zero values take the stated defaults.
 type WorkerConfig struct {
@@ -294,7 +294,7 @@ func (w *Worker) handle(ctx context.Context, h *hand, m Message) {
 }
 
 // ask runs the row's handler.
-func (w *Worker) ask(ctx context.Context, m Message) (v Verdict) {
+func (w *Worker) ask(ctx context.Context, m Message) (v Disposition) {
 	handler, ok := w.c.Handlers[m.Kind]
 	if !ok {
 		return Failed("no handler for kind " + string(m.Kind))
@@ -314,28 +314,28 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
 			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
 	}
-	verdict, parked := w.ask(ctx, m), "outbox row parked; retry it by hand once the cause is mended"
+	disposition, parked := w.ask(ctx, m), "outbox row parked; retry it by hand once the cause is mended"
 	switch {
-	case verdict.kind == verdictFaulted && m.Attempts+1 >= min(maxFaults, w.c.MaxAttempts):
-		verdict.kind, parked = verdictParked, pageFaulted
-	case verdict.kind == verdictFailed && m.Attempts+1 >= w.c.MaxAttempts:
-		verdict.kind = verdictParked
+	case disposition.kind == fateFaulted && m.Attempts+1 >= min(maxFaults, w.c.MaxAttempts):
+		disposition.kind, parked = fateParked, pageFaulted
+	case disposition.kind == fateFailed && m.Attempts+1 >= w.c.MaxAttempts:
+		disposition.kind = fateParked
 	}
-	if verdict.reason = storable(verdict.reason); verdict.reason != "" {
-		span.Fail(sp, errors.New(verdict.reason))
+	if disposition.reason = storable(disposition.reason); disposition.reason != "" {
+		span.Fail(sp, errors.New(disposition.reason))
 	}
 	var err error
-	switch verdict.kind {
-	case verdictGone:
-	case verdictDone:
+	switch disposition.kind {
+	case fateGone:
+	case fateDone:
 		err = h.finish(ctx, m)
-	case verdictLater:
-		err = h.retry(ctx, m, verdict.after, "")
-	case verdictParked:
-		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "reason", verdict.reason)
-		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, verdict.reason)
-	case verdictFailed, verdictFaulted:
-		err = h.retry(ctx, m, w.backoff(m.Attempts), verdict.reason)
+	case fateLater:
+		err = h.retry(ctx, m, disposition.after, "")
+	case fateParked:
+		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "tenant", m.Tenant, "reason", disposition.reason)
+		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, disposition.reason)
+	case fateFailed, fateFaulted:
+		err = h.retry(ctx, m, w.backoff(m.Attempts), disposition.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {
 		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)

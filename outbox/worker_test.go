@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -92,7 +93,7 @@ func (q *queue) Park(_ context.Context, _, id string, fence uint64, reason strin
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	m, err := q.held(id, fence)
-	if err != nil {
+	if err := cmp.Or(q.failed, err); err != nil {
 		return err
 	}
 	m.Parked, m.LastError = true, reason
@@ -161,7 +162,7 @@ func workerOf(t *testing.T, q *queue, h outbox.Handler, batch int, regions ...st
 func TestWorkerFinishesWhatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a", "b")
-		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			if m.ID == "a" {
 				return outbox.Done()
 			}
@@ -180,7 +181,7 @@ func TestWorkerFinishesWhatIsDone(t *testing.T) {
 func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, good := newQueue().put("poison"), 0
-		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			if m.ID == "poison" {
 				return outbox.Failed("it does not parse")
 			}
@@ -199,11 +200,30 @@ func TestWorkerParksAPoisonRowAndGoesOn(t *testing.T) {
 	})
 }
 
+// A row that cannot be parked keeps its lease, and is parked when that has run out.
+func TestARowThatCannotBeParkedIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue().put("a")
+		away := errors.New("away")
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition {
+			q.failed = away
+			return outbox.Parked("hopeless")
+		})
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.False(t, q.state("a").Parked)
+		away, q.failed = nil, nil
+		require.Zero(t, w.Round(t.Context()))
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, w.Round(t.Context()))
+		require.True(t, q.state("a").Parked)
+	})
+}
+
 // What a provider or a sink answers may be no text. It is stored as one.
 func TestAReasonIsStorable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a")
-		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Failed("it says \x00\xff") })
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition { return outbox.Failed("it says \x00\xff") })
 		require.Equal(t, 1, w.Round(t.Context()))
 		require.Equal(t, "it says \uFFFD\uFFFD", q.state("a").LastError)
 	})
@@ -212,7 +232,7 @@ func TestAReasonIsStorable(t *testing.T) {
 func TestWorkerStopDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, finished := newQueue().put("a"), false
-		w := worker(t, q, func(ctx context.Context, _ outbox.Message) outbox.Verdict {
+		w := worker(t, q, func(ctx context.Context, _ outbox.Message) outbox.Disposition {
 			time.Sleep(30 * time.Second)
 			finished = ctx.Err() == nil
 			return outbox.Done()
@@ -249,7 +269,7 @@ func newSlowly() *slowly {
 	return s
 }
 
-func (s *slowly) handle(_ context.Context, m outbox.Message) outbox.Verdict {
+func (s *slowly) handle(_ context.Context, m outbox.Message) outbox.Disposition {
 	s.add(m.Region, 1)
 	defer s.add(m.Region, -1)
 	if strings.HasPrefix(m.ID, "slow") {
@@ -441,7 +461,7 @@ func TestFewSlotsGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().putIn("a", ids("a", 9)...).putIn("b", "b").putIn("c", "c")
 		var order []string // one slot: no two handlers at once
-		w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Verdict {
+		w := workerOf(t, q, func(_ context.Context, m outbox.Message) outbox.Disposition {
 			order = append(order, m.Region)
 			return outbox.Done()
 		}, 1, "a", "b", "c")
@@ -487,7 +507,7 @@ func TestARowOutlivesItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue().put("a")
 		q.failed = context.DeadlineExceeded
-		w := worker(t, q, func(context.Context, outbox.Message) outbox.Verdict { return outbox.Done() })
+		w := worker(t, q, func(context.Context, outbox.Message) outbox.Disposition { return outbox.Done() })
 		require.Zero(t, w.Round(t.Context()))
 		q.failed = nil
 		dead, err := q.Take(t.Context(), "r", 1, time.Minute)

@@ -128,25 +128,15 @@ func problem(code connect.Code, text string, p *peerv1.Problem) *connect.Error {
 	return e
 }
 
-// verdict says what a failed attempt at one node means for the next one.
-type verdict uint8
-
-const (
-	// final: a node of the region has spoken, or no node could say otherwise.
-	final verdict = iota + 1
-	// another: this node gave no answer; another one may.
-	another
-)
-
-// fromConnect is toConnect's inverse, seen from the caller. Beside the error it
-// tells whether another node of the region is worth asking.
-func fromConnect(err error) (error, verdict) {
+// fromConnect is toConnect's inverse, seen from the caller. It is final where a node of
+// the region has spoken, or no node could say otherwise; else another may answer.
+func fromConnect(err error) (_ error, final bool) {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err), false
 	}
 	if !connect.IsWireError(err) {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, err), another
+		return fmt.Errorf("%w: %w", ErrNoAnswer, err), false
 	}
 	for _, d := range wire.Details() {
 		value, err := d.Value()
@@ -158,20 +148,20 @@ func fromConnect(err error) (error, verdict) {
 				if p.GetHome() != "" {
 					said = &saidError{said, claim.Reply{Home: p.GetHome(), FirstUse: fromTimestamp(p.FirstUse), ExpiresAt: fromTimestamp(p.ExpiresAt)}}
 				}
-				return said, final
+				return said, true
 			}
 		}
 	}
 	switch wire.Code() {
 	case connect.CodeInvalidArgument, connect.CodePermissionDenied:
-		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), final
+		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), true
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
 		// The peer stops, or ran out of the time that we gave it.
-		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), another
+		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), false
 	default:
 		// CodeResourceExhausted is among these: a response over MaxMessageBytes is
 		// refused only after the request ran.
-		return fmt.Errorf("%w (%v)", ErrPeerFailed, wire.Code()), final
+		return fmt.Errorf("%w (%v)", ErrPeerFailed, wire.Code()), true
 	}
 }
 

@@ -94,9 +94,9 @@ func TestWhatThePeerDidNotSayIsNoAnswer(t *testing.T) {
 		connect.NewError(connect.CodeUnimplemented, errors.New("404 page not found")),
 		connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded),
 	} {
-		got, next := fromConnect(err)
-		if !errors.Is(got, ErrNoAnswer) || next != another {
-			t.Errorf("%v became %v, %d", err, got, next)
+		got, final := fromConnect(err)
+		if !errors.Is(got, ErrNoAnswer) || final {
+			t.Errorf("%v became %v, final: %v", err, got, final)
 		}
 	}
 	// A Problem in an error that did not come from the wire proves nothing.

@@ -103,7 +103,7 @@ func (h *Handler) Execute(ctx context.Context, req *connect.Request[peerv1.Execu
 	}
 	r, err := fromExecuteRequest(req.Msg)
 	if err == nil {
-		err = h.checkHome(req.Msg.GetHome(), r.Key.Value)
+		err = h.checkHome(req.Msg.GetHome(), r.Stamp)
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "execute", err)
@@ -128,7 +128,8 @@ func (h *Handler) Inspect(ctx context.Context, req *connect.Request[peerv1.Inspe
 	}
 	key, err := fromKey(req.Msg.GetTenant(), req.Msg.GetKey())
 	if err == nil {
-		err = h.checkHome(req.Msg.GetHome(), key.Value)
+		stamp, _ := claim.ReadStamp(key.Value)
+		err = h.checkHome(req.Msg.GetHome(), stamp)
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "inspect", err)
@@ -151,7 +152,8 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 		err = checkLength("id", id, maxObjectID, true)
 	}
 	if err == nil {
-		err = h.checkObjectHome(req.Msg.GetHome(), id)
+		_, code, _ := claim.ReadObjectID(id)
+		err = h.checkHome(req.Msg.GetHome(), code)
 	}
 	if err != nil {
 		return nil, h.fail(ctx, "object", err)
@@ -181,26 +183,19 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 	return h.fail(ctx, rpc, err)
 }
 
-// checkHome refuses a key whose home is not here. What the key says of itself
-// counts more than what the sender says.
-func (h *Handler) checkHome(home, key string) error {
-	if !ValidName(home) {
+// checkHome refuses a key or an object whose home is not here. What it says of itself,
+// code, counts more than what the sender says; 0 is none.
+func (h *Handler) checkHome(home string, code claim.RegionCode) error {
+	switch {
+	case !ValidName(home):
 		return &badRequestError{"home is not a region name"}
-	}
-	if code, stamped := claim.ReadStamp(key); stamped {
+	case code != 0:
 		return h.checkCode(code)
+	case home != h.self:
+		// An opaque key's home is in its pin, which is not read here.
+		return &WrongHomeError{}
 	}
-	return h.checkClaimedHome(home)
-}
-
-func (h *Handler) checkObjectHome(home, id string) error {
-	if !ValidName(home) {
-		return &badRequestError{"home is not a region name"}
-	}
-	if _, code, ok := claim.ReadObjectID(id); ok {
-		return h.checkCode(code)
-	}
-	return h.checkClaimedHome(home)
+	return nil
 }
 
 func (h *Handler) checkCode(code claim.RegionCode) error {
@@ -212,14 +207,6 @@ func (h *Handler) checkCode(code claim.RegionCode) error {
 	}
 	if home.Name != h.self {
 		return &WrongHomeError{Home: home.Name}
-	}
-	return nil
-}
-
-func (h *Handler) checkClaimedHome(home string) error {
-	if home != h.self {
-		// An opaque key's home is in its pin, which is not read here.
-		return &WrongHomeError{}
 	}
 	return nil
 }

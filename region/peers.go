@@ -216,8 +216,8 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 			// carries whole milliseconds.
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, context.DeadlineExceeded)
 		}
-		err, next := fromConnect(err)
-		if next == final {
+		err, final := fromConnect(err)
+		if final {
 			p.heard(home, true)
 			return nil, err
 		}

@@ -220,17 +220,17 @@ func TestStampedIsReadOffTheKey(t *testing.T) {
 	local := answering("ok")
 	answer := local.execute
 	local.execute = func(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
-		got = append(got, req.Stamped)
+		got = append(got, req.Stamp != 0)
 		return answer(ctx, home, req)
 	}
 	node := startNode(t, "n", local)
 	p := peersOf(t, nil, node)
 	for _, tc := range []struct {
 		key  string
-		says bool
-	}{{stamped, false}, {"order-1", true}, {claim.OwnKey(stamped), false}} {
+		says claim.RegionCode
+	}{{stamped, 0}, {"order-1", 2}, {claim.OwnKey(stamped), 0}} {
 		req := requestFor(node, node)
-		req.Key.Value, req.Stamped = tc.key, tc.says
+		req.Key.Value, req.Stamp = tc.key, tc.says
 		if _, err := p.Execute(t.Context(), eu, req, 1, us); err != nil {
 			t.Fatal(err)
 		}
@@ -673,7 +673,7 @@ func TestHandlerRefusesMalformedMessages(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q: %v", want, err)
 		}
-		if got, next := fromConnect(err); !errors.Is(got, ErrRefused) || next != final {
+		if got, final := fromConnect(err); !errors.Is(got, ErrRefused) || !final {
 			t.Errorf("%q: Peers would return %v", want, got)
 		}
 	}

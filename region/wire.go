@@ -95,7 +95,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	if err != nil {
 		return claim.Request{}, err
 	}
-	_, stamped := claim.ReadStamp(key.Value)
+	stamp, _ := claim.ReadStamp(key.Value) // it counts, whatever the sender says
 	return claim.Request{
 		Key:       key,
 		Also:      also,
@@ -108,7 +108,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 			Canonical:   m.GetCanonicalBody(),
 		},
 		CompareOnly: m.GetCompareOnly(),
-		Stamped:     stamped,
+		Stamp:       stamp,
 		PinnedAt:    fromTimestamp(m.PinnedAt),
 		Began:       time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),
 	}, nil

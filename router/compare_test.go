@@ -83,7 +83,9 @@ func TestComparedOnly(t *testing.T) {
 			w := c.world
 			r := w.router(t)
 			r.pins = noPins{rows{&w}, c.homes}
-			_, err := r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: c.key}, PreferHome: c.prefer, CompareOnly: true}, "")
+			req := request(c.key)
+			req.PreferHome, req.CompareOnly = c.prefer, true
+			_, err := r.Do(t.Context(), req, "")
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.asked, w.asked)
 		})

@@ -78,8 +78,9 @@ func TestPreferredHomes(t *testing.T) {
 			topology, err := region.NewTopology(rows)
 			require.NoError(t, err)
 			r := New(here, w, far{w}, pins, topology, func(region string) bool { return region == c.lost })
-			key := cmp.Or(c.key, "order-1")
-			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: key}, PreferHome: c.prefer}, "")
+			req := request(cmp.Or(c.key, "order-1"))
+			req.PreferHome = c.prefer
+			_, err = r.Do(t.Context(), req, "")
 			require.NoError(t, err)
 			require.Equal(t, c.asked, w.asked)
 		})
@@ -143,7 +144,7 @@ func TestNewHomes(t *testing.T) {
 				WithDistances(func(region string) (time.Duration, bool) {
 					return map[string]time.Duration{europe: 80 * time.Millisecond, asia: 70 * time.Millisecond}[region], true
 				})
-			_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "order-1"}}, "")
+			_, err = r.Do(t.Context(), request("order-1"), "")
 			require.ErrorIs(t, err, c.err)
 			asked := w.asked
 			if c.registrar != here { // what costs nothing was tried first

@@ -52,7 +52,7 @@ func TestLately(t *testing.T) {
 			r := w.router(t)
 			a := answering{&w, map[string]bool{}, c.state}
 			r.local = a
-			req := claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}
+			req := request("k")
 			_, err := r.Do(t.Context(), req, "")
 			require.NoError(t, err)
 			require.Equal(t, c.first, w.asked)

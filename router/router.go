@@ -154,12 +154,11 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 }
 
 func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
-	if code, ok := claim.ReadStamp(t.req.Key.Value); ok {
-		home, err := t.coded(code)
+	if t.req.Stamp != 0 {
+		home, err := t.coded(t.req.Stamp)
 		if err != nil {
 			return claim.Reply{}, err
 		}
-		t.req.Stamped = true
 		return t.at(ctx, home)
 	}
 	registrar, err := t.pins.Registrar(ctx, t.req.Key.Tenant)

@@ -41,7 +41,7 @@ func (w *world) log(format string, args ...any) {
 func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
 	w.log("do %s", home)
 	w.underWay = req.UnderWay()
-	if w.needPin && (req.CompareOnly || !req.Stamped && req.PinnedAt.IsZero()) {
+	if w.needPin && (req.CompareOnly || req.Stamp == 0 && req.PinnedAt.IsZero()) {
 		return claim.Reply{}, claim.ErrNeedPin
 	}
 	if err := w.local[home]; err != nil {
@@ -85,7 +85,6 @@ func (w *world) Pin(context.Context, claim.Key, string) (claim.Pin, error) {
 	}
 	return claim.Pin{Home: w.pin, CreatedAt: pinned}, nil
 }
-
 
 func (w *world) Registrar(context.Context, string) (string, error) { return w.registrar, nil }
 
@@ -133,6 +132,12 @@ func (w *world) router(t *testing.T) *Router {
 	topology, err := region.NewTopology([]region.Region{{Name: here, Code: 1}, {Name: europe, Code: 2}, {Name: asia, Code: 3}})
 	require.NoError(t, err)
 	return New(here, w, far{w}, rows{w}, topology, func(r string) bool { return r == w.lost })
+}
+
+// request is one under a key, as its entry makes it.
+func request(key string) claim.Request {
+	stamp, _ := claim.ReadStamp(key)
+	return claim.Request{Key: claim.Key{Tenant: "acme", Value: key}, Stamp: stamp}
 }
 
 func stamped(t *testing.T, code claim.RegionCode) string {
@@ -227,7 +232,7 @@ func TestWays(t *testing.T) {
 			if key == "" {
 				key = "order-1"
 			}
-			reply, err := c.world.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: key}}, c.hint)
+			reply, err := c.world.router(t).Do(t.Context(), request(key), c.hint)
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.asked, c.world.asked)
 			require.Equal(t, c.hops, reply.Hops)
@@ -254,7 +259,7 @@ func TestErrorsNameTheHome(t *testing.T) {
 		"opaque, no registrar":    {key: "k", world: world{registrar: europe, needPin: true}, home: ""},
 		"a code that is not here": {key: stamped(t, 9), home: ""},
 	} {
-		reply, err := c.world.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: c.key}}, "")
+		reply, err := c.world.router(t).Do(t.Context(), request(c.key), "")
 		require.Error(t, err, name)
 		require.Equal(t, c.home, reply.Home, name)
 	}
@@ -265,10 +270,10 @@ func TestErrorsNameTheHome(t *testing.T) {
 func TestAForwardCountsItsWay(t *testing.T) {
 	w := &world{}
 	r := w.router(t).WithDistances(func(string) (time.Duration, bool) { return time.Minute, true })
-	_, err := r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+	_, err := r.Do(t.Context(), request(stamped(t, 2)), "")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, w.underWay, time.Minute)
-	_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 1)}}, "")
+	_, err = r.Do(t.Context(), request(stamped(t, 1)), "")
 	require.NoError(t, err)
 	require.Less(t, w.underWay, time.Minute)
 }
@@ -277,14 +282,14 @@ func TestAForwardCountsItsWay(t *testing.T) {
 // again, once.
 func TestARouterSentBackLooksAgain(t *testing.T) {
 	w := &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin}}}
-	_, err := w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
+	_, err := w.router(t).Do(t.Context(), request("k"), "")
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"pin", "replica", "forward asia-northeast1 hop 1 pinned true",
 		"pin", "replica", "forward asia-northeast1 hop 2 pinned true",
 	}, w.asked)
 	w = &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin, claim.ErrNeedPin}}}
-	_, err = w.router(t).Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: "k"}}, "")
+	_, err = w.router(t).Do(t.Context(), request("k"), "")
 	require.ErrorIs(t, err, ErrHomeUnavailable)
 }
 
@@ -310,7 +315,7 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		began := time.Now()
 		lost := func(string) bool { return time.Since(began) >= 3*time.Second }
 		r := New(here, w, hanging{far{w}}, rows{w}, topology, lost)
-		_, err = r.Do(t.Context(), claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+		_, err = r.Do(t.Context(), request(stamped(t, 2)), "")
 		require.NoError(t, err)
 		require.Equal(t, []string{"replica", "do europe-west1"}, w.asked)
 		require.Less(t, time.Since(began), 3*time.Second+2*lostPoll)
@@ -319,7 +324,7 @@ func TestAHangingForwardEndsWithTheRegion(t *testing.T) {
 		began = time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = r.Do(ctx, claim.Request{Key: claim.Key{Tenant: "acme", Value: stamped(t, 2)}}, "")
+		_, err = r.Do(ctx, request(stamped(t, 2)), "")
 		require.ErrorIs(t, err, ErrHomeUnavailable)
 	})
 }

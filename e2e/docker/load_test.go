@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/e2e/history"
 )
 
@@ -48,87 +48,29 @@ func charge(tenant, key string, amount int64, card string) request {
 	return request{tenant, key, fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":%q}`, amount, card)}
 }
 
-// reply is what came back. err is set when no whole answer did.
-type reply struct {
-	err     error
-	status  int
-	header  http.Header
-	body    []byte
-	problem struct {
-		Error        string `json:"error"`
-		Retry        string `json:"retry"`
-		RetryAfterMS int64  `json:"retry_after_ms"`
-	}
-}
-
-// remembered is the part of the answer that every retry must repeat.
-func (r *reply) remembered() string {
-	return fmt.Sprintf("%d|%s|%s|%s", r.status, r.header.Get("Content-Type"), r.header.Get("Location"), r.body)
-}
-
-// final reports whether there is nothing left to retry.
-func (r *reply) final() bool {
-	return r.err == nil && (r.status == http.StatusCreated || r.problem.Retry != "" && r.problem.Retry != "same_key")
-}
-
-func (r *reply) String() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	return r.remembered()
-}
-
 // servedBy is the region that the answer came from.
-func (r *reply) servedBy() string {
-	if r.header == nil {
+func servedBy(r *answer.Answer) string {
+	if r.Header == nil {
 		return ""
 	}
-	return r.header.Get("Homeward-Served-By")
+	return r.Header.Get("Homeward-Served-By")
 }
 
-func (r *reply) pause() time.Duration {
-	told := time.Duration(r.problem.RetryAfterMS) * time.Millisecond
+func pauseAfter(r *answer.Answer) time.Duration {
+	told := time.Duration(r.Problem.RetryAfterMS) * time.Millisecond
 	return min(told, longestPause) + 50*time.Millisecond + rand.N(100*time.Millisecond)
 }
 
-// got is what the model is told of an answer.
-func (r *reply) got() history.Got {
-	switch {
-	case r.err != nil:
-		return history.Got{Kind: history.None}
-	case r.status == http.StatusUnprocessableEntity:
-		return history.Got{Kind: history.Mismatch}
-	case r.status == http.StatusConflict:
-		return history.Got{Kind: history.InUse}
-	case r.status == http.StatusPaymentRequired && !r.final():
-		return history.Got{Kind: history.Soft}
-	case r.final():
-		return history.Got{Kind: history.Final, Reply: r.remembered()}
-	default:
-		return history.Got{Kind: history.None}
-	}
-}
-
 // send makes one attempt at one node.
-func (c *cluster) send(ctx context.Context, at member, q request) *reply {
+func (c *cluster) send(ctx context.Context, at member, q request) *answer.Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.url+"/v1/charges", bytes.NewReader([]byte(q.body)))
 	if err != nil {
-		return &reply{err: err}
+		return &answer.Answer{Err: err}
 	}
-	req.GetBody = nil // or net/http would itself send again what was cut off
 	req.Header.Set("Authorization", "Bearer "+c.keys[q.tenant])
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", q.key)
-	res, err := c.http.Do(req)
-	if err != nil {
-		return &reply{err: err}
-	}
-	defer func() { _ = res.Body.Close() }()
-	r := &reply{status: res.StatusCode, header: res.Header}
-	if r.body, r.err = io.ReadAll(res.Body); r.err == nil && r.status != http.StatusCreated {
-		r.err = json.Unmarshal(r.body, &r.problem)
-	}
-	return r
+	return answer.To(req, c.http)
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -166,7 +108,7 @@ type send struct {
 	request
 	amount int64
 	hard   bool // the card is stolen
-	last   *reply
+	last   *answer.Answer
 }
 
 // amountsEach is more than any scenario uses.
@@ -257,39 +199,39 @@ func stamped(region string) string {
 }
 
 // settle sends a request until an answer is final or ctx ends.
-func (l *load) settle(ctx context.Context, client int, s *send, where func() member) *reply {
+func (l *load) settle(ctx context.Context, client int, s *send, where func() member) *answer.Answer {
 	l.mu.Lock()
 	l.sent = append(l.sent, s)
 	l.mu.Unlock()
 	for {
 		r := l.attempt(ctx, client, s, where(), attemptTime)
-		if r.final() || wait(ctx, r.pause()) != nil {
+		if r.Final() || wait(ctx, pauseAfter(r)) != nil {
 			return r
 		}
 	}
 }
 
 // attempt sends once and records what came of it.
-func (l *load) attempt(ctx context.Context, client int, s *send, at member, patience time.Duration) *reply {
+func (l *load) attempt(ctx context.Context, client int, s *send, at member, patience time.Duration) *answer.Answer {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := l.c.send(ctx, at, s.request)
-	l.history.Add(client, history.Sent{Key: s.tenant + "/" + s.key, Body: s.body}, start, r.got())
+	l.history.Add(client, history.Sent{Key: s.tenant + "/" + s.key, Body: s.body}, start, r.Got())
 	l.requests.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.last == nil || !s.last.final() {
+	if s.last == nil || !s.last.Final() {
 		// One that hung may come back after another was answered for good: the
 		// history has both.
 		s.last = r
 	}
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 		l.none.Add(1)
-	case r.status == http.StatusServiceUnavailable:
+	case r.Status == http.StatusServiceUnavailable:
 		l.no.Add(1)
-		l.why[r.problem.Error]++
+		l.why[r.Problem.Error]++
 	}
 	return r
 }
@@ -305,14 +247,14 @@ func (l *load) fresh(home string) *send {
 
 // pay makes a new charge at one node, under a key that is at home in a region, and
 // returns the final answer.
-func (l *load) pay(at member, home string) *reply {
+func (l *load) pay(at member, home string) *answer.Answer {
 	ctx, cancel := context.WithTimeout(l.ctx, patience)
 	defer cancel()
 	return l.settle(ctx, probeClient, l.fresh(home), func() member { return at })
 }
 
-// verdict compares what merchants were told with what the simulator saw.
-type verdict struct {
+// tally compares what merchants were told with what the simulator saw.
+type tally struct {
 	Keys, Completed, Declined int
 	Requests, No, None        int64
 	Why                       map[string]int
@@ -325,38 +267,38 @@ type effect struct {
 }
 
 // judge checks every promise and counts in v. Call it after end.
-func (l *load) judge(t *testing.T, v *verdict) {
+func (l *load) judge(t *testing.T, v *tally) {
 	t.Helper()
 	v.Requests, v.No, v.None, v.Why = l.requests.Load(), l.no.Load(), l.none.Load(), l.why
 	byKey := map[string][]*send{}
 	for _, s := range l.sent {
-		require.True(t, s.last.final(), "%s was never answered for good: %v", s.key, s.last)
+		require.True(t, s.last.Final(), "%s was never answered for good: %v", s.key, s.last)
 		byKey[s.tenant+"/"+s.key] = append(byKey[s.tenant+"/"+s.key], s)
 	}
 	v.Keys = len(byKey)
 	want := map[effect]int{}
 	winners := make([]*send, 0, len(byKey))
 	for key, sends := range byKey {
-		i := slices.IndexFunc(sends, func(s *send) bool { return s.last.status != http.StatusUnprocessableEntity })
+		i := slices.IndexFunc(sends, func(s *send) bool { return s.last.Status != http.StatusUnprocessableEntity })
 		require.GreaterOrEqual(t, i, 0, "%s: everybody was refused", key)
 		winner := sends[i]
 		for _, s := range sends {
 			if s.body != winner.body {
-				require.Equal(t, http.StatusUnprocessableEntity, s.last.status, "%s answered two requests", key)
+				require.Equal(t, http.StatusUnprocessableEntity, s.last.Status, "%s answered two requests", key)
 			} else {
-				require.Equal(t, winner.last.remembered(), s.last.remembered(), "%s: two answers", key)
+				require.Equal(t, winner.last.Remembered(), s.last.Remembered(), "%s: two answers", key)
 			}
 		}
 		winners = append(winners, winner)
 		if winner.hard {
-			require.Equal(t, http.StatusPaymentRequired, winner.last.status, "%s: %v", key, winner.last)
+			require.Equal(t, http.StatusPaymentRequired, winner.last.Status, "%s: %v", key, winner.last)
 			v.Declined++
 			continue
 		}
-		require.Equal(t, http.StatusCreated, winner.last.status, "%s: %v", key, winner.last)
+		require.Equal(t, http.StatusCreated, winner.last.Status, "%s: %v", key, winner.last)
 		v.Completed++
 		var object struct{ ID string }
-		require.NoError(t, json.Unmarshal(winner.last.body, &object))
+		require.NoError(t, json.Unmarshal(winner.last.Body, &object))
 		want[effect{object.ID, winner.amount}]++
 	}
 	l.replay(t, winners)
@@ -379,7 +321,7 @@ func (l *load) replay(t *testing.T, winners []*send) {
 			for w := range queue {
 				again := *w
 				r := l.settle(l.ctx, client, &again, l.anywhere)
-				if !assert.Equal(t, w.last.remembered(), fmt.Sprint(r), w.key) {
+				if !assert.Equal(t, w.last.Remembered(), fmt.Sprint(r), w.key) {
 					different.Add(1)
 				}
 			}

@@ -30,7 +30,7 @@ type row struct {
 	scenario string
 	took     time.Duration
 	ok       bool
-	verdict
+	tally
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/localdb"
 )
 
@@ -108,7 +109,7 @@ func TestScenarios(t *testing.T) {
 			sc.run(s)
 			s.whole()
 			s.l.end()
-			s.l.judge(t, &r.verdict)
+			s.l.judge(t, &r.tally)
 			whole = !t.Failed()
 		})
 	}
@@ -172,7 +173,7 @@ func (s *scene) at(region string, n int) member {
 // here in its place.
 func (s *scene) home(at member, region string) bool {
 	r := s.l.pay(at, region)
-	return r.status == http.StatusCreated && r.servedBy() == region
+	return r.Status == http.StatusCreated && servedBy(r) == region
 }
 
 // whole waits until every node is ready and reaches every region.
@@ -206,7 +207,7 @@ func (s *scene) deputises(here, lost string) {
 	for n := 1; n <= 2; n++ {
 		s.until(fmt.Sprintf("%s-%d acts for %s", here, n, lost), func() bool {
 			r := s.l.pay(s.at(here, n), lost)
-			return r.status == http.StatusCreated && r.servedBy() == here
+			return r.Status == http.StatusCreated && servedBy(r) == here
 		})
 	}
 	s.Logf("%s serves the keys of %s after %v", here, lost, time.Since(began).Round(100*time.Millisecond))
@@ -223,9 +224,9 @@ func regionKilled(s *scene) {
 
 // held makes charges at a node while the provider behaves in some way, and waits
 // until they are in its hands. The answers come in the channel.
-func (s *scene) held(n int, at member, home string, f faults) ([]*send, <-chan *reply) {
+func (s *scene) held(n int, at member, home string, f faults) ([]*send, <-chan *answer.Answer) {
 	s.must(s.c.provider(f))
-	sends, replies := make([]*send, n), make(chan *reply, n)
+	sends, replies := make([]*send, n), make(chan *answer.Answer, n)
 	for i := range sends {
 		one := s.l.fresh(home)
 		sends[i] = one
@@ -263,12 +264,12 @@ func (s *scene) state(at member, one *send) string {
 }
 
 // finish retries a charge elsewhere until it is answered for good.
-func (s *scene) finish(one *send, at member) *reply {
+func (s *scene) finish(one *send, at member) *answer.Answer {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.l.ctx, patience)
 	defer cancel()
 	r := s.l.settle(ctx, probeClient, one, func() member { return at })
-	require.Equal(s, http.StatusCreated, r.status, "%v", r)
+	require.Equal(s, http.StatusCreated, r.Status, "%v", r)
 	return r
 }
 
@@ -324,7 +325,7 @@ func regionCutOff(s *scene) {
 	if s.c.kind == localdb.CockroachDB {
 		for _, home := range []string{us, eu} {
 			r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(home)), s.at(eu, 1), attemptTime)
-			require.NotEqual(s, http.StatusCreated, r.status, "charged on a minority's word: %v", r)
+			require.NotEqual(s, http.StatusCreated, r.Status, "charged on a minority's word: %v", r)
 		}
 	} else {
 		s.deputises(eu, us)
@@ -337,7 +338,7 @@ func regionCutOff(s *scene) {
 func (s *scene) unreached(here, there string) {
 	s.Helper()
 	r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(there)), s.at(here, 1), attemptTime)
-	require.NotEqual(s, there, r.servedBy(), "the cut lets requests through: %v", r)
+	require.NotEqual(s, there, servedBy(r), "the cut lets requests through: %v", r)
 }
 
 // nodeKilledMidForward: a node dies with forwarded charges in its hands, before the
@@ -406,8 +407,8 @@ func databaseLost(s *scene) {
 		}
 		s.until(m.name+" is not ready", func() bool { return !s.c.ready(m) })
 		r := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(m.region)), m, attemptTime)
-		require.NoError(s, r.err)
-		require.Equal(s, http.StatusServiceUnavailable, r.status, "%v", r)
+		require.NoError(s, r.Err)
+		require.Equal(s, http.StatusServiceUnavailable, r.Status, "%v", r)
 	}
 	if s.c.kind == localdb.CockroachDB {
 		s.until("us-east1 goes on", func() bool { return s.home(s.at(us, 1), us) })
@@ -430,9 +431,9 @@ func simulatorDown(s *scene) {
 	s.must(s.c.tell([]string{"simulator"}, "kill"))
 	for _, r := range regions {
 		got := s.l.attempt(s.l.ctx, probeClient, s.toSettle(s.l.fresh(r)), s.at(r, 2), patience)
-		require.NoError(s, got.err)
-		require.Equal(s, http.StatusServiceUnavailable, got.status, "%v", got)
-		require.Equal(s, "same_key", got.problem.Retry)
+		require.NoError(s, got.Err)
+		require.Equal(s, http.StatusServiceUnavailable, got.Status, "%v", got)
+		require.Equal(s, "same_key", got.Problem.Retry)
 	}
 	s.must(s.c.tell([]string{"simulator"}, "start"))
 }

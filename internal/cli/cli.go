@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -113,4 +114,11 @@ type versionCommand struct{}
 func (versionCommand) Run(io streams) error {
 	_, err := fmt.Fprintln(io.out, "homeward", node.Version)
 	return err
+}
+
+// indented prints JSON for people and programs.
+func indented(io streams, v any) error {
+	e := json.NewEncoder(io.out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -303,11 +302,4 @@ func (l *entryList) print(io streams, of string) error {
 		fmt.Fprintf(io.err, "there are more: homeward ledger entries %s --after %s\n", of, l.More)
 	}
 	return nil
-}
-
-// indented prints JSON for people and programs.
-func indented(io streams, v any) error {
-	e := json.NewEncoder(io.out)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

@@ -1219,8 +1219,8 @@ var injuries = []injury{
 	{fault: wireproxy.StallBefore}, {fault: wireproxy.StallAfter},
 }
 
-// verdict is what the package comment promises of an operation under an injury.
-type verdict struct {
+// guarantee is what the package comment promises of an operation under an injury.
+type guarantee struct {
 	tries int
 	// answered: the call succeeds; otherwise it says that nothing is known.
 	answered bool
@@ -1229,7 +1229,7 @@ type verdict struct {
 }
 
 // promise returns false where the injury is the same as a single one.
-func promise(o *operation, statement string, i injury) (v verdict, applies bool) {
+func promise(o *operation, statement string, i injury) (v guarantee, applies bool) {
 	repeats := !o.once || i.fault == wireproxy.Refuse40001
 	v.tries = 1
 	if i.lasting {
@@ -1282,7 +1282,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func (c *cell) injure(o *operation, statement string, i injury, promised verdict) {
+func (c *cell) injure(o *operation, statement string, i injury, promised guarantee) {
 	o.before(c)
 	was := c.stored()
 	shot := c.proxy.Arm(statement, i.fault, promised.tries)

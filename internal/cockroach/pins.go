@@ -142,13 +142,13 @@ type standing struct {
 }
 
 func scanStanding(row pgx.CollectableRow) (standing, error) {
-	type place struct {
+	type columns struct {
 		at, home zeronull.Text
 		created  zeronull.Timestamptz
 	}
 	var s standing
 	var registrar string
-	var current, previous place
+	var current, previous columns
 	err := row.Scan(&s.now, &registrar, &current.at, &current.home, &current.created, &previous.at, &previous.home, &previous.created, &s.open)
 	// Of two the later one: a pin is only ever written anew after both places
 	// were read.

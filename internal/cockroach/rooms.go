@@ -85,7 +85,7 @@ type party struct {
 	whose
 	share
 	far     *share // all of its region's, where that is far
-	waiting []*place
+	waiting []*ticket
 }
 
 // count adds calls that are inside and that have a connection, to all whom they are of.
@@ -98,8 +98,8 @@ func (r *room) count(p *party, inside, placed int) {
 	}
 }
 
-// place is one call's.
-type place struct {
+// ticket is one call's place in the line.
+type ticket struct {
 	got   chan struct{} // closed with the connection
 	taken bool
 }
@@ -165,7 +165,7 @@ func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err erro
 		rs.mu.Unlock()
 		return nil, err
 	}
-	mine := &place{got: make(chan struct{})}
+	mine := &ticket{got: make(chan struct{})}
 	if p.waiting = append(p.waiting, mine); len(p.waiting) == 1 {
 		r.turn = append(r.turn, p)
 	}
@@ -225,14 +225,14 @@ func (rs *rooms) release(r *room, p *party) {
 }
 
 // leave gives back the connection of a call, or its place in the line.
-func (rs *rooms) leave(r *room, p *party, mine *place) {
+func (rs *rooms) leave(r *room, p *party, mine *ticket) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if mine.taken {
 		rs.free++
 		r.count(p, 0, -1)
 	} else {
-		p.waiting = slices.DeleteFunc(p.waiting, func(other *place) bool { return other == mine })
+		p.waiting = slices.DeleteFunc(p.waiting, func(other *ticket) bool { return other == mine })
 		if len(p.waiting) == 0 {
 			r.turn = slices.DeleteFunc(r.turn, func(other *party) bool { return other == p })
 		}

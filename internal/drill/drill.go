@@ -114,7 +114,7 @@ type drill struct {
 	shunned   atomic.Pointer[string]
 }
 
-// Run carries the drill out and returns what came of it; see [Verdict.OK]. What
+// Run carries the drill out and returns what came of it; see [Findings.OK]. What
 // was taken away is brought back even when ctx ends, which is an error, as there
 // is no verdict then.
 func Run(ctx context.Context, c Config) (*Report, error) {

@@ -262,14 +262,14 @@ func TestScenarios(t *testing.T) {
 
 // A deployment that breaks one promise once is found out.
 func TestBrokenPromisesAreFound(t *testing.T) {
-	for broken, count := range map[string]func(v *Verdict) int{
-		"charged twice":  func(v *Verdict) int { return v.Duplicates },
-		"another answer": func(v *Verdict) int { return v.Differing },
+	for broken, count := range map[string]func(v *Findings) int{
+		"charged twice":  func(v *Findings) int { return v.Duplicates },
+		"another answer": func(v *Findings) int { return v.Differing },
 		// The client asks again for it, and reads the right one.
-		"an answer that is no JSON": func(v *Verdict) int { return v.Differing },
-		"charged again, and more":   func(v *Verdict) int { return v.Duplicates },
-		"no charge":                 func(v *Verdict) int { return v.Unpaid },
-		"no answer":                 func(v *Verdict) int { return v.Unanswered },
+		"an answer that is no JSON": func(v *Findings) int { return v.Differing },
+		"charged again, and more":   func(v *Findings) int { return v.Duplicates },
+		"no charge":                 func(v *Findings) int { return v.Unpaid },
+		"no answer":                 func(v *Findings) int { return v.Unanswered },
 	} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ type Report struct {
 	// seconds.
 	Rate    float64  `json:"rate"`
 	For     float64  `json:"for_s"`
-	Verdict Verdict  `json:"verdict"`
+	Verdict Findings `json:"verdict"`
 	Seconds []Second `json:"timeline"`
 }
 
@@ -83,7 +83,7 @@ type figure struct {
 	Bad         bool
 }
 
-func (v *Verdict) rows() []figure {
+func (v *Findings) rows() []figure {
 	count := func(name string, n int) figure { return figure{name, fmt.Sprint(n), n > 0} }
 	plain := func(name string, value any) figure { return figure{name, fmt.Sprint(value), false} }
 	rows := []figure{
@@ -113,7 +113,7 @@ func (v *Verdict) rows() []figure {
 	return rows
 }
 
-func (v *Verdict) sentence() string {
+func (v *Findings) sentence() string {
 	if v.OK() {
 		return "Every promise was kept."
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Verdict is what came of a drill.
-type Verdict struct {
+// Findings are what came of a drill.
+type Findings struct {
 	// Requests is how many were sent under load, and Retries how many of them were
 	// not the first of their call.
 	Requests int64 `json:"requests"`
@@ -91,14 +91,14 @@ type ErrorCount struct {
 }
 
 // OK reports whether every promise was kept and could be checked.
-func (v *Verdict) OK() bool {
+func (v *Findings) OK() bool {
 	return v.Duplicates == 0 && v.Differing == 0 && v.Lost == 0 && v.Unasked == ""
 }
 
 // maxExamples is how many payments a verdict names: enough to look one up.
 const maxExamples = 10
 
-func (v *Verdict) example(format string, args ...any) {
+func (v *Findings) example(format string, args ...any) {
 	if len(v.Examples) < maxExamples {
 		v.Examples = append(v.Examples, fmt.Sprintf(format, args...))
 	}
@@ -106,7 +106,7 @@ func (v *Verdict) example(format string, args ...any) {
 
 // judge compares what callers were told with the movements of money whose amounts
 // are the drill's. The amount of the payment at place i is base+i.
-func judge(v *Verdict, payments []payment, effects []effect, base int64) {
+func judge(v *Findings, payments []payment, effects []effect, base int64) {
 	moved := map[int][]string{} // references, by payment
 	references := map[string]int{}
 	v.Payments, v.Charges = len(payments), len(effects)
@@ -129,7 +129,7 @@ func judge(v *Verdict, payments []payment, effects []effect, base int64) {
 	v.Lost = v.Unanswered + v.Unpaid + v.PaidThoughRefused + v.Refused
 }
 
-func judgeOne(v *Verdict, p *payment, moved []string) {
+func judgeOne(v *Findings, p *payment, moved []string) {
 	if p.differing > 0 {
 		v.Differing += p.differing
 		v.example("key %s: %d answers differ from the first", p.key, p.differing)

@@ -24,55 +24,55 @@ func made(i int) (payment, effect) {
 func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(p []payment, e []effect) []effect
-		want   Verdict // without the totals
+		want   Findings // without the totals
 	}{
-		"kept": {func(_ []payment, e []effect) []effect { return e }, Verdict{}},
+		"kept": {func(_ []payment, e []effect) []effect { return e }, Findings{}},
 		"charged twice": {func(_ []payment, e []effect) []effect { return append(e, e[1]) },
-			Verdict{Duplicates: 1}},
+			Findings{Duplicates: 1}},
 		"charged thrice, under other references": {func(_ []payment, e []effect) []effect {
 			return append(e, effect{"ch_x", e[1].Amount}, effect{"ch_y", e[1].Amount})
-		}, Verdict{Duplicates: 2}},
+		}, Findings{Duplicates: 2}},
 		"a reference charged for two payments": {func(_ []payment, e []effect) []effect {
 			e[1].Reference = e[0].Reference
 			return e
-		}, Verdict{Duplicates: 1, Unpaid: 1}},
+		}, Findings{Duplicates: 1, Unpaid: 1}},
 		"charged for nobody": {func(p []payment, e []effect) []effect {
 			return append(e, effect{"ch_x", testBase + int64(len(p))})
-		}, Verdict{Duplicates: 1}},
+		}, Findings{Duplicates: 1}},
 		"another answer": {func(p []payment, e []effect) []effect {
 			p[0].differing = 2
 			return e
-		}, Verdict{Differing: 2}},
+		}, Findings{Differing: 2}},
 		"no answer": {func(p []payment, e []effect) []effect {
 			p[2] = payment{key: "k2"}
 			return e[:2]
-		}, Verdict{Unanswered: 1}},
+		}, Findings{Unanswered: 1}},
 		"no answer, and charged": {func(p []payment, e []effect) []effect {
 			p[2] = payment{key: "k2"}
 			return e
-		}, Verdict{Unanswered: 1, UnansweredPaid: 1}},
+		}, Findings{Unanswered: 1, UnansweredPaid: 1}},
 		"answered, and not charged": {func(_ []payment, e []effect) []effect { return e[:2] },
-			Verdict{Unpaid: 1}},
+			Findings{Unpaid: 1}},
 		"charged under an id that nobody was told": {func(_ []payment, e []effect) []effect {
 			e[1].Reference = "ch_x"
 			return e
-		}, Verdict{Unpaid: 1}},
+		}, Findings{Unpaid: 1}},
 		"declined as it should be": {func(p []payment, e []effect) []effect {
 			p[2].stolen, p[2].status, p[2].code = true, 402, "card_declined"
 			return e[:2]
-		}, Verdict{Declined: 1}},
+		}, Findings{Declined: 1}},
 		"declined, and charged": {func(p []payment, e []effect) []effect {
 			p[2].stolen, p[2].status, p[2].code = true, 402, "card_declined"
 			return e
-		}, Verdict{PaidThoughRefused: 1}},
+		}, Findings{PaidThoughRefused: 1}},
 		"a stolen card that pays": {func(p []payment, e []effect) []effect {
 			p[2].stolen = true
 			return e
-		}, Verdict{Refused: 1}},
+		}, Findings{Refused: 1}},
 		"refused without a reason": {func(p []payment, e []effect) []effect {
 			p[2].status, p[2].code = 422, "idempotency_key_fingerprint_mismatch"
 			return e[:2]
-		}, Verdict{Refused: 1}},
+		}, Findings{Refused: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var payments []payment
@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 				payments, effects = append(payments, p), append(effects, e)
 			}
 			effects = c.change(payments, effects)
-			var got Verdict
+			var got Findings
 			judge(&got, payments, effects, testBase)
 			want := c.want
 			want.Payments, want.Charges = 3, len(effects)
@@ -99,12 +99,12 @@ func TestJudge(t *testing.T) {
 }
 
 func TestWhatCouldNotBeCheckedIsNotKept(t *testing.T) {
-	require.False(t, (&Verdict{Unasked: "3 of 9 keys"}).OK())
-	require.True(t, (&Verdict{BeyondStandard: 2, OpenClaims: 1}).OK(), "these are told, and break no promise")
+	require.False(t, (&Findings{Unasked: "3 of 9 keys"}).OK())
+	require.True(t, (&Findings{BeyondStandard: 2, OpenClaims: 1}).OK(), "these are told, and break no promise")
 }
 
 func TestExamplesAreBounded(t *testing.T) {
-	var v Verdict
+	var v Findings
 	judge(&v, make([]payment, 10*maxExamples), nil, testBase)
 	require.Equal(t, 10*maxExamples, v.Unanswered)
 	require.Len(t, v.Examples, maxExamples)
@@ -175,7 +175,7 @@ func TestReports(t *testing.T) {
 	r := &Report{
 		Scenario: RegionLoss, Region: "us-east1", How: "SIGKILL to <one>", Rate: 40, For: 12,
 		Seconds: []Second{{40, 38, 0, 12}, {40, 20, 31, 2500}, {40, 60, 0, 90}},
-		Verdict: Verdict{
+		Verdict: Findings{
 			Payments: 3, Answered: 2, Lost: 1, Unanswered: 1, ServedAgain: &seven, Examples: []string{"key k2: no final answer"},
 			Phases: []Phase{
 				{Name: "before", To: 1, New: Latency{Calls: 40, P50: 4.5, P99: 120, Max: 20_000}},
@@ -201,7 +201,7 @@ func TestReports(t *testing.T) {
 	require.NoError(t, json.Unmarshal(object.Bytes(), &back))
 	require.Equal(t, *r, back)
 
-	r.Verdict = Verdict{Phases: r.Verdict.Phases}
+	r.Verdict = Findings{Phases: r.Verdict.Phases}
 	text.Reset()
 	page.Reset()
 	require.NoError(t, r.Text(&text))

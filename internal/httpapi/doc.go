@@ -10,7 +10,7 @@
 // The body is read in full, under its own deadline, before a claim exists: a
 // slow client holds a connection and nothing else.
 //
-// Providers' webhooks come in by a route of their own, which needs no API key: their
+// Providers' notices come in by a route of their own, which needs no API key: their
 // signature is checked behind [Notices], which also keeps them. They have no tenant,
 // no rate and no claim, and are never remembered.
 //

@@ -28,8 +28,8 @@ func (s *server) move(op payment.Operation) handler {
 			return err
 		}
 		res.set(headerKey, r.Header[headerKey][0])
-		stamp, stamped := claim.ReadStamp(value)
-		if home, known := s.HomeOf(stamp); stamped && known {
+		stamp, _ := claim.ReadStamp(value)
+		if home, known := s.HomeOf(stamp); known {
 			res.set(headerHome, home)
 		}
 		body, err := s.readBody(res, r)
@@ -50,7 +50,7 @@ func (s *server) move(op payment.Operation) handler {
 			Input: claim.FingerprintInput{
 				Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
 			},
-			Stamped:     stamped,
+			Stamp:       stamp,
 			PreferHome:  near,
 			TraceParent: trace,
 			Began:       res.began,

@@ -21,7 +21,7 @@ const (
 	retryNotice = time.Second
 )
 
-// notice takes in a provider's webhook: the raw body, as it came, for its signature
+// notice takes in a provider's notice: the raw body, as it came, for its signature
 // stands on that. Nothing but keeping it is done before the answer.
 func (s *server) notice(res *response, r *http.Request) error {
 	// No body is read for a provider that there is not: anybody can send one.

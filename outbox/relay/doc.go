@@ -31,7 +31,7 @@
 //
 // # What fails
 //
-// A sink that is down costs no row its attempts ([Later]) and keeps no slot of the
+// A sink that is down costs no row its attempts ([outbox.Later]) and keeps no slot of the
 // worker for long; see package pace. An event that no retry can mend is parked at
 // once, one that is refused again and again after [maxAttempts] tries. A person
 // sees both with homeward outbox list.

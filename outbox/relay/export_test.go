@@ -5,12 +5,6 @@ import (
 	"time"
 )
 
-// What tests may see of an outcome.
-func IsLater(o Outcome) bool  { return o.kind == outcomeLater && o.after > 0 }
-func IsFailed(o Outcome) bool { return o.kind == outcomeFailed }
-func IsPark(o Outcome) bool   { return o.kind == outcomePark }
-func Reason(o Outcome) string { return o.reason }
-
 // MaxAttempts is how many failures park a row.
 const MaxAttempts = maxAttempts
 

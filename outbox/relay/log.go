@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"log/slog"
+
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // Log is the sink that writes one line for each event, and nothing of its payload
@@ -10,7 +12,7 @@ import (
 type Log struct{ Logger *slog.Logger }
 
 // Deliver implements [Sink].
-func (l Log) Deliver(ctx context.Context, e Event) Outcome {
+func (l Log) Deliver(ctx context.Context, e Event) outbox.Disposition {
 	l.Logger.InfoContext(ctx, "event", "id", e.ID, "type", e.Type, "object", e.Object, "tenant", e.Tenant)
-	return Delivered()
+	return outbox.Done()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/seal/sealtest"
@@ -31,18 +32,18 @@ func TestADeliveryIsSignedWithASealedSecret(t *testing.T) {
 	through := func(r *seal.Ring) *relay.Webhooks {
 		return m.sink(t, func(c *relay.WebhooksConfig) { c.Endpoints = relay.Sealed(m.endpoints, r) })
 	}
-	require.Equal(t, relay.Delivered(), through(keys).Deliver(t.Context(), event("evt_1")))
+	require.Equal(t, outbox.Done(), through(keys).Deliver(t.Context(), event("evt_1")))
 	require.EqualValues(t, 1, m.calls.Load())
 
 	name := keys.Names()[0]
 	for _, without := range []*seal.Ring{nil, sealtest.Ring(2)} {
 		o := through(without).Deliver(t.Context(), event("evt_2"))
-		require.True(t, relay.IsFailed(o))
-		require.Contains(t, relay.Reason(o), name.String())
-		require.Contains(t, relay.Reason(o), "homeward endpoint secret acme --only")
+		require.True(t, failed(o))
+		require.Contains(t, o.String(), name.String())
+		require.Contains(t, o.String(), "homeward endpoint secret acme --only")
 	}
 	o := through(seal.New([]seal.Key{{Name: name, Keeper: away{}}}, nil)).Deliver(t.Context(), event("evt_2"))
-	require.True(t, relay.IsLater(o))
+	require.True(t, later(o))
 	require.EqualValues(t, 1, m.calls.Load())
 	require.Zero(t, m.endpoint(t).FailingSince)
 }

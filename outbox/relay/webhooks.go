@@ -20,6 +20,7 @@ import (
 	"code.dny.dev/ssrf"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
 	"github.com/homeward-io/homeward/seal"
 )
@@ -152,31 +153,31 @@ func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 func (w *Webhooks) Close() { w.client.CloseIdleConnections() }
 
 // Deliver implements [Sink].
-func (w *Webhooks) Deliver(ctx context.Context, e Event) Outcome {
+func (w *Webhooks) Deliver(ctx context.Context, e Event) outbox.Disposition {
 	to, found, err := w.c.Endpoints.Endpoint(ctx, e.Tenant)
 	switch {
 	case errors.Is(err, seal.ErrLost):
 		// Another node may have the key. Where none has, the row is parked in the end; the
 		// endpoint is not to blame, and nothing is noted against it.
-		return Failed(fmt.Sprintf("%v; or give the tenant a new secret with homeward endpoint secret %s --only", err, e.Tenant))
+		return outbox.Failed(fmt.Sprintf("%v; or give the tenant a new secret with homeward endpoint secret %s --only", err, e.Tenant))
 	case err != nil:
 		w.c.Logger.Warn("webhook waits: its endpoint cannot be read", "id", e.ID, "tenant", e.Tenant, "error", err)
-		return Later(storePause + rand.N(storePause))
+		return outbox.Later(storePause + rand.N(storePause))
 	case !found:
-		return Delivered() // nobody wants to be told
+		return outbox.Done() // nobody wants to be told
 	case !to.DisabledAt.IsZero():
-		return Park(disabled(to))
+		return outbox.Parked(disabled(to))
 	}
 	gate := w.gates.To(to.Tenant + " " + to.URL)
 	if wait, ok := gate.Enter(); !ok {
-		return Later(wait)
+		return outbox.Later(wait)
 	}
 	select {
 	case w.slots <- struct{}{}:
 		defer func() { <-w.slots }()
 	default:
 		gate.Cancel()
-		return Later(w.busy.Postpone())
+		return outbox.Later(w.busy.Postpone())
 	}
 	var status int
 	var ok bool
@@ -191,7 +192,7 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) Outcome {
 	return w.failed(ctx, to, e, status, w.why(status, err))
 }
 
-func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) Outcome {
+func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.Disposition {
 	// Nothing to note while it was not failing. Should it have begun to fail in this
 	// very moment, then by a row that is sent again.
 	if !to.FailingSince.IsZero() {
@@ -199,10 +200,10 @@ func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) Outcome 
 			w.c.Logger.Warn("webhook delivered, and its endpoint still counts as failing: that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
 		}
 	}
-	return Delivered()
+	return outbox.Done()
 }
 
-func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int, reason string) Outcome {
+func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int, reason string) outbox.Disposition {
 	now, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, w.c.DisableAfter)
 	if status == http.StatusGone && err == nil && now.DisabledAt.IsZero() {
 		// At once. The first failure only says since when; the second is judged by it.
@@ -210,15 +211,15 @@ func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int,
 	}
 	switch {
 	case errors.Is(err, ErrNoEndpoint):
-		return Failed(reason + "; the endpoint has been changed or removed since")
+		return outbox.Failed(reason + "; the endpoint has been changed or removed since")
 	case err != nil:
 		w.c.Logger.Warn("webhook failed, and that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
-		return Failed(reason)
+		return outbox.Failed(reason)
 	case now.DisabledAt.IsZero():
-		return Failed(reason)
+		return outbox.Failed(reason)
 	}
 	w.c.Logger.Error("webhook endpoint disabled; its events are parked until it is set again", "tenant", e.Tenant, "failing_since", now.FailingSince, "reason", reason)
-	return Park(reason + "; " + disabled(now))
+	return outbox.Parked(reason + "; " + disabled(now))
 }
 
 // disabled says how an endpoint and its events are brought back.

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -11,39 +10,13 @@ import (
 )
 
 // Sink is where events of one kind go. Deliver is called concurrently and returns
-// soon after ctx ends.
+// soon after ctx ends. It says what shall become of the row: [outbox.Done] where the sink
+// has the event, or nobody wants it; [outbox.Later] where it was not tried, since the sink
+// is busy or down; [outbox.Failed] where it was refused, or whether it arrived is unknown;
+// [outbox.Parked] where no retry can mend it before a person has done something.
 type Sink interface {
-	Deliver(ctx context.Context, e Event) Outcome
+	Deliver(ctx context.Context, e Event) outbox.Disposition
 }
-
-// Outcome is what became of a delivery.
-type Outcome struct {
-	kind   outcome
-	after  time.Duration
-	reason string
-}
-
-type outcome uint8
-
-const (
-	// Whatever nobody decided is tried again.
-	outcomeFailed outcome = iota
-	outcomeDelivered
-	outcomeLater
-	outcomePark
-)
-
-// Delivered: the sink has it, or nobody wants it.
-func Delivered() Outcome { return Outcome{kind: outcomeDelivered} }
-
-// Later: it was not tried, since the sink is busy or down.
-func Later(d time.Duration) Outcome { return Outcome{kind: outcomeLater, after: d} }
-
-// Failed: the sink refused it, or whether it has it is unknown. It is tried again.
-func Failed(reason string) Outcome { return Outcome{kind: outcomeFailed, reason: reason} }
-
-// Park: no retry can mend it before a person has done something, which reason says.
-func Park(reason string) Outcome { return Outcome{kind: outcomePark, reason: reason} }
 
 // The pace of retries. With full jitter a pause is half its bound on average, so
 // the first twelve take half an hour together, and each further one half an hour:
@@ -78,16 +51,13 @@ type Config struct {
 
 // NewWorker makes the worker that tells events; the caller starts and drains it.
 func NewWorker(c Config) (*outbox.Worker, error) {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 	handlers := map[outbox.Kind]outbox.Handler{}
 	for _, kind := range []outbox.Kind{outbox.KindNATS, outbox.KindWebhook, outbox.KindLog} {
 		sink := c.Sinks[kind]
 		if sink == nil {
 			sink = absent(kind)
 		}
-		handlers[kind] = c.handler(sink)
+		handlers[kind] = handler(sink)
 	}
 	return outbox.NewWorker(outbox.WorkerConfig{
 		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Batch: batch,
@@ -95,41 +65,19 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 	})
 }
 
-func (c *Config) handler(sink Sink) outbox.Handler {
-	return func(ctx context.Context, m outbox.Message) outbox.Verdict {
+func handler(sink Sink) outbox.Handler {
+	return func(ctx context.Context, m outbox.Message) outbox.Disposition {
 		e, err := readEvent(m)
 		if err != nil {
-			return c.park(ctx, m, err.Error())
+			return outbox.Parked(err.Error())
 		}
-		switch o := sink.Deliver(ctx, e); o.kind {
-		case outcomeDelivered:
-			return outbox.Done()
-		case outcomeLater:
-			return outbox.Later(o.after)
-		case outcomePark:
-			return c.park(ctx, m, o.reason)
-		default:
-			return outbox.Failed(o.reason)
-		}
+		return sink.Deliver(ctx, e)
 	}
-}
-
-// park takes a row out of the queue that would only fail again.
-func (c *Config) park(ctx context.Context, m outbox.Message, reason string) outbox.Verdict {
-	switch err := c.Store.Park(ctx, m.Region, m.ID, m.Fence, reason); {
-	case errors.Is(err, outbox.ErrFenced):
-		// Somebody else has the row, and finds out for himself.
-	case err != nil:
-		return outbox.Failed(reason)
-	default:
-		c.Logger.Warn("event parked", "home", m.Region, "id", m.ID, "tenant", m.Tenant, "reason", reason)
-	}
-	return outbox.Gone()
 }
 
 // absent stands in for a sink that this node does not have.
 type absent outbox.Kind
 
-func (a absent) Deliver(context.Context, Event) Outcome {
-	return Failed(fmt.Sprintf("this node has no sink for %s; configure it, or park the row", string(a)))
+func (a absent) Deliver(context.Context, Event) outbox.Disposition {
+	return outbox.Failed(fmt.Sprintf("this node has no sink for %s; configure it, or park the row", string(a)))
 }

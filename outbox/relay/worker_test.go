@@ -3,7 +3,6 @@ package relay_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,9 +36,9 @@ func worker(t testing.TB, q *memory.Queue, sinks map[outbox.Kind]relay.Sink) *ou
 }
 
 // sink is a Sink that is a function.
-type sink func(e relay.Event) relay.Outcome
+type sink func(e relay.Event) outbox.Disposition
 
-func (s sink) Deliver(_ context.Context, e relay.Event) relay.Outcome { return s(e) }
+func (s sink) Deliver(_ context.Context, e relay.Event) outbox.Disposition { return s(e) }
 
 func TestTheLogSaysWhatHappenedAndNoMore(t *testing.T) {
 	var log bytes.Buffer
@@ -76,9 +75,9 @@ func TestADeliveryThatIsNotFinishedIsRepeated(t *testing.T) {
 		q := memory.NewQueue()
 		q.Put(row("evt_1", "k", outbox.KindNATS, 1))
 		var told []string
-		w := worker(t, q, map[outbox.Kind]relay.Sink{outbox.KindNATS: sink(func(e relay.Event) relay.Outcome {
+		w := worker(t, q, map[outbox.Kind]relay.Sink{outbox.KindNATS: sink(func(e relay.Event) outbox.Disposition {
 			told = append(told, e.ID+string(e.Payload))
-			return relay.Delivered()
+			return outbox.Done()
 		})})
 		crashed, err := q.Take(t.Context(), "r", 1, time.Minute) // delivers, and dies
 		require.NoError(t, err)
@@ -99,26 +98,6 @@ func TestAKindWithoutASinkWaits(t *testing.T) {
 	require.Equal(t, 1, w.Round(t.Context()))
 	require.False(t, q.Row("evt_1/x").Parked, "another node may have it")
 	require.Contains(t, q.Row("evt_1/x").LastError, "event_nats")
-}
-
-// unparkable is a queue in which parking fails.
-type unparkable struct{ *memory.Queue }
-
-func (unparkable) Park(context.Context, string, string, uint64, string) error {
-	return errors.New("away")
-}
-
-func TestARowThatCannotBeParkedIsTriedAgain(t *testing.T) {
-	q := memory.NewQueue()
-	q.Put(row("evt_1", "k", outbox.KindNATS, 1))
-	w, err := relay.NewWorker(relay.Config{
-		Store: unparkable{q}, Regions: func() []string { return []string{"r"} },
-		Sinks: map[outbox.Kind]relay.Sink{outbox.KindNATS: sink(func(relay.Event) relay.Outcome { return relay.Park("hopeless") })},
-	})
-	require.NoError(t, err)
-	require.Equal(t, 1, w.Round(t.Context()))
-	require.EqualValues(t, 1, q.Row("evt_1/x").Attempts)
-	require.Equal(t, "hopeless", q.Row("evt_1/x").LastError)
 }
 
 // web answers deliveries without a network, by the event's id.

@@ -17,7 +17,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A provider whose webhooks name its movements otherwise than its API: a hundred good
+// A provider whose notices name its movements otherwise than its API: a hundred good
 // charges end in one page and no refund, and each notice waits for a person.
 func TestAliasesOfGoodChargesAreNotRefunded(t *testing.T) {
 	for name, spoil := range map[string]func(w *world, id, alias string){

@@ -248,7 +248,7 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 		return req, "", fmt.Errorf("webhook: the ghost %s %s cannot be put into a request: %w", g.Provider, g.ProviderRef, err)
 	}
 	return claim.Request{
-		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamped: true,
+		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamp: code,
 		Input: claim.FingerprintInput{
 			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
 		},

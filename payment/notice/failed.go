@@ -34,7 +34,7 @@ const heardOf = time.Hour
 //	                        follows is done again
 //	during the refund       see [Compensator]
 //	before the close        all of it is found done
-func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice) outbox.Verdict {
+func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice) outbox.Disposition {
 	prefix, code, ok := claim.ReadObjectID(n.Reference)
 	if !ok || prefix != payment.Prefix(payment.Operation(n.Kind)) {
 		return p.close(ctx, m, Ignored, noMoney)
@@ -65,8 +65,8 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		}
 	}
 	if booked && !named {
-		if verdict, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
-			return verdict
+		if disposition, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
+			return disposition
 		}
 	}
 	switch {
@@ -80,14 +80,14 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		return p.later(m, "books", err)
 	}
 	if !known {
-		if verdict, contradicted := p.asked(ctx, n, &of); contradicted {
-			return verdict
+		if disposition, contradicted := p.asked(ctx, n, &of); contradicted {
+			return disposition
 		}
-		ghost, verdict, err := p.ghostOf(ctx, &of)
+		ghost, disposition, err := p.ghostOf(ctx, &of)
 		if err != nil {
 			return p.later(m, "books", err)
-		} else if verdict != nil {
-			return *verdict
+		} else if disposition != nil {
+			return *disposition
 		}
 		key := n.Reference // whose events there are none left of to come before
 		if found {
@@ -136,11 +136,11 @@ func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.No
 
 // otherwise decides what has failed where the movement that n names is not booked, and of
 // is for the same reference. Either n tells of another movement, which never succeeded: a
-// charge may be tried again. Or the provider names movements otherwise in its webhooks, and
+// charge may be tried again. Or the provider names movements otherwise in its notices, and
 // it is this one. The provider, asked for each by its own id, says which. same reports that
 // of has failed. A claim of several generations was declined before, so that where nothing
 // is shown against it n tells of that.
-func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Verdict, same bool) {
+func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, same bool) {
 	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
 	if provider := p.c.Compensator.Provider; !provider.Capabilities().Blind && provider.Name() == of.Provider {
 		for _, ref := range []string{n.ProviderRef, of.ProviderRef} {
@@ -169,7 +169,7 @@ func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Noti
 }
 
 // doubt calls somebody, once for all that is doubtful, and leaves the notice to a person.
-func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.Verdict {
+func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.Disposition {
 	if err := p.c.Compensator.Brakes.Doubts(ctx, provider, detail); err != nil {
 		return outbox.Failed(err.Error())
 	}
@@ -178,7 +178,7 @@ func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.V
 
 // asked has the provider confirm that a movement has failed, where it can be asked: a
 // notice may be older than what it tells of, and a refund is made on its word.
-func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transaction) (v outbox.Verdict, contradicted bool) {
+func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transaction) (v outbox.Disposition, contradicted bool) {
 	provider := p.c.Compensator.Provider
 	if provider.Capabilities().Blind || provider.Name() != of.Provider {
 		return v, false
@@ -199,7 +199,7 @@ func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transac
 }
 
 // ghostOf is the ghost that a ghost's refund gave back; the zero value for all else.
-func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost ledger.Transaction, v *outbox.Verdict, err error) {
+func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost ledger.Transaction, v *outbox.Disposition, err error) {
 	if of.Kind != ledger.GhostRefund {
 		return ghost, nil, nil
 	}
@@ -212,14 +212,14 @@ func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost 
 }
 
 // afterFailure does what follows from a failure that is booked.
-func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home string, of *ledger.Transaction) outbox.Verdict {
+func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home string, of *ledger.Transaction) outbox.Disposition {
 	switch of.Kind {
 	case ledger.GhostRefund:
-		ghost, verdict, err := p.ghostOf(ctx, of)
+		ghost, disposition, err := p.ghostOf(ctx, of)
 		if err != nil {
 			return p.later(m, "books", err)
-		} else if verdict != nil {
-			return *verdict
+		} else if disposition != nil {
+			return *disposition
 		}
 		return p.compensate(ctx, m, Ghost{
 			Tenant: ghost.Tenant, Object: ghost.Object, Home: home, Provider: ghost.Provider, ProviderRef: ghost.ProviderRef,

@@ -125,7 +125,7 @@ func TestAGhostThatIsShownAsFailedIsTakenBack(t *testing.T) {
 
 // A failure whose movement is not booked under the name that its notice gives, beside one
 // that is booked for the same reference: either an earlier try of it, which never succeeded,
-// or the booked one, by a provider that names movements otherwise in its webhooks. What the
+// or the booked one, by a provider that names movements otherwise in its notices. What the
 // provider shows says which; what it does not show is left to a person, and never ignored.
 func TestAFailureUnderAnotherName(t *testing.T) {
 	charge, refund := objectID(t, "ch", 1), objectID(t, "re", 1)

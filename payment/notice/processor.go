@@ -34,7 +34,7 @@ type ProcessorConfig struct {
 	Calls outbox.Store
 	Books ledger.Store
 	// Learn settles a claim in flight; claim.Service.Learn does.
-	Learn func(ctx context.Context, call outbox.Message, told string) outbox.Verdict
+	Learn func(ctx context.Context, call outbox.Message, told string) outbox.Disposition
 	// Home names the region of a code.
 	Home        func(claim.RegionCode) (string, bool)
 	Compensator *Compensator
@@ -98,7 +98,7 @@ const (
 )
 
 // Handle works one notice off. It implements the handler of [outbox.KindNotice].
-func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Verdict {
+func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposition {
 	notifier, ok := p.c.Notifiers[m.Operation]
 	if !ok {
 		return outbox.Failed("no provider " + m.Operation + " is configured to read this notice")
@@ -192,7 +192,7 @@ func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Recor
 }
 
 // judge acts on a movement whose claim is final, released or forgotten.
-func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, home string, rec claim.Record, found bool, booked ledger.Transaction, isBooked bool) outbox.Verdict {
+func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, home string, rec claim.Record, found bool, booked ledger.Transaction, isBooked bool) outbox.Disposition {
 	tenant, ref := rec.Key.Tenant, rec.ProviderRef
 	if isBooked {
 		tenant, ref = booked.Tenant, booked.ProviderRef
@@ -252,7 +252,7 @@ func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice)
 	return learned, found, pause, err
 }
 
-func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) outbox.Verdict {
+func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) outbox.Disposition {
 	log := p.c.Logger.With("notice", m.ID, "object", g.Object, "tenant", g.Tenant, "home", g.Home, "provider", g.Provider, "provider_ref", g.ProviderRef)
 	progress, detail, err := p.c.Compensator.Compensate(ctx, g)
 	waited := p.c.Now().Sub(m.CreatedAt)
@@ -287,7 +287,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 // money. A refund is left to a person, as the notice does not say of which charge. So
 // is a transfer that its merchant may try again: what is booked under its id by then
 // would keep that one from being settled.
-func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Verdict {
+func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Disposition {
 	log := p.c.Logger.With("notice", m.ID, "kind", n.Kind, "object", n.Reference, "tenant", tenant, "home", home, "provider_ref", n.ProviderRef)
 	if second || released || n.Kind != psp.KindTransfer {
 		why := "though the merchant was told that it was not"
@@ -311,7 +311,7 @@ func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, h
 	return p.close(ctx, m, ProcessedOK, "booked late")
 }
 
-func (p *Processor) later(m outbox.Message, what string, err error) outbox.Verdict {
+func (p *Processor) later(m outbox.Message, what string, err error) outbox.Disposition {
 	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 		return outbox.Faulted(caught) // counted, so that it does not go on for ever
 	}
@@ -319,7 +319,7 @@ func (p *Processor) later(m outbox.Message, what string, err error) outbox.Verdi
 	return outbox.Later(unreachable)
 }
 
-func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detail string) outbox.Verdict {
+func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detail string) outbox.Disposition {
 	if err := p.c.Store.Close(ctx, m.Region, m.ID, m.Fence, s, detail); err != nil && !errors.Is(err, outbox.ErrFenced) {
 		p.c.Logger.Warn("a notice is worked off again: it could not be closed", "notice", m.ID, "error", err)
 	}

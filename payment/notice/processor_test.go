@@ -252,9 +252,8 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 	if err := w.point(); err != nil {
 		return claim.Reply{}, err
 	}
-	require.True(w, req.Stamped)
 	code, ok := claim.ReadStamp(req.Key.Value)
-	require.True(w, ok && code == 1, "the key names the charge's home")
+	require.True(w, ok && code == 1 && req.Stamp == code, "the key names the charge's home")
 	in, err := payment.Parse(payment.Operation(req.Operation), req.Input.Canonical)
 	require.NoError(w, err)
 	require.Equal(w, payment.Compensation, in.Operation)
@@ -305,7 +304,7 @@ func (reader) Read(body []byte) (n psp.Notice, err error) {
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
 		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w},
-		Learn: func(_ context.Context, m outbox.Message, told string) outbox.Verdict {
+		Learn: func(_ context.Context, m outbox.Message, told string) outbox.Disposition {
 			switch {
 			case w.lease:
 				return outbox.Later(leaseLeft)
@@ -342,7 +341,7 @@ func charged(reference, ref string) psp.Notice {
 	return psp.Notice{ID: "e", Movement: true, Kind: psp.KindCharge, Reference: reference, ProviderRef: ref, Outcome: psp.Approved, Amount: 100, Currency: "usd"}
 }
 
-func (w *world) tell(n psp.Notice) outbox.Verdict {
+func (w *world) tell(n psp.Notice) outbox.Disposition {
 	if _, known := w.shows[n.ProviderRef]; !known && !w.aliases {
 		w.shows[n.ProviderRef] = psp.Movement{ProviderRef: n.ProviderRef, Reference: n.Reference, Amount: n.Amount, Currency: n.Currency, Outcome: n.Outcome}
 	}

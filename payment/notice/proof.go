@@ -21,7 +21,7 @@ func (g *Ghost) again() string {
 // The provider is asked for the movement by its own id, where it can be: a notice may be
 // older than what it tells of, and the notice of the movement's failure is closed where it
 // comes first. Beside a movement that is booked for the same object, it takes proof that
-// there are two: a provider that calls one movement by another name in its webhooks than
+// there are two: a provider that calls one movement by another name in its notices than
 // in its answers would have every good charge refunded. The proof is that the provider,
 // asked for each by its own id, shows each, for our reference, with what we know of it.
 func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {

@@ -17,7 +17,7 @@ func rowOf(region, id string) seal.Row { return seal.Row{Table: "notice", Region
 const sealedPatience = time.Hour
 
 // unopened says what becomes of a notice whose body does not open here.
-func (p *Processor) unopened(m outbox.Message, err error) outbox.Verdict {
+func (p *Processor) unopened(m outbox.Message, err error) outbox.Disposition {
 	switch reason := err.Error(); {
 	case !errors.Is(err, seal.ErrLost):
 		return p.later(m, "sealing key", err)

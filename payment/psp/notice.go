@@ -32,7 +32,7 @@ type Notice struct {
 	At time.Time
 }
 
-// What a [Notifier] refuses a webhook for. Errors wrap one of them and are one
+// What a [Notifier] refuses a notice for. Errors wrap one of them and are one
 // line that may be shown to the sender: none repeats the body.
 var (
 	// ErrForged: no signature of ours stands on it.
@@ -46,20 +46,20 @@ var (
 	ErrUnchecked = errors.New("webhooks cannot be checked here now")
 )
 
-// NoticeTolerance is how old the signature of a webhook may be, and, where the
+// NoticeTolerance is how old the signature of a notice may be, and, where the
 // scheme has a say in it, how far ahead: the five minutes that Standard Webhooks
 // and Stripe use by default. Providers sign each delivery anew, so a late or
 // repeated one is within it.
 const NoticeTolerance = 5 * time.Minute
 
-// MaxNotice bounds a webhook's body in bytes: the largest event that a provider
+// MaxNotice bounds a notice's body in bytes: the largest event that a provider
 // is known to send (Stripe) has some tens of kilobytes.
 const MaxNotice = 256 << 10
 
-// Notifier is a [Provider] that sends webhooks. Both methods are pure, and safe
+// Notifier is a [Provider] that sends notices. Both methods are pure, and safe
 // for concurrent use.
 type Notifier interface {
-	// Verify says whether a webhook that came at now is the provider's, and the id
+	// Verify says whether a notice that came at now is the provider's, and the id
 	// of its event. Errors wrap [ErrForged], [ErrStale], [ErrMalformed] or
 	// [ErrUnchecked].
 	Verify(header http.Header, body []byte, now time.Time) (eventID string, err error)

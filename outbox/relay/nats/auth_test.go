@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay/nats"
 )
 
@@ -36,7 +36,7 @@ func TestTLSIsVerified(t *testing.T) {
 
 	ca := write(t, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: https.Certificate().Raw}))
 	s := open(t, nats.Config{URL: url, Create: true, CAFile: ca})
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 }
 
 // account makes one of an operator's accounts, with as much of everything as it
@@ -85,7 +85,7 @@ func TestACredentialsFileOpensTheDoor(t *testing.T) {
 	_, err = nats.Open(t.Context(), nats.Config{URL: srv.ClientURL(), Create: true})
 	require.ErrorContains(t, err, "check the URL, the credentials")
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true, Credentials: write(t, creds)})
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 }
 
 // Events, and the credentials that come before them, go to another machine by TLS or not

@@ -28,6 +28,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/outbox/relay/internal/pace"
 )
@@ -335,13 +336,13 @@ func (s *Sink) checkStream(ctx context.Context) error {
 }
 
 // Deliver implements [relay.Sink].
-func (s *Sink) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
+func (s *Sink) Deliver(ctx context.Context, e relay.Event) outbox.Disposition {
 	if !s.conn.IsConnected() {
-		return relay.Later(s.gate.Postpone())
+		return outbox.Later(s.gate.Postpone())
 	}
 	wait, ok := s.gate.Enter()
 	if !ok {
-		return relay.Later(wait)
+		return outbox.Later(wait)
 	}
 	var err error
 	var poison bool
@@ -352,15 +353,15 @@ func (s *Sink) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
 	})
 	switch {
 	case err == nil:
-		return relay.Delivered()
+		return outbox.Done()
 	case poison:
-		return relay.Park(fmt.Sprintf("NATS takes no event of this size, %d bytes; raise max_payload of the server or max_msg_size of the stream, then retry it", len(e.Payload)))
+		return outbox.Parked(fmt.Sprintf("NATS takes no event of this size, %d bytes; raise max_payload of the server or max_msg_size of the stream, then retry it", len(e.Payload)))
 	case errors.Is(err, context.DeadlineExceeded):
-		return relay.Failed(fmt.Sprintf("no acknowledgement from NATS within %v: whether it has the event is unknown", s.c.Timeout))
+		return outbox.Failed(fmt.Sprintf("no acknowledgement from NATS within %v: whether it has the event is unknown", s.c.Timeout))
 	case neverSent(err):
-		return relay.Later(s.gate.Postpone())
+		return outbox.Later(s.gate.Postpone())
 	}
-	return relay.Failed(strings.Join(strings.Fields(err.Error()), " "))
+	return outbox.Failed(strings.Join(strings.Fields(err.Error()), " "))
 }
 
 func (s *Sink) publish(ctx context.Context, e relay.Event) error {

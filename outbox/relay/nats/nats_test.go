@@ -96,7 +96,7 @@ func event(id string) relay.Event {
 }
 
 // verdict is the outcome as the worker would see it.
-func verdict(t testing.TB, s *nats.Sink, e relay.Event) relay.Outcome {
+func verdict(t testing.TB, s *nats.Sink, e relay.Event) outbox.Disposition {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -107,11 +107,11 @@ func TestAnEventIsPublishedOnceForItsID(t *testing.T) {
 	srv := start(t, t.TempDir(), -1)
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true})
 	for range 3 {
-		require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+		require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	}
 	other := event("evt_2")
 	other.Tenant, other.Type = "a.b *>", "transfer.failed"
-	require.Equal(t, relay.Delivered(), verdict(t, s, other))
+	require.Equal(t, outbox.Done(), verdict(t, s, other))
 	all := stored(t, srv.ClientURL())
 	require.Len(t, all, 2)
 	require.Equal(t, "homeward.events.acme.charge.succeeded", all[0].Subject())
@@ -195,17 +195,17 @@ func TestALostAcknowledgementMakesNoSecondMessage(t *testing.T) {
 	srv := start(t, t.TempDir(), -1)
 	p := newProxy(t, srv.Addr().String())
 	s := open(t, nats.Config{URL: "nats://" + p.Addr().String(), Create: true, Timeout: time.Second})
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_0")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_0")))
 
 	p.mute.Store(true)
-	require.Equal(t, relay.Failed("no acknowledgement from NATS within 1s: whether it has the event is unknown"), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Failed("no acknowledgement from NATS within 1s: whether it has the event is unknown"), verdict(t, s, event("evt_1")))
 	require.Len(t, stored(t, srv.ClientURL()), 2, "it was stored")
 
 	back := s.Status(natsgo.CONNECTED)
 	p.mute.Store(false)
 	p.cut()
 	wait(t, back)
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	require.Len(t, stored(t, srv.ClientURL()), 2)
 }
 
@@ -264,7 +264,7 @@ func TestAServerThatIsDownCostsNoTries(t *testing.T) {
 	}
 	for i := range 20 {
 		began := time.Now()
-		require.NotEqual(t, relay.Delivered(), verdict(t, s, event(fmt.Sprint("evt_", i))))
+		require.NotEqual(t, outbox.Done(), verdict(t, s, event(fmt.Sprint("evt_", i))))
 		require.Less(t, time.Since(began), time.Second, "no slot is kept")
 	}
 	work(t, q, s)
@@ -285,7 +285,7 @@ type attempts struct {
 	most atomic.Uint32
 }
 
-func (a *attempts) Deliver(ctx context.Context, e relay.Event) relay.Outcome {
+func (a *attempts) Deliver(ctx context.Context, e relay.Event) outbox.Disposition {
 	a.most.Store(max(a.most.Load(), a.q.Row(e.ID+"/nats").Attempts))
 	return a.Sink.Deliver(ctx, e)
 }
@@ -405,9 +405,9 @@ func TestJetStreamMayComeLater(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.Contains(t, log.String(), "JetStream does not answer")
-	require.NotEqual(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.NotEqual(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	require.NoError(t, srv.EnableJetStream(&server.JetStreamConfig{StoreDir: t.TempDir()}))
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	require.Len(t, stored(t, srv.ClientURL()), 1)
 }
 
@@ -424,7 +424,7 @@ func TestAStreamThatIsThereIsNotChanged(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, nats.Config{URL: srv.ClientURL(), Create: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.Contains(t, log.String(), "duplicate window is short")
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_1")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_1")))
 	info, err := stream.Info(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, info.Config.Duplicates)
@@ -432,7 +432,7 @@ func TestAStreamThatIsThereIsNotChanged(t *testing.T) {
 
 	// Deleted under us, it is made again.
 	require.NoError(t, js.DeleteStream(t.Context(), nats.DefaultStream))
-	require.NotEqual(t, relay.Delivered(), verdict(t, s, event("evt_2")))
-	require.Equal(t, relay.Delivered(), verdict(t, s, event("evt_2")))
+	require.NotEqual(t, outbox.Done(), verdict(t, s, event("evt_2")))
+	require.Equal(t, outbox.Done(), verdict(t, s, event("evt_2")))
 	require.Len(t, stored(t, srv.ClientURL()), 1)
 }

@@ -308,11 +308,11 @@ func (w *lateWorld) tell(event, id string) notice.Status {
 	rows, err := w.Rows.Queue(outbox.Notices).Take(w.Context(), w.Home, 10, time.Minute)
 	require.NoError(w, err)
 	require.Len(w, rows, 1)
-	verdict := w.processor.Handle(w.Context(), rows[0])
+	disposition := w.processor.Handle(w.Context(), rows[0])
 	kept, found, err := w.Rows.Notice(w.Context(), w.Home, n.ID)
 	require.NoError(w, err)
 	require.True(w, found)
-	require.NotEqual(w, notice.Unprocessed, kept.Status, "%+v", verdict)
+	require.NotEqual(w, notice.Unprocessed, kept.Status, "%+v", disposition)
 	return kept.Status
 }
 

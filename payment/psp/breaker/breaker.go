@@ -56,7 +56,7 @@ const (
 	probeWait = time.Second
 )
 
-// Provider decorates a provider. It is no psp.Notifier: webhooks are read by the
+// Provider decorates a provider. It is no psp.Notifier: notices are read by the
 // adapter behind it, whatever its circuit. It is safe for concurrent use.
 type Provider struct {
 	psp.Provider

@@ -17,7 +17,7 @@
 // redirect, any other class or shape, a reply too large, malformed, or about
 // another movement, a network error, a time-out.
 //
-// # Webhooks
+// # Notices
 //
 // The provider tells of movements unasked with a POST signed in the manner of
 // Standard Webhooks (HMAC-SHA256 over id, time and body):
@@ -33,7 +33,7 @@
 // # Configuration
 //
 // Paths, the name of the header that carries the key, further headers, the
-// capabilities, and how webhooks are signed can differ, see [Config]; how bodies
+// capabilities, and how notices are signed can differ, see [Config]; how bodies
 // look cannot.
 //
 // # No retries
@@ -102,7 +102,7 @@ type Config struct {
 	// no provider key is sent, so that nothing on the way may take the call
 	// for one that is safe to repeat. Timeout 0 means [DefaultTimeout].
 	Capabilities psp.Capabilities
-	// Notices says how the provider's webhooks are signed.
+	// Notices says how the provider's notices are signed.
 	Notices Notices
 }
 
@@ -112,7 +112,7 @@ type Paths struct{ Charges, Transfers, Refunds, Lookup, Movements string }
 // Notices says how a provider signs what it sends, in the manner of Standard
 // Webhooks.
 type Notices struct {
-	// Secret is base64, with or without "whsec_" before it; "" refuses all webhooks.
+	// Secret is base64, with or without "whsec_" before it; "" refuses all notices.
 	Secret string
 	// The headers that carry the event's id, the time of signing and the signature;
 	// "" means webhook-id, webhook-timestamp and webhook-signature.

@@ -144,7 +144,7 @@ func showsNoOther(t *testing.T, h Harness) {
 	if found, m, err := h.Provider.Show(ended, call.Kind, call.Reference, ref); found != psp.FoundUnknown || err == nil {
 		t.Errorf("with an ended context: found %d, %+v, %v; want FoundUnknown with a reason", found, m, err)
 	}
-	// A name that the provider's webhooks might have for it, and another kind.
+	// A name that the provider's notices might have for it, and another kind.
 	for _, other := range []string{"tx_" + ref, ref + "0", call.Reference} {
 		if found, m, err := h.Provider.Show(t.Context(), call.Kind, call.Reference, other); found != psp.FoundNo || err != nil {
 			t.Errorf("%q: found %d, %+v, %v; want FoundNo", other, found, m, err)

@@ -37,14 +37,14 @@ type Harness struct {
 	Late func() (release func())
 	// Fail makes a charge or refund fail that has succeeded, by the provider's id of it.
 	Fail func(providerRef string)
-	// Notices makes the provider send its webhooks from now on, and returns what
+	// Notices makes the provider send its notices from now on, and returns what
 	// comes in. Nil for a provider that sends none. Stranger is the same adapter
 	// with another signing secret.
 	Notices  func() <-chan Delivery
 	Stranger psp.Notifier
 }
 
-// Delivery is a webhook as it came.
+// Delivery is a notice as it came.
 type Delivery struct {
 	Header http.Header
 	Body   []byte
@@ -52,7 +52,7 @@ type Delivery struct {
 	At time.Time
 }
 
-// Receiver returns a handler that takes webhooks in, and the channel it puts
+// Receiver returns a handler that takes notices in, and the channel it puts
 // them on, which holds the first 64.
 func Receiver() (http.Handler, <-chan Delivery) {
 	in := make(chan Delivery, 64)

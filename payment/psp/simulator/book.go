@@ -18,7 +18,7 @@ type record struct {
 	at        int64 // ns since the Unix epoch
 	currency  [currencyLen]byte
 	keyLen    uint8 // 0: the call carried no key
-	verdict   verdict
+	outcome   outcome
 	duplicate bool // an effect beyond the first of its kind and reference
 }
 
@@ -97,7 +97,7 @@ func (b *book) findReference(kind psp.Kind, reference string) (int, bool) {
 }
 
 // add appends an outcome and returns its index.
-func (b *book) add(call psp.Call, sum [16]byte, v verdict, at int64) int {
+func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 	i := b.n
 	if i == len(b.chunks)*chunkLen {
 		b.chunks = append(b.chunks, new([chunkLen]record))
@@ -110,7 +110,7 @@ func (b *book) add(call psp.Call, sum [16]byte, v verdict, at int64) int {
 		amount: call.Amount, at: at,
 		currency: [currencyLen]byte([]byte(call.Currency)),
 		keyLen:   uint8(len(call.Key)),
-		verdict:  v,
+		outcome:  v,
 	}
 	if r.keyLen > 0 {
 		b.byKey[r.key()] = uint32(i)
@@ -236,7 +236,7 @@ func (s *Simulator) effects(to []Effect, i int) (_ []Effect, next int, more bool
 	end := min(i+effectsPage, s.durable)
 	for ; i < end; i++ {
 		r := s.book.at(i)
-		if r.verdict != approved {
+		if r.outcome != approved {
 			continue
 		}
 		to = append(to, Effect{

@@ -15,7 +15,7 @@ import (
 // stands reports whether record i is a movement that has not failed since.
 func (b *book) stands(i int) bool {
 	_, failed := b.failed[uint32(i)]
-	return b.at(i).verdict == approved && !failed
+	return b.at(i).outcome == approved && !failed
 }
 
 // fail notes in record i that the movement of call.Source has failed.
@@ -106,7 +106,7 @@ func (s *Simulator) standing(rec record, i int) outcomeBody {
 }
 
 func (o *outcomeBody) failed() {
-	d := verdicts[failedSince]
+	d := outcomes[failedSince]
 	o.Status, o.Error = "failed", &errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
 }
 
@@ -119,7 +119,7 @@ func (s *Simulator) serveMovement(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if i, ok := parseID(kind, q.Get("id")); ok {
-		if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.verdict == approved {
+		if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.outcome == approved {
 			write(w, http.StatusOK, s.standing(rec, i))
 			return
 		}

@@ -18,7 +18,7 @@ import (
 // shorter than the server's write time-out.
 const MaxLatency = 60 * time.Second
 
-// MaxLate bounds Faults.LateBy and the delays of webhooks: longer than any
+// MaxLate bounds Faults.LateBy and the delays of notices: longer than any
 // provider has been seen to take.
 const MaxLate = 7 * 24 * time.Hour
 

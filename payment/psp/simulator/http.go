@@ -203,7 +203,7 @@ func unreadable(err error) (int, error) {
 // writeOutcome renders a record. The bytes depend on nothing else, which is what
 // makes every repeat identical.
 func writeOutcome(w http.ResponseWriter, rec record, i int) {
-	if rec.verdict != approved {
+	if rec.outcome != approved {
 		write(w, http.StatusPaymentRequired, errorBody{declineOf(rec)})
 		return
 	}
@@ -215,7 +215,7 @@ func describe(rec record, i int) outcomeBody {
 		Status: "declined", Reference: rec.reference(), Amount: rec.amount,
 		Currency: string(rec.currency[:]), Created: time.Unix(0, rec.at).Unix(),
 	}
-	if rec.verdict == approved {
+	if rec.outcome == approved {
 		out.ID, out.Status = formatID(rec.kind(), i), "succeeded"
 	} else {
 		d := declineOf(rec)
@@ -225,7 +225,7 @@ func describe(rec record, i int) outcomeBody {
 }
 
 func declineOf(rec record) errorValue {
-	d := verdicts[rec.verdict]
+	d := outcomes[rec.outcome]
 	return errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
 }
 

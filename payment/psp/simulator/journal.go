@@ -67,7 +67,7 @@ func appendEntry(b []byte, n int, r record, source string) []byte {
 	b = append(b, `,"kind":"`...)
 	b = append(b, r.kind()...)
 	b = append(b, `","verdict":"`...)
-	b = append(b, verdicts[r.verdict].Code...)
+	b = append(b, outcomes[r.outcome].Code...)
 	b = append(b, `","key":`...)
 	b = strconv.AppendQuote(b, r.key())
 	b = append(b, `,"reference":`...)

@@ -43,7 +43,7 @@ type Notices struct {
 	Hold bool
 	// Declines sends events about declines too.
 	Declines bool
-	// Seed restarts the sequence of draws, each time webhooks are set.
+	// Seed restarts the sequence of draws, each time notices are set.
 	Seed uint64
 }
 
@@ -454,7 +454,7 @@ func (n *notifier) look() {
 		end := min(from+effectsPage, n.sim.durable)
 		var tell []int
 		for i := from; i < end; i++ {
-			if v := n.sim.book.at(i).verdict; v == approved || v == failedSince || (declines && verdicts[v].Class > 0) {
+			if v := n.sim.book.at(i).outcome; v == approved || v == failedSince || (declines && outcomes[v].Class > 0) {
 				tell = append(tell, i)
 			}
 		}

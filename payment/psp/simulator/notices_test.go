@@ -19,14 +19,14 @@ import (
 
 const noticeSecret = "whsec_c2lnbmluZyBzZWNyZXQgb2YgYSB0ZXN0"
 
-// got is one webhook that came.
+// got is one notice that came.
 type got struct {
 	header http.Header
 	body   string
 	event
 }
 
-// receiver takes webhooks in and answers as told.
+// receiver takes notices in and answers as told.
 func receiver(t *testing.T, status func(n int) int) (url string, in <-chan got) {
 	t.Helper()
 	ch := make(chan got, 10_000)

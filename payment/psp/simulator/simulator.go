@@ -139,7 +139,7 @@ func (s *Simulator) restore(e entry) error {
 	if e.N != s.book.len()+1 {
 		return fmt.Errorf("entry %d follows entry %d", e.N, s.book.len())
 	}
-	v, err := parseVerdict(e.Verdict)
+	v, err := parseOutcome(e.Verdict)
 	if err != nil {
 		return err
 	}
@@ -287,11 +287,11 @@ func (s *Simulator) count(end int) {
 		if r.keyLen > 0 {
 			s.totals.Keys++
 		}
-		if r.verdict == failedSince {
+		if r.outcome == failedSince {
 			s.failures++
 			continue
 		}
-		if r.verdict != approved {
+		if r.outcome != approved {
 			s.declines++
 			continue
 		}

@@ -92,7 +92,7 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 	for ; i < end; i++ {
 		r, n, failed := s.told(i)
 		at := time.Unix(0, r.at).UTC()
-		if r.verdict != approved && !failed || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
+		if r.outcome != approved && !failed || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
 			continue
 		}
 		l := StatementLine{

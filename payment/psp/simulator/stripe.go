@@ -108,8 +108,8 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 		}
 	default:
 		o.Object, o.Status, o.AmountReceived = "payment_intent", "succeeded", &rec.amount
-		if rec.verdict != approved {
-			e := stripeDecline(rec.verdict)
+		if rec.outcome != approved {
+			e := stripeDecline(rec.outcome)
 			o.Status, o.AmountReceived, o.LastPaymentError = "requires_payment_method", new(int64), &e
 		}
 	}
@@ -128,8 +128,8 @@ func (o *stripeObject) failed() {
 }
 
 // stripeDecline spells a decline as an error of a card, or of a request.
-func stripeDecline(v verdict) stripeError {
-	d := verdicts[v]
+func stripeDecline(v outcome) stripeError {
+	d := outcomes[v]
 	e := stripeError{Type: "invalid_request_error", Message: d.Message}
 	switch v {
 	case invalidPaymentMethod:
@@ -153,13 +153,13 @@ func stripeDecline(v verdict) stripeError {
 // made reports whether a record left an object behind: a request that was
 // refused outright did not.
 func (r *record) made() bool {
-	return r.verdict == approved || (r.verdict != failedSince && r.kind() == psp.KindCharge && stripeDecline(r.verdict).Type == "card_error")
+	return r.outcome == approved || (r.outcome != failedSince && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
 }
 
 // stripeEvent is a notice as Stripe would send it: of record i, about object id.
 func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 	if failed {
-		rec.verdict = approved // as it had been
+		rec.outcome = approved // as it had been
 	}
 	o := describeStripe(rec, id, charge, refund)
 	var before map[string]string
@@ -277,11 +277,11 @@ func (s *Simulator) record(i int) (rec record, charge int, ok bool) {
 
 func (s *Simulator) writeStripeOutcome(w http.ResponseWriter, rec record, i int) {
 	o := s.stripeObject(rec, i)
-	if rec.verdict == approved {
+	if rec.outcome == approved {
 		write(w, http.StatusOK, o)
 		return
 	}
-	e, status := stripeDecline(rec.verdict), http.StatusBadRequest
+	e, status := stripeDecline(rec.outcome), http.StatusBadRequest
 	switch {
 	case e.Type == "card_error":
 		status, e.PaymentIntent = http.StatusPaymentRequired, &o
@@ -293,7 +293,7 @@ func (s *Simulator) writeStripeOutcome(w http.ResponseWriter, rec record, i int)
 
 func (s *Simulator) stripeObject(rec record, i int) stripeObject {
 	_, charge, ok := s.record(i)
-	return describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.verdict == approved)
+	return describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.outcome == approved)
 }
 
 // standingStripe is stripeObject as it stands now.
@@ -413,7 +413,7 @@ func (s *Simulator) listRefunds(r *http.Request) (any, *stripeError) {
 	list := stripeList{Object: "list", URL: "/v1/refunds", Data: []stripeObject{}}
 	for ; i >= 0; i-- {
 		rec, _, ok := s.record(i)
-		if !ok || rec.kind() != psp.KindRefund || rec.verdict != approved {
+		if !ok || rec.kind() != psp.KindRefund || rec.outcome != approved {
 			continue
 		}
 		o := s.standingStripe(rec, i)

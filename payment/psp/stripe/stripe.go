@@ -100,9 +100,9 @@ type Config struct {
 	// money is real.
 	Key string
 	// WebhookSecret is the endpoint's signing secret (whsec_…); "" refuses all
-	// webhooks.
+	// notices.
 	WebhookSecret string
-	// Tolerance is how old the signature of a webhook may be; 0 means
+	// Tolerance is how old the signature of a notice may be; 0 means
 	// psp.NoticeTolerance, which is Stripe's own default.
 	Tolerance time.Duration
 	// BaseURL is an absolute http or https URL without query; "" means

@@ -8,11 +8,11 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// verdict is an outcome's number in memory; the journal holds its code.
-type verdict uint8
+// outcome is an outcome's number in memory; the journal holds its code.
+type outcome uint8
 
 const (
-	approved verdict = iota
+	approved outcome = iota
 	insufficientFunds
 	stolenCard
 	invalidPaymentMethod
@@ -25,9 +25,9 @@ const (
 	failedSince
 )
 
-// verdicts holds each decline's code, class and message. They are part of
+// outcomes holds each decline's code, class and message. They are part of
 // replies that are repeated for ever: add rows, never change one.
-var verdicts = [...]psp.Decline{
+var outcomes = [...]psp.Decline{
 	approved:             {Code: "approved"},
 	insufficientFunds:    {Class: psp.Soft, Code: "insufficient_funds", Message: "The card has insufficient funds."},
 	stolenCard:           {Class: psp.Hard, Code: "stolen_card", Message: "The card was reported stolen."},
@@ -40,10 +40,10 @@ var verdicts = [...]psp.Decline{
 	failedSince:          {Class: psp.Soft, Code: "failed_after_success", Message: "The movement had succeeded, and has failed since."},
 }
 
-func parseVerdict(code string) (verdict, error) {
-	for v, d := range verdicts {
+func parseOutcome(code string) (outcome, error) {
+	for v, d := range outcomes {
 		if d.Code == code {
-			return verdict(v), nil
+			return outcome(v), nil
 		}
 	}
 	return 0, fmt.Errorf("unknown verdict %q", code)
@@ -51,7 +51,7 @@ func parseVerdict(code string) (verdict, error) {
 
 // judge decides a call that is new. It depends on nothing but the call and what
 // is already on the book.
-func (b *book) judge(call psp.Call) verdict {
+func (b *book) judge(call psp.Call) outcome {
 	switch call.Kind {
 	case psp.KindTransfer:
 		return judgeTransfer(call.Source)
@@ -62,7 +62,7 @@ func (b *book) judge(call psp.Call) verdict {
 	}
 }
 
-func (b *book) judgeCharge(call psp.Call) verdict {
+func (b *book) judgeCharge(call psp.Call) outcome {
 	switch call.Source {
 	case "pm_card_insufficient_funds":
 		return insufficientFunds
@@ -80,7 +80,7 @@ func (b *book) judgeCharge(call psp.Call) verdict {
 	return invalidPaymentMethod
 }
 
-func judgeTransfer(destination string) verdict {
+func judgeTransfer(destination string) outcome {
 	switch {
 	case destination == "acct_closed":
 		return accountClosed
@@ -91,7 +91,7 @@ func judgeTransfer(destination string) verdict {
 	}
 }
 
-func (b *book) judgeRefund(call psp.Call) verdict {
+func (b *book) judgeRefund(call psp.Call) outcome {
 	i, ok := parseID(psp.KindCharge, call.Source)
 	if !ok || i >= b.len() {
 		return chargeNotFound
