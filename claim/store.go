@@ -69,6 +69,9 @@ type Shown struct {
 //
 // home names the partition; any region may act on any home that the store can
 // reach. Implementations are safe for concurrent use and honour ctx.
+//
+// It is one interface of so many methods because they are steps on the same rows: a store
+// that had some of them could not keep the promises of the others.
 type Store interface {
 	// Begin applies [Begin]. A decision that changes nothing writes nothing.
 	Begin(ctx context.Context, a Arrival) (Begun, error)

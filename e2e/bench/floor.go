@@ -60,7 +60,7 @@ func provider(url string) (*httpjson.Provider, error) {
 
 // floorStore opens Pebble with the sizes that internal/embedded uses.
 func floorStore(dir string) (*pebble.DB, error) {
-	cache := pebble.NewCache(96 << 20)
+	cache := pebble.NewCache(88 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache: cache, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 3, MaxOpenFiles: 512,

@@ -52,7 +52,8 @@ type Node struct{ Name, Region string }
 
 // Means are what a cluster offers to be done to it. Methods return once it is
 // done; a node is ready again when Start returns. Each may be called from one
-// goroutine at a time.
+// goroutine at a time. There are so many because a cluster can be broken in as many ways,
+// and each kind of cluster offers all of them.
 type Means interface {
 	// Offers says how a scenario is carried out here, for people, or why it cannot
 	// be.

@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
-	"github.com/homeward-io/homeward/outbox"
 )
 
 // Begin implements [claim.Store].
@@ -292,14 +290,7 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 	if checkName("id", id) != nil {
 		return nil, nil // nobody has such an object
 	}
-	var key claim.Key
-	found, err := db.get(appendMessage(nil, tableObject, code, id), func(value []byte) error {
-		var whole bool
-		if key.Tenant, key.Value, whole = strings.Cut(string(value), string(rune(nameEnd))); !whole {
-			return damaged("object", id, errors.New("it names no key"))
-		}
-		return nil
-	})
+	key, found, err := db.keyOf(code, id)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -308,6 +299,36 @@ func (db *DB) findObject(home string, code claim.RegionCode, id string) (*claim.
 		return nil, err // replaced or swept between the two reads
 	}
 	return rec, nil
+}
+
+// keyOf says whose an object is: its booking does, where one has its id; its provider
+// call, while that is not settled; else its own row.
+func (db *DB) keyOf(code claim.RegionCode, id string) (key claim.Key, found bool, err error) {
+	// The provider call goes in the step in which one of the others comes: who has found
+	// none of them before it went finds one after it.
+	for _, table := range [...]byte{tableLedger, tableObject, providerCalls.row, tableLedger, tableObject} {
+		_, err := db.get(appendMessage(nil, table, code, id), func(value []byte) (err error) {
+			switch table {
+			case tableLedger:
+				key, found, err = bookedFor(value)
+			case tableObject:
+				key, found = readOwner(value)
+			default:
+				key, found, err = calledFor(value)
+			}
+			if err == nil && !found && table != tableLedger {
+				err = errCutShort
+			}
+			if err != nil {
+				return damaged("what names the key of", id, err)
+			}
+			return nil
+		})
+		if err != nil || found {
+			return key, found, err
+		}
+	}
+	return claim.Key{}, false, nil
 }
 
 // maxRowAudit is how many bytes of audit a claim's row takes along, of its some 1,000: as
@@ -345,29 +366,29 @@ func (db *DB) putStep(b *pebble.Batch, code claim.RegionCode, old, next *claim.R
 	if err := b.Set(s.key, s.value, nil); err != nil {
 		return "", unavailable(err)
 	}
-	if err := db.putObject(b, s, code, old, next); err != nil {
+	if err := db.putObject(b, s, code, old, next, fx); err != nil {
 		return "", err
 	}
-	if err := db.putOutbox(b, s, code, old, next, fx, known); err != nil {
+	if err := db.putOutbox(b, s, code, next, fx, known); err != nil {
 		return "", err
 	}
-	if err := db.putEffects(b, s, code, next.Home, fx); err != nil {
+	if err := db.putEffects(b, s, code, next, fx); err != nil {
 		return "", err
 	}
 	return audit, db.notes.ride(b, s)
 }
 
-// putObject writes the index row of a claim's object, if it has a new one.
-func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record) error {
-	if old != nil && old.Minted.ID == next.Minted.ID {
-		return nil
+// putObject writes the row that says whose an object is, once its provider call does not
+// any more, unless its booking does. The row of an object that is replaced goes.
+func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects) error {
+	if fx.Finish && old.State == claim.InFlight && !names(fx.Post, next) {
+		s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
+		s.value = appendOwner(s.value[:0], next.Key)
+		if err := b.Set(s.key, s.value, nil); err != nil {
+			return unavailable(err)
+		}
 	}
-	s.key = appendMessage(s.key[:0], tableObject, code, next.Minted.ID)
-	s.value = appendOwner(s.value[:0], next.Key)
-	if err := b.Set(s.key, s.value, nil); err != nil {
-		return unavailable(err)
-	}
-	if old == nil {
+	if old == nil || old.Minted.ID == next.Minted.ID {
 		return nil
 	}
 	s.key = appendMessage(s.key[:0], tableObject, code, old.Minted.ID)
@@ -375,6 +396,11 @@ func (db *DB) putObject(b *pebble.Batch, s *scratch, code claim.RegionCode, old,
 		return unavailable(err)
 	}
 	return nil
+}
+
+// names reports whether a booking has the id of a claim's object, and so names its key.
+func names(post *ledger.Transaction, r *claim.Record) bool {
+	return post != nil && post.ID == r.Minted.ID && post.Tenant == r.Key.Tenant
 }
 
 // moveAudit gives the audit of a claim's row rows of its own, where it stays when the
@@ -391,25 +417,25 @@ func moveAudit(b *pebble.Batch, s *scratch, code claim.RegionCode, key claim.Key
 }
 
 // putOutbox writes what a transition does to its own outbox row.
-func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old, next *claim.Record, fx *claim.Effects, known *flight) error {
+func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects, known *flight) error {
 	if fx.Enqueue == nil && fx.Reschedule.IsZero() && !fx.Finish {
 		return nil
 	}
-	// A claim's first message has an id of its own, so there is no old row.
-	if fx.Enqueue != nil && (old == nil || old.Minted.ID != next.Minted.ID) {
+	// A claim's first message has an id of its own, and that of one that was released is
+	// gone, so there is no old row.
+	if fx.Enqueue != nil {
 		return db.putMessage(b, s, providerCalls, code, nil, fx.Enqueue)
 	}
 	if fx.Finish && known.rec.Minted.ID == next.Minted.ID {
-		return db.putMessage(b, s, providerCalls, code, &outbox.Message{ID: next.Minted.ID, Due: known.due}, nil)
+		// It was set once, as nobody but Begin has written it, which is what SingleDelete
+		// asks for: as a rule the pair is gone before a table is written.
+		s.key = appendMessage(s.key[:0], providerCalls.row, code, next.Minted.ID)
+		return b.SingleDelete(s.key, nil)
 	}
 	row, err := db.readMessage(providerCalls, next.Home, code, next.Minted.ID)
 	switch {
-	case err != nil:
+	case err != nil || row == nil:
 		return err
-	case fx.Enqueue != nil:
-		return db.putMessage(b, s, providerCalls, code, row, fx.Enqueue)
-	case row == nil:
-		return nil
 	case fx.Finish:
 		return db.putMessage(b, s, providerCalls, code, row, nil)
 	default:
@@ -421,7 +447,8 @@ func (db *DB) putOutbox(b *pebble.Batch, s *scratch, code claim.RegionCode, old,
 
 // putEffects writes what a settlement leaves behind elsewhere. The caller holds the
 // lock of the claim, and that of the posting's id.
-func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, home string, fx *claim.Effects) error {
+func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, next *claim.Record, fx *claim.Effects) error {
+	home := next.Home
 	if fx.Post != nil {
 		if err := fx.Post.Validate(); err != nil {
 			return err
@@ -439,7 +466,11 @@ func (db *DB) putEffects(b *pebble.Batch, s *scratch, code claim.RegionCode, hom
 		case as != "":
 			return fmt.Errorf("%w: %s is booked already, as %s", ledger.ErrConflict, fx.Post.ProviderRef, as)
 		}
-		if err := putTransaction(b, s, code, fx.Post); err != nil {
+		key := ""
+		if names(fx.Post, next) {
+			key = next.Key.Value
+		}
+		if err := putTransaction(b, s, code, fx.Post, key); err != nil {
 			return err
 		}
 	}

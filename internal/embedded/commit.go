@@ -61,6 +61,10 @@ func (db *DB) wrote(repr []byte) {
 		case len(key) == 0: // of LogData
 		case key[0] == events.line:
 			db.lines.wrote(kind, key)
+		case key[0] == providerCalls.row:
+			if c := db.calls[claim.RegionCode(binary.BigEndian.Uint16(key[1:]))]; c != nil {
+				c.wrote(kind, key, value)
+			}
 		case isDue[key[0]]:
 			if ds := db.dues[dueTable{key[0], claim.RegionCode(binary.BigEndian.Uint16(key[1:]))}]; ds != nil {
 				ds.wrote(kind, key, value)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -375,6 +376,10 @@ func checkAnywhere(t *testing.T, w *crashWorld, seed uint64, durable map[string]
 			require.Empty(t, line)
 			continue
 		}
+		byID, _, found, err := after.home.Object(w.ctx, "acme", "us-east1", rec.Minted.ID)
+		require.NoError(t, err)
+		require.True(t, found, "%s: what names the key of its object is there with it", key.Value)
+		require.Equal(t, rec, byID)
 		_, booked, err := after.home.Transaction(w.ctx, "us-east1", rec.Minted.ID)
 		require.NoError(t, err)
 		require.Equal(t, rec.State == claim.Completed, booked, "%s: a final claim is booked, and no other", key.Value)
@@ -575,6 +580,37 @@ func ghost() ledger.Transaction {
 		ID: ledger.GhostID("sim", "psp_1"), Region: "us-east1", Tenant: "acme", Kind: ledger.Ghost,
 		Debit: ledger.Provider("sim"), Credit: ledger.Suspense("acme"),
 		Amount: 100, Currency: "usd", Object: "ch_1", Provider: "sim", ProviderRef: "psp_1",
+	}
+}
+
+// TestCrashAmongTables takes the power away after flushes, and with it what they had not
+// synced: each answer is there, and no call of one that was settled is left.
+func TestCrashAmongTables(t *testing.T) {
+	w := newCrashWorld(t)
+	arrivals, want := opaque(400), map[claim.Key]claim.Record{}
+	for i, a := range arrivals {
+		body := []byte(strings.Repeat(a.Key.Value, 20)) // of another key's no part
+		charge(t, w.home, a, body, 0)
+		rec, _, found, err := w.home.Get(w.ctx, a.Key, a.Home)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, body, rec.Response.Body)
+		want[a.Key] = rec
+		if i%25 == 24 {
+			require.NoError(t, w.db.Flush())
+		}
+	}
+	for seed := range uint64(crashes) {
+		after := w.crash(seed)
+		for k, rec := range want {
+			got, _, found, err := after.home.Get(w.ctx, k, rec.Home)
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, rec, got)
+		}
+		require.Len(t, after.books(), len(arrivals))
+		require.Zero(t, after.rows(outbox.ProviderCalls))
+		require.NoError(t, after.db.Close())
 	}
 }
 

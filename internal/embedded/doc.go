@@ -35,13 +35,14 @@
 //	key                        value                written by
 //	c r tenant · key           Claim, its response  Begin, Settle, Renew, TakeOver
 //	                           and audit included
-//	j r object id              tenant · key         Begin of a new claim
+//	j r object id              tenant · key         Settle, unless l has the object's id
 //	o r message id             Message              Begin, Settle, TakeOver, worker
-//	d r due(8) message id      tenant · key         with o, unless parked
 //	q r message id             tenant · key         with o, while parked
-//	x, y, z                    as o, d, q           the expiries: Settle, worker
-//	u, v, w                    as o, d, q           the notices: Keep, Close, worker
-//	e, f, g                    as o, d, q           the events: Settle, Fail, worker
+//	x, z                       as o, q              the expiries: Settle, worker
+//	u, w                       as o, q              the notices: Keep, Close, worker
+//	e, g                       as o, q              the events: Settle, Fail, worker
+//	y, v, f r due(8)           tenant · key         with x, u, e, unless parked
+//	  message id
 //	k r tenant · key · kind ·  nothing              with e, unless parked
 //	  created(8) message id
 //	l r transaction id         Transaction          Settle, Post, Fail
@@ -64,9 +65,12 @@
 //
 // A replay is one read, as the response is in the claim's row. So is the audit of the
 // claim's steps, up to some 500 bytes of it; it moves to rows of its own when there is
-// more, when the key begins another life, and when the claim is swept. due is in
+// more, when the key begins another life, and when the claim is swept. Whose an object is
+// its provider call says (o) until it is settled; then its booking does (l), which has the
+// object's id and names the key, and where nothing was booked a row of its own (j). due is in
 // microseconds, so that the due rows of a region lie in the order in which they
-// are taken. An event has a due row (f) only while it is the first of its line (k),
+// are taken. A provider call has no due row: it is written by each Begin and, as a rule,
+// gone with Settle before it is due. An event has a due row (f) only while it is the first of its line (k),
 // that of its key and sink: the others cannot be taken, and Take does not see them. Every step that moves
 // the head of a line moves the due row with it. A transaction is kept for ever, a
 // notice for [notice.KeepFor], and whose an unpaid object was for [claim.Policy].RememberFor.
@@ -108,19 +112,24 @@
 // Take does not step over the deletions of those that were worked off. Of the lines of
 // events the rows are counted, so that an event that is alone, as nearly all are, does
 // not look for others. The counts are made at Open, from the lines' rows; everything
-// else is read when it is asked for.
+// else is read when it is asked for. When which provider call is due only the calls
+// themselves say. The first some thousand of a region are put in order in memory; they are
+// read anew when a process first takes, and commits go on meanwhile.
 //
 // # Crash points
 //
 //	step            crash before the sync            crash after it
 //	Begin           no claim, nobody was told; the   the claim is in flight and its
 //	                next arrival begins               outbox row falls due with the lease:
-//	                                                 whoever comes first takes over
+//	                                                 whoever comes first takes over. That
+//	                                                 row names the key of its object
 //	Settle          in flight as before; taken over  final; retries replay it. The caller
 //	                after the lease, and the         may not have heard. Booking, or what
 //	                provider is asked under the      is remembered of an unpaid object,
-//	                same provider key; nothing is    events and expiry are there with it
-//	                booked or told
+//	                same provider key; nothing is    events and expiry are there with it.
+//	                booked or told; the outbox row   The outbox row is not: the booking
+//	                names the key of the object      names the key of the object now, or
+//	                                                 a row of its own
 //	Settle that     released as before; the expiry   final, and told of; the expiry's
 //	closes          row asks for it again            worker finds nothing left to do
 //	Post, Fail      not booked; who posts it again   booked, and what tells of it waits;
@@ -153,6 +162,10 @@
 //	Note            lost: audit of replies is up to  there
 //	                a second behind
 //	Sweep           swept again                      gone, or without its body
+//	Open of an      opened as before: the due rows   of this format, and without the due
+//	older format    of provider calls are there,     rows of provider calls
+//	                and this build does not read
+//	                them
 //
 // "Before the sync" includes the case that the batch reached the disk all the
 // same. Whoever asks next then sees the right-hand column, which is why a

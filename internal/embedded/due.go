@@ -28,16 +28,21 @@ type dueTable struct {
 // isDue tells the letters of tables of due rows.
 var isDue = func() (is [256]bool) {
 	for _, q := range queues {
-		is[q.due] = true
+		if q.due != 0 {
+			is[q.due] = true
+		}
 	}
 	return is
 }()
 
-// newDues makes those of all queues and regions.
+// newDues makes those of all queues that have due rows, and all regions.
 func newDues(regions []claim.Region) map[dueTable]*dues {
 	all := map[dueTable]*dues{}
 	for _, r := range regions {
 		for _, q := range queues {
+			if q.due == 0 {
+				continue
+			}
 			all[dueTable{q.due, r.Code}] = &dues{table: q.due, code: r.Code}
 		}
 	}
@@ -65,6 +70,30 @@ type due struct{ at, owner string }
 
 func (d due) compare(at string) int { return cmp.Compare(d.at, at) }
 
+// due is when, in microseconds.
+func (d due) due() int64 {
+	us, _, _ := readDue(d.at)
+	return us
+}
+
+// id is of whose row it is.
+func (d due) id() string { return d.at[timedHead-keyHead:] }
+
+// places are the first due rows of a queue in a region, in their order, as memory has
+// them.
+type places interface {
+	// after appends to page the first rows after the place at, and before to, until it is
+	// full. Where there are none left, the page stays empty.
+	after(db *DB, page []due, at, to string, now time.Time) ([]due, error)
+}
+
+func (db *DB) due(q *queue, code claim.RegionCode) places {
+	if q == providerCalls {
+		return db.calls[code]
+	}
+	return db.dues[dueTable{q.due, code}]
+}
+
 // wrote notes what a commit did to a row.
 func (ds *dues) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	ds.mu.Lock()
@@ -86,8 +115,6 @@ func (ds *dues) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	}
 }
 
-// after appends to page the first rows after the place at, and before to, until it is
-// full. Where there are none left, the page stays empty.
 func (ds *dues) after(db *DB, page []due, at, to string, now time.Time) ([]due, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()

@@ -73,8 +73,8 @@ func (db *DB) Flights() (n int, err error) {
 		if err := errors.Join(err, merr); err != nil {
 			return n, err
 		}
-		if rec == nil || !reflect.DeepEqual(*rec, f.rec) || audit != f.audit || m == nil || m.Parked || !m.Due.Equal(f.due) {
-			return n, fmt.Errorf("memory has %+v, due %v; the rows are %+v and %+v", f.rec, f.due, rec, m)
+		if rec == nil || !reflect.DeepEqual(*rec, f.rec) || audit != f.audit || m == nil || m.Parked || m.Fence != uint64(rec.Generation-1)<<32 {
+			return n, fmt.Errorf("memory has %+v; the rows are %+v and %+v", f.rec, rec, m)
 		}
 	}
 	return n, nil
@@ -144,6 +144,32 @@ func (db *DB) Remembered() error {
 			return fmt.Errorf("%c of %d: memory has %d due rows, there are %d before %q", table.letter, table.code, len(ds.rows), len(want), ds.until)
 		}
 	}
+	for code, c := range db.calls {
+		prefix := appendRegion(nil, providerCalls.row, code)
+		want := newCallRows()
+		err := db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+			d, is, err := callOf(k[len(prefix):], value)
+			if is && (c.whole || d.at < c.until) {
+				want.ReplaceOrInsert(d)
+			}
+			return true, err
+		})
+		if err != nil {
+			return err
+		}
+		if got := c.rows.Len(); got != want.Len() || got != len(c.places) {
+			return fmt.Errorf("memory has %d provider calls of %d and %d places, there are %d before %q", got, code, len(c.places), want.Len(), c.until)
+		}
+		want.Ascend(func(d due) bool {
+			if got, _ := c.rows.Get(d); got != d || c.places[d.id()] != d.at {
+				err = fmt.Errorf("memory of %d has %q for the provider call %q", code, got, d)
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	again := newLines()
 	again.seed = db.lines.seed
 	if err := again.load(db); err != nil {
@@ -159,6 +185,9 @@ func (db *DB) Remembered() error {
 
 // DueWindow is how many due rows are read at once.
 const DueWindow = dueWindow
+
+// CallsKept bounds the provider calls in memory.
+const CallsKept = callsKept
 
 // Sync makes durable what was written without a sync.
 func (db *DB) Sync() error { return db.afterScan() }

@@ -1,18 +1,14 @@
 package embedded
 
-import (
-	"time"
-
-	"github.com/homeward-io/homeward/claim"
-)
+import "github.com/homeward-io/homeward/claim"
 
 // flight is a claim that somebody of this process began and has not settled yet, as its
-// row and its provider call's row are on disk. Who settles it need not read either.
+// row is on disk. Its provider call's row is there as Begin wrote it. Who settles it need
+// not read either.
 type flight struct {
 	code  claim.RegionCode
 	rec   claim.Record
-	audit string    // of the claim's row, as it is there
-	due   time.Time // of the provider call's row, which is not parked
+	audit string // of the claim's row, as it is there
 }
 
 // flights remember one flight for each lock of the rows, and are guarded by it. One that
@@ -32,7 +28,7 @@ func (f *flights) of(stripe int, code claim.RegionCode, key claim.Key) *flight {
 func (f *flights) stepped(stripe int, code claim.RegionCode, next *claim.Record, fx *claim.Effects, audit string) {
 	switch {
 	case fx.Enqueue != nil && next.State == claim.InFlight:
-		f[stripe] = &flight{code: code, rec: *next, audit: audit, due: fx.Enqueue.Due}
+		f[stripe] = &flight{code: code, rec: *next, audit: audit}
 	case f.of(stripe, code, next.Key) != nil:
 		f[stripe] = nil
 	}

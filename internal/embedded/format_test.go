@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,16 +39,22 @@ type shown struct {
 	InFlight int
 }
 
-// TestFormat2 opens a store that a build of format 2 wrote and left, some of it in the
-// log and some in a table, and compares with what that build showed. Then the claims
-// go on from where they were.
-func TestFormat2(t *testing.T) {
+// TestOlderFormats opens stores that builds of older formats wrote and left, some of it
+// in the log and some in a table, and compares with what those builds showed. Then the
+// claims go on from where they were.
+func TestOlderFormats(t *testing.T) {
+	for _, format := range []string{"format2", "format3"} {
+		t.Run(format, func(t *testing.T) { testFormat(t, format) })
+	}
+}
+
+func testFormat(t *testing.T, format string) {
 	var want shown
-	text, err := os.ReadFile("testdata/format2.json")
+	text, err := os.ReadFile("testdata/" + format + ".json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &want))
 	dir := filepath.Join(t.TempDir(), "store")
-	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/format2")))
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/"+format)))
 	clock := newClock()
 	clock.set(want.Now)
 	cfg := embedded.Config{Dir: dir, FS: vfs.Default, Clock: clock.now}
@@ -57,9 +64,18 @@ func TestFormat2(t *testing.T) {
 		require.NoError(t, got.show(t.Context(), view(t, db, "us-east1")))
 		got.Now = want.Now
 		require.Equal(t, want.json(t), got.json(t))
+		dues, err := db.Rows('d')
+		require.NoError(t, err)
+		require.Zero(t, dues, "due rows of provider calls went with format 3")
+		require.NoError(t, db.Remembered())
 		require.NoError(t, db.Close())
 	}
-	v := view(t, open(t, cfg), "us-east1")
+	db := open(t, cfg)
+	v := view(t, db, "us-east1")
+	clock.advance(2 * time.Hour)
+	taken, err := v.Queue(outbox.ProviderCalls).Take(t.Context(), "us-east1", 10, time.Hour)
+	require.NoError(t, err)
+	require.Len(t, taken, want.Depths[outbox.ProviderCalls].Pending)
 	for k, rec := range want.Claims {
 		if rec.State != claim.InFlight {
 			continue
@@ -77,10 +93,41 @@ func TestFormat2(t *testing.T) {
 		_, found, err := v.Queue(outbox.ProviderCalls).Message(t.Context(), rec.Home, rec.Minted.ID)
 		require.NoError(t, err)
 		require.False(t, found)
+		byID, _, found, err := v.Object(t.Context(), "acme", rec.Home, rec.Minted.ID)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, done, byID)
 	}
+	require.NoError(t, db.Remembered())
 	d, err := v.Queue(outbox.ProviderCalls).Depth(t.Context(), "us-east1")
 	require.NoError(t, err)
 	require.Zero(t, d)
+}
+
+// TestCrashInUpgrade takes the power away right after a store of format 3 was opened, and
+// what that wrote is lost, or there in part.
+func TestCrashInUpgrade(t *testing.T) {
+	var want shown
+	text, err := os.ReadFile("testdata/format3.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &want))
+	disk := vfs.NewCrashableMem()
+	_, err = vfs.Clone(vfs.Default, disk, "testdata/format3", "store", vfs.CloneSync)
+	require.NoError(t, err)
+	clock := newClock()
+	clock.set(want.Now)
+	open(t, embedded.Config{Dir: "store", FS: disk, Clock: clock.now})
+	for seed := range uint64(crashes) {
+		after := disk.CrashClone(vfs.CrashCloneCfg{
+			UnsyncedDataPercent: int(seed * 100 / (crashes - 1)), RNG: rand.New(rand.NewPCG(seed, 9)),
+		})
+		db := open(t, embedded.Config{Dir: "store", FS: after, Clock: clock.now})
+		var got shown
+		require.NoError(t, got.show(t.Context(), view(t, db, "us-east1")))
+		got.Now = want.Now
+		require.Equal(t, want.json(t), got.json(t))
+		require.NoError(t, db.Remembered())
+	}
 }
 
 func (s shown) json(t *testing.T) string {

@@ -31,11 +31,13 @@ const (
 	tableUnpaid   = 'U'
 
 	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
+	tableCallsV3  = 'd' // due rows of provider calls, before format 4
 )
 
 // queue is where the rows of one of the outbox's queues lie.
 type queue struct {
-	// row, due and parked are the tables of the rows and of their indexes.
+	// row, due and parked are the tables of the rows and of their indexes; due is 0 where
+	// there are no due rows, see calls.
 	row, due, parked byte
 	// line, in a queue that keeps the order of each key and kind, is the table of
 	// their rows in that order; 0 in the others.
@@ -46,7 +48,7 @@ type queue struct {
 }
 
 var (
-	providerCalls = &queue{row: 'o', due: 'd', parked: 'q', takes: pebble.Sync}
+	providerCalls = &queue{row: 'o', parked: 'q', takes: pebble.Sync}
 	events        = &queue{row: tableEvent, due: 'f', parked: 'g', line: 'k', takes: pebble.NoSync}
 	expiries      = &queue{row: 'x', due: 'y', parked: 'z', takes: pebble.NoSync}
 	notices       = &queue{row: 'u', due: 'v', parked: 'w', takes: pebble.NoSync}

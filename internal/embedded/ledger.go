@@ -55,14 +55,15 @@ func (db *DB) readTransaction(region string, code claim.RegionCode, id string) (
 	return t, err
 }
 
-// putTransaction writes a new row with its indexes. The caller holds the lock of
-// its id and has found it free.
-func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledger.Transaction) error {
+// putTransaction writes a new row with its indexes. Where it has the id of a claim's
+// object, key is that claim's, else "". The caller holds the lock of its id and has found
+// it free.
+func putTransaction(b *pebble.Batch, s *scratch, code claim.RegionCode, t *ledger.Transaction, key string) error {
 	if err := checkName("transaction", t.ID); err != nil {
 		return err
 	}
 	s.key = appendMessage(s.key[:0], tableLedger, code, t.ID)
-	s.value = encodeTransaction(s.value[:0], t)
+	s.value = encodeTransaction(s.value[:0], t, key)
 	if err := b.Set(s.key, s.value, nil); err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (v *View) post(ctx context.Context, t ledger.Transaction, tell []outbox.Mes
 	defer func() { _ = b.Close() }()
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	if err := putTransaction(b, s, code, &t); err != nil {
+	if err := putTransaction(b, s, code, &t, ""); err != nil {
 		return false, err
 	}
 	tell = slices.Clone(tell)

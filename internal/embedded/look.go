@@ -27,12 +27,12 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	defer v.db.leave()
 	now, outlook := v.db.clock.now(), outbox.Outlook{}
 	for name, q := range queues {
-		page, err := v.db.dues[dueTable{q.due, code}].after(v.db, make([]due, 0, 1), "", behindAll, now)
+		page, err := v.db.due(q, code).after(v.db, make([]due, 0, 1), "", behindAll, now)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range page {
-			due, id, ok := readTimed(append(appendRegion(nil, q.due, code), d.at...))
+			due, id, ok := readDue(d.at)
 			if !ok {
 				return nil, damaged("due row", id, errors.New("it is cut short"))
 			}

@@ -25,8 +25,10 @@ import (
 const (
 	// formatVersion is what this build writes. A store of a higher version is
 	// refused; a lower one is migrated at Open. 1: objects were indexed by tenant
-	// and id. 2: each entry of audit had a row of its own; those that are there stay.
-	formatVersion = 3
+	// and id. 2: each entry of audit had a row of its own; those that are there stay. 3:
+	// provider calls had due rows, and each object a row that says whose it is; the latter
+	// stay.
+	formatVersion = 4
 
 	// DefaultReplicaLag is how old a row must be before a replica shows it: what
 	// a CockroachDB follower read lags behind.
@@ -84,6 +86,7 @@ type DB struct {
 	books   *rowLocks // transactions, by id
 	notes   notes
 	dues    map[dueTable]*dues
+	calls   map[claim.RegionCode]*calls
 	// flushed is what probe asks first, and lines what others does.
 	flushed *flushed
 	lines   *lines
@@ -134,7 +137,7 @@ func Open(cfg Config) (*DB, error) {
 		policy: cfg.Policy, regions: map[string]claim.RegionCode{}, order: cfg.Regions,
 		network: cfg.Network, replicaLag: lag, log: cfg.Logger, fatal: cfg.Fatal,
 		clock: clock{source: cfg.Clock}, rows: newRowLocks(), pins: newRowLocks(), books: newRowLocks(),
-		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), flights: new(flights),
+		flushed: newFlushed(), lines: newLines(), dues: newDues(cfg.Regions), calls: newCalls(cfg.Regions), flights: new(flights),
 		statuses: map[string]claim.RegionStatus{}, topology: 1,
 		tenants: map[string]claim.Tenant{}, apiKeys: map[[sha256.Size]byte]string{},
 		stopped: make(chan struct{}), complain: rate.Sometimes{Interval: complainEvery},
@@ -300,6 +303,12 @@ func (db *DB) prepareMeta(dir string) error {
 	if found && version < 2 {
 		if err := db.migrateObjects(); err != nil {
 			return err
+		}
+	}
+	if found && version < 4 {
+		// With the new format in one batch: memory has never followed these rows.
+		if err := b.DeleteRange([]byte{tableCallsV3}, []byte{tableCallsV3 + 1}, nil); err != nil {
+			return unavailable(err)
 		}
 	}
 	epoch, _, err := db.meta(metaEpoch)

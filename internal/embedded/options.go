@@ -8,11 +8,11 @@ import (
 )
 
 // Sizes of the Pebble instance, chosen so that the whole process stays below
-// 200 MB of memory with a million claims.
+// 150 MiB of memory with a million claims.
 const (
 	// blockBytesHeld holds decoded blocks: the index and filter blocks of a million
 	// claims take about 16 MB, the rest serves replays.
-	blockBytesHeld = 48 << 20
+	blockBytesHeld = 40 << 20
 	// cacheBytes is more by the write buffers, since Pebble takes their size off
 	// the cache while they live. Without that a burst of writes would leave no
 	// room for a single filter, and each look-up would read the disk.

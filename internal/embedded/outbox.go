@@ -109,7 +109,9 @@ func (db *DB) putMessage(b *pebble.Batch, s *scratch, q *queue, code claim.Regio
 		some = old
 	}
 	had, has := old != nil && !old.Parked, next != nil && !next.Parked
-	if other, first, err := db.others(q, code, some, had); err != nil {
+	if q.due == 0 {
+		// The row itself says when it is due.
+	} else if other, first, err := db.others(q, code, some, had); err != nil {
 		return err
 	} else if first && !(had && has && micros(old.Due) == micros(next.Due)) {
 		switch {
@@ -270,7 +272,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 		taken = append(taken, next)
 		return nil
 	}
-	first := db.dues[dueTable{qv.q.due, code}]
+	first := db.due(qv.q, code)
 	to := string(appendTimed(nil, qv.q.due, code, micros(now)+1, "")[keyHead:])
 	page := make([]due, 0, min(limit, dueWindow))
 	for at := ""; len(taken) < limit; at = page[len(page)-1].at {
@@ -464,29 +466,13 @@ func (qv queueView) Depth(ctx context.Context, region string) (outbox.Depth, err
 		return outbox.Depth{}, err
 	}
 	defer qv.v.db.leave()
-	var d outbox.Depth
-	now := micros(qv.v.db.clock.now())
-	prefix := appendRegion(nil, qv.q.due, code)
-	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
-		due, id, ok := readTimed(k)
-		if !ok {
-			return false, damaged("due row", id, errors.New("it is cut short"))
-		}
-		if due <= now {
-			if d.Due == 0 {
-				d.OldestDue = fromMicros(due)
-			}
-			d.Due++
-		}
-		d.Pending++
-		return d.Pending < depthLimit, nil
-	})
+	d, err := qv.pending(code, qv.v.db.clock.now())
 	if err != nil {
 		return outbox.Depth{}, err
 	}
 	if qv.q.line != 0 { // only the first of each line has a due row
 		d.Pending = 0
-		prefix = appendRegion(nil, qv.q.line, code)
+		prefix := appendRegion(nil, qv.q.line, code)
 		err = qv.v.db.scan(prefix, prefixEnd(prefix), func(_, _ []byte) (bool, error) {
 			d.Pending++
 			return d.Pending < depthLimit, nil
@@ -495,10 +481,33 @@ func (qv queueView) Depth(ctx context.Context, region string) (outbox.Depth, err
 			return outbox.Depth{}, err
 		}
 	}
-	prefix = appendRegion(nil, qv.q.parked, code)
+	prefix := appendRegion(nil, qv.q.parked, code)
 	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(_, _ []byte) (bool, error) {
 		d.Parked++
 		return d.Parked < depthLimit, nil
+	})
+	return d, err
+}
+
+// pending is Depth of what is not parked, of each line its first row.
+func (qv queueView) pending(code claim.RegionCode, now time.Time) (d outbox.Depth, err error) {
+	if qv.q == providerCalls {
+		return qv.v.db.calls[code].depth(qv.v.db, now)
+	}
+	prefix := appendRegion(nil, qv.q.due, code)
+	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+		due, id, ok := readTimed(k)
+		if !ok {
+			return false, damaged("due row", id, errors.New("it is cut short"))
+		}
+		if due <= micros(now) {
+			if d.Due == 0 {
+				d.OldestDue = fromMicros(due)
+			}
+			d.Due++
+		}
+		d.Pending++
+		return d.Pending < depthLimit, nil
 	})
 	return d, err
 }

@@ -3,7 +3,6 @@ package embedded
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -84,7 +83,7 @@ func (db *DB) loadTopology() error {
 }
 
 // InFlight counts the claims of a region whose outcome is still to come, without
-// those that are parked for a person: each has its due row from Begin to Settle.
+// those that are parked for a person: each has its provider call's row from Begin to Settle.
 // Beyond 100,000 it stops counting.
 func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 	code, err := v.reach(ctx, region)
@@ -95,18 +94,21 @@ func (v *View) InFlight(ctx context.Context, region string) (n int, err error) {
 		return 0, err
 	}
 	defer v.db.leave()
-	prefix := appendRegion(nil, providerCalls.due, code)
+	prefix := appendRegion(nil, providerCalls.row, code)
 	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
-		_, id, ok := readTimed(k)
-		owner, owned := readOwner(value)
-		if !ok || !owned {
-			return false, damaged("due row", id, errors.New("it is cut short"))
+		d, is, err := callOf(k[len(prefix):], value)
+		if err != nil {
+			return false, damaged("outbox row", string(k[len(prefix):]), err)
+		}
+		owner, _ := readOwner([]byte(d.owner))
+		if !is {
+			return true, nil
 		}
 		rec, err := v.db.readSynced(region, code, owner)
 		if err != nil {
 			return false, err
 		}
-		if rec != nil && rec.State == claim.InFlight && rec.Minted.ID == id {
+		if rec != nil && rec.State == claim.InFlight && rec.Minted.ID == d.id() {
 			n++
 		}
 		return n < depthLimit, nil

@@ -102,7 +102,8 @@ func TestFormat1(t *testing.T) {
 	for _, r := range regions {
 		got, err := view(t, db, r.Name).Begin(t.Context(), arrive("k-"+r.Name, r.Name))
 		require.NoError(t, err)
-		want[r.Name] = got.Record
+		want[r.Name], err = view(t, db, r.Name).Settle(t.Context(), got.Record, crashVerdict(got.Record, claim.OutcomeRefused))
+		require.NoError(t, err)
 	}
 	require.NoError(t, db.Downgrade())
 	require.NoError(t, db.Close())

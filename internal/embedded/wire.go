@@ -143,7 +143,9 @@ func encodePin(b []byte, p *claim.Pin) []byte {
 	return appendInt(appendText(b, 1, p.Home), 2, micros(p.CreatedAt))
 }
 
-func encodeTransaction(b []byte, t *ledger.Transaction) []byte {
+// encodeTransaction is a row of the books; key is that of the claim whose object has its
+// id, or "".
+func encodeTransaction(b []byte, t *ledger.Transaction, key string) []byte {
 	b = appendText(b, 1, t.Tenant)
 	b = appendText(b, 2, t.Kind)
 	b = appendText(b, 3, t.Debit)
@@ -154,7 +156,28 @@ func encodeTransaction(b []byte, t *ledger.Transaction) []byte {
 	b = appendText(b, 8, t.Reverses)
 	b = appendText(b, 9, t.Provider)
 	b = appendText(b, 10, t.ProviderRef)
-	return appendInt(b, 11, micros(t.At))
+	b = appendInt(b, 11, micros(t.At))
+	return appendText(b, 12, key)
+}
+
+// bookedFor reads from a row of the books whose object has its id, if it says so.
+func bookedFor(value []byte) (claim.Key, bool, error) { return keyIn(value, 1, 12) }
+
+// calledFor reads from a provider call's row whose it is.
+func calledFor(value []byte) (claim.Key, bool, error) { return keyIn(value, 2, 3) }
+
+// keyIn reads a key of two fields.
+func keyIn(m []byte, tenant, value protowire.Number) (key claim.Key, found bool, err error) {
+	err = readFields(m, func(f field) error {
+		switch f.number {
+		case tenant:
+			key.Tenant = string(m[f.from:f.to])
+		case value:
+			key.Value = string(m[f.from:f.to])
+		}
+		return nil
+	})
+	return key, key.Tenant != "" && key.Value != "", err
 }
 
 // field is one field of a message. Of text and data one is set, with n bytes of the

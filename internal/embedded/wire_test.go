@@ -127,9 +127,20 @@ func TestWire(t *testing.T) {
 
 		var booked ledger.Transaction
 		fill(r, reflect.ValueOf(&booked).Elem())
-		readBooked, err := decodeTransaction(booked.Region, booked.ID, encodeTransaction(nil, &booked))
+		readBooked, err := decodeTransaction(booked.Region, booked.ID, encodeTransaction(nil, &booked, booked.Object))
 		require.NoError(t, err)
 		require.Equal(t, booked, *readBooked)
+		var books storev1.Transaction
+		require.NoError(t, proto.Unmarshal(encodeTransaction(nil, &booked, "k"), &books))
+		require.Equal(t, "k", books.Key)
+		owner, is, err := bookedFor(encodeTransaction(nil, &booked, "k"))
+		require.NoError(t, err)
+		require.Equal(t, booked.Tenant != "", is)
+		require.Equal(t, claim.Key{Tenant: booked.Tenant, Value: "k"}, owner)
+		owner, is, err = calledFor(encodeMessage(nil, &message))
+		require.NoError(t, err)
+		require.Equal(t, message.Tenant != "" && message.Key != "", is)
+		require.Equal(t, claim.Key{Tenant: message.Tenant, Value: message.Key}, owner)
 	}
 }
 

@@ -767,18 +767,20 @@ func (x *Tenant) GetCardNumbers() string {
 
 // Transaction is one row of the books; home and id are in the row's key.
 type Transaction struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant" json:"tenant,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind" json:"kind,omitempty"`
-	Debit         string                 `protobuf:"bytes,3,opt,name=debit" json:"debit,omitempty"`
-	Credit        string                 `protobuf:"bytes,4,opt,name=credit" json:"credit,omitempty"`
-	Amount        int64                  `protobuf:"varint,5,opt,name=amount" json:"amount,omitempty"`
-	Currency      string                 `protobuf:"bytes,6,opt,name=currency" json:"currency,omitempty"`
-	Object        string                 `protobuf:"bytes,7,opt,name=object" json:"object,omitempty"`
-	Reverses      string                 `protobuf:"bytes,8,opt,name=reverses" json:"reverses,omitempty"`
-	Provider      string                 `protobuf:"bytes,9,opt,name=provider" json:"provider,omitempty"`
-	ProviderRef   string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
-	At            int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Tenant      string                 `protobuf:"bytes,1,opt,name=tenant" json:"tenant,omitempty"`
+	Kind        string                 `protobuf:"bytes,2,opt,name=kind" json:"kind,omitempty"`
+	Debit       string                 `protobuf:"bytes,3,opt,name=debit" json:"debit,omitempty"`
+	Credit      string                 `protobuf:"bytes,4,opt,name=credit" json:"credit,omitempty"`
+	Amount      int64                  `protobuf:"varint,5,opt,name=amount" json:"amount,omitempty"`
+	Currency    string                 `protobuf:"bytes,6,opt,name=currency" json:"currency,omitempty"`
+	Object      string                 `protobuf:"bytes,7,opt,name=object" json:"object,omitempty"`
+	Reverses    string                 `protobuf:"bytes,8,opt,name=reverses" json:"reverses,omitempty"`
+	Provider    string                 `protobuf:"bytes,9,opt,name=provider" json:"provider,omitempty"`
+	ProviderRef string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
+	At          int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
+	// The key of the claim whose object has this id, if one has.
+	Key           string `protobuf:"bytes,12,opt,name=key" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -888,6 +890,13 @@ func (x *Transaction) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *Transaction) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // Notice is one event of a provider; region and id are in the row's key.
@@ -1214,7 +1223,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x12registrar_moved_at\x18\x04 \x01(\x03R\x10registrarMovedAt\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
-	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\x9e\x02\n" +
+	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\xb0\x02\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1227,7 +1236,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\bprovider\x18\t \x01(\tR\bprovider\x12!\n" +
 	"\fprovider_ref\x18\n" +
 	" \x01(\tR\vproviderRef\x12\x0e\n" +
-	"\x02at\x18\v \x01(\x03R\x02at\"\xcf\x01\n" +
+	"\x02at\x18\v \x01(\x03R\x02at\x12\x10\n" +
+	"\x03key\x18\f \x01(\tR\x03key\"\xcf\x01\n" +
 	"\x06Notice\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x1f\n" +

@@ -1,0 +1,317 @@
+package claim
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+func TestUnknownIsAskedAgainUnderTheSameProviderKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var keys []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			keys = append(keys, a.Record.ProviderKey)
+			if len(keys) < 3 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		for len(keys) < 3 {
+			rec := store.row(order("k", 100).Key)
+			require.Equal(t, InFlight, rec.State)
+			message := store.messages[rec.Minted.ID]
+			require.Equal(t, rec.LeaseUntil, message.Due, "a deferred claim and its outbox row fall due together")
+			require.Equal(t, outbox.Later(max(time.Until(message.Due), store.policy.WaitPoll)), s.Recover(t.Context(), message), "not before it is due")
+			time.Sleep(time.Until(message.Due))
+			require.Equal(t, outbox.Gone(), s.Recover(t.Context(), message))
+		}
+		require.Equal(t, keys[0], keys[1])
+		require.Equal(t, keys[0], keys[2])
+		require.Empty(t, store.messages)
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.True(t, reply.Replayed)
+	})
+}
+
+// What one provider may have done, another one cannot know: it is neither asked nor
+// called, however long the first one is not there.
+func TestAClaimStaysWithItsProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var first, second int
+		a := serveAt(t, "a", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			if first++; first == 1 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		b := serveAt(t, "b", store, bucket{}, store.policy, "n2", func(_ context.Context, a Attempt) Verdict {
+			second++
+			return charged(a)
+		})
+		_, err := a.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		rec := store.row(order("k", 100).Key)
+		for range 2 * int(store.policy.MaxUnknowns) {
+			message := store.messages[rec.Minted.ID]
+			time.Sleep(time.Until(message.Due))
+			require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message))
+			require.Equal(t, outbox.Later(max(time.Until(store.messages[rec.Minted.ID].Due), store.policy.WaitPoll)), b.Learn(t.Context(), store.messages[rec.Minted.ID], "p1"))
+		}
+		require.Equal(t, InFlight, store.row(rec.Key).State, "nothing is used up meanwhile")
+		time.Sleep(time.Until(store.messages[rec.Minted.ID].Due))
+		require.Equal(t, outbox.Gone(), a.Recover(t.Context(), store.messages[rec.Minted.ID]))
+		require.Equal(t, Completed, store.row(rec.Key).State)
+		require.Equal(t, []int{2, 0}, []int{first, second})
+
+		// A new request is the new provider's from the start.
+		_, err = b.Do(t.Context(), "us-east1", order("k2", 100))
+		require.NoError(t, err)
+		require.Equal(t, 1, second)
+	})
+}
+
+// A row of the key's former life, whose worker slept through it, must not put its
+// own request into the new life.
+func TestARowOfAFormerLifeIsNotWorkedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var paid []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			paid = append(paid, string(a.Payload))
+			if len(paid) == 1 {
+				return Verdict{Reason: "timeout"}
+			}
+			return charged(a)
+		})
+		_, err := s.Do(t.Context(), "us-east1", order("k", 999))
+		require.Error(t, err)
+		rec := store.row(order("k", 999).Key)
+		stale := store.messages[rec.Minted.ID]
+		stale.ID, stale.Payload = "ch_former", []byte(`{"amount":100}`)
+		time.Sleep(time.Until(stale.Due))
+		require.Equal(t, outbox.Done(), s.Recover(t.Context(), stale))
+		require.Len(t, paid, 1, "the provider was not called")
+		require.Equal(t, rec, store.row(rec.Key), "the new life's claim was not taken over")
+		require.Equal(t, outbox.Gone(), s.Recover(t.Context(), store.messages[rec.Minted.ID]))
+		require.Equal(t, []string{`{"amount":999}`, `{"amount":999}`}, paid)
+	})
+}
+
+// A charge that was made and could not be recorded is unknown to its caller, not
+// undone.
+func TestAnUnrecordedOutcomeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		s := serve(t, brokenSettle{store}, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict { return charged(a) })
+		_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.NotErrorIs(t, err, ErrUnavailable)
+	})
+}
+
+// What is known is never thrown away: while the store gives no answer the verdict
+// is said again, and its lease renewed, for as long as trust lasts.
+func TestAVerdictIsSaidUntilItIsRecorded(t *testing.T) {
+	lease := DefaultPolicy().Lease
+	for name, c := range map[string]struct {
+		err       error
+		after     bool
+		away      time.Duration
+		renewable bool
+		want      time.Duration // until the answer; 0: at once
+		recorded  bool
+		tries     int
+	}{
+		"the store is away for two leases":        {err: ErrUnavailable, away: 2 * lease, renewable: true, want: 2 * lease, recorded: true},
+		"the home is out of reach for a while":    {err: ErrHomeUnreachable, away: lease / 2, want: lease / 2, recorded: true},
+		"for longer than trust lasts":             {err: ErrUnavailable, away: time.Hour, want: lease - DefaultPolicy().LeaseMargin},
+		"for longer than a holder may hold":       {err: ErrUnavailable, away: time.Hour, renewable: true, want: DefaultPolicy().LeaseCeiling - DefaultPolicy().LeaseMargin},
+		"it was recorded, and the reply lost":     {err: ErrUnavailable, after: true, away: time.Nanosecond, recorded: true, tries: 2},
+		"so, and a renewal finds it settled":      {err: ErrUnavailable, after: true, away: DefaultPolicy().RenewEvery - time.Millisecond, renewable: true, want: DefaultPolicy().RenewEvery - time.Millisecond, recorded: true},
+		"fenced off: not again":                   {err: ErrFenced, away: time.Hour, tries: 1},
+		"what is booked already is so: not again": {err: ledger.ErrConflict, away: time.Hour, tries: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := DefaultPolicy()
+				p.InlineBody = 4 // the body goes to the object store, once
+				store := &faultySettle{rows: newRows(p), err: c.err, until: time.Now().Add(c.away), after: c.after}
+				if !c.renewable {
+					store.renew = func([]Lease) error { return ErrUnavailable }
+				}
+				calls, began := 0, time.Now()
+				s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+					calls++
+					return charged(a)
+				})
+				reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				took := time.Since(began)
+				require.Equal(t, 1, calls)
+				require.GreaterOrEqual(t, took, c.want)
+				require.LessOrEqual(t, took, c.want+2*settlePauseMax)
+				if c.tries != 0 {
+					require.EqualValues(t, c.tries, store.tries.Load())
+				}
+				require.EqualValues(t, 1, store.row(order("k", 100).Key).Fence)
+				if !c.recorded {
+					require.Error(t, err)
+					return
+				}
+				require.NoError(t, err)
+				require.False(t, reply.Replayed)
+				require.Equal(t, "charged "+store.row(order("k", 100).Key).Minted.ID, string(reply.Response.Body))
+				require.Less(t, store.tries.Load(), int64(100), "with back-off")
+				again, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				require.Equal(t, reply.Response, again.Response)
+			})
+		})
+	}
+}
+
+func TestASoftDeclineReleasesTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newRows(DefaultPolicy())
+		var keys []string
+		s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+			keys = append(keys, a.Record.ProviderKey)
+			if len(keys) == 1 {
+				return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402}}
+			}
+			return charged(a)
+		})
+		first, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 402, first.Response.Status)
+		_, err = s.Do(t.Context(), "us-east1", order("k", 200))
+		require.ErrorIs(t, err, ErrMismatch, "released, but still this request's")
+		require.Equal(t, "us-east1", first.Home)
+		require.True(t, first.ExpiresAt.Equal(time.Now().Add(store.policy.ReplayFor)))
+		time.Sleep(store.policy.DeclinePause + time.Microsecond)
+		second, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 201, second.Response.Status)
+		require.NotEqual(t, keys[0], keys[1], "the old provider key would only repeat the decline")
+	})
+}
+
+// Requests that are under way together share one decline: one call is made, under
+// one provider key, and none of them tries again by itself.
+func TestTwinsShareOneDecline(t *testing.T) {
+	for name, declines := range map[string]int{"always": 1000, "once": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newRows(DefaultPolicy())
+				var mu sync.Mutex
+				calls := 0
+				s := serve(t, store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+					time.Sleep(time.Second) // the provider's
+					mu.Lock()
+					defer mu.Unlock()
+					if calls++; calls <= declines {
+						return Verdict{Outcome: OutcomeReleased, Reason: "insufficient_funds", Response: Response{Status: 402, Body: []byte("no funds")}}
+					}
+					return charged(a)
+				})
+				const twins = 24
+				replies := make(chan Reply, twins)
+				for i := range twins {
+					req := order("k", 100)
+					req.Began = time.Now()
+					go func() {
+						if i >= twins/2 {
+							time.Sleep(3 * time.Second) // held up on its way, past the decline
+						}
+						reply, err := s.Do(t.Context(), "us-east1", req)
+						if err != nil {
+							reply.Response.Body = []byte(err.Error())
+						}
+						replies <- reply
+					}()
+				}
+				made := 0
+				for range twins {
+					reply := <-replies
+					require.Equal(t, 402, reply.Response.Status, "%s", reply.Response.Body)
+					require.Equal(t, "no funds", string(reply.Response.Body))
+					if !reply.Replayed {
+						made++
+					}
+				}
+				require.Equal(t, 1, made)
+				require.Equal(t, 1, calls)
+				require.EqualValues(t, 1, store.row(order("k", 100).Key).Generation)
+
+				// A request that began after the decline may try again.
+				_, err := s.Do(t.Context(), "us-east1", order("k", 100))
+				require.NoError(t, err)
+				require.Equal(t, 2, calls)
+			})
+		})
+	}
+}
+
+// A process that is suspended between winning the claim and calling the provider
+// sent nothing: the attempt uses nothing up, however few may stay unknown.
+func TestAnAttemptThatNeverBeganCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := DefaultPolicy()
+		p.MaxUnknowns = 1
+		store, calls := newRows(p), 0
+		s := serve(t, store, bucket{}, p, "n1", func(_ context.Context, a Attempt) Verdict {
+			calls++
+			return charged(a)
+		})
+		store.begun = func() { time.Sleep(p.Lease) }
+		reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+		var unknown *UnknownError
+		require.ErrorAs(t, err, &unknown)
+		require.Equal(t, "us-east1", reply.Home)
+		require.False(t, reply.ExpiresAt.Before(time.Now()))
+		require.Zero(t, calls)
+		rec := store.row(order("k", 100).Key)
+		require.Equal(t, InFlight, rec.State)
+		require.Zero(t, rec.Unknowns)
+		require.Nil(t, rec.Response)
+
+		store.begun = nil
+		time.Sleep(p.BackoffMax)
+		reply, err = s.Do(t.Context(), "us-east1", order("k", 100))
+		require.NoError(t, err)
+		require.Equal(t, 201, reply.Response.Status)
+		require.Equal(t, 1, calls)
+	})
+}
+
+// Attempts in which our own code failed are no reason to give up: the first time-out
+// after the code is mended is not the last attempt.
+func TestFaultsUseNothingUp(t *testing.T) {
+	p := DefaultPolicy()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	rec := &Record{State: InFlight, Fence: 1, Minted: Minted{ID: "tr_1"}, Generation: 1, FirstUse: now, NotFounds: 2}
+	for range p.MaxUnknowns {
+		next, _, err := Settle(rec, rec, &Verdict{Reason: reasonFault, Fault: true}, &p, now, 0)
+		require.NoError(t, err)
+		require.Equal(t, rec.Fence+1, next.Fence, "or it could be recorded twice")
+		rec = next
+	}
+	require.Zero(t, rec.NotFounds, "it may have called since the provider was asked")
+	next, _, err := Settle(rec, rec, &Verdict{Reason: "no_answer", Response: Response{Status: 503}}, &p, now, 0)
+	require.NoError(t, err)
+	require.Equal(t, InFlight, next.State)
+}

@@ -1,0 +1,90 @@
+package claim
+
+import (
+	"context"
+
+	"github.com/homeward-io/homeward/span"
+)
+
+// Replica answers req from the nearest replica if the final response is there.
+// found false proves nothing.
+func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, pin *Pin, err error) {
+	ctx, sp := span.Start(ctx, span.ReplicaRead)
+	defer func() {
+		if sp.IsRecording() {
+			sp.SetAttributes(span.Region.String(s.c.Region), span.Found.Bool(found))
+			failed(sp, err)
+		}
+		sp.End()
+	}()
+	shown, err := s.c.Store.Replica(ctx, req.Key)
+	rec := shown.Record
+	if err != nil || rec == nil {
+		return Reply{}, false, shown.Pin, err
+	}
+	fingerprint, err := req.Input.Fingerprint(rec.Fingerprint.Version)
+	if err != nil {
+		return Reply{}, false, shown.Pin, nil // a newer node's row: its home can answer
+	}
+	reply = s.frame(rec, rec.SettledAt, true)
+	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint {
+		return reply, true, shown.Pin, ErrMismatch
+	}
+	if reply, err = s.answered(ctx, reply, rec.Response); err != nil {
+		return Reply{}, false, shown.Pin, nil
+	}
+	s.note(ctx, rec, "replica")
+	return reply, true, shown.Pin, nil
+}
+
+// Inspect tells what a merchant may know of a key, with authority.
+func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bool, error) {
+	rec, now, found, err := s.c.Store.Get(ctx, key, home)
+	if err != nil || !found {
+		return Status{}, false, err
+	}
+	age := rec.Age(&s.c.Policy, now)
+	if age == Gone {
+		return Status{}, false, nil
+	}
+	line, err := s.c.Store.Timeline(ctx, key, home, maxTimeline)
+	if err != nil {
+		return Status{}, false, err
+	}
+	return Status{
+		Record: rec, Age: age, Timeline: line,
+		ExpiresAt: rec.ExpiresAt(&s.c.Policy, now),
+		FreeAt:    rec.FreeAt(&s.c.Policy, now),
+	}, true, nil
+}
+
+// maxTimeline bounds an inspection, in entries: more than any claim's life
+// holds but for a key that is replayed without end.
+const maxTimeline = 200
+
+// Object returns the state and final response of an object by its id. Objects
+// outlive their key's replay window for as long as the row is stored.
+func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
+	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
+	if err == nil && !found {
+		rec, _, found, err = s.c.Store.Object(ctx, tenant, home, id)
+	}
+	return s.object(ctx, &rec, found, err)
+}
+
+// ReplicaObject is Object from the nearest replica only: absence proves nothing.
+func (s *Service) ReplicaObject(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
+	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
+	return s.object(ctx, &rec, found, err)
+}
+
+func (s *Service) object(ctx context.Context, rec *Record, found bool, err error) (State, Response, bool, error) {
+	if err != nil || !found {
+		return 0, Response{}, false, err
+	}
+	if rec.Response == nil {
+		return rec.State, Response{}, true, nil
+	}
+	reply, err := s.answered(ctx, Reply{}, rec.Response)
+	return rec.State, reply.Response, err == nil, err
+}

@@ -1,0 +1,48 @@
+package claim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// waiter paces the losing side.
+type waiter struct {
+	p     *Policy
+	total *time.Timer
+	poll  *time.Timer
+}
+
+func newWaiter(p *Policy) *waiter {
+	return &waiter{p: p, total: time.NewTimer(p.WaitMax), poll: time.NewTimer(0)}
+}
+
+// next waits for done (nil when the holder is elsewhere: then for the poll
+// interval) and reports whether another look is due.
+func (w *waiter) next(ctx context.Context, done <-chan struct{}) bool {
+	pause := w.p.WaitPoll
+	if done != nil {
+		// The holder is in this process and will say when it ends. The long poll
+		// only guards against a take-over by another node meanwhile.
+		pause *= 10
+	}
+	// Between half and one and a half times the interval, so that waiters spread.
+	w.poll.Reset(pause/2 + rand.N(pause))
+	select {
+	case <-done:
+		return true
+	case <-w.poll.C:
+		return true
+	case <-w.total.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *waiter) close() {
+	if w != nil {
+		w.total.Stop()
+		w.poll.Stop()
+	}
+}

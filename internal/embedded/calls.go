@@ -1,0 +1,257 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/btree"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// A provider call's row is written by Begin and gone with Settle, as a rule before it is
+// due. A due row would be written and deleted for nothing, so there is none: what the
+// rows say of when they are due is put in order in memory.
+
+const (
+	// callsRead is how many of a region's provider calls are kept when its rows are read,
+	// those that are due first. Reading goes through all rows: a million, as an outage of
+	// the provider may leave, take a second.
+	callsRead = 32 << 10
+	// callsKept bounds them: some 13 MB, of an outage.
+	callsKept = 2 * callsRead
+	// callsDegree is that of the tree: its nodes have twice as many rows.
+	callsDegree = 32
+)
+
+// calls are the first provider calls of a region by when they are due, without those
+// that are parked. The rows are the truth; what is here is read from them, and follows
+// each commit.
+type calls struct {
+	code claim.RegionCode
+
+	// reading is held by who may read rows. It comes before mu.
+	reading sync.Mutex
+	read    time.Time // by the store's clock
+
+	mu   sync.Mutex
+	rows *btree.BTreeG[due]
+	// places are those of rows, by id.
+	places map[string]string
+	// until is the first place that rows do not reach; whole: there is none.
+	until string
+	whole bool
+	// noted is what commits have changed while rows are read; nil while they are not.
+	noted []change
+}
+
+// change is what a commit did to a row: it is d now, or gone, or parked.
+type change struct {
+	id string
+	d  due
+	is bool
+}
+
+func newCalls(regions []claim.Region) map[claim.RegionCode]*calls {
+	all := map[claim.RegionCode]*calls{}
+	for _, r := range regions {
+		all[r.Code] = &calls{code: r.Code, rows: newCallRows(), places: map[string]string{}}
+	}
+	return all
+}
+
+func newCallRows() *btree.BTreeG[due] {
+	return btree.NewG(callsDegree, func(a, b due) bool { return a.at < b.at })
+}
+
+// callOf reads from a row what its place is. A parked row has none.
+func callOf(id, value []byte) (d due, is bool, err error) {
+	var us int64
+	var parked bool
+	var tenant, key []byte
+	err = readFields(value, func(f field) error {
+		switch f.number {
+		case 2:
+			tenant = value[f.from:f.to]
+		case 3:
+			key = value[f.from:f.to]
+		case 8:
+			us = int64(f.value)
+		case 12:
+			parked = f.value != 0
+		}
+		return nil
+	})
+	if err != nil || parked {
+		return due{}, false, err
+	}
+	if len(tenant) == 0 { // as ownerOf
+		key = id
+	}
+	at := timedHead - keyHead + len(id)
+	text := make([]byte, 0, at+len(tenant)+1+len(key))
+	text = append(binary.BigEndian.AppendUint64(text, uint64(us)), id...)
+	all := string(append(append(append(text, tenant...), nameEnd), key...)) // as appendOwner
+	return due{at: all[:at], owner: all[at:]}, true, nil
+}
+
+// wrote notes what a commit did to a row.
+func (c *calls) wrote(kind pebble.InternalKeyKind, key, value []byte) {
+	id := key[keyHead:]
+	var d due
+	var is bool
+	if kind == pebble.InternalKeyKindSet {
+		var err error
+		if d, is, err = callOf(id, value); err != nil {
+			panic(err) // it was encoded here
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.noted != nil {
+		c.noted = append(c.noted, change{string(id), d, is})
+	}
+	c.put(id, d, is)
+}
+
+// put makes the row of id d, or none. mu is held.
+func (c *calls) put(id []byte, d due, is bool) {
+	if at, there := c.places[string(id)]; there {
+		if is && at == d.at {
+			return
+		}
+		c.rows.Delete(due{at: at})
+		delete(c.places, string(id))
+	}
+	if !is || !c.whole && d.at >= c.until {
+		return
+	}
+	c.rows.ReplaceOrInsert(d)
+	c.places[d.id()] = d.at
+	if c.rows.Len() > callsKept {
+		last, _ := c.rows.DeleteMax()
+		delete(c.places, last.id())
+		c.until, c.whole = last.at, false
+	}
+}
+
+// after is as that of dues.
+func (c *calls) after(db *DB, page []due, at, to string, now time.Time) ([]due, error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if age := now.Sub(c.read); age < 0 || age >= dueFor {
+		c.stale()
+		c.read = now
+	}
+	for {
+		var enough bool
+		if page, enough = c.page(page, at, to); enough {
+			return page, nil
+		}
+		if err := c.extend(db); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// stale has all read again, where that is not much.
+func (c *calls) stale() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.whole {
+		c.forget()
+	}
+}
+
+// forget leaves nothing in memory. mu is held.
+func (c *calls) forget() {
+	c.rows, c.places = newCallRows(), map[string]string{}
+	c.until, c.whole = "", false
+}
+
+// page is what memory has of a page, and whether there is no more to be read for it.
+func (c *calls) page(page []due, at, to string) (_ []due, enough bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows.AscendGreaterOrEqual(due{at: at}, func(d due) bool {
+		if d.at >= to || len(page) == cap(page) {
+			return false
+		}
+		if d.at != at {
+			page = append(page, d)
+		}
+		return true
+	})
+	return page, len(page) > 0 || c.whole || c.until >= to || c.rows.Len() >= callsKept
+}
+
+// extend reads on from until. Commits go on meanwhile: one that the scan does not see is
+// noted, and done to what it saw; one that it sees may be noted as well, which changes
+// nothing.
+func (c *calls) extend(db *DB) error {
+	c.mu.Lock()
+	from := c.until
+	c.noted = []change{}
+	c.mu.Unlock()
+	found, until, whole := newCallRows(), "", true
+	prefix := appendRegion(nil, providerCalls.row, c.code)
+	err := db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		d, is, err := callOf(k[len(prefix):], value)
+		switch {
+		case err != nil:
+			return false, damaged("outbox row", string(k[len(prefix):]), err)
+		case !is, d.at < from, !whole && d.at >= until:
+			return true, nil
+		}
+		found.ReplaceOrInsert(d)
+		if found.Len() > callsRead {
+			last, _ := found.DeleteMax()
+			until, whole = last.at, false
+		}
+		return true, nil
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	noted := c.noted
+	c.noted = nil
+	if err != nil {
+		c.forget()
+		return err
+	}
+	c.until, c.whole = until, whole
+	found.Ascend(func(d due) bool {
+		c.put([]byte(d.id()), d, true)
+		return true
+	})
+	for _, n := range noted {
+		c.put([]byte(n.id), n.d, n.is)
+	}
+	return nil
+}
+
+// depth counts the rows that are not parked, of which the first is asked of memory.
+func (c *calls) depth(db *DB, now time.Time) (d outbox.Depth, err error) {
+	prefix := appendRegion(nil, providerCalls.row, c.code)
+	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
+		call, is, err := callOf(k[len(prefix):], value)
+		if err != nil {
+			return false, damaged("outbox row", string(k[len(prefix):]), err)
+		}
+		if is {
+			d.Pending++
+			d.Due += int(bit(call.due() <= micros(now)))
+		}
+		return d.Pending < depthLimit, nil
+	})
+	if err != nil || d.Due == 0 {
+		return d, err
+	}
+	first, err := c.after(db, make([]due, 0, 1), "", behindAll, now)
+	if len(first) > 0 { // else it has been worked off meanwhile
+		d.OldestDue = fromMicros(first[0].due())
+	}
+	return d, err
+}

@@ -1,0 +1,154 @@
+package outboxtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/outbox"
+)
+
+func newWorld(t *testing.T, h Harness) *world {
+	require.GreaterOrEqual(t, len(h.Regions), 2)
+	if h.Queue == "" {
+		h.Queue = outbox.ProviderCalls
+	}
+	require.Equal(t, h.Queue == outbox.ProviderCalls, h.Settle != nil, "claims settle provider calls")
+	require.Equal(t, h.Queue == outbox.Events, h.Append != nil, "events are kept in order")
+	return &world{Harness: h, T: t, ctx: t.Context(), home: h.Regions[0]}
+}
+
+type world struct {
+	Harness
+	*testing.T
+	ctx  context.Context
+	home string
+}
+
+func (w *world) at() outbox.Store { return w.Store(w.home) }
+
+// take takes at most limit rows, once.
+func (w *world) take(limit int) []outbox.Message {
+	w.Helper()
+	got, err := w.at().Take(w.ctx, w.home, limit, w.Lease)
+	require.NoError(w, err)
+	require.LessOrEqual(w, len(got), limit)
+	return got
+}
+
+// takeDue takes n rows that are due: at once if the backend is exact, and by
+// and by if it may skip what was only just written.
+func (w *world) takeDue(n int) []outbox.Message {
+	w.Helper()
+	got := w.take(n)
+	for deadline := time.Now().Add(patience); !w.Exact && len(got) < n && time.Now().Before(deadline); {
+		w.Pass(w, time.Millisecond)
+		got = append(got, w.take(n-len(got))...)
+	}
+	require.Len(w, got, n)
+	return got
+}
+
+// takeOne takes the only row that is due.
+func (w *world) takeOne() outbox.Message {
+	w.Helper()
+	m := w.takeDue(1)[0]
+	require.Empty(w, w.take(10))
+	return m
+}
+
+// look says of the queue in how long a row can be taken, and whether there is one.
+func (w *world) look() (in time.Duration, there bool) {
+	w.Helper()
+	outlook, err := w.Looker(w.home).Look(w.ctx, w.home)
+	require.NoError(w, err)
+	in, there = outlook[w.Queue]
+	return in, there
+}
+
+func (w *world) depth() outbox.Depth {
+	w.Helper()
+	d, err := w.at().Depth(w.ctx, w.home)
+	require.NoError(w, err)
+	return d
+}
+
+// due inserts a message and lets it become due.
+func (w *world) due(key string) string {
+	w.Helper()
+	id := w.Insert(w, w.home, key)
+	w.Pass(w, w.Delay)
+	return id
+}
+
+func (w *world) message(id string) (outbox.Message, bool) {
+	w.Helper()
+	m, found, err := w.at().Message(w.ctx, w.home, id)
+	require.NoError(w, err)
+	return m, found
+}
+
+// finish ends a row that was taken.
+func (w *world) finish(m outbox.Message) {
+	w.Helper()
+	require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
+}
+
+func (w *world) park(m outbox.Message) {
+	w.Helper()
+	require.NoError(w, w.at().Park(w.ctx, w.home, m.ID, m.Fence, "no"))
+}
+
+func (w *world) unpark(id string) {
+	w.Helper()
+	ok, err := w.at().Unpark(w.ctx, w.home, id)
+	require.NoError(w, err)
+	require.True(w, ok)
+}
+
+// append makes n messages of one key of the first tenant that are due.
+func (w *world) append(key string, n int) []string {
+	w.Helper()
+	return w.appendKinds(key, slices.Repeat([]outbox.Kind{outbox.KindLog}, n)...)
+}
+
+// appendKinds makes rows of one key and these kinds that are due.
+func (w *world) appendKinds(key string, kinds ...outbox.Kind) []string {
+	w.Helper()
+	ids := w.Append(w, w.home, w.Tenants[0], key, kinds...)
+	require.Len(w, ids, len(kinds))
+	w.Pass(w, w.Delay)
+	return ids
+}
+
+// ids are those of ms.
+func ids(ms []outbox.Message) []string {
+	got := []string{}
+	for _, m := range ms {
+		got = append(got, m.ID)
+	}
+	return got
+}
+
+func (w *world) parked(after string, limit int) []string {
+	w.Helper()
+	got, err := w.at().Parked(w.ctx, w.home, after, limit)
+	require.NoError(w, err)
+	ids := []string{}
+	for _, m := range got {
+		require.True(w, m.Parked)
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// takeOneOf takes the only row that is due, which is the first of ids.
+func (w *world) takeOneOf(ids []string) outbox.Message {
+	w.Helper()
+	m := w.takeOne()
+	require.Equal(w, ids[0], m.ID)
+	return m
+}
