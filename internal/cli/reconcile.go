@@ -118,7 +118,7 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 	return reconcile.Statement{Name: c.Statement, Format: c.Format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
 }
 
-// compared hands the books that open opens to a comparison.
+// compared hands the store that open opens to a comparison.
 func compared(open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {

@@ -53,7 +53,7 @@ type ClusterConfig struct {
 
 // NewCluster lays a cluster out. Nothing runs yet.
 func NewCluster(c ClusterConfig) (*Cluster, error) {
-	k := &Cluster{Data: c.Data, c: c}
+	k := &Cluster{Data: c.Data, c: c, running: parts.Running{Each: node.DrainTime}}
 	for _, r := range node.DefaultSettings().Regions {
 		k.regions = append(k.regions, r.Name)
 	}
@@ -94,7 +94,6 @@ type Cluster struct {
 	gossipKey string            // in base64; secret
 	simulator *Simulator
 	webhooks  string // what the simulator signs with; secret
-	control   *control
 	running   parts.Running
 }
 
@@ -102,19 +101,8 @@ type Cluster struct {
 // What was started before a failure runs until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
-		parts.Part{Start: k.makeData, Stop: bounded(k.removeData)},
-		parts.Part{Start: k.makeCerts},
-		parts.Part{Start: k.startSimulator, Stop: bounded(k.stopSimulator)},
-		parts.Part{Start: k.startDatabase, Stop: bounded(k.stopDatabase)},
-		parts.Part{Start: k.makeDatabase},
-		parts.Part{Start: k.migrate},
-		parts.Part{Start: k.putTenants},
-		parts.Part{Stop: bounded(k.drainNodes)}, // those that were started, also if one could not be
-		parts.Part{Start: k.startNodes},
-		parts.Part{Start: k.meet},
-		parts.Part{Start: k.writeState, Stop: bounded(k.removeState)}, // afterwards its processes may be anybody's
-		parts.Part{Start: k.startControl, Stop: bounded(k.stopControl)},
-		parts.Part{Start: k.writeState}, // it says where drills ask
+		k.makeData, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
+		k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }
 
@@ -123,33 +111,24 @@ func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
 func (k *Cluster) sayf(format string, args ...any) { k.c.Say(fmt.Sprintf(format, args...)) }
 
-func (k *Cluster) makeData(context.Context) (err error) {
+func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 	if k.Data == "" {
 		k.Temporary = true
-		if k.Data, err = os.MkdirTemp("", "homeward-cluster-"); err != nil {
-			return fmt.Errorf("temporary directory: %w; name one with --data", err)
-		}
-		return nil
+		k.Data, stop, err = temporary("homeward-cluster-")
+		return stop, err
 	}
 	// Started by root, PostgreSQL runs as somebody else, who has to pass through.
 	// What is secret is in files that only we may read.
 	if err := os.MkdirAll(k.Data, 0o711); err != nil {
-		return fmt.Errorf("--data: %w", err)
+		return nil, fmt.Errorf("--data: %w", err)
 	}
-	return nil
-}
-
-func (k *Cluster) removeData(context.Context) error {
-	if !k.Temporary {
-		return nil
-	}
-	return os.RemoveAll(k.Data)
+	return nil, nil
 }
 
 // makeCerts makes the nodes' certificates, new ones at every start.
-func (k *Cluster) makeCerts(context.Context) error {
+func (k *Cluster) makeCerts(context.Context) (parts.Stop, error) {
 	if !k.c.TLS {
-		return nil
+		return nil, nil
 	}
 	d := Certs{Dir: filepath.Join(k.Data, "certs"), TrustDomain: node.DefaultServeSettings().TLS.TrustDomain, Life: clusterCertLife, Force: true}
 	person := region.Identity{Operator: OperatorName}
@@ -161,16 +140,15 @@ func (k *Cluster) makeCerts(context.Context) error {
 	}
 	files := d.Files(person)
 	k.Operator = &operator.Certificate{Cert: files.Cert, Key: files.Key, CA: files.CA, TrustDomain: files.TrustDomain}
-	return d.Write(who)
+	return nil, d.Write(who)
 }
 
-func (k *Cluster) startSimulator(context.Context) error {
-	sim, err := StartSimulator("--psp-listen", k.pspListen, simulator.Config{Dir: filepath.Join(k.Data, "psp"), Latency: k.c.PSPLatency, Logger: k.c.Logger})
-	if err != nil {
-		return err
+func (k *Cluster) startSimulator(context.Context) (_ parts.Stop, err error) {
+	if k.simulator, err = StartSimulator("--psp-listen", k.pspListen, simulator.Config{
+		Dir: filepath.Join(k.Data, "psp"), Latency: k.c.PSPLatency, Logger: k.c.Logger,
+	}); err != nil {
+		return nil, err
 	}
-	k.Simulator, k.simulator, k.webhooks = "http://"+sim.Addr(), sim, relay.NewSecret()
-	return nil
+	k.Simulator, k.webhooks = "http://"+k.simulator.Addr(), relay.NewSecret()
+	return k.simulator.Stop, nil
 }
-
-func (k *Cluster) stopSimulator(ctx context.Context) error { return k.simulator.Stop(ctx) }

@@ -40,55 +40,46 @@ const (
 
 // control does what drills ask for, one thing at a time.
 type control struct {
-	k      *Cluster
-	ctx    context.Context // of what takes long; ends with the cluster
-	cancel context.CancelFunc
-	mu     sync.Mutex
-	server *http.Server
-	done   chan error
+	k   *Cluster
+	ctx context.Context // of what takes long; ends with the cluster
+	mu  sync.Mutex
 }
 
 // startControl listens for drills. A cluster whose directory has too long a name
 // for a socket runs without.
-func (k *Cluster) startControl(context.Context) error {
+func (k *Cluster) startControl(context.Context) (parts.Stop, error) {
 	dir := filepath.Join(k.Data, controlDir)
 	path := filepath.Join(dir, controlFile)
 	if len(path) > maxSocketPath {
 		k.sayf("drills cannot act on this cluster: %s is too long a name for a socket; choose a shorter --data", path)
-		return nil
+		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an earlier cluster was killed
-		return fmt.Errorf("control socket: %w", err)
+		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
-	c := &control{k: k, done: make(chan error, 1)}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.server = &http.Server{Handler: c.handler(), ReadHeaderTimeout: node.ConnectTime}
-	go func() { c.done <- c.server.Serve(l) }()
-	k.control, k.Control = c, path
-	return nil
-}
-
-func (k *Cluster) stopControl(ctx context.Context) error {
-	c := k.control
-	if c == nil {
-		return nil
-	}
-	c.cancel()
-	err := c.server.Shutdown(ctx)
-	if served := <-c.done; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &http.Server{Handler: (&control{k: k, ctx: ctx}).handler(), ReadHeaderTimeout: node.ConnectTime}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	k.Control = path
+	return func(ctx context.Context) error {
+		cancel()
+		err := server.Shutdown(ctx)
+		if served := <-done; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	}, k.Write(k.Data)
 }
 
 func (c *control) handler() http.Handler {

@@ -10,13 +10,14 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // startDatabase starts a private database unless one was given.
-func (k *Cluster) startDatabase(ctx context.Context) (err error) {
+func (k *Cluster) startDatabase(ctx context.Context) (_ parts.Stop, err error) {
 	if k.c.Database != "" {
 		k.sayf("database: the one that %s names", node.DatabaseURL)
-		return nil
+		return nil, nil
 	}
 	k.sayf("starting a private database; CockroachDB takes about half a minute, PostgreSQL a few seconds")
 	config := localdb.Config{
@@ -28,20 +29,15 @@ func (k *Cluster) startDatabase(ctx context.Context) (err error) {
 		config.Dir, config.Durable = filepath.Join(k.Data, "database"), true
 		k.Database.Durable = true
 	}
-	k.server, err = localdb.Start(ctx, config)
-	return err
-}
-
-func (k *Cluster) stopDatabase(ctx context.Context) error {
-	if k.server == nil {
-		return nil
+	if k.server, err = localdb.Start(ctx, config); err != nil {
+		return nil, err
 	}
-	return k.server.Stop(ctx)
+	return k.server.Stop, nil
 }
 
 // makeDatabase makes the database in a server that was started, and finds out where each
 // region's nodes reach it.
-func (k *Cluster) makeDatabase(ctx context.Context) error {
+func (k *Cluster) makeDatabase(ctx context.Context) (parts.Stop, error) {
 	k.urls = map[string]string{}
 	for _, r := range k.regions {
 		if k.urls[r] = k.c.Database; k.server != nil {
@@ -49,21 +45,21 @@ func (k *Cluster) makeDatabase(ctx context.Context) error {
 		}
 	}
 	if k.server == nil {
-		return nil
+		return nil, nil
 	}
 	k.Database.Private = true
 	var exists interface{ SQLState() string }
 	if err := k.server.CreateDatabase(ctx, databaseName, ""); err != nil && (!errors.As(err, &exists) || exists.SQLState() != duplicateDatabase) {
-		return err
+		return nil, err
 	}
-	return nil
+	return nil, nil
 }
 
 // duplicateDatabase: an earlier cluster has made it in the same directory.
 const duplicateDatabase = "42P04"
 
-func (k *Cluster) migrate(ctx context.Context) error {
-	return node.WithMigrator(ctx, k.urls[k.regions[0]], func(m *cockroach.Migrator) error {
+func (k *Cluster) migrate(ctx context.Context) (parts.Stop, error) {
+	return nil, node.WithMigrator(ctx, k.urls[k.regions[0]], func(m *cockroach.Migrator) error {
 		k.Database.Version, k.Database.Kind = m.Version(), localdb.PostgreSQL
 		if strings.HasPrefix(m.Version(), "CockroachDB") {
 			k.Database.Kind = localdb.CockroachDB
@@ -91,8 +87,8 @@ func (k *Cluster) migrate(ctx context.Context) error {
 
 // putTenants makes the demo's merchants, or leaves them as they are: their rates may
 // have been set since.
-func (k *Cluster) putTenants(ctx context.Context) error {
-	return node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
+func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
+	return nil, node.WithDatabase(ctx, k.urls[k.regions[0]], func(db *cockroach.DB) error {
 		for _, t := range Tenants(k.regions) {
 			switch _, err := db.Tenant(ctx, t.ID); {
 			case err == nil:

@@ -3,9 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -55,18 +53,11 @@ type Demo struct {
 
 // StartDemo starts one. After a failed start nothing runs, and nothing is left.
 func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
-	d := &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret()}
+	d := &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret(), running: parts.Running{Each: node.DrainTime}}
 	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
 		return nil, err
 	}
-	if err := d.running.Start(ctx,
-		parts.Part{Start: d.makeData, Stop: d.removeData},
-		parts.Part{Start: d.startSimulator, Stop: bounded(d.stopSimulator)},
-		parts.Part{Start: d.openProvider, Stop: d.closeProvider},
-		parts.Part{Start: d.openSeal, Stop: d.closeSeal},
-		parts.Part{Start: d.startCluster, Stop: bounded(d.stopCluster)},
-		parts.Part{Start: d.notify},
-	); err != nil {
+	if err := d.running.Start(ctx, d.makeData, d.startSimulator, d.openProvider, d.openSeal, d.startCluster, d.notify); err != nil {
 		return nil, errors.Join(err, d.Stop(ctx))
 	}
 	return d, nil
@@ -75,62 +66,45 @@ func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
 // Stop drains, also after ctx has ended.
 func (d *Demo) Stop(ctx context.Context) error { return d.running.Stop(ctx) }
 
-func (d *Demo) makeData(context.Context) (err error) {
-	if d.Data != "" {
-		return nil
+func (d *Demo) makeData(context.Context) (stop parts.Stop, err error) {
+	if d.Data == "" {
+		d.Temporary = true
+		d.Data, stop, err = temporary("homeward-demo-")
 	}
-	d.Temporary = true
-	if d.Data, err = os.MkdirTemp("", "homeward-demo-"); err != nil {
-		return fmt.Errorf("temporary directory: %w; name one with --data", err)
-	}
-	return nil
+	return stop, err
 }
 
-func (d *Demo) removeData(context.Context) error {
-	if !d.Temporary {
-		return nil
-	}
-	return os.RemoveAll(d.Data)
-}
-
-func (d *Demo) startSimulator(context.Context) (err error) {
+func (d *Demo) startSimulator(context.Context) (_ parts.Stop, err error) {
 	if d.PSP != "" {
-		return nil
+		return nil, nil
 	}
 	if d.simulator, err = StartSimulator("--psp-listen", d.pspListen, simulator.Config{
 		Dir: filepath.Join(d.Data, "psp"), Latency: d.c.PSPLatency, Logger: d.c.Logger,
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	d.PSP = "http://" + d.simulator.Addr()
-	return nil
+	return d.simulator.Stop, nil
 }
 
-func (d *Demo) stopSimulator(ctx context.Context) error {
-	if d.simulator == nil {
-		return nil
-	}
-	return d.simulator.Stop(ctx)
-}
-
-func (d *Demo) openProvider(context.Context) (err error) {
-	d.provider, err = httpjson.New(httpjson.Config{
+func (d *Demo) openProvider(context.Context) (_ parts.Stop, err error) {
+	if d.provider, err = httpjson.New(httpjson.Config{
 		Name: "simulator", BaseURL: d.PSP, Notices: httpjson.Notices{Secret: d.webhooks},
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
-	})
-	return err
+	}); err != nil {
+		return nil, err
+	}
+	return parts.Closing(d.provider.Close), nil
 }
 
-func (d *Demo) closeProvider(context.Context) error { return d.provider.Close() }
-
-func (d *Demo) openSeal(ctx context.Context) (err error) {
-	d.seal, err = node.DemoSeal(ctx, d.Data, d.c.Logger)
-	return err
+func (d *Demo) openSeal(ctx context.Context) (_ parts.Stop, err error) {
+	if d.seal, err = node.DemoSeal(ctx, d.Data, d.c.Logger); err != nil {
+		return nil, err
+	}
+	return parts.Closing(d.seal.Close), nil
 }
 
-func (d *Demo) closeSeal(context.Context) error { return d.seal.Close() }
-
-func (d *Demo) startCluster(ctx context.Context) (err error) {
+func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	s := d.c.Settings
 	c := node.ClusterConfig{
 		Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
@@ -146,18 +120,19 @@ func (d *Demo) startCluster(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
 	d.Cluster, err = node.StartCluster(ctx, c)
-	if taken := (*node.ListenError)(nil); errors.As(err, &taken) {
-		return occupied("a region's API", "--listen", taken.Addr, taken.Err)
+	switch taken := (*node.ListenError)(nil); {
+	case errors.As(err, &taken):
+		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)
+	case err != nil:
+		return nil, err
 	}
-	return err
+	return d.Cluster.Stop, nil
 }
 
-func (d *Demo) stopCluster(ctx context.Context) error { return d.Cluster.Stop(ctx) }
-
 // notify has a simulator that was started tell the first region of what moves.
-func (d *Demo) notify(context.Context) error {
+func (d *Demo) notify(context.Context) (parts.Stop, error) {
 	if d.simulator == nil {
-		return nil
+		return nil, nil
 	}
-	return d.simulator.Notify("http://"+d.Nodes[0].APIAddr(), d.webhooks)
+	return nil, d.simulator.Notify("http://"+d.Nodes[0].APIAddr(), d.webhooks)
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 
 	"github.com/homeward-io/homeward/claim"
@@ -82,7 +83,10 @@ func portsFree(who, flag string, addrs ...string) error {
 	return nil
 }
 
-// bounded gives a part's end a time of its own, also after ctx has ended.
-func bounded(stop func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error { return parts.Within(ctx, node.DrainTime, stop) }
+// temporary makes a directory that ends with its part.
+func temporary(prefix string) (dir string, remove parts.Stop, err error) {
+	if dir, err = os.MkdirTemp("", prefix); err != nil {
+		return "", nil, fmt.Errorf("temporary directory: %w; name one with --data", err)
+	}
+	return dir, func(context.Context) error { return os.RemoveAll(dir) }, nil
 }

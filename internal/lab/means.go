@@ -152,24 +152,14 @@ func (m *ClusterMeans) Nodes() (all []drill.Node) {
 	return all
 }
 
-func (m *ClusterMeans) Kill(ctx context.Context, node string) error {
-	return m.post(ctx, "nodes", node, "kill")
-}
+func (m *ClusterMeans) Kill(ctx context.Context, n string) error  { return m.node(ctx, n, "kill") }
+func (m *ClusterMeans) Stop(ctx context.Context, n string) error  { return m.node(ctx, n, "stop") }
+func (m *ClusterMeans) Start(ctx context.Context, n string) error { return m.node(ctx, n, "start") }
+func (m *ClusterMeans) Cut(ctx context.Context, n string) error   { return m.node(ctx, n, "freeze") }
+func (m *ClusterMeans) Join(ctx context.Context, n string) error  { return m.node(ctx, n, "thaw") }
 
-func (m *ClusterMeans) Stop(ctx context.Context, node string) error {
-	return m.post(ctx, "nodes", node, "stop")
-}
-
-func (m *ClusterMeans) Start(ctx context.Context, node string) error {
-	return m.post(ctx, "nodes", node, "start")
-}
-
-func (m *ClusterMeans) Cut(ctx context.Context, node string) error {
-	return m.post(ctx, "nodes", node, "freeze")
-}
-
-func (m *ClusterMeans) Join(ctx context.Context, node string) error {
-	return m.post(ctx, "nodes", node, "thaw")
+func (m *ClusterMeans) node(ctx context.Context, name, what string) error {
+	return m.post(ctx, "nodes", name, what)
 }
 
 func (m *ClusterMeans) KillDatabase(ctx context.Context, region string) error {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -10,20 +11,25 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/child"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // startNodes starts every node and waits until all are ready: first one that the
 // others can ask where everybody is.
-func (k *Cluster) startNodes(ctx context.Context) error {
+func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterStartTime, fmt.Errorf("no answer within %v", clusterStartTime))
 	defer cancel()
 	k.sayf("%s: starting %d nodes", k.Database.Version, len(k.Nodes))
@@ -32,23 +38,23 @@ func (k *Cluster) startNodes(ctx context.Context) error {
 	k.gossipKey = base64.StdEncoding.EncodeToString(key[:])
 	first := k.Nodes[0]
 	if err := k.startNode(first, nil); err != nil {
-		return err
+		return k.drainNodes, err
 	}
 	if err := first.await(ctx); err != nil {
-		return err
+		return k.drainNodes, err
 	}
 	for _, n := range k.Nodes[1:] {
 		if err := k.startNode(n, []string{first.Gossip}); err != nil {
-			return err
+			return k.drainNodes, err
 		}
 	}
 	for _, n := range k.Nodes {
 		if err := n.await(ctx); err != nil {
-			return err
+			return k.drainNodes, err
 		}
 		go k.watch(n)
 	}
-	return k.simulator.Notify(k.Nodes[0].API, k.webhooks)
+	return k.drainNodes, k.simulator.Notify(k.Nodes[0].API, k.webhooks)
 }
 
 // startNode writes a node's settings and starts it.
@@ -111,27 +117,27 @@ func (k *Cluster) drainNodes(ctx context.Context) error {
 }
 
 // meet waits until every node reaches every region.
-func (k *Cluster) meet(ctx context.Context) error {
+func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, clusterStartTime, fmt.Errorf("no answer within %v", clusterStartTime))
 	defer cancel()
 	for _, n := range k.Nodes {
 		for _, r := range k.regions {
 			key, err := claim.Stamp(k.Codes[r], nil)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for !n.reaches(ctx, key) {
 				select {
 				case <-n.proc.Done():
-					return n.ended()
+					return nil, n.ended()
 				case <-ctx.Done():
-					return fmt.Errorf("node %s does not reach %s: %w; see %s", n.Name, r, context.Cause(ctx), n.log)
+					return nil, fmt.Errorf("node %s does not reach %s: %w; see %s", n.Name, r, context.Cause(ctx), n.log)
 				case <-time.After(meetEvery):
 				}
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // meetEvery is how often a node is asked: gossip's news takes a few rounds of
@@ -153,3 +159,123 @@ func (n *Node) reaches(ctx context.Context, key string) bool {
 	_, err = io.Copy(io.Discard, res.Body)
 	return errors.Join(err, res.Body.Close()) == nil && res.StatusCode == http.StatusNotFound
 }
+
+// Node is one node and its process, as the state file tells of them.
+type Node struct {
+	Name   string `json:"name"`
+	Region string `json:"region"`
+	PID    int    `json:"pid"`
+	API    string `json:"api"`    // http://host:port
+	RPC    string `json:"rpc"`    // host:port
+	Gossip string `json:"gossip"` // host:port
+
+	settings node.ServeSettings
+	again    bool   // not the node's first process
+	log      string // file
+	proc     *child.Process
+	ready    chan struct{} // closed when it has said so
+}
+
+// readyLine is what serve prints when it is ready.
+var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*$`)
+
+// start starts the process of a node whose settings are in a file. It ends with
+// this process.
+func (n *Node) start(file string, environ []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	log, err := child.OpenLog(n.log, n.again) // what the one before said last is why people look
+	if err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	cmd := exec.Command(self, "serve", "--config", file) //nolint:noctx // it is drained, not killed, when the context ends
+	cmd.Env, cmd.Stdout = environ, &readyWatch{node: n, log: log}
+	n.ready = make(chan struct{})
+	if n.proc, err = child.Start(cmd, log, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.PID = n.proc.PID()
+	return nil
+}
+
+// readyWatch passes standard output on to the log and looks for the line that
+// says where the node listens.
+type readyWatch struct {
+	node *Node
+	log  io.Writer
+	seen bytes.Buffer
+}
+
+func (w *readyWatch) Write(p []byte) (int, error) {
+	select {
+	case <-w.node.ready:
+	default:
+		w.seen.Write(p)
+		if m := readyLine.FindSubmatch(w.seen.Bytes()); m != nil {
+			w.node.API, w.node.RPC, w.node.Gossip = string(m[1]), string(m[2]), string(m[3])
+			close(w.node.ready)
+		}
+	}
+	return w.log.Write(p)
+}
+
+// await returns once the node is ready.
+func (n *Node) await(ctx context.Context) error {
+	select {
+	case <-n.ready:
+		return nil
+	case <-n.proc.Done():
+		return n.ended()
+	case <-ctx.Done():
+		return fmt.Errorf("node %s is not ready: %w; see %s", n.Name, context.Cause(ctx), n.log)
+	}
+}
+
+// ended says how the process ended, and what it said last.
+func (n *Node) ended() error {
+	how := "with exit code 0"
+	if err := n.proc.Err(); err != nil {
+		how = "with " + err.Error()
+	}
+	return fmt.Errorf("node %s (process %d) ended %s%s", n.Name, n.PID, how, n.proc.Log().Tail(logLines))
+}
+
+// drain asks the process to finish, and kills it when ctx ends first. It returns
+// when the process is gone. One that had ended before is nothing new.
+func (n *Node) drain(ctx context.Context) error {
+	if n.gone() {
+		return nil
+	}
+	n.proc.Expect()
+	select {
+	case <-n.ready:
+	default: // it may not listen to signals yet, and has nothing in hand
+		return n.kill()
+	}
+	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
+		return errors.Join(fmt.Errorf("node %s: %w", n.Name, err), n.kill())
+	}
+	wake(n.PID)
+	if !n.proc.Wait(ctx) {
+		return errors.Join(fmt.Errorf("node %s did not drain in time and was killed", n.Name), n.kill())
+	}
+	if n.proc.Err() != nil {
+		return n.ended()
+	}
+	return nil
+}
+
+func (n *Node) kill() error {
+	if err := n.proc.Kill(); err != nil {
+		return fmt.Errorf("node %s: process %d cannot be killed: %w", n.Name, n.PID, err)
+	}
+	return nil
+}
+
+// gone: it was killed, stopped, ended by itself, or was never started.
+func (n *Node) gone() bool { return !n.proc.Alive() }
+
+// logLines is how much of a log is shown: a reason and what led to it.
+const logLines = 5

@@ -10,6 +10,7 @@ import (
 
 	"github.com/homeward-io/homeward/internal/localdb"
 	"github.com/homeward-io/homeward/internal/operator"
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // State is what a cluster tells those who did not start it, in a file of its directory,
@@ -88,6 +89,11 @@ func (s *State) Write(dir string) error {
 	return os.Rename(path+".new", path)
 }
 
-func (k *Cluster) writeState(context.Context) error { return k.Write(k.Data) }
-
-func (k *Cluster) removeState(context.Context) error { return os.Remove(StateFile(k.Data)) }
+// writeState writes the state for as long as the cluster runs: afterwards its processes
+// may be anybody's.
+func (k *Cluster) writeState(context.Context) (parts.Stop, error) {
+	if err := k.Write(k.Data); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return os.Remove(StateFile(k.Data)) }, nil
+}

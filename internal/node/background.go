@@ -8,25 +8,24 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // background is what goes on beside requests: a part that what comes after it in the
 // list adds to, and that ends when nothing needs it any more.
 type background struct {
 	ctx  context.Context
-	end  context.CancelFunc
 	work sync.WaitGroup
 }
 
-func (b *background) start(context.Context) error {
-	b.ctx, b.end = context.WithCancel(context.Background())
-	return nil
-}
-
-func (b *background) stop(context.Context) error {
-	b.end()
-	b.work.Wait()
-	return nil
+func (b *background) start(context.Context) (parts.Stop, error) {
+	var end context.CancelFunc
+	b.ctx, end = context.WithCancel(context.Background())
+	return func(context.Context) error {
+		end()
+		b.work.Wait()
+		return nil
+	}, nil
 }
 
 // run runs f beside everything else; its ctx ends with the part.

@@ -110,15 +110,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 		return nil, err
 	}
 	if err := k.running.Start(ctx,
-		parts.Part{Start: k.openStore, Stop: k.closeStore},
-		parts.Part{Start: k.putTenants},
-		parts.Part{Start: k.openBlobs, Stop: k.closeBlobs},
-		parts.Part{Start: k.openSinks, Stop: k.closeSinks},
-		parts.Part{Start: k.background.start, Stop: k.background.stop},
-		parts.Part{Stop: k.stopNodes}, // those that were started, also if one could not be
-		parts.Part{Start: k.startNodes},
-		parts.Part{Start: k.meet},
-		parts.Part{Start: k.sweep},
+		k.openStore, k.putTenants, k.openBlobs, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
 	); err != nil {
 		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -128,51 +120,50 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 // Stop drains every node at once and closes the store last.
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
-func (k *Cluster) openStore(ctx context.Context) (err error) {
-	k.DB, err = openDeployment(ctx, &k.c, k.regions)
-	return err
+func (k *Cluster) openStore(ctx context.Context) (_ parts.Stop, err error) {
+	if k.DB, err = openDeployment(ctx, &k.c, k.regions); err != nil {
+		return nil, err
+	}
+	return parts.Closing(k.DB.Close), nil
 }
 
-func (k *Cluster) closeStore(context.Context) error { return k.DB.Close() }
-
-func (k *Cluster) putTenants(ctx context.Context) error {
+func (k *Cluster) putTenants(ctx context.Context) (parts.Stop, error) {
 	for _, t := range k.c.Tenants {
 		if err := k.DB.PutTenant(ctx, t.Tenant, t.APIKeys...); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-func (k *Cluster) openBlobs(ctx context.Context) error {
+func (k *Cluster) openBlobs(ctx context.Context) (_ parts.Stop, err error) {
 	objects := k.c.Objects
 	if objects == "" {
 		dir, err := filepath.Abs(filepath.Join(k.c.Dir, "objects"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		objects = "file://" + dir
 	}
-	var err error
-	k.blobs, err = OpenBlobs(ctx, objects)
-	return err
+	if k.blobs, err = OpenBlobs(ctx, objects); err != nil {
+		return nil, err
+	}
+	return parts.Closing(k.blobs.Close), nil
 }
 
-func (k *Cluster) closeBlobs(context.Context) error { return k.blobs.Close() }
-
-func (k *Cluster) openSinks(ctx context.Context) (err error) {
-	k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB, k.c.Seal), k.c.Logger)
-	return err
-}
-
-func (k *Cluster) closeSinks(context.Context) error {
-	k.sinks.Close()
-	return nil
+func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
+	if k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB, k.c.Seal), k.c.Logger); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error {
+		k.sinks.Close()
+		return nil
+	}, nil
 }
 
 // startNodes starts the first nodes of all regions, then the second ones; each knocks at
-// those before it.
-func (k *Cluster) startNodes(ctx context.Context) error {
+// those before it. Those that were started are stopped, also if one could not be.
+func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
 	var seeds []string
 	for i := range max(1, k.c.Nodes) {
@@ -183,13 +174,13 @@ func (k *Cluster) startNodes(ctx context.Context) error {
 			}
 			n, err := k.startNode(ctx, r.Name, r.Name+"-"+strconv.Itoa(i+1)+"-"+start, listen, seeds)
 			if err != nil {
-				return err
+				return k.stopNodes, err
 			}
 			k.Nodes = append(k.Nodes, n)
 			seeds = append(seeds, n.GossipAddr())
 		}
 	}
-	return nil
+	return k.stopNodes, nil
 }
 
 func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seeds []string) (*Node, error) {
@@ -225,9 +216,9 @@ func (k *Cluster) stopNodes(ctx context.Context) error {
 }
 
 // sweep deletes rows past their windows now and then.
-func (k *Cluster) sweep(context.Context) error {
+func (k *Cluster) sweep(context.Context) (parts.Stop, error) {
 	k.background.every(k.c.Logger, cmp.Or(k.c.SweepEvery, defaultSweepEvery), newSweeper(k.DB.Sweep, k.c.Logger).round)
-	return nil
+	return nil, nil
 }
 
 // openDeployment opens the store that c describes; nil comes with every error.
@@ -251,7 +242,7 @@ func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Regi
 }
 
 // meet waits until every node has heard of every other.
-func (k *Cluster) meet(ctx context.Context) error {
+func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 	for _, n := range k.Nodes {
 		for {
 			changed := n.membership.Changed()
@@ -261,11 +252,11 @@ func (k *Cluster) meet(ctx context.Context) error {
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return fmt.Errorf("node %s has not met all %d nodes in time: %w", n.c.Name, len(k.Nodes), ctx.Err())
+				return nil, fmt.Errorf("node %s has not met all %d nodes in time: %w", n.c.Name, len(k.Nodes), ctx.Err())
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // Region returns the first node of a region, or nil.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+
+	"github.com/homeward-io/homeward/internal/parts"
 )
 
 // ListenError: nobody can listen on an address, as a rule because somebody does.
@@ -38,26 +40,25 @@ func listenError(setting, addr string, err error) error {
 	return &ListenError{setting, addr, err}
 }
 
-// listen takes the addresses of both servers.
-func (n *Node) listen(context.Context) (err error) {
+// listen takes the addresses of both servers. In the end it closes what no server was
+// started on; a server has closed its own.
+func (n *Node) listen(context.Context) (parts.Stop, error) {
+	var err error
 	if n.rpcListener, err = listen("rpc.listen", n.c.RPCListen); err != nil {
-		return err
+		return nil, err
 	}
 	if n.apiListener, err = listen("api.listen", n.c.APIListen); err != nil {
-		return errors.Join(err, n.rpcListener.Close())
+		return nil, errors.Join(err, n.rpcListener.Close())
 	}
-	return nil
-}
-
-// unlisten closes what no server was started on; a server has closed its own.
-func (n *Node) unlisten(context.Context) error {
-	var errs []error
-	for _, l := range []net.Listener{n.rpcListener, n.apiListener} {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
+	return func(context.Context) error {
+		var errs []error
+		for _, l := range []net.Listener{n.rpcListener, n.apiListener} {
+			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
 		}
-	}
-	return errors.Join(errs...)
+		return errors.Join(errs...)
+	}, nil
 }
 
 func (n *Node) serve(what string, s *http.Server, l net.Listener) {

@@ -96,12 +96,10 @@ type Node struct {
 	service     *claim.Service
 	routes      *router.Router
 	background  background
-	handler     *region.Handler
 	rpc         *http.Server
 	receiver    *notice.Receiver
 	compensator *notice.Compensator
 	beats       atomic.Pointer[[]beat] // nil while they are being made
-	api         *http.Server
 	hand        inHand
 	running     parts.Running
 	stopping    atomic.Bool
@@ -127,23 +125,22 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 //
 // Backwards they are its drain, in which the API goes first: a request that was accepted
 // may still need a forward, and so may rows in hand, while whoever left gossip finds no
-// peer. So gossip is left after the work has ended, and before the RPC server ends:
-// peers that have not heard of it yet are served until their last request.
+// peer. So gossip is left after the work has ended, and as the RPC server ends: peers
+// that have not heard of it yet are served until their last request.
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
-		{Start: n.readRegions},
-		{Start: n.listen, Stop: n.unlisten}, // a port that is taken is news before anybody hears of this node
-		{Start: n.openGossip, Stop: n.closeGossip},
-		{Start: n.openPeers, Stop: n.closePeers},
-		{Start: n.startService, Stop: n.stopService},
-		{Start: n.background.start, Stop: n.background.stop},
-		{Start: n.serveRPC, Stop: n.endRPC},
-		{Stop: n.leaveGossip},
-		{Start: n.startWork, Stop: n.stopWork},
-		{Start: n.startReceiver, Stop: n.stopReceiver},
-		{Start: n.watchRegions},
-		{Start: n.serveAPI, Stop: n.endAPI},
-		{Start: n.joinGossip},
+		n.readRegions,
+		n.listen, // a port that is taken is news before anybody hears of this node
+		n.openGossip,
+		n.openPeers,
+		n.startService,
+		n.background.start,
+		n.serveRPC,
+		n.startWork,
+		n.startReceiver,
+		n.watchRegions,
+		n.serveAPI,
+		n.joinGossip,
 	}
 }
 
@@ -157,21 +154,21 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.stopErr
 }
 
-func (n *Node) readRegions(ctx context.Context) error {
+func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	c := &n.c
 	n.follower = newFollower(c.Store, c.Topology, c.Region, n.log)
 	if err := n.follower.read(ctx); err != nil {
-		return fmt.Errorf("the table of regions: %w", err)
+		return nil, fmt.Errorf("the table of regions: %w", err)
 	}
 	if _, ok := c.code(c.Region); !ok {
-		return fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
+		return nil, fmt.Errorf("node %s: region %q is not in the topology; add it with a code of its own", c.Name, c.Region)
 	}
-	return nil
+	return nil, nil
 }
 
 // watchRegions reads the table of regions now and then, and tells the other nodes what it
 // means for this one.
-func (n *Node) watchRegions(ctx context.Context) error {
+func (n *Node) watchRegions(ctx context.Context) (parts.Stop, error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
 	mine := n.rounds()
 	n.background.every(n.log, cmp.Or(n.c.TopologyEvery, defaultTopologyEvery), func(ctx context.Context) {
@@ -179,24 +176,22 @@ func (n *Node) watchRegions(ctx context.Context) error {
 			_ = n.follower.read(ctx)
 		}
 	})
-	return nil
+	return nil, nil
 }
 
-func (n *Node) startService(context.Context) (err error) {
+func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 	if n.service, err = n.c.service(n.log); err != nil {
-		return err
+		return nil, err
 	}
 	n.service.Start()
 	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT)
-	return nil
+	return func(ctx context.Context) error {
+		defer n.service.Stop()
+		return n.service.Drain(ctx)
+	}, nil
 }
 
-func (n *Node) stopService(ctx context.Context) error {
-	defer n.service.Stop()
-	return n.service.Drain(ctx)
-}
-
-func (n *Node) serveAPI(context.Context) error {
+func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	c := &n.c
 	code, _ := c.code(c.Region)
 	api, err := httpapi.New(httpapi.Config{
@@ -209,14 +204,12 @@ func (n *Node) serveAPI(context.Context) error {
 		Ready: n.ready, Logger: n.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n.api = httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
-	n.serve("api", n.api, n.apiListener)
-	return nil
+	server := httpapi.NewServer(c.APIListen, n.hand.counting(api), c.Limits, n.log)
+	n.serve("api", server, n.apiListener)
+	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
 }
-
-func (n *Node) endAPI(ctx context.Context) error { return shutdown(ctx, n.api) }
 
 // APIAddr is where merchants reach this node.
 func (n *Node) APIAddr() string { return n.apiListener.Addr().String() }

@@ -45,30 +45,24 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 		return nil, err
 	}
 	s := &Server{settings: settings, secrets: secrets, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
-	if err := s.running.Start(ctx,
-		parts.Part{Start: s.openMeans, Stop: s.closeMeans},
-		parts.Part{Start: s.background.start, Stop: s.background.stop},
-		parts.Part{Start: s.startNode, Stop: s.stopNode},
-		parts.Part{Start: s.sayDoubts},
-		parts.Part{Start: s.sweep},
-	); err != nil {
+	if err := s.running.Start(ctx, s.openMeans, s.background.start, s.startNode, s.sayDoubts, s.sweep); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
 }
 
-func (s *Server) openMeans(ctx context.Context) (err error) {
-	s.means, err = openMeans(ctx, s.settings, s.secrets, s.log)
-	return err
+func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
+	if s.means, err = openMeans(ctx, s.settings, s.secrets, s.log); err != nil {
+		return nil, err
+	}
+	return parts.Closing(s.means.close), nil
 }
 
-func (s *Server) closeMeans(context.Context) error { return s.means.close() }
-
-func (s *Server) startNode(ctx context.Context) error {
+func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	settings := s.settings
 	certs, err := settings.TLS.open(settings.Node.Region, s.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ready := &readiness{ask: s.means.db.Ready, trouble: trouble{log: s.log, began: "the database does not answer; this node is not ready", over: "the database answers again"}}
 	c := s.means.config(settings, s.name, s.given)
@@ -76,15 +70,15 @@ func (s *Server) startNode(ctx context.Context) error {
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
 	c.Ready = ready.check
-	s.node, err = Start(ctx, c)
-	return err
+	if s.node, err = Start(ctx, c); err != nil {
+		return nil, err
+	}
+	return s.node.Stop, nil
 }
-
-func (s *Server) stopNode(ctx context.Context) error { return s.node.Stop(ctx) }
 
 // sayDoubts says what somebody should know of though the node starts; so of what is
 // stored unsealed, and when the sealing key does not answer: charges need none.
-func (s *Server) sayDoubts(ctx context.Context) error {
+func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
 		s.log.Warn(doubt)
 	}
@@ -96,18 +90,18 @@ func (s *Server) sayDoubts(ctx context.Context) error {
 	default:
 		_ = ring.Ready(ctx) // it is logged there
 	}
-	return nil
+	return nil, nil
 }
 
 // sweep deletes rows past their windows now and then, at one node of the region.
-func (s *Server) sweep(context.Context) error {
+func (s *Server) sweep(context.Context) (parts.Stop, error) {
 	sweeper, mine := newSweeper(s.means.view.Sweep, s.log), s.node.rounds()
 	s.background.every(s.log, s.settings.SweepEvery, func(ctx context.Context) {
 		if mine() {
 			sweeper.round(ctx)
 		}
 	})
-	return nil
+	return nil, nil
 }
 
 // Node is the node that runs.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
@@ -76,7 +77,7 @@ func (c *Config) compensator(
 // startWork starts what goes on beside requests: a worker for each queue and who wakes
 // them all, and as many more for rows in lost regions, apart, so that rows which are hard
 // to reach delay none that are near.
-func (n *Node) startWork(context.Context) error {
+func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	c := &n.c
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
@@ -84,14 +85,14 @@ func (n *Node) startWork(context.Context) error {
 		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: n.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var beats []beat
 	here := func() []string { return []string{c.Region} }
 	for _, regions := range []func() []string{here, n.outages.All} {
 		b, err := n.newBeat(regions, notices)
 		if err != nil {
-			return fmt.Errorf("node %s: %w", c.Name, err)
+			return nil, fmt.Errorf("node %s: %w", c.Name, err)
 		}
 		beats = append(beats, b)
 	}
@@ -102,7 +103,7 @@ func (n *Node) startWork(context.Context) error {
 		}
 		b.lookout.Start()
 	}
-	return nil
+	return n.stopWork, nil
 }
 
 // newBeat makes what works on the rows of some homes.
@@ -149,21 +150,22 @@ func (n *Node) stopWork(ctx context.Context) error {
 }
 
 // startReceiver lets providers' notices in.
-func (n *Node) startReceiver(context.Context) (err error) {
+func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	c := &n.c
 	sealing := c.Seal
 	if c.ReadSealed {
 		sealing = nil
 	}
-	n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
+	var err error
+	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
 		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: n.log,
-	})
-	return err
-}
-
-func (n *Node) stopReceiver(context.Context) error {
-	n.receiver.Stop()
-	return nil
+	}); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error {
+		n.receiver.Stop()
+		return nil
+	}, nil
 }
 
 // Compensator gives ghosts back as this node does those of notices, for whoever has

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/region"
+)
+
+// openGossip makes this node one that others can hear of. Whoever does may forward to it
+// at once: its RPC address is taken, and served in a moment.
+func (n *Node) openGossip(context.Context) (parts.Stop, error) {
+	c := &n.c
+	host, port, err := splitAddr("gossip.listen", c.GossipListen)
+	if err != nil {
+		return nil, err
+	}
+	var advertiseHost string
+	var advertisePort int
+	if c.GossipAdvertise != "" {
+		if advertiseHost, advertisePort, err = splitAddr("gossip.advertise", c.GossipAdvertise); err != nil {
+			return nil, err
+		}
+	}
+	n.membership, err = region.NewMembership(region.MembershipConfig{
+		Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: Version,
+		BindAddr: host, BindPort: port, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
+		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
+		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.left}),
+	})
+	if err != nil {
+		return nil, gossipError(c.GossipListen, err)
+	}
+	return func(context.Context) error {
+		n.left.Store(true)
+		return n.membership.Close()
+	}, nil
+}
+
+// joinGossip asks the seeds where everybody is.
+func (n *Node) joinGossip(ctx context.Context) (parts.Stop, error) {
+	if len(n.c.Seeds) > 0 {
+		if err := n.membership.Join(ctx, n.c.Seeds); err != nil {
+			// Not fatal: the seeds are knocked at again, and until then requests
+			// for keys homed elsewhere are answered 503.
+			n.log.Warn("no seed answered yet", "error", err)
+		}
+	}
+	return nil, nil
+}
+
+// leaveTime bounds how long a leaving node waits for its news to go out: a few
+// gossip rounds. The last nodes of a cluster have nobody left to tell.
+const leaveTime = time.Second
+
+// leaveGossip tells the others to send nothing more.
+func (n *Node) leaveGossip(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := n.membership.Leave(ctx); err != nil {
+		// The others will find out by themselves; nothing depends on the news.
+		n.log.Info("left without a last word", "error", err)
+	}
+}
+
+// gossipError is a ListenError where memberlist, which keeps no causes, could not
+// listen.
+func gossipError(addr string, err error) error {
+	text := err.Error()
+	if i := strings.LastIndex(text, "bind: "); i >= 0 {
+		return &ListenError{"gossip.listen", addr, errors.New(text[i:])}
+	}
+	return fmt.Errorf("gossip.listen %s: %w", addr, err)
+}
+
+func splitAddr(what, addr string) (string, int, error) {
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s address %q: %w; write host:port", what, addr, err)
+	}
+	if a.IP == nil { // ":7946"
+		return net.IPv4zero.String(), a.Port, nil
+	}
+	return a.IP.String(), a.Port, nil
+}
+
+// openPeers makes what forwards requests, and what learns from them which regions are
+// lost.
+func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
+	c := &n.c
+	n.outages = region.NewOutages(region.OutagesConfig{
+		Self: c.Region, Topology: c.Topology, Seen: n.membership.LastSeen, Grace: c.DeputyAfter,
+	})
+	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
+	if c.WrapTransport != nil {
+		n.transport = c.WrapTransport(c.Region, n.transport)
+	}
+	if n.peers, err = region.NewPeers(region.PeersConfig{
+		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Heard: n.outages.Heard,
+	}); err != nil {
+		return nil, err
+	}
+	return parts.Closing(n.peers.Close), nil
+}
+
+// serveRPC answers other nodes, and operators. In the end it tells the nodes so, and
+// serves those that have not heard.
+func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
+	handler, err := region.NewHandler(region.HandlerConfig{
+		Local: local{n.service, &n.hand.forwards}, Self: n.c.Region, Topology: n.c.Topology, Logger: n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	handler.Mount(mux)
+	n.newAdmin().Mount(mux)
+	n.rpc = region.NewServer(mux, n.c.TLS)
+	n.serve("rpc", n.rpc, n.rpcListener)
+	n.background.run(func(ctx context.Context) { n.outages.Run(ctx, n.peers.Ping) })
+	return func(ctx context.Context) error {
+		handler.SetServing(false)
+		n.leaveGossip(ctx)
+		return shutdown(ctx, n.rpc)
+	}, nil
+}
+
+// local is the executor behind the peer handler: it can only act here.
+type local struct {
+	*claim.Service
+	inHand *atomic.Int64
+}
+
+func (l local) Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
+	l.inHand.Add(1)
+	defer l.inHand.Add(-1)
+	return l.Do(ctx, home, &req)
+}
