@@ -24,19 +24,19 @@ const statementHead = "id,kind,reference,amount,currency,created\n"
 // write it, also after a redirect, unless a flag says otherwise.
 func TestAStatementIsFetchedByHTTPSOnly(t *testing.T) {
 	asked := 0
-	clear := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", "text/csv")
 		_, _ = io.WriteString(w, statementHead)
 	}))
-	defer clear.Close()
-	secure := httptest.NewTLSServer(http.RedirectHandler(clear.URL, http.StatusFound))
+	defer plain.Close()
+	secure := httptest.NewTLSServer(http.RedirectHandler(plain.URL, http.StatusFound))
 	defer secure.Close()
 	roots := http.DefaultTransport.(*http.Transport).TLSClientConfig
 	http.DefaultTransport.(*http.Transport).TLSClientConfig = secure.Client().Transport.(*http.Transport).TLSClientConfig
 	defer func() { http.DefaultTransport.(*http.Transport).TLSClientConfig = roots }()
 
-	for _, statement := range []string{clear.URL, secure.URL} {
+	for _, statement := range []string{plain.URL, secure.URL} {
 		s := Statement{Name: statement}
 		fetch := func() error {
 			if err := s.Validate(); err != nil {

@@ -87,7 +87,7 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 			transport.CloseIdleConnections()
 		}
 	}()
-	res, err := client.Do(req)
+	res, err := client.Do(req) //nolint:bodyclose // whoever reads the download closes it
 	if err != nil {
 		if inner := (*url.Error)(nil); errors.As(err, &inner) { // its text has the URL, and that may have a password
 			err = inner.Err
