@@ -116,7 +116,7 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 		fmt.Fprintf(t, "database\t%s\n", m.Version())
 		fmt.Fprintf(t, "schema\tversion %d, this build needs %d\n", s.Have, s.Want)
 		for _, r := range s.Regions {
-			fmt.Fprintf(t, "region\t%s\tcode %d\t%v\n", r.Name, r.Code, region.Status(r.Status))
+			fmt.Fprintf(t, "region\t%s\tcode %d\t%v\n", r.Name, r.Code, r.Status)
 		}
 		if s.Primary != "" {
 			fmt.Fprintf(t, "primary\t%s\n", s.Primary)
