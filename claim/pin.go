@@ -1,6 +1,9 @@
 package claim
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Pin says which region is home to an opaque key. It lives in the partition of
 // the tenant's registrar.
@@ -23,6 +26,15 @@ const (
 	// at the region's status, see [Store.Pin].
 	PinTaken
 )
+
+// Pinnable fails for a key that names its home itself: a pin could give it another, if who
+// made the request forgot to read its stamp.
+func Pinnable(key Key) error {
+	if _, stamped := ReadStamp(key.Value); stamped {
+		return errors.New("claim: a stamped key names its home and gets no pin; set Request.Stamp where the request is made")
+	}
+	return nil
+}
 
 // PinFor decides what a pinning request for entry finds. old is the stored
 // pin, nil when there is none; spokenFor says whether the claim at old's home

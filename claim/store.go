@@ -108,7 +108,7 @@ type Store interface {
 	// it arrived at. Where the topology, read in the same step, says that entry is
 	// not active, a key without a home gets none: ErrNoNewHomes. A key that has one
 	// keeps it, whatever that region's status. With "" as entry it only asks: a key
-	// without a home gets none.
+	// without a home gets none. A stamped key is refused, see [Pinnable].
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
 	// Registrar returns the region that keeps tenant's pins, from the local copy
 	// of the tenant row: a routing hint, never a decision.

@@ -27,6 +27,12 @@ func (w *world) status(region string, status claim.RegionStatus) {
 }
 
 var pinTests = []test{
+	{"pin: a key that names its home gets none", func(w *world) {
+		value, err := claim.Stamp(1, nil)
+		require.NoError(w, err)
+		_, err = w.at(w.Regions[1]).Pin(w.ctx, w.key(value), w.Regions[1])
+		require.ErrorContains(w, err, "stamped")
+	}},
 	{"pin: the first write fixes the home", func(w *world) {
 		before := w.now()
 		p := w.pin(w.Regions[1], "k", w.Regions[1])

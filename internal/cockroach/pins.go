@@ -35,6 +35,9 @@ type (
 
 // Pin implements [claim.Store].
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
+	if err := claim.Pinnable(key); err != nil {
+		return claim.Pin{}, err
+	}
 	at := entry
 	if entry == "" {
 		at = v.name // the statement reads the status of a region, whose answer then counts for nothing

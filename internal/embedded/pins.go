@@ -21,7 +21,7 @@ const maxPinTrips = 4
 // previous one while pins there live, at the same time; to the old home as well
 // when a pin past its life may protect a claim there.
 func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
-	if err := checkKey(key); err != nil {
+	if err := errors.Join(checkKey(key), claim.Pinnable(key)); err != nil {
 		return claim.Pin{}, err
 	}
 	if entry != "" {
