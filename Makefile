@@ -37,7 +37,7 @@ test: ## Run every test with the race detector; those on a database where Postgr
 
 # What touches the SQL store. Go does not run again what it has just run in the
 # same environment, as `make test` did for all but the end-to-end tests.
-SQL_TESTS = ./internal/cockroach/... ./internal/localdb/... ./internal/node ./internal/cli ./e2e
+SQL_TESTS = ./internal/cockroach/... ./internal/localdb/... ./internal/deployment ./internal/node ./internal/cli ./e2e
 
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required

@@ -67,7 +67,9 @@ type Reply struct {
 }
 
 // The ways in which a request that reached its claim gets no response of its
-// own. Each is carried between regions without loss.
+// own. Each but ErrNoClaim, which the entry makes, is carried between regions without
+// loss: a new one needs a kind in peer.proto, a case in each half of region/errors.go and
+// one in internal/httpapi/errors.go.
 var (
 	// ErrMismatch: the key belongs to another request.
 	ErrMismatch = errors.New("claim: the key was first used with a different request")

@@ -26,11 +26,21 @@
 //	drill_test.go      homeward drill on such a cluster; verdicts: internal/drill
 //	tls_test.go        who may forward, between processes
 //	trace_test.go      the trace of every way that a request can take
+//	saga_test.go       SIGKILL at every step from a notice to a ghost's refund
+//	told_test.go       the same from a settled claim to what is told of it, and of expiry
+//	stories_test.go    incidents with their books; those of providers in stories_provider_test.go
+//	books_test.go      what is booked of every way that a charge can end
+//	failures_test.go   movements that fail after they had succeeded
+//	fault_test.go      panics of our own code
+//	flood_test.go      forged and flooding webhooks
+//	cards_test.go      card numbers stay out, and their retries are answered
+//	idle_test.go       what nodes ask of a database while nobody asks them
 //
 // Those of serve, cluster, drill and TLS start processes on a private database,
 // whatever the store under the others. Regions of containers, with distance,
 // partitions, a wrong clock and a lost database, are in package docker below this
-// one: make e2e. Package history checks histories, package bench measures.
+// one: make e2e. Package history checks histories, answer is what a request was answered, bench
+// measures, sizing computes.
 //
 // Nothing here waits for time to pass in order to be right: tests wait for
 // signals and readiness, and a client that is told to come back later does.

@@ -45,7 +45,10 @@ const (
 	Notices Queue = "notices"
 )
 
-// AllQueues returns the names of all of them.
+// AllQueues returns the names of all of them. One more needs its table in both stores
+// (cockroach's queueTables, look.sql and usedTables, embedded's queues), a worker in
+// internal/node (newBeat, and waking if its rows are due at once), its name among the
+// flags of homeward outbox, and a case in claimtest.
 func AllQueues() []Queue { return []Queue{ProviderCalls, Events, Expiries, Notices} }
 
 // Queues is a store of several queues, each under its own name.

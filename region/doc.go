@@ -9,7 +9,7 @@
 //
 // # What an operator says
 //
-// A region is active, draining or down because somebody said so ([Admin]), not
+// A region is active, draining or down because somebody said so (package admin), not
 // because of anything that was seen. It decides three things: whether a key that has
 // no home may get its home there, whether the region's nodes ask for traffic, and
 // whether others must wait before they act for it. It never moves a key and never
@@ -19,7 +19,7 @@
 // its home looks at the table of regions itself. [Topology.Homes], readiness and
 // everything else go by what the node remembers, and an old memory costs a refused
 // question, or a request more at a region that is about to go. That is why a drain
-// needs no agreement among nodes: [Overview.DrainSteps] asks them before it calls a
+// needs no agreement among nodes: package admin asks them before it calls a
 // region safe to take down so that no traffic is cut off, and not to keep a promise.
 //
 // # Membership is a hint

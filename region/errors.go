@@ -13,8 +13,8 @@ import (
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 )
 
-// This file is the only one that maps errors to Connect and back. The code is
-// for the wire (metrics, proxies); the Problem detail says which answer it is.
+// This file maps the answers of claims to Connect and back; package admin makes its own
+// refusals. The code is for the wire (metrics, proxies); the Problem detail says which answer it is.
 
 // How a forward can fail beside the claim's own answers. Test with errors.Is;
 // the package documentation says what each means.

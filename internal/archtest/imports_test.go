@@ -3,6 +3,7 @@ package archtest
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -39,16 +40,16 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/embedded", "router", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "region", "a store persists what claim decides and nothing else"},
 	{"internal/embedded", "payment", "a store persists what claim decides and nothing else"},
-	{"internal/embedded", "internal/httpapi", "only internal/node knows both"},
+	{"internal/embedded", "internal/httpapi", "stores and the public API meet where a deployment is handed out"},
 	{"internal/cockroach", "router", "a store persists what claim decides and nothing else"},
 	{"internal/cockroach", "region", "a store persists what claim decides and nothing else"},
 	{"internal/cockroach", "payment", "a store persists what claim decides and nothing else"},
-	{"internal/cockroach", "internal/httpapi", "only internal/node knows both"},
+	{"internal/cockroach", "internal/httpapi", "stores and the public API meet where a deployment is handed out"},
 	{"internal/cockroach", "internal/embedded", "two stores of one contract know nothing of each other"},
 	{"internal/embedded", "internal/cockroach", "two stores of one contract know nothing of each other"},
 	{"internal/localdb", "internal/cockroach", "a server that is started knows nothing of what is kept in it"},
-	{"internal/httpapi", "internal/embedded", "only internal/node knows both"},
-	{"internal/httpapi", "internal/cockroach", "only internal/node knows both"},
+	{"internal/httpapi", "internal/embedded", "stores and the public API meet where a deployment is handed out"},
+	{"internal/httpapi", "internal/cockroach", "stores and the public API meet where a deployment is handed out"},
 	{"internal/httpapi", "region", "httpapi asks the router"},
 	{"internal/httpapi", "payment/psp", "httpapi never talks to a provider"},
 	{"internal/drill", "internal", "a drill sees a cluster as merchants and the provider do; its Means act on it"},
@@ -86,7 +87,7 @@ var libraries = []struct {
 }{
 	// Of Pebble, assembly and the simulator may only see the file system.
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
-	// Assembly starts servers for people and tests, and asks them whether they answer.
+	// localdb starts servers for people and tests, and asks them whether they answer.
 	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/localdb", "e2e"}, "one room per technology"},
 	{"github.com/cockroachdb/cockroach-go", []string{"internal/cockroach"}, "one room per technology"},
 	{"github.com/pressly/goose", []string{"internal/cockroach"}, "migrations are the store's"},
@@ -182,4 +183,77 @@ func underAny(path string, rooms []string) bool {
 		}
 	}
 	return false
+}
+
+// everywhere are rooms that any other may import: they know nobody.
+var everywhere = []string{"fault", "span", "internal/gen", "internal/telemetry"}
+
+// assembly are rooms that may import any domain room; of them the drawing has what they
+// import under internal.
+var assembly = []string{"internal/node", "internal/lab", "internal/cli"}
+
+// roomOf is the room of the drawing that a package is in, "" for what is not drawn.
+func roomOf(path string, rooms []string) (room string) {
+	for _, r := range rooms {
+		if under(path, r) && len(r) > len(room) {
+			room = r
+		}
+	}
+	return room
+}
+
+// TestTheDrawingIsRight compares "What may import what" in docs/ARCHITECTURE.md with the
+// imports that there are, both ways: an arrow that is missing, and one that is too many.
+func TestTheDrawingIsRight(t *testing.T) {
+	page, err := os.ReadFile("../../docs/ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## What may import what")
+	drawn := map[string]bool{}
+	var rooms []string
+	for line := range strings.Lines(section) {
+		from, to, arrow := strings.Cut(line, "─▶")
+		if strings.HasPrefix(line, "## ") {
+			break
+		}
+		if !arrow || !strings.HasPrefix(line, "    ") {
+			continue
+		}
+		for f := range strings.SplitSeq(from, ",") {
+			f = strings.TrimSpace(f)
+			rooms = append(rooms, f)
+			for r := range strings.SplitSeq(to, ",") {
+				r = strings.TrimSpace(r)
+				drawn[f+" ─▶ "+r] = true
+				rooms = append(rooms, r)
+			}
+		}
+	}
+	if len(drawn) < 20 {
+		t.Fatalf("only %d arrows are drawn: has the drawing another form now?", len(drawn))
+	}
+	there := map[string]bool{}
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		from := roomOf(path, rooms)
+		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "internal/tools"}) || underAny(path, everywhere) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, module)
+			if !ours || underAny(to, everywhere) || roomOf(to, rooms) == from && from != "" || underAny(from, assembly) && !under(to, "internal") {
+				continue
+			}
+			arrow := from + " ─▶ " + roomOf(to, rooms)
+			if there[arrow] = true; !drawn[arrow] {
+				t.Errorf("%s imports %s, and docs/ARCHITECTURE.md draws no arrow %s", path, to, arrow)
+			}
+		}
+	}
+	for arrow := range drawn {
+		if !there[arrow] {
+			t.Errorf("docs/ARCHITECTURE.md draws an arrow that there is not: %s", arrow)
+		}
+	}
 }

@@ -107,7 +107,7 @@
 //
 // Each step is one statement, so a process that dies has either sent it or not,
 // and the database has either committed it or not; the next request sees one of
-// the four cases of package claim's table. The steps of a group are done together or not
+// the five cases of package claim's table. The steps of a group are done together or not
 // at all, and share nothing else. One that waits for its group has not been sent: a
 // process that dies then leaves the row as it was. Between the statements of one call:
 //

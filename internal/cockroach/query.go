@@ -47,6 +47,8 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	Endpoint: `e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at`,
 }
 
+// claimColumns are in the order of claimRow.row. A column that an older build does not
+// know must bear that it neither reads nor keeps it.
 const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
        c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal`

@@ -3,8 +3,8 @@
 // hands out every contract that the rooms above have of a store, so that those who act on
 // one, nodes and commands alike, need not know which.
 //
-// It imports both stores and the rooms whose contracts they keep, and nothing of what is
-// assembled from them.
+// It imports both stores and the rooms whose contracts they keep, of the public API what
+// that asks of tenants, and nothing of what is assembled from them.
 package deployment
 
 import (

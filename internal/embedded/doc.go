@@ -30,7 +30,8 @@
 //
 // One byte names the table; r is the region code in two bytes, big-endian, and
 // · is a zero byte, which no tenant, key or id contains. Values are protobuf
-// (internal/proto/homeward/store/v1) unless said otherwise.
+// (internal/proto/homeward/store/v1) unless said otherwise. Those of claims and outbox
+// rows are spelt by hand in wire.go, and a test holds them against the generated code.
 //
 //	key                        value                written by
 //	c r tenant · key           Claim, its response  Begin, Settle, Renew, TakeOver

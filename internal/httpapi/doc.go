@@ -2,7 +2,9 @@
 // canonicalises a request until it is a claim.Request, hands that to a [Router],
 // and writes the answer down; it decides nothing about money.
 //
-// The checks run in one order, so that every refusal comes before any claim:
+// The checks run in one order, so that a refusal comes before any claim. A card number
+// alone is refused after its claim was looked for: a retry of what was let in before is
+// answered.
 //
 //	API key → rate limit → route and method → media type → Idempotency-Key
 //	→ body, whole → canonical JSON → payment.Parse → payment.Screen → Router.Do
@@ -16,6 +18,7 @@
 //
 // A remembered response's status, headers and body are repeated byte for byte;
 // headers that describe this exchange (Idempotent-Replayed and so on) are added
-// beside them. Every error is application/problem+json; errors.go is the one
-// place where errors of the rooms below become problems.
+// beside them. Every error is application/problem+json; errors.go is
+// where errors of claims and of the router become problems, notice.go where those of
+// notices do.
 package httpapi

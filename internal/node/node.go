@@ -1,6 +1,6 @@
 // Package node assembles a regional node: one process of a deployment (Serve), or
-// a whole cluster of them in one process (StartCluster). It is the only place that
-// knows both the domain rooms and the technology rooms.
+// a whole cluster of them in one process (StartCluster). It opens
+// what both need, and hands the domain rooms the technology that they run on.
 package node
 
 import (

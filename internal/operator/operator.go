@@ -1,6 +1,6 @@
 // Package operator asks the nodes of a running deployment, over their RPC, what a person
-// or a tool wants to know of its regions, and has their status changed. It imports region
-// and what is below it alone: what it asks runs elsewhere.
+// or a tool wants to know of its regions, and has their status changed. It imports
+// region/admin and what is below that: what it asks runs elsewhere.
 package operator
 
 import (

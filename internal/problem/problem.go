@@ -1,4 +1,4 @@
-// Package problem is the one table of what the API says when it says no: the
+// Package problem is the table of what the API says when it says no to a request: the
 // codes, their statuses and titles, and what a caller may do next. A [Problem]
 // renders as application/problem+json (RFC 9457) to the same bytes every time,
 // because some of them, declines above all, are remembered and replayed.
