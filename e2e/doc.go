@@ -29,8 +29,8 @@
 //	saga_test.go       SIGKILL at every step from a notice to a ghost's refund
 //	told_test.go       the same from a settled claim to what is told of it, and of expiry
 //	stories_test.go    incidents with their books; those of providers in stories_provider_test.go
-//	books_test.go      what is booked of every way that a charge can end
-//	failures_test.go   movements that fail after they had succeeded
+//	books_test.go      what the books must say at the end of a story
+//	failures_test.go   the stories of movements that fail after they had succeeded
 //	fault_test.go      panics of our own code
 //	flood_test.go      forged and flooding webhooks
 //	cards_test.go      card numbers stay out, and their retries are answered
