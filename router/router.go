@@ -419,8 +419,13 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 	if found || err != nil {
 		return status, found, err
 	}
-	if shown, err := r.pins.Replica(ctx, key); err == nil && shown.Pin != nil {
-		return r.inspectAt(ctx, shown.Pin.Home, key)
+	if shown, err := r.pins.Replica(ctx, key); err == nil {
+		switch { // either proves the home
+		case shown.Record != nil:
+			return r.inspectAt(ctx, shown.Record.Home, key)
+		case shown.Pin != nil:
+			return r.inspectAt(ctx, shown.Pin.Home, key)
+		}
 	}
 	// A pin too young for the replica: ask every region, the hinted one first.
 	// Asking must not pin, and this is nobody's hot path.

@@ -93,6 +93,9 @@ type rows struct{ *world }
 
 func (r rows) Replica(context.Context, claim.Key) (claim.Shown, error) {
 	r.log("replica")
+	if r.replica {
+		return claim.Shown{Record: &claim.Record{Home: r.pin, State: claim.Completed}}, nil
+	}
 	return claim.Shown{Pin: r.shownPin()}, nil
 }
 
@@ -359,4 +362,20 @@ func TestInspectingNeverPins(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 	require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect asia-northeast1", "peer inspect europe-west1"}, w.asked)
+}
+
+// What a replica shows of an opaque key, its answer or its pin, says where to inspect it:
+// no other region has to answer.
+func TestInspectingGoesWhereAReplicaPoints(t *testing.T) {
+	for name, w := range map[string]world{
+		"the answer": {registrar: europe, pin: asia, replica: true},
+		"the pin":    {registrar: europe, pin: asia, replicaAt: asia},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, found, err := w.router(t).Inspect(t.Context(), claim.Key{Tenant: "acme", Value: "order-1"}, "")
+			require.NoError(t, err)
+			require.True(t, found)
+			require.Equal(t, []string{"inspect us-east1", "replica", "peer inspect " + asia}, w.asked)
+		})
+	}
 }

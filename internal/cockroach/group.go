@@ -164,10 +164,20 @@ func (g *group[T, A]) join(ctx context.Context, home string, step *T) error {
 	}
 }
 
+// lanes is how many statements of a line may be under way that do not seem to hang. As
+// those that change nothing hold no locks, a second one of them is no worse than a larger
+// first.
+func (g *group[T, A]) lanes() int {
+	if g.reads {
+		return 2
+	}
+	return 1
+}
+
 // lane begins a statement for who waits, if none is under way but what seems to hang. The
 // caller holds the lock.
 func (g *group[T, A]) lane(at line, l *gathering[T]) {
-	if len(l.waiting) > 0 && l.lively == 0 && l.running < groupLanes {
+	if len(l.waiting) > 0 && l.lively < g.lanes() && l.running < groupLanes {
 		l.running++
 		l.lively++
 		go g.serve(at, l)

@@ -275,6 +275,9 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 	case lacks != "":
 		return errors.New(lacks)
 	}
+	if err := db.inspectIsolation(ctx, conn.Conn()); err != nil {
+		return connectError(c, err)
+	}
 	if err := db.inspectBooks(ctx, conn.Conn()); err != nil {
 		return connectError(c, err)
 	}
@@ -303,6 +306,23 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 		return nil
 	}
 	return db.promise(ctx, conn, c)
+}
+
+// inspectIsolation asks a session that was set up once more, in a message of its own: what
+// pools transactions may send it elsewhere.
+func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
+	want := readCommitted
+	if db.dialect.cockroach {
+		want = serializable
+	}
+	var have string
+	if err := conn.QueryRow(ctx, "SELECT current_setting('transaction_isolation')").Scan(&have); err != nil {
+		return err
+	}
+	if have != want {
+		return &isolationError{have: have, want: want}
+	}
+	return nil
 }
 
 // inspectBooks finds out whether this process may change what is booked. It never does,

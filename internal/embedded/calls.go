@@ -139,7 +139,11 @@ func (c *calls) put(id []byte, d due, is bool) {
 }
 
 // after is as that of dues.
-func (c *calls) after(db *DB, page []due, at, to string, now time.Time) ([]due, error) {
+func (c *calls) after(db *DB, page []due, at, to string, now time.Time, held bool) ([]due, error) {
+	if held {
+		page, _ = c.page(page, at, to)
+		return page, nil
+	}
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	if age := now.Sub(c.read); age < 0 || age >= dueFor {
@@ -221,6 +225,12 @@ func (c *calls) extend(db *DB) error {
 		c.forget()
 		return err
 	}
+	if c.until < from {
+		// Commits have pushed out rows from before where this began to read: who asks
+		// reads again.
+		c.forget()
+		return nil
+	}
 	c.until, c.whole = until, whole
 	found.Ascend(func(d due) bool {
 		c.put([]byte(d.id()), d, true)
@@ -246,12 +256,14 @@ func (c *calls) depth(db *DB, now time.Time) (d outbox.Depth, err error) {
 		}
 		return d.Pending < depthLimit, nil
 	})
-	if err != nil || d.Due == 0 {
+	if err != nil || d.Pending == 0 {
 		return d, err
 	}
-	first, err := c.after(db, make([]due, 0, 1), "", behindAll, now)
-	if len(first) > 0 { // else it has been worked off meanwhile
-		d.OldestDue = fromMicros(first[0].due())
+	first, err := c.after(db, make([]due, 0, 1), "", behindAll, now, false)
+	// Else it has been worked off meanwhile. It may be the only one that is due of those
+	// that were not counted.
+	if len(first) > 0 && first[0].due() <= micros(now) {
+		d.OldestDue, d.Due = fromMicros(first[0].due()), max(d.Due, 1)
 	}
 	return d, err
 }

@@ -83,8 +83,9 @@ func (d due) id() string { return d.at[timedHead-keyHead:] }
 // them.
 type places interface {
 	// after appends to page the first rows after the place at, and before to, until it is
-	// full. Where there are none left, the page stays empty.
-	after(db *DB, page []due, at, to string, now time.Time) ([]due, error)
+	// full. Where there are none left, the page stays empty. So it may where the caller
+	// holds locks of rows, held, and memory has none: many rows are not read under them.
+	after(db *DB, page []due, at, to string, now time.Time, held bool) ([]due, error)
 }
 
 func (db *DB) due(q *queue, code claim.RegionCode) places {
@@ -115,7 +116,7 @@ func (ds *dues) wrote(kind pebble.InternalKeyKind, key, value []byte) {
 	}
 }
 
-func (ds *dues) after(db *DB, page []due, at, to string, now time.Time) ([]due, error) {
+func (ds *dues) after(db *DB, page []due, at, to string, now time.Time, _ bool) ([]due, error) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
 	if age := now.Sub(ds.read); age < 0 || age >= dueFor {

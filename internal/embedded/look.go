@@ -27,7 +27,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 	defer v.db.leave()
 	now, outlook := v.db.clock.now(), outbox.Outlook{}
 	for name, q := range queues {
-		page, err := v.db.due(q, code).after(v.db, make([]due, 0, 1), "", behindAll, now)
+		page, err := v.db.due(q, code).after(v.db, make([]due, 0, 1), "", behindAll, now, false)
 		if err != nil {
 			return nil, err
 		}

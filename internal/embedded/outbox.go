@@ -276,7 +276,7 @@ func (qv queueView) Take(ctx context.Context, region string, limit int, lease ti
 	to := string(appendTimed(nil, qv.q.due, code, micros(now)+1, "")[keyHead:])
 	page := make([]due, 0, min(limit, dueWindow))
 	for at := ""; len(taken) < limit; at = page[len(page)-1].at {
-		if page, err = first.after(db, page[:0], at, to, now); err != nil {
+		if page, err = first.after(db, page[:0], at, to, now, len(held) > 0); err != nil {
 			return nil, err
 		}
 		if len(page) == 0 {

@@ -71,7 +71,10 @@ func handler(sink Sink) outbox.Handler {
 		if err != nil {
 			return outbox.Parked(err.Error())
 		}
-		return sink.Deliver(ctx, e)
+		if d := sink.Deliver(ctx, e); d != (outbox.Disposition{}) {
+			return d
+		}
+		return outbox.Failed("the sink does not say what became of the event")
 	}
 }
 

@@ -211,3 +211,14 @@ func TestSignaturesAreThoseOfTheStandard(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", got)
 }
+
+// A sink that says nothing of an event has not told it: that counts as a try, and the
+// event comes again.
+func TestASinkThatSaysNothingHasFailed(t *testing.T) {
+	q := memory.NewQueue()
+	q.Put(row("evt_1", "k", outbox.KindNATS, 1))
+	w := worker(t, q, map[outbox.Kind]relay.Sink{outbox.KindNATS: sink(func(relay.Event) outbox.Disposition { return outbox.Disposition{} })})
+	require.Equal(t, 1, w.Round(t.Context()))
+	require.EqualValues(t, 1, q.Row("evt_1/x").Attempts)
+	require.Contains(t, q.Row("evt_1/x").LastError, "does not say")
+}
