@@ -111,7 +111,7 @@ func noticeWrites() []operation {
 				return []byte("again"), nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			n, _, err := c.others.Notice(c.ctx, here, c.notices()[0].ID)
@@ -140,7 +140,7 @@ func endpointWrites() []operation {
 				return []string{"whsec_again"}, nil
 			})
 		},
-		right:  func(c *cell) { require.Equal(c, "", c.got) },
+		right:  func(c *cell) { require.Empty(c, c.got) },
 		effect: func(*cell, *stored, *stored) {},
 		next: func(c *cell, done bool) {
 			e, _, err := c.others.Endpoint(c.ctx, c.key.Tenant)

@@ -3,6 +3,7 @@ package cockroach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -174,7 +175,7 @@ func (q queue) Message(ctx context.Context, region, id string) (outbox.Message, 
 // Finish implements [outbox.Store].
 func (q queue) Finish(ctx context.Context, region, id string, fence uint64) error {
 	lost, err := fenced(ctx, q, queueFinish.of(q), repeatable, region, holdArgs{region, holdRow{id, int64(fence)}})
-	if err != outbox.ErrFenced || !lost {
+	if !errors.Is(err, outbox.ErrFenced) || !lost {
 		return err
 	}
 	// Perhaps our own first try removed it: a row that is gone is finished,
