@@ -26,7 +26,7 @@ stories: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
 stories: ## Tell the incidents of payment systems end to end, on both stores; prints the books of each, all equal.
 	$(GO) test ./e2e -run '^TestStories$$' -count 1 -v -timeout 10m
 
-# Tests that need a database find one by themselves, see internal/localdb, and are
+# Tests that need a database find one by themselves, see internal/lab/localdb, and are
 # skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
 # in a second.
 test: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
@@ -37,7 +37,7 @@ test: ## Run every test with the race detector; those on a database where Postgr
 
 # What touches the SQL store. Go does not run again what it has just run in the
 # same environment, as `make test` did for all but the end-to-end tests.
-SQL_TESTS = ./internal/cockroach/... ./internal/localdb/... ./internal/deployment ./internal/node ./internal/cli ./e2e
+SQL_TESTS = ./internal/cockroach/... ./internal/lab/localdb/... ./internal/deployment ./internal/node ./internal/cli ./e2e
 
 test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/internal/drill"
-	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
 
 // drillSettings are those of a cluster whose outages are over in seconds.

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 )
 
 // TestMain doubles as the cluster that crash tests kill: the test binary starts

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/region"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/internal/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
 
 // reloading is a server whose files a test replaces, on a clock of its own.

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
-	"github.com/homeward-io/homeward/internal/devcerts"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 )
 
 // domain is the tests' deployment.

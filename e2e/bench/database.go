@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 // probe is what it takes to see how much a database works. It travels to the generator,

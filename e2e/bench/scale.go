@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/e2e/sizing/model"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 const (

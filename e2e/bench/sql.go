@@ -16,7 +16,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/sizing/model"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 const (

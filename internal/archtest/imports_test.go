@@ -47,7 +47,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/cockroach", "internal/httpapi", "stores and the public API meet where a deployment is handed out"},
 	{"internal/cockroach", "internal/embedded", "two stores of one contract know nothing of each other"},
 	{"internal/embedded", "internal/cockroach", "two stores of one contract know nothing of each other"},
-	{"internal/localdb", "internal/cockroach", "a server that is started knows nothing of what is kept in it"},
+	{"internal/lab/localdb", "internal/cockroach", "a server that is started knows nothing of what is kept in it"},
 	{"internal/httpapi", "internal/embedded", "stores and the public API meet where a deployment is handed out"},
 	{"internal/httpapi", "internal/cockroach", "stores and the public API meet where a deployment is handed out"},
 	{"internal/httpapi", "region", "httpapi asks the router"},
@@ -88,7 +88,7 @@ var libraries = []struct {
 	// Of Pebble, assembly and the simulator may only see the file system.
 	{"github.com/cockroachdb/pebble", []string{"internal/embedded", "internal/node", "payment/psp/simulator", "e2e"}, "one room per technology"},
 	// localdb starts servers for people and tests, and asks them whether they answer.
-	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/localdb", "e2e"}, "one room per technology"},
+	{"github.com/jackc/pgx", []string{"internal/cockroach", "internal/lab/localdb", "e2e"}, "one room per technology"},
 	{"github.com/cockroachdb/cockroach-go", []string{"internal/cockroach"}, "one room per technology"},
 	{"github.com/pressly/goose", []string{"internal/cockroach"}, "migrations are the store's"},
 	{"github.com/hashicorp/memberlist", []string{"region"}, "gossip decides where to send, in one room"},

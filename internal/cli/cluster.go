@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/lab"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )

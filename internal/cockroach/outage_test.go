@@ -19,8 +19,8 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/cockroach/wireproxy"
-	"github.com/homeward-io/homeward/internal/localdb"
-	"github.com/homeward-io/homeward/internal/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -62,7 +62,7 @@ func newOutage(t *testing.T, change func(p *cockroach.Pool)) *outage {
 		goleak.IgnoreCurrent(),
 		// A server that is started again has goroutines that wait for its end.
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"),
-		goleak.IgnoreAnyFunction("github.com/homeward-io/homeward/internal/localdb.(*Server).launch.func1"),
+		goleak.IgnoreAnyFunction("github.com/homeward-io/homeward/internal/lab/localdb.(*Server).launch.func1"),
 	}
 	o.db, err = cockroach.Open(t.Context(), cockroach.Config{URL: o.url, Policy: testPolicy(), Pool: o.pool})
 	require.NoError(t, err)

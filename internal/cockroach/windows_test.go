@@ -9,7 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 // TestShorterWindowsAreRefused: a node that would free keys which are promised

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/region"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/drill"
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/operator"
 )

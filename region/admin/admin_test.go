@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/homeward-io/homeward/internal/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/region"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/homeward-io/homeward/internal/child"
+	"github.com/homeward-io/homeward/internal/lab/child"
 )
 
 // roleEnv makes the test binary one of the roles.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/homeward-io/homeward/internal/child"
+	"github.com/homeward-io/homeward/internal/lab/child"
 )
 
 // Signals, as the products understand them.

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
 // patience bounds what a cleanup waits for: a server that stops in order, and is
