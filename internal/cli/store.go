@@ -36,14 +36,11 @@ type store struct {
 	ring *seal.Ring
 }
 
-// newStore owns d and ring. It closes both if it fails.
-func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (_ *store, err error) {
+// newStore reads what regions d has. The caller closes d and ring.
+func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (*store, error) {
+	ctx, cancel := context.WithTimeout(ctx, node.ConnectTime)
+	defer cancel()
 	s := &store{Deployment: d, ring: ring, codes: map[claim.RegionCode]string{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
 	all, _, err := d.Regions(ctx)
 	if err != nil {
 		return nil, err
@@ -59,7 +56,14 @@ func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (_ 
 	return s, err
 }
 
-func (s *store) close() error { return errors.Join(s.ring.Close(), s.Close()) }
+// use hands d to a command.
+func use(ctx context.Context, d deployment.Deployment, ring *seal.Ring, do func(*store) error) error {
+	s, err := newStore(ctx, d, ring)
+	if err != nil {
+		return err
+	}
+	return do(s)
+}
 
 // home names the region of a code.
 func (s *store) home(code claim.RegionCode) (string, bool) {
@@ -72,10 +76,15 @@ func (s *store) chosen(region string) ([]string, error) {
 	if region == "" {
 		return s.regions, nil
 	}
-	if !slices.Contains(s.regions, region) {
-		return nil, fmt.Errorf("--region: there is no region %q; name one of %s", region, strings.Join(s.regions, ", "))
+	return []string{region}, amongRegions("--region", region, s.regions)
+}
+
+// amongRegions names the regions that there are when name is none of them.
+func amongRegions(flag, name string, regions []string) error {
+	if slices.Contains(regions, name) {
+		return nil
 	}
-	return []string{region}, nil
+	return fmt.Errorf("%s: there is no region %q; name one of %s", flag, name, strings.Join(regions, ", "))
 }
 
 // endpoints are the webhook endpoints of the tenants.
@@ -129,17 +138,9 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 
 // withSQL owns ring, which may be nil.
 func withSQL(ctx context.Context, url string, pool cockroach.Pool, ring *seal.Ring, do func(*store) error) error {
-	opening, cancel := context.WithTimeout(ctx, node.ConnectTime)
-	defer cancel()
-	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
-	if err != nil {
-		return errors.Join(err, ring.Close())
-	}
-	s, err := newStore(opening, deployment.SQL(db), ring)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), s.close())
+	return errors.Join(node.WithPool(ctx, url, pool, func(db *cockroach.DB) error {
+		return use(ctx, deployment.SQL(db), ring, do)
+	}), ring.Close())
 }
 
 func (f *storeFlags) withStopped(ctx context.Context, sealed bool, do func(*store) error) error {
@@ -157,9 +158,5 @@ func (f *storeFlags) withStopped(ctx context.Context, sealed bool, do func(*stor
 			return errors.Join(err, d.Close())
 		}
 	}
-	s, err := newStore(ctx, d, ring)
-	if err != nil {
-		return err
-	}
-	return errors.Join(do(s), s.close())
+	return errors.Join(use(ctx, d, ring, do), ring.Close(), d.Close())
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ func checkTenantID(id string) error {
 	return nil
 }
 
-// checkRegion names the regions that there are when name is none of them.
+// checkRegion is amongRegions of those that the database has.
 func checkRegion(ctx context.Context, db *cockroach.DB, flag, name string) error {
 	regions, _, err := db.Regions(ctx)
 	if err != nil {
@@ -57,10 +56,7 @@ func checkRegion(ctx context.Context, db *cockroach.DB, flag, name string) error
 	for _, r := range regions {
 		names = append(names, r.Name)
 	}
-	if !slices.Contains(names, name) {
-		return fmt.Errorf("%s: there is no region %q; name one of %s", flag, name, strings.Join(names, ", "))
-	}
-	return nil
+	return amongRegions(flag, name, names)
 }
 
 // unknownTenant says how to find the right id.

@@ -311,18 +311,11 @@ func (db *DB) inspect(ctx context.Context, c *pgx.ConnConfig) error {
 // inspectIsolation asks a session that was set up once more, in a message of its own: what
 // pools transactions may send it elsewhere.
 func (db *DB) inspectIsolation(ctx context.Context, conn *pgx.Conn) error {
-	want := readCommitted
-	if db.dialect.cockroach {
-		want = serializable
-	}
 	var have string
 	if err := conn.QueryRow(ctx, "SELECT current_setting('transaction_isolation')").Scan(&have); err != nil {
 		return err
 	}
-	if have != want {
-		return &isolationError{have: have, want: want}
-	}
-	return nil
+	return db.dialect.gives(have)
 }
 
 // inspectBooks finds out whether this process may change what is booked. It never does,

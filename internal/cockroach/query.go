@@ -152,9 +152,11 @@ type dialect struct {
 	// fromReplica lets a read be answered by the nearest replica, a few seconds
 	// in the past.
 	fromReplica string
+	// isolation is what statements need, session what a session is set to.
+	isolation, session string
 }
 
 var (
-	cockroachDB = dialect{name: "CockroachDB", cockroach: true, fromReplica: "AS OF SYSTEM TIME follower_read_timestamp()"}
-	postgreSQL  = dialect{name: "PostgreSQL"}
+	cockroachDB = dialect{name: "CockroachDB", cockroach: true, fromReplica: "AS OF SYSTEM TIME follower_read_timestamp()", isolation: serializable, session: onCockroachDB}
+	postgreSQL  = dialect{name: "PostgreSQL", isolation: readCommitted, session: onPostgreSQL}
 )

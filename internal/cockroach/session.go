@@ -13,24 +13,31 @@ import (
 // asNeeded sets a new session up in one round trip: what is set is committed before it is
 // read, as the isolation of a transaction is the default when it begins.
 func asNeeded(ctx context.Context, conn *pgx.Conn) error {
-	settings, want := onPostgreSQL, readCommitted
+	d := postgreSQL
 	if conn.PgConn().ParameterStatus("crdb_version") != "" {
-		settings, want = onCockroachDB, serializable
+		d = cockroachDB
 	}
 	// Below pgx, whose tracer would show it as a statement of ours.
-	answers, err := conn.PgConn().Exec(ctx, "-- name: session\nBEGIN; "+settings+"; COMMIT; "+
+	answers, err := conn.PgConn().Exec(ctx, "-- name: session\nBEGIN; "+d.session+"; COMMIT; "+
 		"SELECT current_setting('transaction_isolation'), current_setting('plan_cache_mode')").ReadAll()
 	if err != nil {
 		return err
 	}
-	// A database, or what is between it and us, may give another isolation than was asked
-	// for.
 	have := answers[len(answers)-1].Rows[0]
-	if isolation := string(have[0]); isolation != want {
-		return &isolationError{have: isolation, want: want}
+	if err := d.gives(string(have[0])); err != nil {
+		return err
 	}
 	if string(have[1]) == "force_custom_plan" {
 		conn.PgConn().CustomData()[plansAnew] = true
+	}
+	return nil
+}
+
+// gives fails for another isolation than was asked for, which a database, or what is between
+// it and us, may give.
+func (d dialect) gives(isolation string) error {
+	if isolation != d.isolation {
+		return &isolationError{have: isolation, want: d.isolation}
 	}
 	return nil
 }

@@ -97,21 +97,28 @@ func (d ofSQL) Region(name string) (Store, error) { return d.DB.Region(name) }
 
 func (d ofSQL) Sweep(ctx context.Context, limit int) (removed int, err error) {
 	regions, _, err := d.Regions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	names := make([]string, len(regions))
+	for i, r := range regions {
+		names[i] = r.Name
+	}
+	return sweep(ctx, limit, names, d.DB.Region)
+}
+
+// sweep sweeps what each region keeps, which has pins of its own.
+func sweep(ctx context.Context, limit int, regions []string, of func(region string) (*cockroach.View, error)) (removed int, err error) {
 	for _, r := range regions {
-		n, err := sweep(ctx, d.DB, r.Name, limit)
+		v, err := of(r)
+		if err != nil {
+			return removed, err
+		}
+		n, err := v.Sweep(ctx, limit)
 		removed += n
 		if err != nil {
 			return removed, err
 		}
 	}
-	return removed, err
-}
-
-// sweep sweeps what one region keeps: each has pins of its own.
-func sweep(ctx context.Context, db *cockroach.DB, region string, limit int) (removed int, err error) {
-	v, err := db.Region(region)
-	if err != nil {
-		return 0, err
-	}
-	return v.Sweep(ctx, limit)
+	return removed, nil
 }

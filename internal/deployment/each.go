@@ -40,23 +40,21 @@ func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string) (
 	return d, nil
 }
 
-func (d each) Region(name string) (Store, error) {
-	db, ok := d.dbs[name]
+// regions are those that are open, by name.
+func (d each) regions() []string { return slices.Sorted(maps.Keys(d.dbs)) }
+
+func (d each) view(region string) (*cockroach.View, error) {
+	db, ok := d.dbs[region]
 	if !ok {
-		return nil, fmt.Errorf("deployment: there is no region %q; name one of %q", name, slices.Sorted(maps.Keys(d.dbs)))
+		return nil, fmt.Errorf("deployment: there is no region %q; name one of %q", region, d.regions())
 	}
-	return db.Region(name)
+	return db.Region(region)
 }
 
+func (d each) Region(name string) (Store, error) { return d.view(name) }
+
 func (d each) Sweep(ctx context.Context, limit int) (removed int, err error) {
-	for region, db := range d.dbs {
-		n, err := sweep(ctx, db, region, limit)
-		removed += n
-		if err != nil {
-			return removed, err
-		}
-	}
-	return removed, nil
+	return sweep(ctx, limit, d.regions(), d.view)
 }
 
 func (d each) Close() error {

@@ -30,6 +30,11 @@ func WithDatabase(ctx context.Context, url string, do func(*cockroach.DB) error)
 	if pool.AllowUnverified, err = AllowUnverified(os.Environ()); err != nil {
 		return err
 	}
+	return WithPool(ctx, url, pool, do)
+}
+
+// WithPool is [WithDatabase] with a pool of the tool's own.
+func WithPool(ctx context.Context, url string, pool cockroach.Pool, do func(*cockroach.DB) error) error {
 	opening, cancel := context.WithTimeout(ctx, ConnectTime)
 	defer cancel()
 	db, err := cockroach.Open(opening, cockroach.Config{URL: url, Policy: claim.DefaultPolicy(), Tool: true, Pool: pool})
