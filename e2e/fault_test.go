@@ -34,8 +34,8 @@ func (p *panicking) Charge(ctx context.Context, call psp.Call) psp.Result {
 	return r
 }
 
-func (p *panicking) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
-	found, r := p.Provider.Lookup(ctx, kind, reference)
+func (p *panicking) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	found, r := p.Provider.Lookup(ctx, call)
 	if !p.mended.Load() {
 		panic("no look-up is like this")
 	}

@@ -286,7 +286,7 @@ func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
 func (t *attempt) lookup(ctx context.Context) (psp.Found, psp.Result) {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	return t.provider.Lookup(ctx, kind(t.op), t.Record.Minted.ID)
+	return t.provider.Lookup(ctx, psp.Call{Kind: kind(t.op), Reference: t.Record.Minted.ID})
 }
 
 // settleWindow is how long a call may still be on its way. A provider that

@@ -55,9 +55,17 @@ func (f *fake) Refund(ctx context.Context, c psp.Call) psp.Result {
 	return f.move(ctx, psp.KindRefund, c)
 }
 
-func (f *fake) Lookup(_ context.Context, kind psp.Kind, _ string) (psp.Found, psp.Result) {
+func (f *fake) Capture(ctx context.Context, c psp.Call) psp.Result {
+	return f.move(ctx, psp.KindCapture, c)
+}
+
+func (f *fake) Cancel(ctx context.Context, c psp.Call) psp.Result {
+	return f.move(ctx, psp.KindCancel, c)
+}
+
+func (f *fake) Lookup(_ context.Context, call psp.Call) (psp.Found, psp.Result) {
 	f.lookups++
-	f.asked = kind
+	f.asked = call.Kind
 	return f.found, f.known
 }
 

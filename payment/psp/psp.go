@@ -6,6 +6,10 @@
 // time-out, a lost connection, a 5xx. The zero [Outcome] is Unknown, so an
 // adapter that forgets to decide has not decided.
 //
+// Two more are answers, too, and not the last ones: [Pending], where the provider has
+// the call and waits for the payer or for a bank, and [Authorized], where it holds the
+// money until a capture.
+//
 // What a provider says unasked comes as a [Notice], from one that is a [Notifier].
 //
 // Adapters never retry on their own. The claim above decides whether a second
@@ -15,6 +19,7 @@ package psp
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -29,6 +34,12 @@ const (
 	Approved
 	// Declined: the provider says that no money moved, see [Result.Decline].
 	Declined
+	// Pending: the provider has the call and has not decided, see [Result.Wait]. It is
+	// asked again under its own reference, and never sent the call anew.
+	Pending
+	// Authorized: the provider holds the money of a charge with Terms.Manual. None moves
+	// before [Provider.Capture].
+	Authorized
 )
 
 func (o Outcome) String() string {
@@ -37,6 +48,10 @@ func (o Outcome) String() string {
 		return "approved"
 	case Declined:
 		return "declined"
+	case Pending:
+		return "pending"
+	case Authorized:
+		return "authorized"
 	default:
 		return "unknown"
 	}
@@ -75,16 +90,46 @@ type Decline struct {
 	Code string
 	// Message is one sentence that may be shown to the merchant.
 	Message string
+	// Member is the member of the merchant's request that is at fault, where one is
+	// known to be: "amount". Of an Invalid decline only.
+	Member string
+	// RetryIn is how long the provider, or the payer's bank, says to wait before the same
+	// payment is tried again; 0 where it does not say. Of a Soft decline only.
+	RetryIn time.Duration
+}
+
+// State is what a pending payment waits for. The values are shown to merchants.
+type State string
+
+const (
+	// RequiresAction: the payer has to do something, as a rule authenticate.
+	RequiresAction State = "requires_action"
+	// Processing: the payment method takes its time, as bank debits do for days.
+	Processing State = "processing"
+)
+
+// Wait says what a Pending payment waits for.
+type Wait struct {
+	State State
+	// ClientSecret is what the merchant's page needs to go on with the payment; "" where
+	// the provider has none.
+	ClientSecret string
+	// NextAction is a JSON object in the provider's own words that says what the payer
+	// has to do; nil where there is nothing to do.
+	NextAction json.RawMessage
 }
 
 // Kind names a movement of money.
 type Kind string
 
-// The movements that a [Provider] can make.
+// The movements that a [Provider] can make, and what can be done to a charge that is
+// authorized.
 const (
 	KindCharge   Kind = "charge"
 	KindTransfer Kind = "transfer"
 	KindRefund   Kind = "refund"
+	KindCapture  Kind = "capture"
+	KindCancel   Kind = "cancel"
 )
 
 // Call is one attempt to move money.
@@ -101,19 +146,57 @@ type Call struct {
 	// Currency is an ISO 4217 code in lower case.
 	Currency string
 	// Source is the payment method token of a charge, the destination of a
-	// transfer, the provider's reference of the charge for a refund.
+	// transfer, the provider's reference of the charge for all else.
 	Source string
 	// Description is optional text for the payer's statement.
 	Description string
+	// Again is the provider's own id of a charge under the same Reference that it has
+	// declined for now. A provider that can tries that one again, under Key, instead of
+	// making another. "": there is none.
+	Again string
+	// Terms is what else the merchant asks for; nil for nothing.
+	Terms *Terms
+}
+
+// Terms is what a merchant may ask of a charge, and of a transfer so far as it has such
+// things, beside its amount. An adapter refuses, as [Invalid] and before it sends
+// anything, what its provider cannot do.
+type Terms struct {
+	// Customer is the provider's own id of the payer, whose saved method Source is.
+	Customer string
+	// OnSession: the payer is there and can be asked to act. Without it what would need
+	// the payer is declined.
+	OnSession bool
+	// SetupFutureUsage keeps the payment method: "on_session", "off_session" or "".
+	SetupFutureUsage string
+	// StatementSuffix is the end of what the payer's statement says.
+	StatementSuffix string
+	// ReturnURL is where the payer is sent back to.
+	ReturnURL string
+	// Manual: the money is held, and moves when it is captured.
+	Manual bool
+	// Account is the connected account in whose name the call is made. OnBehalfOf is the
+	// one that is the merchant of record, TransferTo the one that gets TransferAmount of
+	// the charge, or all of it where that is 0. ApplicationFee is what the platform
+	// keeps. Amounts are in minor units of the call's currency.
+	Account, OnBehalfOf, TransferTo string
+	TransferAmount, ApplicationFee  int64
+	// OrderID and Metadata are the merchant's own, to be found at the provider.
+	OrderID  string
+	Metadata map[string]string
 }
 
 // Result is what came of a [Call] or a look-up.
 type Result struct {
 	Outcome Outcome
-	// ProviderRef is the provider's own id of the movement. Set when Approved.
+	// ProviderRef is the provider's own id of the movement. Set when Approved, Authorized
+	// or Pending. Set when Declined where the same charge can be tried again, see
+	// [Call.Again].
 	ProviderRef string
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
+	// Wait is set when Outcome is Pending, nil otherwise.
+	Wait *Wait
 	// Err says why the outcome is Unknown, for the log and the audit. It is never
 	// shown to the merchant and, but for a [NotSentError], never decides anything.
 	Err error
@@ -163,8 +246,10 @@ type Capabilities struct {
 	// Lookup: the provider can be asked by our Reference.
 	Lookup bool
 	// Blind: the provider shows no movement by its own id, so that nothing can be
-	// proved with [Provider.Show].
+	// proved with [Provider.Show]. It must not answer Pending or Authorized.
 	Blind bool
+	// Captures: the provider knows Terms.Manual, Capture and Cancel.
+	Captures bool
 	// Timeout bounds one call. It must exceed the provider's slowest healthy
 	// answer: a shorter one turns healthy charges into unknown ones.
 	Timeout time.Duration
@@ -184,11 +269,22 @@ type Provider interface {
 	Charge(ctx context.Context, call Call) Result
 	Transfer(ctx context.Context, call Call) Result
 	Refund(ctx context.Context, call Call) Result
-	// Lookup asks what became of the movement with our reference. Several
+	// Capture moves the money of the authorized charge that call.Source names, as much of
+	// it as call.Amount says; what is left is let go. Approved has the charge's own
+	// ProviderRef.
+	Capture(ctx context.Context, call Call) Result
+	// Cancel ends the charge that call.Source names, which is authorized or pending.
+	// Approved says that its money cannot move any more. A charge whose money has moved
+	// is Declined.
+	Cancel(ctx context.Context, call Call) Result
+	// Lookup asks what became of the movement with call's Kind and Reference, which are
+	// set. So are Source, Again and Terms where it was called for with them; for a
+	// capture or a cancellation Source is what it is asked by, and so is FoundNo while
+	// the charge is neither captured nor canceled. Several
 	// attempts may stand under one reference, each with its own key; if any of
 	// them was approved the answer is that approval, whatever declines came
 	// before or after it: a decline would let the money move again.
-	Lookup(ctx context.Context, kind Kind, reference string) (Found, Result)
+	Lookup(ctx context.Context, call Call) (Found, Result)
 	// Show asks for the movement that the provider knows by its own id, as it stands
 	// now. reference is ours, for a provider that wants it too; whether the movement
 	// has it is the caller's to look at. An error comes with FoundUnknown alone.
@@ -204,4 +300,20 @@ type Movement struct {
 	Currency string
 	// Outcome is Declined where it never succeeded, or has failed since.
 	Outcome Outcome
+	// Decline and Wait are as in a [Result].
+	Decline *Decline
+	Wait    *Wait
+}
+
+// NoCapture is embedded by providers without Capabilities.Captures.
+type NoCapture struct{}
+
+// Capture implements [Provider]. It sends nothing.
+func (NoCapture) Capture(context.Context, Call) Result { return noCapture() }
+
+// Cancel implements [Provider]. It sends nothing.
+func (NoCapture) Cancel(context.Context, Call) Result { return noCapture() }
+
+func noCapture() Result {
+	return Result{Outcome: Declined, Decline: &Decline{Class: Invalid, Code: "capture_unsupported", Message: "This provider cannot hold a charge for a later capture."}}
 }

@@ -369,6 +369,7 @@ func (plain) Read(body []byte) (n psp.Notice, err error) {
 
 // bank is a provider that only refunds, once for each key.
 type bank struct {
+	psp.NoCapture
 	mu      sync.Mutex
 	refunds map[string]string // references, by key
 	decline *psp.Decline      // what it answers, if not nil
@@ -414,7 +415,7 @@ func (b *bank) Refund(_ context.Context, call psp.Call) psp.Result {
 	return psp.Result{Outcome: psp.Approved, ProviderRef: "r_" + call.Key}
 }
 
-func (b *bank) Lookup(context.Context, psp.Kind, string) (psp.Found, psp.Result) {
+func (b *bank) Lookup(context.Context, psp.Call) (psp.Found, psp.Result) {
 	return psp.FoundUnknown, psp.Result{}
 }
 

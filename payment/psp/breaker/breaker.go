@@ -127,10 +127,20 @@ func (b *Provider) call(ctx context.Context, call psp.Call, move func(context.Co
 	}).result
 }
 
+// Capture is as Charge.
+func (b *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
+	return b.call(ctx, call, b.Provider.Capture)
+}
+
+// Cancel is as Charge.
+func (b *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
+	return b.call(ctx, call, b.Provider.Cancel)
+}
+
 // Lookup asks, unless the circuit is open: then the answer is FoundUnknown.
-func (b *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
+func (b *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	a := b.run(ctx, func() (answer, bool) {
-		found, r := b.Provider.Lookup(ctx, kind, reference)
+		found, r := b.Provider.Lookup(ctx, call)
 		return answer{found, r}, found != psp.FoundUnknown
 	})
 	return a.found, a.result

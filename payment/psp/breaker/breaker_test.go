@@ -52,7 +52,9 @@ func (p *provider) Charge(ctx context.Context, _ psp.Call) psp.Result {
 }
 func (p *provider) Transfer(ctx context.Context, c psp.Call) psp.Result { return p.Charge(ctx, c) }
 func (p *provider) Refund(ctx context.Context, c psp.Call) psp.Result   { return p.Charge(ctx, c) }
-func (p *provider) Lookup(ctx context.Context, _ psp.Kind, _ string) (psp.Found, psp.Result) {
+func (p *provider) Capture(ctx context.Context, c psp.Call) psp.Result  { return p.Charge(ctx, c) }
+func (p *provider) Cancel(ctx context.Context, c psp.Call) psp.Result   { return p.Charge(ctx, c) }
+func (p *provider) Lookup(ctx context.Context, _ psp.Call) (psp.Found, psp.Result) {
 	return p.answer(ctx)
 }
 
@@ -102,10 +104,10 @@ func TestOpenSendsNothing(t *testing.T) {
 		b := open(p)
 		trip(t, p, b)
 		time.Sleep(OpenFor / 2)
-		for _, r := range []psp.Result{b.Charge(t.Context(), psp.Call{}), b.Transfer(t.Context(), psp.Call{}), b.Refund(t.Context(), psp.Call{})} {
+		for _, r := range []psp.Result{b.Charge(t.Context(), psp.Call{}), b.Transfer(t.Context(), psp.Call{}), b.Refund(t.Context(), psp.Call{}), b.Capture(t.Context(), psp.Call{}), b.Cancel(t.Context(), psp.Call{})} {
 			require.Equal(t, OpenFor/2+time.Millisecond, notSent(t, r).RetryIn)
 		}
-		found, r := b.Lookup(t.Context(), psp.KindCharge, "ch_1")
+		found, r := b.Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 		require.Equal(t, psp.FoundUnknown, found)
 		wait := notSent(t, r).RetryIn
 		require.Zero(t, p.sent.Load())
@@ -114,7 +116,7 @@ func TestOpenSendsNothing(t *testing.T) {
 		p.set(psp.FoundYes, approved)
 		require.Equal(t, approved, b.Charge(t.Context(), psp.Call{}))
 		require.Equal(t, "half-open", b.State())
-		found, r = b.Lookup(t.Context(), psp.KindCharge, "ch_1")
+		found, r = b.Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 		require.Equal(t, psp.FoundYes, found)
 		require.Equal(t, approved, r)
 		require.Equal(t, approved, b.Refund(t.Context(), psp.Call{}))
@@ -160,11 +162,11 @@ func TestOnlySilenceOpens(t *testing.T) {
 		}, "closed"},
 		"look-ups that find nothing": {func(ctx context.Context, p *provider, b *Provider, _ int) {
 			p.set(psp.FoundNo, psp.Result{})
-			b.Lookup(ctx, psp.KindCharge, "ch_1")
+			b.Lookup(ctx, psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 		}, "closed"},
 		"look-ups without an answer": {func(ctx context.Context, p *provider, b *Provider, _ int) {
 			p.set(psp.FoundUnknown, lost)
-			b.Lookup(ctx, psp.KindCharge, "ch_1")
+			b.Lookup(ctx, psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 		}, "open"},
 		"one in three": {func(ctx context.Context, p *provider, b *Provider, n int) {
 			p.set(psp.FoundUnknown, approved)

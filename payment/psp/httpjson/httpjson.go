@@ -123,6 +123,7 @@ type Notices struct {
 
 // Provider implements [psp.Provider]. It is safe for concurrent use.
 type Provider struct {
+	psp.NoCapture
 	name   string
 	caps   psp.Capabilities
 	client *http.Client
@@ -293,13 +294,13 @@ func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Resul
 }
 
 // Lookup implements [psp.Provider].
-func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
+func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	if !p.caps.Lookup {
 		return psp.FoundUnknown, psp.Result{Err: errors.New("httpjson: the provider has no look-up")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()
-	query := url.Values{"kind": {string(kind)}, "reference": {reference}}.Encode()
+	query := url.Values{"kind": {string(call.Kind)}, "reference": {call.Reference}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.lookup+"?"+query, nil)
 	if err != nil {
 		return psp.FoundUnknown, psp.Result{Err: fmt.Errorf("httpjson: make request: %w", err)}
@@ -308,7 +309,7 @@ func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) 
 	if err != nil {
 		return psp.FoundUnknown, psp.Result{Err: err}
 	}
-	return reply.found(status, reference)
+	return reply.found(status, call.Reference)
 }
 
 // Show implements [psp.Provider].

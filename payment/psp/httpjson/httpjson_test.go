@@ -262,7 +262,7 @@ func TestLookupReplies(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer srv.Close()
-			found, r := adapter(t, srv.URL, psp.Capabilities{Lookup: true}).Lookup(t.Context(), psp.KindCharge, "ch_1")
+			found, r := adapter(t, srv.URL, psp.Capabilities{Lookup: true}).Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 			if found != c.want {
 				t.Fatalf("found %d, %+v; want %d", found, r, c.want)
 			}

@@ -126,7 +126,7 @@ func TestConfigurationIsUsed(t *testing.T) {
 	p.Charge(t.Context(), call)
 	p.Transfer(t.Context(), call)
 	p.Refund(t.Context(), call)
-	p.Lookup(t.Context(), psp.KindCharge, "ch_1")
+	p.Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 	want := "POST /api/pay k Bearer b,POST /api/send k Bearer b,POST /api/give/back k Bearer b,GET /api/ask  Bearer b"
 	if got := strings.Join(asked, ","); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -25,7 +25,7 @@ func lateCall(t *testing.T, h Harness) {
 	wantUnknown(t, h.Provider.Charge(t.Context(), call))
 	h.wantEffects(t, psp.KindCharge, call.Reference, 0)
 	if h.Provider.Capabilities().Lookup {
-		if found, r := h.Provider.Lookup(t.Context(), psp.KindCharge, call.Reference); found != psp.FoundNo {
+		if found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: call.Reference}); found != psp.FoundNo {
 			t.Errorf("before it arrived: found %d, %s; want FoundNo", found, describe(r))
 		}
 	}
@@ -84,13 +84,13 @@ func sameKeySameRefund(t *testing.T, h Harness) {
 func lookupKnowsRefunds(t *testing.T, h Harness) {
 	charge := wantApproved(t, h.Provider.Charge(t.Context(), h.charge("1")))
 	call := h.refund("2", charge, 1000)
-	if found, r := h.Provider.Lookup(t.Context(), psp.KindRefund, call.Reference); found != psp.FoundNo {
+	if found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: call.Reference}); found != psp.FoundNo {
 		t.Fatalf("before any refund: found %d, %s; want FoundNo", found, describe(r))
 	}
 	h.DropReplies(true)
 	wantUnknown(t, h.Provider.Refund(t.Context(), call))
 	h.DropReplies(false)
-	found, r := h.Provider.Lookup(t.Context(), psp.KindRefund, call.Reference)
+	found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: call.Reference})
 	if found != psp.FoundYes {
 		t.Fatalf("found %d, %s; want FoundYes", found, describe(r))
 	}
@@ -100,11 +100,11 @@ func lookupKnowsRefunds(t *testing.T, h Harness) {
 
 func lookupKnowsTransfers(t *testing.T, h Harness) {
 	call := h.transfer("1")
-	if found, r := h.Provider.Lookup(t.Context(), psp.KindTransfer, call.Reference); found != psp.FoundNo {
+	if found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: psp.KindTransfer, Reference: call.Reference}); found != psp.FoundNo {
 		t.Fatalf("before any transfer: found %d, %s; want FoundNo", found, describe(r))
 	}
 	ref := wantApproved(t, h.Provider.Transfer(t.Context(), call))
-	found, r := h.Provider.Lookup(t.Context(), psp.KindTransfer, call.Reference)
+	found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: psp.KindTransfer, Reference: call.Reference})
 	if found != psp.FoundYes || wantApproved(t, r) != ref {
 		t.Errorf("after approval %q: found %d, %s", ref, found, describe(r))
 	}
@@ -173,7 +173,7 @@ func failsAfterSuccess(t *testing.T, h Harness) {
 	h.wantShown(t, charge, chargeRef, psp.Declined)
 	if h.Provider.Capabilities().Lookup {
 		for _, call := range []psp.Call{charge, refund, again} {
-			if found, r := h.Provider.Lookup(ctx, call.Kind, call.Reference); found == psp.FoundYes && r.Outcome == psp.Approved {
+			if found, r := h.Provider.Lookup(ctx, psp.Call{Kind: call.Kind, Reference: call.Reference}); found == psp.FoundYes && r.Outcome == psp.Approved {
 				t.Errorf("%s is found as %s", call.Reference, describe(r))
 			}
 		}

@@ -230,28 +230,28 @@ func sameKeyAtOnce(t *testing.T, h Harness) {
 
 func lookupKnows(t *testing.T, h Harness) {
 	ctx := t.Context()
-	if found, r := h.Provider.Lookup(ctx, psp.KindCharge, "ch_1"); found != psp.FoundNo {
+	if found, r := h.Provider.Lookup(ctx, psp.Call{Kind: psp.KindCharge, Reference: "ch_1"}); found != psp.FoundNo {
 		t.Fatalf("before any call: found %d, %+v; want FoundNo", found, r)
 	}
 	ref := wantApproved(t, h.Provider.Charge(ctx, h.charge("1")))
-	found, r := h.Provider.Lookup(ctx, psp.KindCharge, "ch_1")
+	found, r := h.Provider.Lookup(ctx, psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 	if found != psp.FoundYes || wantApproved(t, r) != ref {
 		t.Errorf("after approval %q: found %d, %+v", ref, found, r)
 	}
 	declined := h.charge("2")
 	declined.Source = h.DeclinesHard
 	wantDeclined(t, h.Provider.Charge(ctx, declined), psp.Hard)
-	found, r = h.Provider.Lookup(ctx, psp.KindCharge, "ch_2")
+	found, r = h.Provider.Lookup(ctx, psp.Call{Kind: psp.KindCharge, Reference: "ch_2"})
 	if found != psp.FoundYes {
 		t.Errorf("after a decline: found %d, %+v; want FoundYes", found, r)
 	}
 	wantDeclined(t, r, psp.Hard)
-	if found, r := h.Provider.Lookup(ctx, psp.KindTransfer, "ch_1"); found != psp.FoundNo {
+	if found, r := h.Provider.Lookup(ctx, psp.Call{Kind: psp.KindTransfer, Reference: "ch_1"}); found != psp.FoundNo {
 		t.Errorf("a charge was found as a transfer: found %d, %+v", found, r)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if found, r := h.Provider.Lookup(ended, psp.KindCharge, "ch_1"); found != psp.FoundUnknown || r.Err == nil {
+	if found, r := h.Provider.Lookup(ended, psp.Call{Kind: psp.KindCharge, Reference: "ch_1"}); found != psp.FoundUnknown || r.Err == nil {
 		t.Errorf("with an ended context: found %d, %+v; want FoundUnknown with a reason", found, r)
 	}
 }
@@ -267,7 +267,7 @@ func lookupPrefersApproval(t *testing.T, h Harness) {
 	decline("key-before", h.DeclinesSoftly, psp.Soft)
 	ref := wantApproved(t, h.Provider.Charge(ctx, call))
 	decline("key-after", h.DeclinesHard, psp.Hard)
-	if found, r := h.Provider.Lookup(ctx, call.Kind, call.Reference); found != psp.FoundYes || wantApproved(t, r) != ref {
+	if found, r := h.Provider.Lookup(ctx, psp.Call{Kind: call.Kind, Reference: call.Reference}); found != psp.FoundYes || wantApproved(t, r) != ref {
 		t.Errorf("approval %q between two declines: found %d, %+v", ref, found, r)
 	}
 	h.wantEffects(t, call.Kind, call.Reference, 1)
@@ -332,7 +332,7 @@ func (h Harness) wantResolved(t *testing.T, call psp.Call) {
 		ref = wantApproved(t, h.Provider.Charge(t.Context(), call))
 	}
 	if looksUp(caps) {
-		found, r := h.Provider.Lookup(t.Context(), call.Kind, call.Reference)
+		found, r := h.Provider.Lookup(t.Context(), psp.Call{Kind: call.Kind, Reference: call.Reference})
 		if found != psp.FoundYes {
 			t.Fatalf("look-up: found %d, %+v; want FoundYes", found, r)
 		}

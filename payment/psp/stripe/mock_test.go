@@ -41,7 +41,7 @@ func TestShapes(t *testing.T) {
 	p.Refund(t.Context(), refund)
 	wire.wantTaken(t, "a refund")
 	for _, kind := range []psp.Kind{psp.KindCharge, psp.KindTransfer, psp.KindRefund} {
-		if found, r := p.Lookup(t.Context(), kind, call.Reference); found == psp.FoundYes && r.Outcome == psp.Unknown {
+		if found, r := p.Lookup(t.Context(), psp.Call{Kind: kind, Reference: call.Reference}); found == psp.FoundYes && r.Outcome == psp.Unknown {
 			t.Errorf("look-up of a %s: found %d, %+v", kind, found, r)
 		}
 		wire.wantTaken(t, "a look-up of a "+string(kind))

@@ -120,6 +120,7 @@ type Config struct {
 // the account's default; the webhook endpoint has to be created with the same
 // (see [APIVersion]).
 type Provider struct {
+	psp.NoCapture
 	name      string
 	caps      psp.Capabilities
 	backend   sdk.Backend
@@ -411,8 +412,8 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, _, providerRef strin
 var errTooMany = fmt.Errorf("stripe: not among the newest %d refunds: look for it in the dashboard", refundsSought)
 
 // Lookup implements [psp.Provider].
-func (p *Provider) Lookup(ctx context.Context, kind psp.Kind, reference string) (psp.Found, psp.Result) {
-	return p.find(ctx, kind, reference, func(movement) bool { return true })
+func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	return p.find(ctx, call.Kind, call.Reference, func(movement) bool { return true })
 }
 
 // find is Lookup among the objects that count.

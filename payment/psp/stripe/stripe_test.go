@@ -295,7 +295,7 @@ func TestLookupReplies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := answers(t, says(c.status, c.body))
-			found, r := adapter(t, url, "").Lookup(t.Context(), psp.KindCharge, "ch_1")
+			found, r := adapter(t, url, "").Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 			if found != c.want || r.Outcome != c.outcome {
 				t.Fatalf("found %d, %+v; want %d, %s", found, r, c.want, c.outcome)
 			}
@@ -319,7 +319,7 @@ func TestRefundOutOfReach(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"object":"list","url":"/v1/refunds","has_more":true,"data":[%s]}`, strings.Join(refunds, ","))
 	}))
 	defer srv.Close()
-	found, r := adapter(t, srv.URL, "").Lookup(t.Context(), psp.KindRefund, "re_mine")
+	found, r := adapter(t, srv.URL, "").Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: "re_mine"})
 	if found != psp.FoundUnknown || r.Err == nil || pages != 10 {
 		t.Errorf("after %d pages: found %d, %+v", pages, found, r)
 	}
@@ -333,7 +333,7 @@ func TestSearchQuotes(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"object":"search_result","data":[]}`))
 	})
-	if found, r := adapter(t, url, "").Lookup(t.Context(), psp.KindCharge, `a'b\c`); found != psp.FoundNo {
+	if found, r := adapter(t, url, "").Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: `a'b\c`}); found != psp.FoundNo {
 		t.Errorf("found %d, %+v", found, r)
 	}
 }
