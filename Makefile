@@ -58,8 +58,8 @@ LINT = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 check: ## Formatting, linters with vet, import directions, links of the docs, go.mod and generated code.
 	@test -z "$$(gofmt -l .)" || { echo "run gofmt on:"; gofmt -l .; exit 1; }
 	$(GO) mod tidy -diff
-	@sum() { find internal/gen -type f -exec cksum {} + | sort; }; before=$$(sum); \
-	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen was not what internal/proto says, and is now: commit it" >&2; exit 1; }
+	@sum() { find internal/gen docs/METRICS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
+	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen or docs/METRICS.md was not what internal/proto or meter says, and is now: commit it" >&2; exit 1; }
 	$(GO) test ./internal/archtest ./internal/proto
 	$(LINT) run
 
@@ -100,8 +100,8 @@ bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place wher
 sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCHMARKS.md; into docs/SIZING.md, or printed with other numbers (ARGS="-rates 7000").
 	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
 
-generate: ## Generate the Connect and protobuf code from internal/proto.
-	$(GO) generate ./internal/proto
+generate: ## Generate the Connect and protobuf code from internal/proto, and docs/METRICS.md from meter's catalogue.
+	$(GO) generate ./internal/proto ./meter
 
 clean: ## Remove what builds and tests leave behind.
 	rm -rf bin dist

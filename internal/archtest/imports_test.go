@@ -66,6 +66,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/problem", "internal/httpapi", "the table of errors is below everything that renders it"},
 	{"span", "claim", "every room makes spans, so it is below all of them"},
 	{"span", "internal", "merchants import client, which makes spans"},
+	{"meter", "claim", "every room tells metrics, so it is below all of them"},
+	{"meter", "internal", "every room tells metrics, so it is below all of them"},
 	{"seal", "claim", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "outbox", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "payment", "it seals bytes, whatever they are, and is below the rooms that own them"},
@@ -98,7 +100,7 @@ var libraries = []struct {
 	{"github.com/knadh/koanf", []string{"internal/node"}, "configuration is assembly"},
 	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry", "e2e"}, "rooms make spans; where they go is set up in one"},
 	{"go.opentelemetry.io/otel/exporters", []string{"internal/telemetry"}, "rooms make spans; where they go is set up in one"},
-	{"go.opentelemetry.io/", []string{"span", "internal/telemetry", "e2e"}, "what traces say stands in one room"},
+	{"go.opentelemetry.io/", []string{"span", "meter", "internal/telemetry", "e2e"}, "what traces and metrics say stands in one room each"},
 	{"github.com/exaring/otelpgx", []string{"internal/cockroach"}, "one room per technology"},
 	{"github.com/nats-io/nats.go", []string{"outbox/relay/nats", "e2e"}, "one room per technology"},
 	{"github.com/nats-io/nats-server", []string{"e2e"}, "the server to publish to is somebody else's, but in tests"},
@@ -186,7 +188,7 @@ func underAny(path string, rooms []string) bool {
 }
 
 // everywhere are rooms that any other may import: they know nobody.
-var everywhere = []string{"fault", "span", "internal/gen", "internal/telemetry"}
+var everywhere = []string{"fault", "span", "meter", "internal/gen", "internal/telemetry"}
 
 // assembly are rooms that may import any domain room; of them the drawing has what they
 // import under internal.

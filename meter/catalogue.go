@@ -1,0 +1,315 @@
+package meter
+
+// The sections, in the order of the page.
+var (
+	requests = &Section{Title: "Requests"}
+	claims   = &Section{Title: "Claims"}
+	provider = &Section{Title: "Providers"}
+	regions  = &Section{Title: "Regions"}
+	queues   = &Section{Title: "Outbox"}
+	money    = &Section{Title: "Money"}
+	stores   = &Section{Title: "Stores"}
+	sections = []*Section{requests, claims, provider, regions, queues, money, stores}
+)
+
+// Buckets. The layer's objective is a p99 of 15 ms: its buckets are narrow around that.
+var (
+	layerBuckets    = []float64{.0005, .001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5}
+	requestBuckets  = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 30} // OpenTelemetry's for HTTP, and a provider's time-out
+	providerBuckets = []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 90}
+	waitBuckets     = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 3, 4, 5, 7.5} // the wait ends after 5 s
+	forwardBuckets  = []float64{.005, .01, .025, .05, .075, .1, .15, .2, .3, .5, 1, 2.5, 5, 10, 30, 90}
+	dbBuckets       = []float64{.0005, .001, .0025, .005, .01, .015, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	handleBuckets   = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+	groupBuckets    = []float64{1, 2, 4, 8, 16, 32, 64} // 64 is the largest group
+	payoutBuckets   = []float64{1, 5, 15, 60, 300, 900, 3600, 14400, 43200, 86400, 172800}
+)
+
+// Requests and what callers see of them.
+var (
+	HTTPDuration = requests.histogram("http.server.request.duration", "s", requestBuckets,
+		"How long the API took to answer, by route and status; the provider's time is in it.",
+		"Compare with homeward.layer.duration and homeward.provider.duration to see whose time it is.",
+		Method, Route, Status)
+	Requests = requests.counter("homeward.requests", "{request}",
+		"Requests that move money, once each, at their entry: by operation, outcome, the key's home and path (local, registrar, replica, forward, deputy).",
+		"unavailable and home_unavailable are the availability objective's errors. Many replayed: clients retry, so look for what is slow. deputy: a region is lost.",
+		Operation, Outcome, Home, Path)
+	TenantRequests = requests.counter("homeward.tenant.requests", "{request}",
+		"The same by tenant and outcome: the tenants with the most traffic, and all others as `other`.",
+		"One tenant's errors among many: its integration. Everybody's: ours or the provider's.",
+		Tenant, Outcome)
+	FailClosed = requests.counter("homeward.requests.fail_closed", "{request}",
+		"Answers 503 that were given because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
+		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions.",
+		Code)
+	LayerDuration = requests.histogram("homeward.layer.duration", "s", layerBuckets,
+		"Homeward's own part of a request: its time without the provider's, without the wait for a rival, and at the entry of a forward without the way there and the home's time. What the home adds has the path `home`. The objective is a p99 of 15 ms.",
+		"Statements (db.client.operation.duration), waits for connections and group sizes say where; else the node's processors.",
+		Path)
+	InHand = requests.gauge("homeward.requests.in_hand", "{request}",
+		"Requests that the node is working on, from merchants (api) and from other regions (forward).",
+		"Grows without more traffic: the provider or the store is slow.",
+		By)
+)
+
+// Claims and their life.
+var (
+	Claims = claims.counter("homeward.claims", "{claim}",
+		"What arrivals at a claim came to, once each: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin, or unavailable.",
+		"The replay share is some 3 % in health; a jump means that clients retry.",
+		Decision)
+	Conflicts = claims.counter("homeward.claim.conflicts", "{claim}",
+		"Arrivals that met a rival with the same key in flight: the wait ended with its answer (answered), without (in_use), or the caller went away (gone).",
+		"Below 0.05 % of homeward.claims in health. More: a retry storm, or a load balancer that repeats requests.",
+		Outcome)
+	WaitDuration = claims.histogram("homeward.claim.wait.duration", "s", waitBuckets,
+		"How long the losing side waited for its rival.",
+		"p99 is below 1 s in health; 5 s means claims that are stuck or a provider that is slow.")
+	Mismatches = claims.counter("homeward.claim.mismatches", "{request}",
+		"Keys that came with another request than their first one, by tenant (those with the most, and `other`).",
+		"A client's bug or abuse: from 10 a minute tell the tenant.",
+		Tenant)
+	Generations = claims.counter("homeward.claim.generations", "{claim}",
+		"Claims begun again after a definitive no, as a soft decline.",
+		"A jump: payers are declined and try again. Look at the provider's decline codes.",
+		Operation)
+	Settled = claims.counter("homeward.claim.settled", "{claim}",
+		"Verdicts recorded, by the state they left: completed, failed_terminal, failed_retry, or in_flight where the outcome is unknown.",
+		"in_flight: the provider does not answer.",
+		Operation, State)
+	TakeOvers = claims.counter("homeward.claim.takeovers", "{claim}",
+		"Claims taken from a holder whose lease was over, or whose outcome was unknown: by a retry or by recovery.",
+		"Some after a node dies. Steadily: nodes that stall, or leases that are too short for the provider.",
+		By)
+	Fenced = claims.counter("homeward.claim.fenced", "{write}",
+		"Writes that were refused because somebody else has the claim or the row since, by step.",
+		"The fence did its work. Steadily: nodes pause for longer than a lease.",
+		Step)
+	GivenUp = claims.counter("homeward.claim.given_up", "{claim}",
+		"Claims closed with the outcome still unknown at the bound.",
+		"Ask the provider about each: what surfaces later is refunded by itself.",
+		Operation)
+	Stuck = claims.gauge("homeward.claim.stuck", "{claim}",
+		"Claims in flight whose lease has been over for a minute and whose recovery is due: nobody works on them.",
+		"Should be 0. Is a worker running in their home, and does it get answers from the provider?",
+		Home)
+	UnknownOpen = claims.gauge("homeward.claim.unknown.open", "{claim}",
+		"Claims in flight that nobody holds, as an attempt ended with its outcome unknown.",
+		"Grows: the provider does not answer, see homeward.provider.duration.",
+		Home)
+	UnknownAge = claims.gauge("homeward.claim.unknown.age", "s",
+		"The age, since its first use, of the oldest of them; 0 if there is none.",
+		"After four hours a claim is given up: ask the provider before.",
+		Home)
+	Pins = claims.counter("homeward.pins", "{pin}",
+		"Questions for the home of an opaque key: here, elsewhere, none, no_new_homes or unavailable.",
+		"elsewhere: clients do not send Homeward-Home-Region back. unavailable: the registrar's rows cannot be reached.",
+		Outcome)
+)
+
+// Providers.
+var (
+	ProviderDuration = provider.histogram("homeward.provider.duration", "s", providerBuckets,
+		"How long the provider took: by call (charge, transfer, refund, lookup, show) and outcome (approved, declined, unknown, found, not_found, not_sent, panicked).",
+		"Slow or unknown: the provider's status page. Charges wait for it, and so does everybody who retries.",
+		Provider, Call, Outcome)
+	Circuit = provider.gauge("homeward.provider.circuit", "",
+		"1 for the state that the provider's circuit is in: closed, open or half-open.",
+		"open: half of the answers stay away. Nothing is sent for 10 s at a time; callers read 503 and retry.",
+		Provider, State)
+)
+
+// Regions and what is between them.
+var (
+	ForwardDuration = regions.histogram("homeward.forward.duration", "s", forwardBuckets,
+		"Round trips to the home region, with what it did there: by home, call (execute, inspect, object) and outcome (answered, or failed: no node gave an answer).",
+		"failed: the region or the way to it. Then homeward.region.lost follows.",
+		Home, Call, Outcome)
+	ForwardMisses = regions.counter("homeward.forward.misses", "{try}",
+		"Nodes of the home that gave no answer, after which another was tried.",
+		"A node died or restarts. Steadily: one that gossip sees and nobody reaches.",
+		Home)
+	RegionNodes = regions.gauge("homeward.region.nodes", "{node}",
+		"Nodes of a region that this node's gossip sees alive.",
+		"0: the region is lost, or the way to it.",
+		Peer)
+	RegionLost = regions.gauge("homeward.region.lost", "",
+		"1 while this node takes the region for lost and acts as its deputy.",
+		"See the runbook for a lost region. Nothing is charged twice whoever else acts.",
+		Peer)
+	RegionStatus = regions.gauge("homeward.region.status", "",
+		"1 for the status that the table of regions gives the region: active, draining or down.",
+		"A drain that nobody remembers: homeward regions, then undrain.",
+		Peer, State)
+	RegionRTT = regions.gauge("homeward.region.rtt", "s",
+		"The round trip to the region's nearest node, as gossip's probes smooth it.",
+		"Higher than the distance: the network. Forwards take as much longer.",
+		Peer)
+	TopologyEpoch = regions.gauge("homeward.topology.epoch", "{epoch}",
+		"The epoch of the table of regions that the node goes by.",
+		"Nodes that differ for more than a minute: one cannot read the table.")
+	TopologyAge = regions.gauge("homeward.topology.age", "s",
+		"How long ago the node last read that table, or was told to.",
+		"Above a few minutes: the node cannot read the table.")
+	VersionNodes = regions.gauge("homeward.version.nodes", "{node}",
+		"Live nodes by the version of their build, as gossip tells this node.",
+		"More than one version for longer than an upgrade takes: finish it or take it back.",
+		Version)
+	CertificateNotAfter = regions.gauge("homeward.certificate.not_after", "s",
+		"When the certificate that the node shows (node), or the first of the CAs that it trusts (ca), ends, in Unix time. Absent without TLS.",
+		"Renew weeks before: without it regions cannot forward.",
+		Certificate)
+	ClockOffset = regions.gauge("homeward.clock.offset", "s",
+		"How far the node's clock is ahead of the store's, as measured within half a round trip. Negative: behind.",
+		"Beyond claim.lease_margin less a statement's time: mend the node's time service. Nothing is charged twice for it, but a node may trust a lease for too short or too long.")
+)
+
+// Outbox.
+var (
+	OutboxLag = queues.gauge("homeward.outbox.lag", "s",
+		"How long the most overdue row of a kind has been due; 0 if none is. Of events the kind is the sink.",
+		"p99 is below 5 s in health. Provider calls: recovery is behind. Events: the sink is down.",
+		Home, Queue, RowKind)
+	OutboxPending = queues.gauge("homeward.outbox.pending", "{row}",
+		"Rows that are neither done nor parked, counted up to a bound of 10,000 for each queue.",
+		"Of provider calls about as many as requests in hand. At the bound: a backlog.",
+		Home, Queue)
+	OutboxParked = queues.gauge("homeward.outbox.parked", "{row}",
+		"Rows that wait for a person, by kind, counted up to a bound of 10,000 for each queue.",
+		"homeward outbox parked shows why; homeward outbox retry puts one back.",
+		Home, Queue, RowKind)
+	HandleDuration = queues.histogram("homeward.outbox.handle.duration", "s", handleBuckets,
+		"How long a worker had a row in hand, by kind and what became of it: done, gone, later, failed, parked or faulted.",
+		"failed: see the sink or provider. faulted: our code panics on a row; report it.",
+		RowKind, Outcome)
+)
+
+// Money that nobody asked for, and proofs.
+var (
+	Notices = money.counter("homeward.notices", "{notice}",
+		"Webhooks in by verdict: kept, duplicate, forged, stale, malformed, unchecked, refused, busy or unavailable.",
+		"forged or unchecked: the signing secret. unavailable: the store; the provider repeats them.",
+		Provider, Verdict)
+	NoticesClosed = money.counter("homeward.notices.closed", "{notice}",
+		"Notices acted on, by status: processed_ok, processed_compensated or ignored.",
+		"None while homeward.notices grows: look at homeward.outbox.lag of notices.",
+		Provider, State)
+	Ghosts = money.counter("homeward.ghosts", "{ghost}",
+		"Money booked into suspense: it moved at the provider for an object that was refused, expired or given up on, or a second time.",
+		"Each is given back by itself. Many: an outage of the provider, or a mistake of ours.",
+		Provider)
+	Compensations = money.counter("homeward.compensations", "{try}",
+		"Tries at giving a ghost back, by how far they came: compensated, pending, held, doubtful or limbo.",
+		"held: a brake is on. limbo and doubtful: a person decides, see homeward compensations.",
+		Provider, State)
+	CompensationDuration = money.histogram("homeward.compensation.duration", "s", payoutBuckets,
+		"The time to compensate: from when the notice came until the money was on its way back.",
+		"A payer waits that long. From a day on a chargeback may follow.",
+		Provider)
+	Fallen = money.counter("homeward.movements.failed", "{movement}",
+		"Movements that failed after they were booked, and were taken back in the books.",
+		"A bank sent refunds or transfers back: tell the merchant.",
+		Provider, RowKind)
+	Suspense = money.gauge("homeward.suspense", "{minor_unit}",
+		"What the suspense accounts owe payers, by currency, in its minor units.",
+		"0 in health. What stays for a day is in LIMBO, held or doubtful.",
+		Currency)
+	Limbo = money.gauge("homeward.limbo", "{notice}",
+		"Parked notices of money that cannot be given back by itself.",
+		"A person decides each: homeward outbox parked --queue notices.",
+		Home)
+	BrakeHeld = money.gauge("homeward.brake.held", "",
+		"1 while automatic refunds of the provider (or `all`) are stopped.",
+		"homeward compensations says why; release it once it is known why there are so many.",
+		Provider)
+	BrakesApplied = money.counter("homeward.brakes.applied", "{brake}",
+		"Times that a limit has stopped automatic refunds.",
+		"As above.",
+		Provider)
+	ReconciliationLast = money.gauge("homeward.reconciliation.last", "s",
+		"When a statement of the provider was last compared whole, in Unix time. Absent before the first.",
+		"Older than the schedule: the statement cannot be fetched, see the log.",
+		Provider)
+	ReconciliationMismatches = money.gauge("homeward.reconciliation.mismatches", "{mismatch}",
+		"Mismatches of the last comparison that were not healed, by class; `all` is their sum, 0 included.",
+		"Each is named in the run's output: homeward reconcile.",
+		Provider, Class)
+	LedgerVerifyLast = money.gauge("homeward.ledger.verify.last", "s",
+		"When the books were last proved, in Unix time. Absent before the first.",
+		"Older than a day: run homeward ledger verify, by a schedule.")
+	LedgerVerifyFindings = money.gauge("homeward.ledger.verify.findings", "{finding}",
+		"What the last proof of the books found wrong; 0 is a proof that held.",
+		"Page. Stop compensations, keep the database as it is, and read the verdict.")
+	AuditLag = money.gauge("homeward.audit.export.lag", "s",
+		"The age of the oldest entry of the audit that no segment in object storage holds.",
+		"Grows: the bucket or its key. Rows are not swept before they are exported.",
+		Home)
+	AuditSegments = money.counter("homeward.audit.segments", "{segment}",
+		"Audit segments written.",
+		"None for hours while requests come: the exporter does not run.")
+	AuditLost = money.counter("homeward.audit.replies.lost", "{entry}",
+		"Entries of replies that segments say were lost.",
+		"Some after a node is killed. Steadily: report it.")
+)
+
+// Stores.
+var (
+	DBDuration = stores.histogram("db.client.operation.duration", "s", dbBuckets,
+		"How long the database took for a try of a statement, by the statement's name.",
+		"One statement: its plan. All: the database or the network.",
+		DBSystem, Statement, Outcome)
+	DBRetries = stores.counter("homeward.db.retries", "{try}",
+		"Tries beyond the first, by statement: contention, lost connections, ambiguous commits.",
+		"Some are normal on CockroachDB. Many on one: contention on a row.",
+		Statement)
+	DBConnections = stores.gauge("db.client.connection.count", "{connection}",
+		"Connections of a pool (main, door) that are idle or used.",
+		"All used for long: database.max_conns, or statements that hang.",
+		Pool, PoolState)
+	DBConnectionsMax = stores.gauge("db.client.connection.max", "{connection}",
+		"How many connections a pool may have.",
+		"A setting: database.max_conns.",
+		Pool)
+	PoolWaits = stores.counter("homeward.pool.waits", "{wait}",
+		"Acquisitions that found no idle connection and waited.",
+		"With homeward.pool.wait.time: more connections, or a faster database.",
+		Pool)
+	PoolWaitTime = stores.counter("homeward.pool.wait.time", "s",
+		"The time of these waits together.",
+		"Divided by homeward.pool.waits it is the mean wait; it is a part of the layer's time.",
+		Pool)
+	PoolTimeouts = stores.counter("db.client.connection.timeouts", "{timeout}",
+		"Acquisitions that were given up.",
+		"Callers were answered 503.",
+		Pool)
+	RoomWaiting = stores.gauge("homeward.room.waiting", "{call}",
+		"Calls of the database that are inside a room: waiting for, or at, a connection.",
+		"At database.max_waiting callers are refused at once.",
+		Room)
+	GroupSize = stores.histogram("homeward.group.size", "{step}", groupBuckets,
+		"Steps that shared one statement, by statement.",
+		"Grows with load: that is its point. At 64 for long the database is at its limit.",
+		Statement)
+	Compactions = stores.counter("homeward.embedded.compactions", "{compaction}",
+		"Compactions of the embedded store.",
+		"Together with the debt: whether it keeps up.")
+	CompactionDebt = stores.gauge("homeward.embedded.compaction.debt", "By",
+		"Bytes that the embedded store has yet to compact.",
+		"Grows for long: the disk is too slow for the load.")
+	Syncs = stores.counter("homeward.embedded.syncs", "{sync}",
+		"Syncs of the embedded store's log to the disk; requests share them.",
+		"With homeward.embedded.sync.time it gives the mean sync.")
+	SyncTime = stores.counter("homeward.embedded.sync.time", "s",
+		"The time of these syncs together.",
+		"A mean above some milliseconds: the disk. Each claim waits for two.")
+	DiskUsage = stores.gauge("homeward.embedded.disk.usage", "By",
+		"What the embedded store holds on the disk.",
+		"Free space is needed for as much again while it compacts.")
+	Collected = stores.gauge("homeward.store.figures.age", "s",
+		"How old the figures are that are asked of the store: stuck, unknown, lag, pending, parked, suspense, LIMBO, brakes and proofs. The node of a region whose turn it is asks; others have none and tell none of them.",
+		"Above two minutes: the store does not answer, and these gauges say nothing.")
+	CollectFailures = stores.counter("homeward.store.figures.failures", "{try}",
+		"Tries to ask the store for these figures that got no answer.",
+		"Look at the database.")
+)

@@ -1,0 +1,118 @@
+package meter
+
+import (
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// Kind is what a metric's numbers mean.
+type Kind uint8
+
+// The kinds.
+const (
+	// Counter only grows while a process lives.
+	Counter Kind = iota + 1
+	// Gauge is what is the case now.
+	Gauge
+	// Histogram counts durations or sizes by buckets.
+	Histogram
+)
+
+func (k Kind) String() string {
+	return [...]string{Counter: "counter", Gauge: "gauge", Histogram: "histogram"}[k]
+}
+
+// Metric is one entry of the catalogue. Only this package makes them, so whatever is
+// registered is in the catalogue.
+type Metric struct {
+	name    string
+	kind    Kind
+	unit    string
+	labels  []attribute.Key
+	buckets []float64
+	means   string
+	act     string
+}
+
+// Name is OpenTelemetry's, as in "homeward.requests".
+func (m *Metric) Name() string { return m.name }
+
+// Kind is its kind.
+func (m *Metric) Kind() Kind { return m.kind }
+
+// Unit is in UCUM, as OpenTelemetry has it: "s", "By", "{request}".
+func (m *Metric) Unit() string { return m.unit }
+
+// Labels are the names of its attributes, in the order in which values are given.
+func (m *Metric) Labels() []attribute.Key { return slices.Clone(m.labels) }
+
+// Buckets are the upper bounds of a histogram.
+func (m *Metric) Buckets() []float64 { return slices.Clone(m.buckets) }
+
+// Means says in a sentence or two what it tells.
+func (m *Metric) Means() string { return m.means }
+
+// Act says what a person does when it moves.
+func (m *Metric) Act() string { return m.act }
+
+// Prometheus is the name in the text format, without the _bucket, _sum and _count of a
+// histogram.
+func (m *Metric) Prometheus() string {
+	name := strings.ReplaceAll(m.name, ".", "_")
+	switch m.unit {
+	case "s":
+		name += "_seconds"
+	case "By":
+		name += "_bytes"
+	}
+	if m.kind == Counter {
+		name += "_total"
+	}
+	return name
+}
+
+// Section is a part of the catalogue.
+type Section struct {
+	Title   string
+	Metrics []*Metric
+}
+
+// Catalogue is every metric, by section.
+func Catalogue() []Section {
+	all := make([]Section, len(sections))
+	for i, s := range sections {
+		all[i] = Section{s.Title, slices.Clone(s.Metrics)}
+	}
+	return all
+}
+
+// All is every metric.
+func All() []*Metric {
+	var all []*Metric
+	for _, s := range sections {
+		all = append(all, s.Metrics...)
+	}
+	return all
+}
+
+func (s *Section) add(m *Metric) *Metric {
+	s.Metrics = append(s.Metrics, m)
+	return m
+}
+
+func (s *Section) counter(name, unit, means, act string, labels ...attribute.Key) *Metric {
+	return s.add(&Metric{name: name, kind: Counter, unit: unit, labels: labels, means: means, act: act})
+}
+
+func (s *Section) gauge(name, unit, means, act string, labels ...attribute.Key) *Metric {
+	return s.add(&Metric{name: name, kind: Gauge, unit: unit, labels: labels, means: means, act: act})
+}
+
+func (s *Section) histogram(name, unit string, buckets []float64, means, act string, labels ...attribute.Key) *Metric {
+	return s.add(&Metric{name: name, kind: Histogram, unit: unit, labels: labels, buckets: buckets, means: means, act: act})
+}
+
+// maxLabels is how many labels a metric may have.
+const maxLabels = 4
