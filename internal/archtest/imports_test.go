@@ -68,6 +68,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"span", "internal", "merchants import client, which makes spans"},
 	{"meter", "claim", "every room tells metrics, so it is below all of them"},
 	{"meter", "internal", "every room tells metrics, so it is below all of them"},
+	{"inspect", "internal", "domain rooms know no technology; rows are handed to it"},
+	{"inspect", "payment", "it reads what claims, books and queues say, and asks no provider"},
 	{"seal", "claim", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "outbox", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "payment", "it seals bytes, whatever they are, and is below the rooms that own them"},

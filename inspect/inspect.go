@@ -1,0 +1,158 @@
+// Package inspect gathers the whole history of one key or object: its claim, what was
+// done to it in every region, the provider's answers, what was booked, what still waits,
+// and one sentence that says what happened. The console, homeward inspect and homeward
+// audit show all read it here.
+//
+// It reads rows with authority and changes none. It has no body, no secret, no payer's
+// data and no provider key: a [History] can be shown to every operator.
+//
+// What cannot be read is named in [History].Missing. A history with something missing may
+// say that a row was not read, never that it is not there.
+package inspect
+
+import (
+	"errors"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Errors of [Reader.Read]. Test with errors.Is.
+var (
+	// ErrNotFound: no row knows the key or object, and all were read.
+	ErrNotFound = errors.New("inspect: nothing is known of it")
+	// ErrSeveral: the key is in use by several tenants; the error names them.
+	ErrSeveral = errors.New("inspect: several tenants have such a key")
+)
+
+// History is what is known of one key. Times are the store's clock. It is plain data: its
+// JSON is what homeward inspect --json prints, and members are only ever added.
+type History struct {
+	// Verdict is one sentence that says what happened, for people.
+	Verdict string `json:"verdict"`
+	// Next is the next safe action of an operator; "" where there is nothing to do.
+	Next   string `json:"next,omitempty"`
+	Tenant string `json:"tenant"`
+	Key    string `json:"key"`
+	Object string `json:"object,omitempty"`
+	// Home is where the key's rows are; "" where nobody has said.
+	Home string `json:"home,omitempty"`
+	// Stamped: the key names its home itself. Otherwise PinnedAt is when it got its home,
+	// zero once the pin is gone.
+	Stamped  bool      `json:"stamped"`
+	PinnedAt time.Time `json:"pinned_at,omitzero"`
+	// Claim is the row; nil where there is none, or none any more.
+	Claim *Claim `json:"claim,omitempty"`
+	// Timeline is the audit in order. Truncated: there is more, older, that was not read.
+	Timeline  []Entry `json:"timeline"`
+	Truncated bool    `json:"truncated,omitempty"`
+	// Attempts are the times somebody had the right to call the provider, in order.
+	Attempts []Attempt `json:"attempts"`
+	// Replays counts the retries that read the stored answer, and Mismatches those that
+	// were another request, both as far as the audit has them: replies of up to a second
+	// may be missing.
+	Replays    int `json:"replays"`
+	Mismatches int `json:"mismatches"`
+	// Deputies are regions that acted on the key while its home was away.
+	Deputies []string `json:"deputies,omitempty"`
+	// Bookings are what was booked for the object, and what takes that back.
+	Bookings []Booking `json:"bookings"`
+	// Waiting are rows of the queues that are about the object.
+	Waiting []Waiting `json:"waiting"`
+	// TraceID is that of the request which began the latest generation, in hexadecimal,
+	// for as long as a row says it.
+	TraceID string `json:"trace_id,omitempty"`
+	// Missing names what could not be read, and why.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Claim is the row of a key, without what it answers.
+type Claim struct {
+	Operation string `json:"operation"`
+	State     string `json:"state"`
+	// Age is live, expired (the tombstone stands) or gone.
+	Age        string `json:"age"`
+	Fence      uint64 `json:"fence"`
+	Generation uint32 `json:"generation"`
+	Attempts   uint32 `json:"attempts"`
+	Unknowns   uint32 `json:"unknowns"`
+	// Holder is the node that may act until LeaseUntil; "" where the outbox owns the row,
+	// which acts from LeaseUntil on.
+	Holder     string    `json:"holder,omitempty"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	FirstUse   time.Time `json:"first_use"`
+	SettledAt  time.Time `json:"settled_at,omitzero"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"`
+	FreeAt     time.Time `json:"free_at,omitzero"`
+	// Reason is the decline code, or outcome_unknown.
+	Reason string `json:"reason,omitempty"`
+	// ProviderRef is the provider's own id of the movement.
+	ProviderRef string `json:"provider_ref,omitempty"`
+	// Status is the HTTP status that retries read; 0 where there is no answer.
+	Status int `json:"status,omitempty"`
+
+	state claim.State
+}
+
+// Entry is one line of the timeline.
+type Entry struct {
+	At         time.Time   `json:"at"`
+	Event      claim.Event `json:"event"`
+	Region     string      `json:"region"`
+	Node       string      `json:"node"`
+	Fence      uint64      `json:"fence"`
+	Generation uint32      `json:"generation"`
+	Detail     string      `json:"detail,omitempty"`
+	// Home is the region whose rows, or segments, have it.
+	Home string `json:"home"`
+	// Segment names the audit segment that it was read from; "" for a row.
+	Segment string `json:"segment,omitempty"`
+}
+
+// Attempt is one holder's try at the operation.
+type Attempt struct {
+	Generation uint32 `json:"generation"`
+	Fence      uint64 `json:"fence"`
+	Region     string `json:"region"`
+	Node       string `json:"node"`
+	// Began is when the claim was got, Ended when a verdict was recorded; zero where none
+	// was.
+	Began time.Time `json:"began"`
+	Ended time.Time `json:"ended,omitzero"`
+	// Outcome is done, refused, released or unknown; "" where none was recorded.
+	Outcome string `json:"outcome,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	// Provider and ProviderRef are of the movement that was made.
+	Provider    string `json:"provider,omitempty"`
+	ProviderRef string `json:"provider_ref,omitempty"`
+}
+
+// Booking is a transaction of the books. Amount is in minor units.
+type Booking struct {
+	ID          string         `json:"id"`
+	Kind        ledger.Kind    `json:"kind"`
+	Region      string         `json:"region"`
+	At          time.Time      `json:"at"`
+	Debit       ledger.Account `json:"debit"`
+	Credit      ledger.Account `json:"credit"`
+	Amount      int64          `json:"amount"`
+	Currency    string         `json:"currency"`
+	Object      string         `json:"object"`
+	Reverses    string         `json:"reverses,omitempty"`
+	Provider    string         `json:"provider"`
+	ProviderRef string         `json:"provider_ref"`
+}
+
+// Waiting is a row of a queue.
+type Waiting struct {
+	Queue    outbox.Queue `json:"queue"`
+	ID       string       `json:"id"`
+	Kind     outbox.Kind  `json:"kind"`
+	Due      time.Time    `json:"due"`
+	Attempts uint32       `json:"attempts"`
+	// Parked rows wait for a person; LastError says why.
+	Parked    bool   `json:"parked"`
+	LastError string `json:"last_error,omitempty"`
+}

@@ -1,0 +1,266 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// derive adds what follows from the rest.
+func (g *gathering) derive() {
+	g.attempts()
+	for _, e := range g.h.Timeline {
+		switch {
+		case e.Event == claim.EventReplied && e.Detail == "mismatch":
+			g.h.Mismatches++
+		case e.Event == claim.EventReplied:
+			if e.Detail != "shared" { // a twin that read the same refusal is no retry
+				g.h.Replays++
+			}
+		case e.Region != e.Home && !slices.Contains(g.h.Deputies, e.Region):
+			g.h.Deputies = append(g.h.Deputies, e.Region)
+		}
+	}
+	what, next := g.outcome()
+	g.h.Verdict, g.h.Next = g.sentence(what), next
+}
+
+// attempts makes a list of who got the claim, and what came of it.
+func (g *gathering) attempts() {
+	for _, e := range g.h.Timeline {
+		switch e.Event {
+		case claim.EventClaimed, claim.EventReclaimed, claim.EventReplaced, claim.EventTakenOver:
+			g.h.Attempts = append(g.h.Attempts, Attempt{Generation: e.Generation, Fence: e.Fence, Region: e.Region, Node: e.Node, Began: e.At})
+		case claim.EventAttempt:
+			if a := g.attempt(e.Fence); a != nil {
+				a.Ended, a.Outcome = e.At, e.Detail
+			}
+		case claim.EventSettled, claim.EventReleased, claim.EventDeferred, claim.EventGivenUp:
+			a := g.attempt(e.Fence)
+			if a == nil && e.Event == claim.EventDeferred {
+				a = g.attempt(e.Fence - 1) // an attempt that sent nothing raises the fence
+			}
+			if a != nil {
+				a.Reason = e.Detail
+			}
+		}
+	}
+	if b := g.booking(); b != nil {
+		for i := range g.h.Attempts {
+			if a := &g.h.Attempts[i]; a.Outcome == claim.OutcomeDone.String() {
+				a.Provider, a.ProviderRef = b.Provider, b.ProviderRef
+			}
+		}
+	}
+}
+
+// attempt is the latest one under a fence.
+func (g *gathering) attempt(fence uint64) *Attempt {
+	for i := len(g.h.Attempts) - 1; i >= 0; i-- {
+		if g.h.Attempts[i].Fence == fence {
+			return &g.h.Attempts[i]
+		}
+	}
+	return nil
+}
+
+// booking is the one that has the object's id.
+func (g *gathering) booking() *Booking {
+	for i := range g.h.Bookings {
+		if g.h.Bookings[i].ID == g.h.Object {
+			return &g.h.Bookings[i]
+		}
+	}
+	return nil
+}
+
+// Words of what is done, by operation, and by the kind of a booking.
+var done = map[string]string{
+	"charge": "charged", "transfer": "transferred", "refund": "refunded", "compensation": "given back",
+	string(ledger.GhostRefund): "given back",
+}
+
+func verb(operation string) string {
+	if v, ok := done[operation]; ok {
+		return v
+	}
+	return "done"
+}
+
+const (
+	nextWait    = "wait: the outbox asks the provider by itself"
+	nextRetry   = "nothing: the merchant may send the same request again"
+	nextNothing = ""
+)
+
+// outcome says what came of the key, and what is to be done.
+func (g *gathering) outcome() (what, next string) {
+	for _, w := range g.h.Waiting {
+		if w.Parked {
+			return g.parked(&w)
+		}
+	}
+	switch c := g.h.Claim; {
+	case c == nil:
+		return g.without()
+	case c.state == claim.InFlight:
+		return g.open(c)
+	case c.state == claim.Completed:
+		return verb(c.Operation) + " once" + g.takenBack(), nextNothing
+	case c.state == claim.FailedRetry:
+		return "declined " + times(int(c.Generation)) + reason(c.Reason) + ", no money moved, may be tried again" + g.takenBack(), nextRetry
+	case c.Reason == claim.ReasonOutcomeUnknown:
+		return fmt.Sprintf("given up on after %s with the outcome unknown", count(int(c.Attempts), "attempt")) + g.takenBack(),
+			"compare with the provider's statement: homeward reconcile; a charge that surfaces is refunded"
+	default:
+		return "declined for good" + reason(c.Reason) + g.notMoved(), nextNothing
+	}
+}
+
+// parked is a key with a row that waits for a person.
+func (g *gathering) parked(w *Waiting) (what, next string) {
+	next = fmt.Sprintf("find out why, then homeward outbox retry --queue %s %s", w.Queue, w.ID)
+	switch {
+	case w.Queue == outbox.ProviderCalls:
+		return "outcome unknown and parked for a person" + reason(w.LastError), next
+	case g.h.Claim == nil:
+		what, _ = g.without()
+	default:
+		state := *g
+		state.h.Waiting = nil
+		what, _ = state.outcome()
+	}
+	return what + fmt.Sprintf(", and a row of %s is parked for a person", w.Queue), next
+}
+
+// open is a claim in flight.
+func (g *gathering) open(c *Claim) (what, next string) {
+	switch {
+	case c.Holder != "" && g.now.Before(c.LeaseUntil):
+		return "in flight: " + c.Holder + " has it and may be calling the provider", "wait: its lease ends at " + c.LeaseUntil.UTC().Format("15:04:05Z")
+	case c.Holder != "":
+		return "in flight: " + c.Holder + " had it and has not settled it, and its lease is over", nextWait
+	default:
+		return fmt.Sprintf("outcome unknown after %s%s", count(int(c.Attempts), "attempt"), reason(c.Reason)), nextWait
+	}
+}
+
+// without is a key whose claim is not there, or not any more.
+func (g *gathering) without() (what, next string) {
+	switch b := g.booking(); {
+	case b != nil:
+		return verb(string(b.Kind)) + " once" + g.takenBack() + ", its key is free again", nextNothing
+	case g.unpaid != nil && g.unpaid.Reason == claim.ReasonOutcomeUnknown:
+		return "given up on with the outcome unknown" + g.takenBack() + ", its key is free again", "compare with the provider's statement: homeward reconcile"
+	case g.unpaid != nil:
+		return "declined" + reason(g.unpaid.Reason) + g.notMoved() + ", its key is free again", nextNothing
+	}
+	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
+		switch e := &g.h.Timeline[i]; {
+		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String():
+			return "done once, its claim is forgotten", nextNothing
+		case e.Event == claim.EventGivenUp:
+			return "given up on with the outcome unknown, its claim is forgotten", nextNothing
+		case e.Event == claim.EventSettled, e.Event == claim.EventReleased:
+			return "declined" + reason(e.Detail) + ", its claim is forgotten", nextNothing
+		}
+	}
+	if len(g.h.Timeline) > 0 {
+		return "begun, and what came of it is not in what was read", nextNothing
+	}
+	return "pinned and never claimed: the provider was told nothing", nextRetry
+}
+
+// notMoved says that no money moved, or what did all the same.
+func (g *gathering) notMoved() string {
+	if back := g.takenBack(); back != "" {
+		return back
+	}
+	return ", no money moved"
+}
+
+// takenBack says what the books have besides the object's own booking.
+func (g *gathering) takenBack() string {
+	var b strings.Builder
+	var refunds int
+	for i := range g.h.Bookings {
+		t := &g.h.Bookings[i]
+		_, failed := t.Kind.Failed()
+		switch {
+		case t.ID == g.h.Object:
+		case t.Kind == ledger.Refund:
+			refunds++
+		case t.Kind == ledger.Ghost:
+			b.WriteString(", the provider moved money nobody asked for")
+		case t.Kind == ledger.GhostRefund:
+			b.WriteString(", it was given back")
+		case failed:
+			b.WriteString(", the provider took " + strings.ReplaceAll(strings.TrimSuffix(string(t.Kind), "_failed"), "_", " ") + " back as failed")
+		}
+	}
+	if refunds > 0 {
+		b.WriteString(", refunded " + times(refunds))
+	}
+	return b.String()
+}
+
+// sentence is the outcome with what else people ask first.
+func (g *gathering) sentence(what string) string {
+	var b strings.Builder
+	b.WriteString(what)
+	if g.h.Replays > 0 {
+		b.WriteString(", replayed " + times(g.h.Replays))
+	}
+	if n := g.takeOvers(); n > 0 {
+		b.WriteString(", taken over " + times(n))
+	}
+	if g.h.Mismatches > 0 {
+		b.WriteString(", another request under its key refused " + times(g.h.Mismatches))
+	}
+	if g.h.Home != "" {
+		b.WriteString("; home " + g.h.Home)
+	}
+	if len(g.h.Deputies) > 0 {
+		b.WriteString(", with " + strings.Join(g.h.Deputies, " and ") + " as deputy")
+	}
+	if len(g.h.Missing) > 0 {
+		b.WriteString("; not everything could be read")
+	}
+	return b.String()
+}
+
+func (g *gathering) takeOvers() (n int) {
+	for i := range g.h.Timeline {
+		if g.h.Timeline[i].Event == claim.EventTakenOver {
+			n++
+		}
+	}
+	return n
+}
+
+func reason(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// times says how often, as people do.
+func times(n int) string {
+	words := [...]string{"never", "once", "twice", "three times", "four times", "five times", "six times", "seven times", "eight times", "nine times", "ten times"}
+	if n >= 0 && n < len(words) {
+		return words[n]
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "one " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
