@@ -112,7 +112,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 		t.log.ErrorContext(ctx, "provider declined in an unknown class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
 		return t.unknown(ctx, reasonNoAnswer)
 	}
-	p.DeclineCode = r.Decline.Code
+	p.DeclineCode, p.Member = r.Decline.Code, r.Decline.Member
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
 		outcome = claim.OutcomeRefused
 	}

@@ -91,8 +91,9 @@ type stripeList struct {
 
 // describeStripe renders a record; charge is what a refund gives back.
 func describeStripe(rec record, i, charge int, refund bool) stripeObject {
+	amount := toStripeAmount(rec.amount, string(rec.currency[:]))
 	o := stripeObject{
-		ID: stripeID(rec.kind(), i), Amount: rec.amount, Currency: string(rec.currency[:]),
+		ID: stripeID(rec.kind(), i), Amount: amount, Currency: string(rec.currency[:]),
 		Created: time.Unix(0, rec.at).Unix(), Metadata: map[string]string{referenceMember: rec.reference()},
 	}
 	if key := rec.key(); key != "" {
@@ -107,7 +108,7 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 			o.PaymentIntent = stripeID(psp.KindCharge, charge)
 		}
 	default:
-		o.Object, o.Status, o.AmountReceived = "payment_intent", "succeeded", &rec.amount
+		o.Object, o.Status, o.AmountReceived = "payment_intent", "succeeded", &amount
 		if rec.outcome != approved {
 			e := stripeDecline(rec.outcome)
 			o.Status, o.AmountReceived, o.LastPaymentError = "requires_payment_method", new(int64), &e
@@ -261,6 +262,9 @@ func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind 
 				call.Currency = string(charge.currency[:])
 			}
 		}
+	}
+	if call.Amount, err = fromStripeAmount(call.Amount, call.Currency); err != nil {
+		return psp.Call{}, http.StatusBadRequest, err
 	}
 	return call, http.StatusBadRequest, validate(call)
 }

@@ -14,7 +14,7 @@ import (
 // movement is what the three kinds of object have in common.
 type movement struct {
 	id, reference, key string
-	amount             int64
+	amount             int64 // in Stripe's unit, see [FromStripe]
 	currency           string
 	status             psp.Outcome
 	decline            *psp.Decline // set when declined

@@ -98,7 +98,11 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if !readable(m.id) || !readable(m.reference) || m.amount <= 0 || len(m.currency) != len("usd") || !readable(m.currency) {
 		return psp.Notice{}, malformed("its object lacks an id, a reference, an amount above 0 or a currency")
 	}
-	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, m.amount, m.currency
+	amount, err := FromStripe(m.amount, m.currency)
+	if err != nil {
+		return psp.Notice{}, malformed("%v", err)
+	}
+	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, amount, m.currency
 	n.Outcome, n.Decline = m.status, m.decline
 	if n.Outcome != psp.Unknown {
 		n.ProviderRef = m.id

@@ -21,6 +21,9 @@
 // that is still processing, any other shape, a reply too large or malformed, a
 // network error, a time-out.
 //
+// Our amounts are in the minor units of ISO 4217, and Stripe's in its own: amount.go.
+// What Stripe cannot take is Invalid, and is not sent.
+//
 // # Idempotency keys
 //
 // Stripe keeps the reply to a key for at least 24 hours, 500s included, once the
@@ -274,11 +277,11 @@ var errNoKey = errors.New("stripe: the call has no provider key, without which S
 
 // Charge implements [psp.Provider].
 func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindCharge, call, func(ctx context.Context) (movement, error) {
+	return p.move(ctx, psp.KindCharge, call, func(ctx context.Context, amount int64) (movement, error) {
 		var pi sdk.PaymentIntent
 		err := p.backend.Call(http.MethodPost, pathPaymentIntents, p.key, &sdk.PaymentIntentCreateParams{
 			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
-			Amount:        &call.Amount,
+			Amount:        &amount,
 			Currency:      &call.Currency,
 			PaymentMethod: &call.Source,
 			Description:   text(call.Description),
@@ -297,11 +300,11 @@ func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 
 // Transfer implements [psp.Provider].
 func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindTransfer, call, func(ctx context.Context) (movement, error) {
+	return p.move(ctx, psp.KindTransfer, call, func(ctx context.Context, amount int64) (movement, error) {
 		var tr sdk.Transfer
 		err := p.backend.Call(http.MethodPost, pathTransfers, p.key, &sdk.TransferCreateParams{
 			Params:      sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
-			Amount:      &call.Amount,
+			Amount:      &amount,
 			Currency:    &call.Currency,
 			Destination: &call.Source,
 			Description: text(call.Description),
@@ -315,12 +318,12 @@ func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
 
 // Refund implements [psp.Provider].
 func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindRefund, call, func(ctx context.Context) (movement, error) {
+	return p.move(ctx, psp.KindRefund, call, func(ctx context.Context, amount int64) (movement, error) {
 		var re sdk.Refund
 		err := p.backend.Call(http.MethodPost, pathRefunds, p.key, &sdk.RefundCreateParams{
 			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
 			PaymentIntent: &call.Source,
-			Amount:        &call.Amount,
+			Amount:        &amount,
 			Metadata:      metadata(call),
 		}, &re)
 		return ofRefund(&re), err
@@ -340,13 +343,17 @@ func text(s string) *string {
 }
 
 // move makes one call, and reads on where its reply is old, see "Idempotency keys".
-func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send func(context.Context) (movement, error)) psp.Result {
+func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
 	if call.Key == "" {
 		return psp.Result{Err: errNoKey}
 	}
+	amount, err := ToStripe(call.Amount, call.Currency)
+	if err != nil {
+		return refuseAmount(err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()
-	m, err := send(ctx)
+	m, err := send(ctx, amount)
 	if err != nil {
 		r := refused(err)
 		if r.Outcome == psp.Unknown && keptFailure(err) {
@@ -363,10 +370,10 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send 
 			m = now
 		}
 	}
-	if m.reference != call.Reference || m.amount != call.Amount || m.currency != call.Currency {
+	if m.reference != call.Reference || m.amount != amount || m.currency != call.Currency {
 		// What Stripe says it moved has to be what was asked for.
 		return psp.Result{Err: fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
-			m.amount, m.currency, m.reference, call.Amount, call.Currency, call.Reference)}
+			m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)}
 	}
 	return m.result()
 }
@@ -405,7 +412,11 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, _, providerRef strin
 	case m.id == "":
 		return psp.FoundUnknown, psp.Movement{}, errors.New("stripe: an object without id")
 	}
-	return psp.FoundYes, psp.Movement{ProviderRef: m.id, Reference: m.reference, Amount: m.amount, Currency: m.currency, Outcome: m.status}, nil
+	amount, err := FromStripe(m.amount, m.currency)
+	if err != nil {
+		return psp.FoundUnknown, psp.Movement{}, err
+	}
+	return psp.FoundYes, psp.Movement{ProviderRef: m.id, Reference: m.reference, Amount: amount, Currency: m.currency, Outcome: m.status}, nil
 }
 
 // errTooMany ends a look-up that has gone far enough.
