@@ -73,11 +73,14 @@
 //
 // # The provider key
 //
-// It is a hash of tenant, key, first use and generation. The generation goes up
-// only when a re-claim follows a definitive no: under the same provider key the
-// provider would only repeat its cached decline. After an unknown outcome it
-// never changes, so that however many holders ask, the provider sees one
-// request.
+// It is a hash of tenant, key, first use, generation and the name of the provider that
+// the generation is with: so the row says, in what the provider is told and nowhere else,
+// whom to ask ([Record.With]). A node that does not have that provider leaves the claim to
+// one that has.
+//
+// The generation goes up only when a re-claim follows a definitive no: under the same
+// provider key the provider would only repeat its cached decline. After an unknown outcome
+// it never changes, so that however many holders ask, the provider sees one request.
 //
 // # Crash points
 //

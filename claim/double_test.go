@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -172,11 +173,15 @@ func serve(t *testing.T, s Store, blobs Blobs, p Policy, node string, e provider
 	return serveAt(t, "", s, blobs, p, node, e)
 }
 
-// serveAt is serve where the provider has a name.
+// serveAt is serve where the providers have names, with commas between them.
 func serveAt(t *testing.T, psp string, s Store, blobs Blobs, p Policy, node string, e provider) *Service {
 	t.Helper()
+	var providers []string
+	if psp != "" {
+		providers = strings.Split(psp, ",")
+	}
 	service, err := NewService(Config{
-		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1", Provider: psp,
+		Store: s, Executor: e, Blobs: blobs, Policy: p, Node: node, Region: "us-east1", Providers: providers,
 		Code:       func(home string) (RegionCode, bool) { return 1, home == "us-east1" || home == "europe-west1" },
 		Operations: Operations{"charge": "ch"},
 	})

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,15 +66,26 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 		var unknown *UnknownError
 		require.ErrorAs(t, err, &unknown)
 		rec := store.row(order("k", 100).Key)
+		message := store.messages[rec.Minted.ID]
+		time.Sleep(time.Until(message.Due))
+		require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message), "the first is taken over before it is seen whose it is")
+		rec = store.row(rec.Key)
 		for range 2 * int(store.policy.MaxUnknowns) {
-			message := store.messages[rec.Minted.ID]
+			message = store.messages[rec.Minted.ID]
 			time.Sleep(time.Until(message.Due))
-			require.Equal(t, outbox.Gone(), b.Recover(t.Context(), message))
-			require.Equal(t, outbox.Later(max(time.Until(store.messages[rec.Minted.ID].Due), store.policy.WaitPoll)), b.Learn(t.Context(), store.messages[rec.Minted.ID], "p1"))
+			require.Equal(t, outbox.Later(otherProviderPause), b.Recover(t.Context(), message))
+			require.Equal(t, outbox.Later(otherProviderPause), b.Learn(t.Context(), message, "b", "p1"))
+			_, err := b.Do(t.Context(), "us-east1", order("k", 100))
+			require.ErrorAs(t, err, &unknown)
 		}
-		require.Equal(t, InFlight, store.row(rec.Key).State, "nothing is used up meanwhile")
-		time.Sleep(time.Until(store.messages[rec.Minted.ID].Due))
-		require.Equal(t, outbox.Gone(), a.Recover(t.Context(), store.messages[rec.Minted.ID]))
+		require.Equal(t, rec, store.row(rec.Key), "the row is left as it is")
+		// A node that has both goes on where the claim is, whatever its default.
+		both := serveAt(t, "b,a", store, bucket{}, store.policy, "n3", func(_ context.Context, at Attempt) Verdict {
+			require.Equal(t, "a", at.Provider)
+			first++
+			return charged(at)
+		})
+		require.Equal(t, outbox.Gone(), both.Recover(t.Context(), message))
 		require.Equal(t, Completed, store.row(rec.Key).State)
 		require.Equal(t, []int{2, 0}, []int{first, second})
 
@@ -82,6 +94,38 @@ func TestAClaimStaysWithItsProvider(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, second)
 	})
+}
+
+// The request names whom a new claim is for; what finds its provider by itself is with
+// none.
+func TestARequestNamesItsProvider(t *testing.T) {
+	store := newRows(DefaultPolicy())
+	var called []string
+	s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+		called = append(called, a.Provider)
+		return charged(a)
+	})
+	s.c.Operations["refund"], s.c.Unbound = "re", map[string]bool{"refund": true}
+	for i, named := range []string{"", "b", "a", "c"} {
+		req := order(fmt.Sprint("k", i), 100)
+		req.Provider = named
+		_, err := s.Do(t.Context(), "us-east1", req)
+		if named == "c" {
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorContains(t, err, "no provider c")
+			continue
+		}
+		require.NoError(t, err)
+	}
+	req := order("r", 100)
+	req.Operation, req.Provider = "refund", "b"
+	_, err := s.Do(t.Context(), "us-east1", req)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b", "a", ""}, called)
+	rec := store.row(req.Key)
+	name, ok := rec.With([]string{"a", "b"})
+	require.True(t, ok)
+	require.Empty(t, name)
 }
 
 // A row of the key's former life, whose worker slept through it, must not put its

@@ -17,10 +17,18 @@ func TestProviderKeysNeverChange(t *testing.T) {
 	require.Equal(t, "hw_a0b26f26e95a71fdf9e70d60e3839a51f25cd162", providerKey(long, object, 1<<31, "stripe"))
 
 	r := Record{Key: order, Minted: Minted{ID: object}, Generation: 2, ProviderKey: "hw_05ffc79f0dd5a9a28b7b0ba32eadf8af30ff24ca"}
-	require.False(t, r.elsewhere("simulator"), "begun when no provider was named")
+	with := func(want string, here bool, names ...string) {
+		t.Helper()
+		name, ok := r.With(names)
+		require.Equal(t, want, name)
+		require.Equal(t, here, ok)
+	}
+	with("", true, "simulator") // begun when no provider was named
 	r.ProviderKey = providerKey(order, object, 2, "stripe")
-	require.True(t, r.elsewhere("simulator"))
-	require.False(t, r.elsewhere("stripe"))
-	require.False(t, r.elsewhere(""))
-	require.Zero(t, testing.AllocsPerRun(100, func() { r.elsewhere("stripe") }))
+	with("", false, "simulator")
+	with("stripe", true, "stripe")
+	with("stripe", true, "simulator", "stripe")
+	with("", true)
+	names := []string{"simulator", "stripe"}
+	require.Zero(t, testing.AllocsPerRun(100, func() { r.With(names) }))
 }

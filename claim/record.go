@@ -222,15 +222,21 @@ func appendProviderKey(to []byte, k Key, object string, generation uint32, provi
 	return hex.AppendEncode(append(to, "hw_"...), sum[:20])
 }
 
-// elsewhere reports whether r's present generation was begun for another provider
-// than the named one.
-func (r *Record) elsewhere(provider string) bool {
-	if provider == "" {
-		return false
+// With names the provider that r's present generation is with, among the named ones: the
+// provider key, which is all that a provider is ever told, says so. "" where the
+// generation was begun without a name. ok is false where it is with none of them; nil
+// names are of a caller that tells none apart.
+func (r *Record) With(names []string) (name string, ok bool) {
+	if names == nil {
+		return "", true
 	}
 	var key [providerKeyLength]byte
-	return r.ProviderKey != string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, provider)) &&
-		r.ProviderKey != string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, ""))
+	for _, name := range names {
+		if r.ProviderKey == string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, name)) {
+			return name, true
+		}
+	}
+	return "", r.ProviderKey == string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, ""))
 }
 
 // Event names an audit entry.

@@ -13,19 +13,23 @@ import (
 // Recover works a due provider call off: it takes the claim over and attempts
 // it again. It implements the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
-	return s.recover(ctx, m, "")
+	return s.recover(ctx, m, "", "")
 }
 
-// Learn settles the claim of a provider call m that is in flight, now that the
-// provider has said by itself that it did what was asked, under the reference told
-// of its own. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
+// Learn settles the claim of a provider call m that is in flight, now that the named
+// provider has said by itself that it did what was asked, under the reference told of its
+// own. Where the claim is with another provider by now, it is recovered as if nothing had
+// been told. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
 // not in flight any more, whoever settled it, [outbox.Faulted] that our code panicked.
-func (s *Service) Learn(ctx context.Context, m outbox.Message, told string) outbox.Disposition {
-	return s.recover(ctx, m, told)
+func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
+	return s.recover(ctx, m, provider, told)
 }
 
-func (s *Service) recover(ctx context.Context, m outbox.Message, told string) outbox.Disposition {
+func (s *Service) recover(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
+	if s.elsewhere(ctx, key, &m) {
+		return outbox.Later(otherProviderPause)
+	}
 	asked := time.Now()
 	rec, err := s.takeOver(ctx, key, m.Region, m.ID)
 	var held *LeaseHeldError
@@ -41,7 +45,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
 	}
-	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told}, asked); err != nil {
+	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told, ToldBy: provider}, asked); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
 		}
@@ -51,6 +55,26 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, told string) ou
 	}
 	// The claim's own step has removed or rescheduled the row.
 	return outbox.Gone()
+}
+
+// elsewhere reports whether m's claim is with a provider that this node does not have,
+// so that it is left as it is: each take-over would leave lines of audit and keep the
+// claim from who has the provider. It is a look more, and so taken only for a while after
+// one was met.
+func (s *Service) elsewhere(ctx context.Context, key Key, m *outbox.Message) bool {
+	met := s.met.Load()
+	if met == 0 || time.Since(time.Unix(0, met)) > elsewhereMemory {
+		return false
+	}
+	rec, _, found, err := s.c.Store.Get(ctx, key, m.Region)
+	if err != nil || !found || rec.State != InFlight || rec.Minted.ID != m.ID {
+		return false
+	}
+	if _, ok := rec.With(s.c.Providers); ok {
+		return false
+	}
+	s.meet(&rec)
+	return true
 }
 
 // Expire closes a released claim whose request is not payable any more. It

@@ -11,6 +11,10 @@ import (
 type Request struct {
 	Key       Key
 	Operation string
+	// Provider names whom a new claim, or a new generation of one, is for: chosen at the
+	// entry, and a matter of the request's alone where it says so itself. "": the default
+	// of the home's nodes.
+	Provider string
 	// Input holds the canonical body, which is also the operation's payload.
 	Input FingerprintInput
 	// Also is the fingerprint of the same request in another spelling, under which an

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,10 +27,14 @@ type Attempt struct {
 	Recovery bool
 	// Last: a release would be remembered, see [Record.LastGeneration].
 	Last bool
+	// Provider names whom to call, one of [Config].Providers: whom the claim's generation
+	// was begun for. "": the operation finds its provider by itself, or there has only
+	// ever been one.
+	Provider string
 	// Told is the provider's own reference of the movement that was asked for, when
-	// the provider has said by itself that it was made. Nobody is called; the verdict
-	// is OutcomeDone. "": it has not.
-	Told string
+	// the provider ToldBy has said by itself that it was made. Where that is the one to
+	// call, nobody is called, and the verdict is OutcomeDone. "": it has not.
+	Told, ToldBy string
 	// Closing: the claim is released and its request not payable any more. Nobody is
 	// called; the verdict is OutcomeRefused.
 	Closing bool
@@ -67,10 +73,13 @@ type Config struct {
 	Node string
 	// Region is where the node runs.
 	Region string
-	// Provider names whom Executor calls. A claim that was begun for another one stays
-	// as it is until a node that calls that one recovers it: what it may have done, only
-	// it knows. "": there has only ever been one.
-	Provider string
+	// Providers are whom Executor can call, the default first. A claim that was begun for
+	// another one stays as it is until a node that calls that one recovers it: what it may
+	// have done, only it knows. nil: there has only ever been one.
+	Providers []string
+	// Unbound are the operations that find their provider by what they are about, as a
+	// refund does by its charge: their claims are with none.
+	Unbound map[string]bool
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
@@ -88,9 +97,12 @@ type Service struct {
 	flight flights
 	// executing counts the attempts in hand.
 	executing sync.WaitGroup
-	stop      context.CancelFunc
-	done      chan struct{}
-	life      sync.Mutex
+	// met is when a claim was seen last whose provider this node does not have, in
+	// nanoseconds since 1970; 0: never.
+	met  atomic.Int64
+	stop context.CancelFunc
+	done chan struct{}
+	life sync.Mutex
 }
 
 // NewService checks the configuration.
@@ -130,7 +142,8 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	reply := s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		return s.execute(context.WithoutCancel(ctx), rec, Attempt{Payload: arrival.Payload, Recovery: begun.Decision == WonUnknown}, asked)
+		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
+		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
 	case Replay:
 		s.note(ctx, rec, "replay")
 		return s.answered(ctx, reply, rec.Response)
@@ -187,6 +200,10 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	if !ok {
 		return Arrival{}, fmt.Errorf("claim: operation %q has no id prefix", req.Operation)
 	}
+	provider, err := s.provider(req)
+	if err != nil {
+		return Arrival{}, err
+	}
 	fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 	if err != nil {
 		return Arrival{}, err
@@ -197,13 +214,27 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	}
 	return Arrival{
 		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also, CompareOnly: req.CompareOnly,
-		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.c.Provider,
+		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: provider, Providers: s.c.Providers,
 		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
 		// can read out: it needs no uniqueness of its own.
 		Mint:        Minted{ID: id, Receipt: receipt(id)},
 		TraceParent: req.TraceParent,
 	}, nil
+}
+
+// provider names whom a new generation of req is for. A retry needs none that is known
+// here, as its claim is with whomever it was begun for.
+func (s *Service) provider(req *Request) (string, error) {
+	switch {
+	case s.c.Unbound[req.Operation] || len(s.c.Providers) == 0:
+		return "", nil
+	case req.Provider == "":
+		return s.c.Providers[0], nil
+	case !slices.Contains(s.c.Providers, req.Provider):
+		return "", fmt.Errorf("%w: this node has no provider %s; its settings differ from the entry's", ErrUnavailable, req.Provider)
+	}
+	return req.Provider, nil
 }
 
 // receipt renders twelve characters of an object id as R-XXXX-XXXX-XXXX.
@@ -268,7 +299,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 		}
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			s.c.Logger.Error("an attempt panicked; its outcome is unknown and the claim stays in flight",
-				"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider, "fault", caught)
+				"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", a.Provider, "fault", caught)
 		}
 	}()
 	defer fault.Recover(&err)
@@ -280,11 +311,13 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
+	here := true
+	if a.Recovery { // a generation that this step began is with whom the arrival named
+		a.Provider, here = rec.With(s.c.Providers)
+	}
 	switch {
-	// A generation that this step began is this node's provider's.
-	case a.Recovery && rec.elsewhere(s.c.Provider):
-		s.c.Logger.Error(pageElsewhere,
-			"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "provider", s.c.Provider)
+	case !here:
+		s.meet(rec)
 		verdict = Verdict{Reason: "other_provider", Unsent: true, RetryIn: otherProviderPause}
 	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
@@ -323,8 +356,21 @@ const faultPause = time.Second
 // pageElsewhere is what operators watch for.
 const pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
 
-// otherProviderPause is long, as only a change of settings ends the wait.
-const otherProviderPause = time.Minute
+const (
+	// otherProviderPause is how long a claim is left alone by a node that does not have
+	// its provider: another node may have it, or only a change of settings ends the wait.
+	otherProviderPause = 15 * time.Second
+	// elsewhereMemory is how long after it met one a node reads a claim before it takes
+	// it over.
+	elsewhereMemory = time.Hour
+)
+
+// meet notes that rec is with a provider that this node does not have.
+func (s *Service) meet(rec *Record) {
+	s.met.Store(time.Now().UnixNano())
+	s.c.Logger.Error(pageElsewhere,
+		"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
+}
 
 const (
 	// settlePause is the pause before a verdict is said again; it doubles up to

@@ -53,8 +53,11 @@ type Arrival struct {
 	Holder string
 	// Region is where Holder runs, for the audit.
 	Region string
-	// Provider names whom Holder would call, "" where that never changes.
-	Provider string
+	// Provider names whom Holder would call for a new generation, "" where the operation
+	// finds its provider by itself. Providers are all that Holder can call; nil: it tells
+	// none apart.
+	Provider  string
+	Providers []string
 	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
 	// the pin that names it; zero when the caller knows of none, which allows
 	// everything but creating a claim.
@@ -153,6 +156,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
 		if err != nil {
 			return nil, Effects{}, Busy, nil // it has a holder
+		}
+		if _, ok := rec.With(a.Providers); !ok {
+			return nil, Effects{}, Busy, nil // only who has its provider can ask it
 		}
 		return next, fx, WonUnknown, nil
 	default:

@@ -211,7 +211,7 @@ func childMain(config string) int {
 	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &pointedStore{s, k.at, c.NoWorker} }
-	cc.Provider = &pointedProvider{provider, k.at}
+	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Notices {
 		cc.Notifiers = map[string]psp.Notifier{provider.Name(): provider}
 	}

@@ -61,7 +61,7 @@ func (d *disk) crash() {
 // on makes a cluster run on the disk until it dies.
 func (d *disk) on(c *node.ClusterConfig, at func(point)) {
 	c.FS, c.Dir, c.Objects = d.fs, diskDir, d.objects
-	c.Provider = &mortalProvider{c.Provider, &d.dead}
+	c.Providers = psp.Providers{&mortalProvider{c.Providers[0], &d.dead}}
 	c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 		return &mortalStore{&pointedStore{&mortalStore{s, &d.dead}, at, false}, &d.dead}
 	}

@@ -73,8 +73,8 @@ func (s hastyQueue) RetryAll(ctx context.Context, region string, rows []outbox.D
 func TestAPanicUnderAChargeIsParkedAndNeverFailed(t *testing.T) {
 	adapter := &panicking{}
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
-		adapter.Provider = c.Provider
-		c.Provider = adapter
+		adapter.Provider = c.Providers[0]
+		c.Providers = psp.Providers{adapter}
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return hasty{s} }
 	})
 	rows, err := w.cluster.DB.Region(us)

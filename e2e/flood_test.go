@@ -31,7 +31,7 @@ func startNoticed(t testing.TB, change func(*node.ClusterConfig)) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = provider.Close() })
 	return startWorld(t, j, func(c *node.ClusterConfig) {
-		c.Provider, c.Notifiers = provider, map[string]psp.Notifier{provider.Name(): provider}
+		c.Providers, c.Notifiers = psp.Providers{provider}, map[string]psp.Notifier{provider.Name(): provider}
 		if change != nil {
 			change(c)
 		}

@@ -177,7 +177,7 @@ func TestSlowHolderIsFenced(t *testing.T) {
 			release := sync.OnceFunc(func() { close(p.open) })
 			t.Cleanup(release)
 			w := startWorld(t, nil, func(c *node.ClusterConfig) {
-				p.Provider, c.Provider = c.Provider, p
+				p.Provider, c.Providers = c.Providers[0], psp.Providers{p}
 				c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 					return &pointedStore{&watchedStore{Store: s, noRenew: true}, func(point) {}, recovery == "retry"}
 				}
@@ -222,7 +222,7 @@ func TestLateHolderMeetsItsHeir(t *testing.T) {
 	release := sync.OnceFunc(func() { close(p.open) })
 	t.Cleanup(release)
 	w := startWorld(t, nil, func(c *node.ClusterConfig) {
-		p.Provider, c.Provider = c.Provider, p
+		p.Provider, c.Providers = c.Providers[0], psp.Providers{p}
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &watchedStore{Store: s, noRenew: true} }
 	})
 	heir := newGate()

@@ -209,7 +209,7 @@ func (n *noticed) revive(sink string, wrap func(deployment.Store) deployment.Sto
 	require.NoError(n.t, err)
 	n.t.Cleanup(func() { _ = provider.Close() })
 	n.world = startWorldOn(n.t, n.rows, n.judge, func(c *node.ClusterConfig) {
-		c.Dir, c.Provider, c.Notifiers = n.dir, provider, map[string]psp.Notifier{provider.Name(): provider}
+		c.Dir, c.Providers, c.Notifiers = n.dir, psp.Providers{provider}, map[string]psp.Notifier{provider.Name(): provider}
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
 			s = &pointedStore{s, func(point) {}, false}
 			if wrap != nil {

@@ -160,7 +160,7 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		w.heard.Notifier = s.read(p)
 	}
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
-		c.Dir, c.Provider, c.Notifiers, c.Events.Log = dir, p, map[string]psp.Notifier{name: w.heard}, true
+		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.heard}, true
 		// Nobody dies in a story: leases are not to run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second

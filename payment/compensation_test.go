@@ -86,7 +86,7 @@ func TestCompensationIsHeld(t *testing.T) {
 			require.Equal(t, claim.OutcomeUnknown, v.Outcome, name)
 			require.True(t, v.Unsent && v.KeepAsking, name)
 			require.Empty(t, said, name)
-			a.Recovery, a.Told = true, "px_9"
+			a.Recovery, a.Told, a.ToldBy = true, "px_9", "fake"
 			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), a).Outcome)
 			require.Equal(t, claim.OutcomeDone, e.Attempt(t.Context(), attemptOf(Charge)).Outcome)
 		}

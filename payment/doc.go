@@ -28,6 +28,13 @@
 // as for any other call. Where the provider cannot be asked the outcome stays
 // unknown.
 //
+// # Providers
+//
+// A charge or transfer goes to the provider that its claim's generation was begun for,
+// which its provider key names ([claim.Record.With]); only a node that has that provider
+// acts on it. A refund goes to its charge's provider, which the books name and never
+// change, so its claim is with none; a compensation to its ghost's.
+//
 // # Refunds and compensations
 //
 // A refund names a charge. What it gives back (provider, reference, currency, and the
@@ -42,7 +49,7 @@
 // ledger). It is a claim like any other, but that its request says all there is to
 // know, that it is asked for until it is known, and that a refusal is LIMBO: a person
 // is called, and the ghost stays in the books. It waits, and is not sent, while the
-// provider of the ghost is not the one in use, or while automatic refunds are held
+// provider of the ghost is not one of the node's, or while automatic refunds are held
 // ([Options].Held).
 //
 // What is booked as failed since it came in has gone back by itself. A first attempt to

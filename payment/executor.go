@@ -35,7 +35,7 @@ const (
 	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
 	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
 	reasonHeld       = "refunds_held"       // automatic refunds are stopped
-	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not use
+	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not have
 )
 
 // Options is what an [Executor] may be given. The zero value serves everything but
@@ -58,24 +58,34 @@ type Options struct {
 	Sinks []outbox.Kind
 }
 
-// Executor makes attempts against one provider. It holds no state of its own
-// and is safe for concurrent use.
+// Executor makes attempts, each against one of its providers. It holds no state of its
+// own and is safe for concurrent use.
 type Executor struct {
+	callees map[string]*callee
+	first   *callee
+	o       Options
+	log     *slog.Logger
+	gaveUp  map[Operation]claim.Response
+}
+
+// callee is a provider, with what it says of itself.
+type callee struct {
 	provider psp.Provider
 	name     string
 	caps     psp.Capabilities
-	o        Options
-	log      *slog.Logger
-	gaveUp   map[Operation]claim.Response
 }
 
-// NewExecutor returns an Executor for p.
-func NewExecutor(p psp.Provider, o Options) *Executor {
+// NewExecutor returns an Executor for providers, of which there is at least one.
+func NewExecutor(providers psp.Providers, o Options) *Executor {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	o.Sinks = slices.Clone(o.Sinks)
-	e := &Executor{provider: p, name: p.Name(), caps: p.Capabilities(), o: o, log: o.Logger, gaveUp: map[Operation]claim.Response{}}
+	e := &Executor{callees: map[string]*callee{}, o: o, log: o.Logger, gaveUp: map[Operation]claim.Response{}}
+	for _, p := range providers {
+		e.callees[p.Name()] = &callee{provider: p, name: p.Name(), caps: p.Capabilities()}
+	}
+	e.first = e.callees[providers[0].Name()]
 	for op := range Operations() {
 		e.gaveUp[Operation(op)] = givenUp(Operation(op))
 	}
@@ -86,6 +96,8 @@ func NewExecutor(p psp.Provider, o Options) *Executor {
 type attempt struct {
 	*Executor
 	claim.Attempt
+	// callee is whom to call: a refund finds it by its charge.
+	*callee
 	op     Operation
 	intent Intent
 	// cleared: earlier attempts have moved no money, as [attempt.ask] found out.
@@ -99,9 +111,12 @@ type attempt struct {
 // passed or ctx is done; the latter two are unknown outcomes. See the package
 // comment for when it calls, when it asks, and when it does neither.
 func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
-	t := &attempt{Executor: e, Attempt: a, op: Operation(a.Record.Operation)}
+	t := &attempt{Executor: e, Attempt: a, callee: e.first, op: Operation(a.Record.Operation)}
+	if a.Provider != "" && !t.goTo(a.Provider) {
+		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
+	}
 	if sp := span.Current(ctx); sp.IsRecording() {
-		sp.SetAttributes(span.Provider.String(e.name), span.Operation.String(a.Record.Operation), span.Object.String(a.Record.Minted.ID))
+		sp.SetAttributes(span.Provider.String(t.name), span.Operation.String(a.Record.Operation), span.Object.String(a.Record.Minted.ID))
 	}
 	intent, err := Parse(t.op, a.Payload)
 	if err != nil {
@@ -127,27 +142,39 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 			return v
 		}
 	}
-	if t.undone && a.Told == "" {
+	if t.undone && !t.told() {
 		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
-	case a.Told != "":
+	case t.told():
 		return t.succeeded(a.Told)
 	case !a.Recovery && expired:
 		return t.expired()
 	case !a.Recovery:
 		return t.verdict(ctx, t.call(ctx))
-	case !e.caps.Lookup && t.lapsed():
+	case !t.caps.Lookup && t.lapsed():
 		return t.unconfirmed(ctx)
-	case !e.caps.Lookup && t.dedupes():
+	case !t.caps.Lookup && t.dedupes():
 		return t.verdict(ctx, t.call(ctx))
-	case !e.caps.Lookup:
+	case !t.caps.Lookup:
 		return t.unknown(ctx, reasonCannotAsk)
 	case t.dedupes() && !expired && a.Record.NotFounds == 0:
 		return t.repeat(ctx)
 	default:
 		return t.ask(ctx, expired)
 	}
+}
+
+// told reports whether the provider to call has said by itself that it did what was asked.
+func (t *attempt) told() bool { return t.Told != "" && t.ToldBy == t.name }
+
+// goTo makes the named provider the one to call; false where there is none.
+func (t *attempt) goTo(name string) bool {
+	to, ok := t.callees[name]
+	if ok {
+		t.callee = to
+	}
+	return ok
 }
 
 // dedupes reports whether repeating the call cannot move money twice.

@@ -217,7 +217,7 @@ func TestAttempt(t *testing.T) {
 					a.Now = firstUse.Add(dedupeTrust)
 					a.Payload = []byte(strings.Replace(string(a.Payload), "2030-01-01T01", "2031-01-01T01", 1))
 				}
-				v := NewExecutor(&p, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}).Attempt(t.Context(), a)
+				v := NewExecutor(psp.Providers{&p}, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}).Attempt(t.Context(), a)
 				got := want{
 					outcome: v.Outcome, reason: v.Reason, status: v.Response.Status, body: c.want.body,
 					calls: len(p.calls), lookups: p.lookups, notFound: v.NotFound, retryIn: v.RetryIn,
@@ -266,7 +266,7 @@ func attemptOf(op Operation) claim.Attempt {
 
 func TestUnreadablePayloadIsNeverSent(t *testing.T) {
 	p := &fake{result: approved, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey}}
-	e := NewExecutor(p, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	a := attemptOf(Charge)
 	a.Payload = a.Payload[:10]
 	if v := e.Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown || v.Reason != reasonUnreadable || len(p.calls) != 0 {
@@ -311,14 +311,14 @@ func TestRenderedBytes(t *testing.T) {
 }
 
 func BenchmarkAttempt(b *testing.B) {
-	e := NewExecutor(&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}, Options{})
+	e := NewExecutor(psp.Providers{&fake{result: approved, caps: psp.Capabilities{Timeout: time.Second}}}, Options{})
 	a := attemptOf(Charge)
 	b.ReportAllocs()
 	for b.Loop() {
 		if e.Attempt(b.Context(), a).Outcome != claim.OutcomeDone {
 			b.Fatal("not done")
 		}
-		e.provider.(*fake).calls = nil
+		e.first.provider.(*fake).calls = nil
 	}
 }
 

@@ -178,7 +178,7 @@ func (t *attempt) notSent(ctx context.Context, r psp.Result) (claim.Verdict, boo
 // unsent is the verdict of an attempt that sent nothing: it uses nothing up of the
 // attempts after which asking ends. What earlier ones sent is as unknown as before.
 func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Duration) claim.Verdict {
-	if !t.Recovery && !t.Last && t.caps.Dedupe == psp.DedupeNone && !t.caps.Lookup {
+	if !t.Recovery && !t.Last && t.blind() {
 		// The claim would count as one that may have charged, which nothing could ever
 		// clear at a provider like this. But nothing has been sent at all.
 		p := problem.New(problem.StoreUnavailable, "The charge could not be read, and nothing was sent to the provider. Send the same request again later.")
@@ -194,6 +194,22 @@ func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Durati
 	v.Unsent, v.RetryIn, v.Events = true, max(v.RetryIn, retryIn), nil
 	return v
 }
+
+// blind reports whether nothing could tell what became of a call: the provider neither
+// dedupes nor can be asked. While it is not known who gives a refund it may be any.
+func (t *attempt) blind() bool {
+	if t.op != Refund || t.intent.Source != "" {
+		return t.callee.blind()
+	}
+	for _, c := range t.callees {
+		if c.blind() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *callee) blind() bool { return c.caps.Dedupe == psp.DedupeNone && !c.caps.Lookup }
 
 // unknown carries the answer that is remembered should this be the last
 // attempt; until then the caller is told to come back.

@@ -172,7 +172,7 @@ func TestRefundRecoveryMovesMoneyOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", caps), func(t *testing.T) {
 			sim, p := opened(t, caps)
 			b := ledgerOf{}
-			executor := payment.NewExecutor(p, payment.Options{
+			executor := payment.NewExecutor(psp.Providers{p}, payment.Options{
 				Logger: slog.New(slog.DiscardHandler), Books: b, Home: func(claim.RegionCode) (string, bool) { return "europe", true },
 			})
 			a := first(payment.Charge, "pm_card_visa")
@@ -252,7 +252,7 @@ func TestProviderDeclines(t *testing.T) {
 func provider(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) http.Handler) (*simulator.Simulator, *payment.Executor) {
 	t.Helper()
 	sim, p := opened(t, caps, wrap...)
-	return sim, payment.NewExecutor(p, payment.Options{Logger: slog.New(slog.DiscardHandler)})
+	return sim, payment.NewExecutor(psp.Providers{p}, payment.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
 func opened(t *testing.T, caps psp.Capabilities, wrap ...func(http.Handler) http.Handler) (*simulator.Simulator, psp.Provider) {

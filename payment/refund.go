@@ -52,11 +52,11 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
 		// One answer for a charge of nobody and for another tenant's.
 		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it."), true
-	case charge.Provider != t.name && t.Recovery:
-		// Unlike the books, what this node is set to use may have changed since an
-		// earlier attempt, which may have called.
-		return t.unsent(ctx, reasonElsewhere, 0), true
-	case charge.Provider != t.name:
+	case !t.goTo(charge.Provider) && t.Recovery:
+		// Unlike the books, what this node has may have changed since an earlier attempt,
+		// which may have called.
+		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
+	case t.name != charge.Provider:
 		return t.wrong(codeElsewhere, "charge", "This charge was made at the provider "+charge.Provider+", which is not in use any more; refund it there."), true
 	case in.Amount > charge.Amount:
 		in.Currency = charge.Currency
@@ -110,7 +110,7 @@ func (t *attempt) twice(ref string) {
 }
 
 // elsewhere reports whether a compensation must wait, because what it gives back is
-// not known to have moved at this node's provider: another one might have the same
+// not known to have moved at the provider that it was begun for: another one might have the same
 // reference for another payer's money. The ghost has been booked before the claim was
 // begun, under the name of its provider. It stops, too, where the ghost has failed.
 func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
@@ -134,7 +134,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 // Whoever begins one has looked, too; this is for those that had begun when they were
 // stopped. What is told needs no call.
 func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
-	if t.o.Held == nil || t.Told != "" {
+	if t.o.Held == nil || t.told() {
 		return v, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)

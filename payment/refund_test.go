@@ -74,7 +74,7 @@ func executorOf(p psp.Provider, b Books, said *[]string, sinks ...outbox.Kind) *
 	if said != nil {
 		log = slog.New(lines{slog.DiscardHandler, slog.LevelError, said})
 	}
-	return NewExecutor(p, Options{
+	return NewExecutor(psp.Providers{p}, Options{
 		Logger: log, Books: b, Sinks: sinks,
 		Home: func(code claim.RegionCode) (string, bool) { return "europe", code == 2 },
 	})
@@ -143,7 +143,7 @@ func TestRefund(t *testing.T) {
 		{name: "recovery: unreadable", body: part, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true, status: 503,
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery, b.err = true, claim.ErrHomeUnreachable }},
 		{name: "told by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,
-			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Recovery, a.Told = true, "px_1" }},
+			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Recovery, a.Told, a.ToldBy = true, "px_1", "fake" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, b, a := &fake{caps: both, result: approved}, someBooks(), refundOf(c.body)

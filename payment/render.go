@@ -112,6 +112,10 @@ func Operations() claim.Operations {
 	return all
 }
 
+// Unbound are the operations that find their provider by what they are about: a refund
+// goes to its charge's.
+func Unbound() map[string]bool { return map[string]bool{string(Refund): true} }
+
 // refusal turns a problem into a response that can be remembered.
 func refusal(p problem.Problem) claim.Response {
 	r := claim.Response{

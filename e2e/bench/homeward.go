@@ -44,7 +44,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 		return err
 	}
 	c := node.ClusterConfig{
-		Dir: *dir, Provider: p, Tuning: node.Tuning{Policy: claim.DefaultPolicy(), Limits: limits()}, ReplicaLag: *lag,
+		Dir: *dir, Providers: psp.Providers{p}, Tuning: node.Tuning{Policy: claim.DefaultPolicy(), Limits: limits()}, ReplicaLag: *lag,
 		Tenants:   []node.ClusterTenant{{Tenant: tenant(), APIKeys: []string{apiKey}}},
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Notifiers: map[string]psp.Notifier{p.Name(): p},

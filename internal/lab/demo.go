@@ -108,7 +108,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	s := d.c.Settings
 	c := node.ClusterConfig{
 		Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
-		Provider: d.provider, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
+		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
 		Network: wan.New(d.c.Distances), Logger: d.c.Logger, Fatal: d.c.Fatal,
 	}
 	var names []string

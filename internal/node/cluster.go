@@ -47,8 +47,9 @@ type ClusterConfig struct {
 	Tenants []ClusterTenant
 	// Nodes is how many nodes each region has; 0 means 1. Only the first node
 	// of a region listens where the region says.
-	Nodes    int
-	Provider psp.Provider
+	Nodes int
+	// Providers move the money; the first is the default.
+	Providers psp.Providers
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
@@ -198,7 +199,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seed
 	}
 	return Start(ctx, Config{
 		Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Provider: c.Provider,
+		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
 		WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
 	})

@@ -116,8 +116,8 @@ func newExchange(t testing.TB) *exchange {
 	require.NoError(t, err)
 	c := Config{Topology: topology}
 	service, err := claim.NewService(claim.Config{
-		Store: store, Executor: payment.NewExecutor(breaker.New(generous{}, log), payment.Options{Logger: log, Home: c.home}),
-		Blobs: noBlobs{}, Policy: policy, Node: "n-1", Region: "us-east1", Provider: "simulator", Code: c.code,
+		Store: store, Executor: payment.NewExecutor(psp.Providers{breaker.New(generous{}, log)}, payment.Options{Logger: log, Home: c.home}),
+		Blobs: noBlobs{}, Policy: policy, Node: "n-1", Region: "us-east1", Providers: []string{"simulator"}, Code: c.code,
 		Operations: payment.Operations(), Logger: log,
 	})
 	require.NoError(t, err)

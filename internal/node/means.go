@@ -76,7 +76,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	tuning.Policy = settings.policy()
 	return Config{
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
-		Provider: m.provider, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
+		Providers: psp.Providers{m.provider}, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
 		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
 	}
 }

@@ -51,8 +51,8 @@ type Config struct {
 	Topology *region.Topology
 	Store    deployment.Store
 	Blobs    claim.Blobs
-	// Provider moves the money.
-	Provider psp.Provider
+	// Providers move the money; the first is the default.
+	Providers psp.Providers
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons, and opens it; without keys it is

@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
 )
 
@@ -43,14 +44,18 @@ func (c *Config) home(code claim.RegionCode) (string, bool) {
 func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
 	return claim.NewService(claim.Config{
 		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
-		Policy: c.Policy, Node: c.Name, Region: c.Region, Provider: c.Provider.Name(), Code: c.code,
+		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Code: c.code,
 		Operations: payment.Operations(), Logger: log,
 	})
 }
 
 // executor makes the attempts of this node.
 func (c *Config) executor(log *slog.Logger) *payment.Executor {
-	return payment.NewExecutor(breaker.New(c.Provider, log), payment.Options{
+	guarded := make(psp.Providers, len(c.Providers))
+	for i, p := range c.Providers {
+		guarded[i] = breaker.New(p, log)
+	}
+	return payment.NewExecutor(guarded, payment.Options{
 		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(), Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
 	})
 }
@@ -71,7 +76,7 @@ func (c *Config) compensator(
 	do func(context.Context, claim.Request, string) (claim.Reply, error),
 	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
 ) *notice.Compensator {
-	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Provider: c.Provider, Brakes: c.brakes(log)}
+	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Providers: c.Providers, Brakes: c.brakes(log)}
 }
 
 // startWork starts what goes on beside requests: a worker for each queue and who wakes

@@ -101,8 +101,8 @@ type Compensator struct {
 	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Code is the region code of a home.
 	Code func(home string) (claim.RegionCode, bool)
-	// Provider is asked for movements.
-	Provider psp.Provider
+	// Providers are asked for movements, each for its own.
+	Providers psp.Providers
 	// Brakes say whether refunds may be made at all.
 	Brakes *Brakes
 }
@@ -249,6 +249,7 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 	}
 	return claim.Request{
 		Key: claim.Key{Tenant: g.Tenant, Value: claim.OwnKey(stamped)}, Operation: string(payment.Compensation), Stamp: code,
+		Provider: g.Provider,
 		Input: claim.FingerprintInput{
 			Method: http.MethodPost, Path: compensationPath, Tenant: g.Tenant, ContentType: "application/json", Canonical: body,
 		},

@@ -51,7 +51,7 @@ func (b bookkeeper) Post(_ context.Context, t ledger.Transaction) (bool, error) 
 	require.NoError(b, t.Validate())
 	old, there := b.books[t.ID]
 	for id, other := range b.books {
-		if id != t.ID && t.Arrival() && other.Arrival() && other.ProviderRef == t.ProviderRef {
+		if id != t.ID && t.Arrival() && other.Arrival() && other.Provider == t.Provider && other.ProviderRef == t.ProviderRef {
 			return false, ledger.ErrConflict
 		}
 	}

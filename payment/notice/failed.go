@@ -142,7 +142,7 @@ func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.No
 // is shown against it n tells of that.
 func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, same bool) {
 	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
-	if provider := p.c.Compensator.Provider; !provider.Capabilities().Blind && provider.Name() == of.Provider {
+	if provider, here := p.c.Compensator.Providers.Named(of.Provider); here && !provider.Capabilities().Blind {
 		for _, ref := range []string{n.ProviderRef, of.ProviderRef} {
 			found, shown, err := provider.Show(ctx, n.Kind, n.Reference, ref)
 			ours := found == psp.FoundYes && shown.Reference == n.Reference
@@ -179,8 +179,8 @@ func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.D
 // asked has the provider confirm that a movement has failed, where it can be asked: a
 // notice may be older than what it tells of, and a refund is made on its word.
 func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transaction) (v outbox.Disposition, contradicted bool) {
-	provider := p.c.Compensator.Provider
-	if provider.Capabilities().Blind || provider.Name() != of.Provider {
+	provider, here := p.c.Compensator.Providers.Named(of.Provider)
+	if !here || provider.Capabilities().Blind {
 		return v, false
 	}
 	found, shown, err := provider.Show(ctx, n.Kind, n.Reference, of.ProviderRef)

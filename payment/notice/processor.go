@@ -34,7 +34,7 @@ type ProcessorConfig struct {
 	Calls outbox.Store
 	Books ledger.Store
 	// Learn settles a claim in flight; claim.Service.Learn does.
-	Learn func(ctx context.Context, call outbox.Message, told string) outbox.Disposition
+	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// Home names the region of a code.
 	Home        func(claim.RegionCode) (string, bool)
 	Compensator *Compensator
@@ -67,8 +67,8 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Compensator == nil {
 		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home and Compensator")
 	}
-	if c.Compensator.Provider == nil || c.Compensator.Brakes == nil {
-		return nil, errors.New("webhook: compensator needs Provider and Brakes")
+	if len(c.Compensator.Providers) == 0 || c.Compensator.Brakes == nil {
+		return nil, errors.New("webhook: compensator needs Providers and Brakes")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -134,7 +134,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference); {
 	case err != nil:
 		return p.later(m, "books", err)
-	case isBooked && booked.ProviderRef == n.ProviderRef:
+	case isBooked && booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef:
 		return p.judge(ctx, m, &n, home, claim.Record{}, false, booked, true)
 	}
 	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
@@ -151,7 +151,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
 		}
 		var pause time.Duration
-		if rec, found, pause, err = p.learn(ctx, &rec, &n); err != nil {
+		if rec, found, pause, err = p.learn(ctx, m.Operation, &rec, &n); err != nil {
 			return p.later(m, "claim", err)
 		}
 		if found && rec.State == claim.InFlight {
@@ -193,13 +193,13 @@ func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Recor
 
 // judge acts on a movement whose claim is final, released or forgotten.
 func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, home string, rec claim.Record, found bool, booked ledger.Transaction, isBooked bool) outbox.Disposition {
-	tenant, ref := rec.Key.Tenant, rec.ProviderRef
+	tenant, same := rec.Key.Tenant, rec.ProviderRef == n.ProviderRef
 	if isBooked {
-		tenant, ref = booked.Tenant, booked.ProviderRef
+		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
 	known := isBooked || found && rec.State == claim.Completed
 	switch {
-	case known && ref == n.ProviderRef:
+	case known && same:
 		if isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency) {
 			return outbox.Parked(fmt.Sprintf("the provider tells of %d %s where %d %s are booked for %s", n.Amount, n.Currency, booked.Amount, booked.Currency, n.Reference))
 		}
@@ -228,7 +228,7 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 // when to try again if that does not: as soon as the lease lapses, for a provider that
 // cannot be asked is tried again and again by the claim's recovery, which learns
 // nothing and takes the lease anew each time.
-func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
+func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
 	pause = lookAgain
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
 	if err != nil {
@@ -239,7 +239,7 @@ func (p *Processor) learn(ctx context.Context, rec *claim.Record, n *psp.Notice)
 		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
 		if err == nil && (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency) {
-			told := p.c.Learn(ctx, call, n.ProviderRef)
+			told := p.c.Learn(ctx, call, provider, n.ProviderRef)
 			if caught := told.Fault(); caught != nil {
 				return claim.Record{}, false, 0, caught
 			}

@@ -151,7 +151,7 @@ func (w *world) do(_ context.Context, req claim.Request, _ string) (claim.Reply,
 func (w *world) processor() *Processor {
 	p, err := NewProcessor(ProcessorConfig{
 		Store: shelves{world: w}, Notifiers: map[string]psp.Notifier{"sim": reader{}}, Claims: w, Calls: queue{world: w}, Books: bookkeeper{world: w},
-		Learn: func(_ context.Context, m outbox.Message, told string) outbox.Disposition {
+		Learn: func(_ context.Context, m outbox.Message, _, told string) outbox.Disposition {
 			switch {
 			case w.lease:
 				return outbox.Later(leaseLeft)
@@ -162,15 +162,15 @@ func (w *world) processor() *Processor {
 			rec := w.claims[m.ID]
 			rec.State, rec.ProviderRef = claim.Completed, told
 			w.claims[m.ID] = rec
-			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", ProviderRef: told}
+			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: told}
 			return outbox.Gone()
 		},
 		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 },
 		Compensator: &Compensator{
 			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
-			Code:     func(h string) (claim.RegionCode, bool) { return 1, h == home },
-			Provider: provider{world: w},
-			Brakes:   &Brakes{Store: brakeRows{w}, Limits: w.limits, Off: w.off, Logger: slog.New(pager{world: w})},
+			Code:      func(h string) (claim.RegionCode, bool) { return 1, h == home },
+			Providers: psp.Providers{provider{world: w}},
+			Brakes:    &Brakes{Store: brakeRows{w}, Limits: w.limits, Off: w.off, Logger: slog.New(pager{world: w})},
 		},
 		Sinks: []outbox.Kind{outbox.KindLog, outbox.KindNATS}, Logger: slog.New(pager{world: w}),
 	})
@@ -194,7 +194,11 @@ func (w *world) tell(n psp.Notice) outbox.Disposition {
 	}
 	body, err := json.Marshal(n)
 	require.NoError(w, err)
-	return w.processor().Handle(w.Context(), outbox.Message{ID: ID("sim", n.ID), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
+	return w.handle(w.processor(), body, n.ID)
+}
+
+func (w *world) handle(p *Processor, body []byte, id string) outbox.Disposition {
+	return p.Handle(w.Context(), outbox.Message{ID: ID("sim", id), Region: "eu", Kind: outbox.KindNotice, Operation: "sim", Payload: body, Fence: 1, CreatedAt: time.Now().Add(-w.waited)})
 }
 
 func (w *world) have(id string, state claim.State, ref string) {
@@ -386,7 +390,7 @@ func TestAMovementIsAChargeOrAGhost(t *testing.T) {
 	id := objectID(t, "ch", 1)
 	w := newWorld(t)
 	w.have(id, claim.FailedRetry, "")
-	w.books["elsewhere"] = ledger.Transaction{ID: "elsewhere", Kind: ledger.Charge, ProviderRef: "p1"}
+	w.books["elsewhere"] = ledger.Transaction{ID: "elsewhere", Kind: ledger.Charge, Provider: "sim", ProviderRef: "p1"}
 	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "Failed: the movement has been booked as a charge")
 	require.Empty(t, w.moved)
 	delete(w.books, "elsewhere")

@@ -47,7 +47,8 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 		}
 	}
 	own, paid, err := c.Books.Transaction(ctx, g.Home, g.Object)
-	asks := c.Provider.Name() == g.Provider && !c.Provider.Capabilities().Blind
+	provider, here := c.Providers.Named(g.Provider)
+	asks := here && !provider.Capabilities().Blind
 	is := psp.Movement{ProviderRef: g.ProviderRef, Reference: g.Object, Amount: g.Amount, Currency: g.Currency, Outcome: psp.Approved}
 	switch {
 	case err != nil:
@@ -55,19 +56,25 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	case !paid && !asks:
 		return Pending, "", nil
 	case !paid:
-		return c.stands(ctx, g, is, ghost, isBooked)
-	case own.Provider != g.Provider:
-		return c.doubt(ctx, g, fmt.Sprintf("%s is booked at the provider %s, as %s", g.Object, own.Provider, own.ProviderRef))
-	case own.ProviderRef == g.ProviderRef:
+		return c.stands(ctx, g, provider, is, ghost, isBooked)
+	case own.Provider == g.Provider && own.ProviderRef == g.ProviderRef:
 		return Pending, "the movement has been booked as a charge meanwhile", nil
-	case c.Provider.Name() != g.Provider:
-		return Pending, "the provider " + g.Provider + " is not the one in use, and cannot be asked for what it shows", nil
-	case !asks:
+	case !here:
+		return Pending, notHere(g.Provider), nil
+	}
+	payer, here := c.Providers.Named(own.Provider)
+	switch {
+	case !here:
+		return Pending, notHere(own.Provider), nil
+	case !asks || payer.Capabilities().Blind:
 		return c.doubt(ctx, g, fmt.Sprintf("%s is booked as %s, and the provider cannot be asked whether %s is another movement", g.Object, own.ProviderRef, g.ProviderRef))
 	}
 	first := psp.Movement{ProviderRef: own.ProviderRef, Reference: g.Object, Amount: own.Amount, Currency: own.Currency, Outcome: psp.Approved}
-	for _, is := range []psp.Movement{first, is} {
-		switch shows, p, detail, err := c.shown(ctx, g, is); shows {
+	for _, at := range []struct {
+		provider psp.Provider
+		is       psp.Movement
+	}{{payer, first}, {provider, is}} {
+		switch shows, p, detail, err := c.shown(ctx, g, at.provider, at.is); shows {
 		case psp.Approved:
 		case psp.Declined:
 			return c.doubt(ctx, g, detail)
@@ -78,6 +85,11 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	return Pending, "", nil
 }
 
+// notHere is why a movement cannot be looked at: only a node that has its provider can.
+func notHere(provider string) string {
+	return "this node does not have the provider " + provider + ", and cannot ask it for what it shows"
+}
+
 const takenBack = "the provider has taken the movement back itself"
 
 // stands is wanted for a ghost beside which nothing is paid. One that the provider shows
@@ -85,8 +97,8 @@ const takenBack = "the provider has taken the movement back itself"
 // been closed before the ghost was booked. Posted twice, that changes nothing, and nobody
 // was told of a ghost. While the provider does not answer, the ghost is booked, as whoever
 // told of it says that the payer waits, and is not refunded.
-func (c *Compensator) stands(ctx context.Context, g *Ghost, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
-	shows, p, detail, err := c.shown(ctx, g, is)
+func (c *Compensator) stands(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
+	shows, p, detail, err := c.shown(ctx, g, provider, is)
 	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {
 		if p, conflict, err := c.book(ctx, g); p != Pending || conflict != "" || err != nil {
 			return p, conflict, err
@@ -103,10 +115,10 @@ func (c *Compensator) stands(ctx context.Context, g *Ghost, is psp.Movement, gho
 	return Compensated, takenBack, nil
 }
 
-// shown has the provider show a movement, and says how it does: Approved as it is, Declined
+// shown has a provider show a movement, and says how it does: Approved as it is, Declined
 // under its names but as failed, with detail. Otherwise p, detail and err are what follows.
-func (c *Compensator) shown(ctx context.Context, g *Ghost, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
-	found, shown, err := c.Provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
+func (c *Compensator) shown(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
+	found, shown, err := provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
 	same := shown.ProviderRef == is.ProviderRef && shown.Reference == is.Reference
 	switch {
 	case found == psp.FoundNo:

@@ -31,6 +31,9 @@ func TestASealedNoticeIsActedOn(t *testing.T) {
 		w := newWorld(t)
 		id := objectID(t, "ch", 1)
 		w.have(id, claim.Completed, "p1")
+		booked := w.books[id]
+		booked.Provider = "echo"
+		w.books[id] = booked
 		body, err := json.Marshal(charged(id, "p1"))
 		require.NoError(t, err)
 		s := &shelf{kept: map[string]Notice{}}

@@ -224,14 +224,14 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	impatient := h.Policy
 	impatient.WaitPoll, impatient.WaitMax = time.Millisecond, 10*time.Millisecond
 	service, err := claim.NewService(claim.Config{
-		Store: h.Rows, Executor: payment.NewExecutor(w.bank, payment.Options{Books: h.Rows, Home: home}), Blobs: noBlobs{},
+		Store: h.Rows, Executor: payment.NewExecutor(psp.Providers{w.bank}, payment.Options{Books: h.Rows, Home: home}), Blobs: noBlobs{},
 		Policy: impatient, Node: "node", Region: h.Home, Code: code, Operations: payment.Operations(),
 	})
 	require.NoError(t, err)
 	service.Start()
 	t.Cleanup(service.Stop)
 	w.compensator = &notice.Compensator{
-		Books: h.Rows, Code: code, Provider: w.bank, Brakes: &notice.Brakes{Store: h.Rows, Limits: notice.DefaultLimits()},
+		Books: h.Rows, Code: code, Providers: psp.Providers{w.bank}, Brakes: &notice.Brakes{Store: h.Rows, Limits: notice.DefaultLimits()},
 		Do: func(ctx context.Context, req claim.Request, _ string) (claim.Reply, error) {
 			w.asked = append(w.asked, req)
 			return service.Do(ctx, h.Home, &req)
