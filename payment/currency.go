@@ -23,3 +23,6 @@ var currencies = func() map[string]string {
 	}
 	return m
 }()
+
+// KnownCurrency reports whether code, in lower case, is one that can be paid in.
+func KnownCurrency(code string) bool { _, ok := currencies[code]; return ok }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,10 +21,14 @@ import (
 type reconcileCommand struct {
 	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL, in which {from} and {to} stand for the period."`
 	AllowHTTP bool          `name:"allow-http" help:"Let the URL of the statement be http://: whoever is on the way can then read it, and make up payments that --heal gives back."`
-	Format    string        `enum:",csv,jsonl" default:"" placeholder:"csv|jsonl" help:"How it is written. Default: as its name or its Content-Type says."`
+	Format    string        `enum:",csv,jsonl,stripe,adyen,paypal" default:"" placeholder:"csv|jsonl|stripe|adyen|paypal" help:"How it is written: as below, or as a provider writes it. Default: as its name or its Content-Type says."`
+	Mapping   string        `type:"path" placeholder:"FILE" help:"A description (YAML) of a provider's CSV: its columns, numbers, times and kinds. payment/recon/mapping/stripe.yaml explains all of it."`
+	Timezone  string        `placeholder:"ZONE" help:"Where times in a provider's CSV are that name no zone, and where --day is, as in Europe/Berlin. Default: what the description says, and UTC."`
+	Day       string        `placeholder:"DATE" help:"The statement is of this day, as in 2026-03-01: instead of --from and --to."`
 	From      time.Time     `placeholder:"TIME" help:"The statement is of movements from this time on, as in 2026-03-01T00:00:00Z. Default: from the beginning."`
 	To        time.Time     `placeholder:"TIME" help:"The statement ends before this time. Default: now."`
 	Slack     time.Duration `default:"4h" help:"How much later than stated a movement may be booked; what is within it of an edge of the period is not judged."`
+	Lag       time.Duration `placeholder:"1m" help:"How much later than booked a movement may be stated: what is booked so shortly before the end is in flight over midnight. Default: what the description says, or a minute."`
 	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the one of the settings."`
 	Heal      bool          `help:"Give back what nobody is owed, through the provider of the settings."`
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
@@ -36,7 +42,7 @@ type reconcileCommand struct {
 func (reconcileCommand) Help() string {
 	return `Exit code 0: all agree, or were healed; 1: there are mismatches; 2: it could not be compared.
 
-A statement has the members id, kind (charge, transfer or refund), reference (our id), amount (minor units), currency and created, as columns of CSV or on each line as JSON.
+A statement has the members id, kind (charge, transfer or refund), reference (our id), amount (minor units), currency and created, as columns of CSV or on each line as JSON. With --format stripe it is Stripe's report "Balance change from activity", itemized, with --format adyen Adyen's settlement details report, with --format paypal PayPal's settlement report; --mapping describes any other. Kinds that are not known are counted and listed.
 
 ` + storeHelp
 }
@@ -55,13 +61,21 @@ func (c *reconcileCommand) Run(ctx context.Context, io streams) error {
 }
 
 func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
+	if err := c.day(); err != nil {
+		return err
+	}
 	if err := c.check(); err != nil {
+		return err
+	}
+	mapping, err := c.mapping()
+	if err != nil {
 		return err
 	}
 	r, log, stop, err := c.reconciler(ctx, io)
 	if err != nil {
 		return err
 	}
+	r.Mapping = mapping
 	defer func() { err = errors.Join(err, parts.Within(ctx, node.DrainTime, stop)) }()
 	if c.Every > 0 {
 		r.Repeat(ctx, c.Every, log)
@@ -82,7 +96,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 
 // reconciler is what the flags and the settings describe, with its log and what stops it.
 func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *reconcile.Reconciler, log *slog.Logger, stop func(context.Context) error, err error) {
-	r = &reconcile.Reconciler{Statement: c.statement(), Slack: c.Slack, Out: c.Out}
+	r = &reconcile.Reconciler{Statement: c.statement(), Slack: c.Slack, Lag: c.Lag, Out: c.Out}
 	stop = func(context.Context) error { return nil }
 	if c.Data != "" {
 		r.Provider, r.Open = cmp.Or(c.Provider, demoProvider), compared((&storeFlags{Data: c.Data, Config: c.Config}).withBooks)
@@ -114,8 +128,63 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 	return r, log, healer.Stop, nil
 }
 
+// zone is that of --timezone.
+func (c *reconcileCommand) zone() (*time.Location, error) {
+	zone, err := time.LoadLocation(c.Timezone)
+	if err != nil || c.Timezone == "Local" {
+		return nil, fmt.Errorf("--timezone: there is no time zone %q; write one as Europe/Berlin", c.Timezone)
+	}
+	return zone, nil
+}
+
+// day makes --from and --to of --day. A day on which clocks change has 23 or 25 hours.
+func (c *reconcileCommand) day() error {
+	if c.Day == "" {
+		return nil
+	}
+	if !c.From.IsZero() || !c.To.IsZero() {
+		return errors.New("--day is from midnight to midnight; leave --from and --to out")
+	}
+	zone, err := c.zone()
+	if err != nil {
+		return err
+	}
+	if c.From, err = time.ParseInLocation(time.DateOnly, c.Day, zone); err != nil {
+		return fmt.Errorf("--day must be a date as 2026-03-01, is %q", c.Day)
+	}
+	y, m, d := c.From.Date()
+	c.To = time.Date(y, m, d+1, 0, 0, 0, 0, zone)
+	return nil
+}
+
+// mapping is that of --mapping or --format; nil where the statement is in a format of ours.
+func (c *reconcileCommand) mapping() (m *recon.Mapping, err error) {
+	switch format := recon.Format(c.Format); {
+	case c.Mapping != "" && c.Format != "":
+		return nil, errors.New("--mapping describes how the statement is written; leave --format out")
+	case c.Mapping != "":
+		m, err = recon.OpenMapping(c.Mapping)
+	case format == "" || format == recon.CSV || format == recon.JSONLines:
+		return nil, nil
+	default:
+		m, err = recon.MappingOf(c.Format)
+	}
+	if err != nil || c.Timezone == "" {
+		return m, err
+	}
+	zone, err := c.zone()
+	if err != nil {
+		return nil, err
+	}
+	return m.In(zone), nil
+}
+
 func (c *reconcileCommand) statement() reconcile.Statement {
-	return reconcile.Statement{Name: c.Statement, Format: c.Format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
+	format := c.Format
+	if c.Mapping != "" {
+		format = string(recon.CSV)
+	}
+	return reconcile.Statement{Name: c.Statement, Format: format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
 }
 
 // compared hands the store that open opens to a comparison.
@@ -134,6 +203,8 @@ func (c *reconcileCommand) check() error {
 		return fmt.Errorf("--from %s must be before --to %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339))
 	case c.statement().Validate() != nil:
 		return c.statement().Validate()
+	case c.Lag < 0:
+		return fmt.Errorf("--lag must be above 0, is %v", c.Lag)
 	case c.Slack <= 0:
 		return fmt.Errorf("--slack must be above 0, is %v", c.Slack)
 	case c.Every < 0:
@@ -141,7 +212,7 @@ func (c *reconcileCommand) check() error {
 	case c.Every > 0 && c.Statement == "-":
 		return errors.New("--every needs a statement that can be read again; name a file or a URL")
 	case c.Every > 0 && (!c.From.IsZero() || !c.To.IsZero()):
-		return errors.New("--every compares a later period each time; leave --from and --to out, and write {from} and {to} into the URL")
+		return errors.New("--every compares a later period each time; leave --from, --to and --day out, and write {from} and {to} into the URL")
 	case c.statement().IsURL() && placeholders && c.Every == 0 && (c.From.IsZero() || c.To.IsZero()):
 		return errors.New("the URL has a place for the period; give --from and --to")
 	case c.Heal && c.Data != "":
@@ -170,6 +241,9 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if err := printUnknown(io, found.Unknown); err != nil {
+		return err
+	}
 	if len(found.First) == 0 {
 		return nil
 	}
@@ -190,6 +264,20 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 		fmt.Fprintf(io.err, "there are %d more: --out FILE has all of them\n", more)
 	}
 	return nil
+}
+
+// printUnknown lists the kinds of lines of which nothing follows.
+func printUnknown(io streams, kinds map[string]int) error {
+	if len(kinds) == 0 {
+		return nil
+	}
+	fmt.Fprintln(io.out)
+	t := table(io)
+	fmt.Fprintln(t, "UNKNOWN KIND\tLINES")
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(t, "%s\t%d\n", visible(kind), kinds[kind])
+	}
+	return t.Flush()
 }
 
 // money is an amount in minor units, "" for none.

@@ -93,6 +93,19 @@ func TestReconcile(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &found))
 		require.Equal(t, 1, found.Outside)
 		require.Equal(t, 30, found.Undecided, "too near the beginning of the period")
+
+		// As Stripe writes it; and as somebody describes it.
+		stripe := "balance_transaction_id,created_utc,currency,gross,fee,net,reporting_category,source_id,payment_intent_id,payment_metadata[homeward_reference]\n"
+		for i := range 30 {
+			stripe += fmt.Sprintf("txn_%d,%s,usd,1.00,0.00,1.00,charge,ch_x,p_ch_%d,ch_%d\n", i, time.Now().UTC().Format(time.DateTime), i, i)
+		}
+		stripe += fmt.Sprintf("txn_x,%s,usd,1.00,0.00,1.00,anticipation_repayment,x,,\n", time.Now().UTC().Format(time.DateTime))
+		out = does(t, with("--statement", write(t, "s.csv", stripe), "--format", "stripe", "--day", time.Now().UTC().Format(time.DateOnly))...)
+		require.Contains(t, out, "30 movements agree")
+		require.Regexp(t, `UNKNOWN KIND +LINES\nanticipation_repayment +1\n`, out)
+		own := write(t, "m.yaml", "columns: {id: id, reference: reference, kind: kind, created: created, amount: {value: amount, currency: currency}}\nnumbers: {unit: minor}\ntime: {format: unix}\nkinds: {charge: charge}\n")
+		out = does(t, with("--statement", write(t, "s.csv", statement), "--mapping", own)...)
+		require.Contains(t, out, "30 movements agree")
 	})
 }
 
@@ -113,8 +126,23 @@ func TestReconcileRefuses(t *testing.T) {
 	cannot(t, []string{"127.0.0.1:1", "https", "--allow-http"}, "--statement", "HTTP://me:hunter2@127.0.0.1:1/s.csv")
 	cannot(t, []string{"leave --data out"}, "--statement", good, "--heal", "--data", t.TempDir())
 	cannot(t, []string{"--json"}, "--statement", good, "--json", "--every", "1h")
+	cannot(t, []string{"--day", "leave --from and --to out"}, "--statement", good, "--day", "2026-03-01", "--from", "2026-03-02T00:00:00Z")
+	cannot(t, []string{"--day must be a date"}, "--statement", good, "--day", "yesterday")
+	cannot(t, []string{"--timezone", "Middle/Earth"}, "--statement", good, "--day", "2026-03-01", "--timezone", "Middle/Earth")
+	cannot(t, []string{"--lag"}, "--statement", good, "--lag", "-1s")
+	cannot(t, []string{"leave --format out"}, "--statement", good, "--format", "stripe", "--mapping", good)
+	cannot(t, []string{"nowhere.yaml"}, "--statement", good, "--mapping", "nowhere.yaml")
+	cannot(t, []string{"mapping: numbers.unit must be", "; kinds is missing"}, "--statement", good, "--mapping", write(t, "m.yaml", "name: x\n"))
 	cannot(t, []string{"no store of a demo"}, "--statement", good, "--data", t.TempDir())
 	cannot(t, []string{"--provider is other", "simulator"}, "--statement", good, "--heal", "--provider", "other")
+}
+
+// The day of a place is from midnight to midnight there, also when clocks change.
+func TestADayOfAPlace(t *testing.T) {
+	c := reconcileCommand{Day: "2026-03-29", Timezone: "Europe/Berlin"}
+	require.NoError(t, c.day())
+	require.Equal(t, "2026-03-28T23:00:00Z", c.From.UTC().Format(time.RFC3339))
+	require.Equal(t, 23*time.Hour, c.To.Sub(c.From))
 }
 
 func TestAStatementThatIsFetched(t *testing.T) {

@@ -64,8 +64,11 @@ func (c *Comparison) OK() bool { return c.Total() == c.Healing[healed] }
 type Reconciler struct {
 	Statement Statement
 	Provider  string // the name under which it is booked
-	// Slack is how much later than stated a movement may be booked.
-	Slack time.Duration
+	// Slack is how much later than stated a movement may be booked, Lag how much later than
+	// booked it may be stated; 0: as of recon.Config.
+	Slack, Lag time.Duration
+	// Mapping describes the statement; nil: it is written in Statement.Format.
+	Mapping *recon.Mapping
 	// Out is a file for all mismatches, as JSON lines; "": there is none.
 	Out string
 	// Open opens what is compared with for as long as do takes: its books, claims and
@@ -119,6 +122,9 @@ func (c *Comparison) log(log *slog.Logger) {
 			attrs = append(attrs, state, n)
 		}
 	}
+	if len(c.Unknown) > 0 {
+		attrs = append(attrs, "unknown_kinds", c.Unknown)
+	}
 	if c.OK() {
 		log.Info("the statement agrees with the books and the claims", attrs...)
 		return
@@ -151,7 +157,7 @@ func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (_ *Compariso
 	}
 	defer func() { err = out.finish(err) }()
 	err = r.Open(ctx, func(c recon.Config) error {
-		c.Provider, c.From, c.To, c.Slack = r.Provider, from, to, r.Slack
+		c.Provider, c.From, c.To, c.Slack, c.Lag, c.Mapping = r.Provider, from, to, r.Slack, r.Lag, r.Mapping
 		c.Found = func(ctx context.Context, m recon.Mismatch) error {
 			one := r.treat(ctx, m)
 			if one.Healing != "" {

@@ -370,10 +370,10 @@ func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
 
 // end is since when what is booked may be stated after the period.
 func (r *run) end() time.Time {
-	if r.c.To.IsZero() {
+	if r.c.To.IsZero() && r.c.Lag == DefaultLag {
 		return r.upTo
 	}
-	return r.upTo.Add(-skew)
+	return r.upTo.Add(-r.c.Lag)
 }
 
 // paid reports whether the object of a ghost has been paid by another movement.

@@ -106,6 +106,9 @@ type Report struct {
 	// Undecided counts what is too near an edge of the period, or still in flight.
 	Undecided  int           `json:"undecided"`
 	Mismatches map[Class]int `json:"mismatches"`
+	// Unknown counts lines whose kind is not known here, by the provider's word for it.
+	// Nothing follows from them.
+	Unknown map[string]int `json:"unknown_kinds,omitempty"`
 }
 
 // Total is the number of mismatches of all classes.
@@ -146,6 +149,12 @@ type Config struct {
 	// Slack is how much later than stated a movement may be booked; 0 means
 	// [DefaultSlack].
 	Slack time.Duration
+	// Lag is how much later than booked a movement may be stated: what is booked so shortly
+	// before the end of the period, and not stated, is in flight. 0 means that of the
+	// statement's mapping, or [DefaultLag].
+	Lag time.Duration
+	// Mapping describes a statement that is in no format of ours; nil: Run is told which.
+	Mapping *Mapping
 	// Parts is how many parts are compared one after the other; 0 means 64: a million
 	// lines are then 16,000 at a time.
 	Parts int
@@ -162,9 +171,9 @@ type Config struct {
 // claim.DefaultPolicy.
 const DefaultSlack = 4 * time.Hour
 
-// skew is how far the provider's clock may be ahead of the store's: then a movement
+// DefaultLag is how far the provider's clock may be ahead of the store's: then a movement
 // is booked before it is stated. A minute is a broken clock already.
-const skew = time.Minute
+const DefaultLag = time.Minute
 
 const (
 	defaultParts = 64
@@ -232,6 +241,17 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 	if c.Parts <= 0 {
 		c.Parts = defaultParts
 	}
+	if c.Mapping == nil && f != CSV && f != JSONLines {
+		if c.Mapping, err = MappingOf(string(f)); err != nil {
+			return nil, err
+		}
+	}
+	if c.Lag == 0 {
+		c.Lag = DefaultLag
+		if c.Mapping != nil && c.Mapping.Lag > 0 {
+			c.Lag = c.Mapping.Lag
+		}
+	}
 	dir, err := os.MkdirTemp(c.Dir, "homeward-reconcile-")
 	if err != nil {
 		return nil, fmt.Errorf("recon: make a directory for temporary files: %w", err)
@@ -285,7 +305,7 @@ func (l *line) key() string {
 }
 
 func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) (err error) {
-	r.report.Lines, err = Read(statement, f, func(l Line) error {
+	r.report.Lines, err = r.read(statement, f, func(l Line) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -294,6 +314,31 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 	})
 	return err
 }
+
+// read reads the statement as it is described.
+func (r *run) read(statement io.Reader, f Format, each func(Line) error) (lines int, err error) {
+	if r.c.Mapping != nil {
+		return r.c.Mapping.Read(statement, each, r.unknown)
+	}
+	return read(statement, f, each, r.unknown)
+}
+
+// unknown counts a line of a kind that is not known. A column that is no kind at all would
+// have as many as there are lines: those are counted together.
+func (r *run) unknown(kind string) {
+	if r.report.Unknown == nil {
+		r.report.Unknown = map[string]int{}
+	}
+	if _, had := r.report.Unknown[kind]; !had && len(r.report.Unknown) >= maxUnknown {
+		kind = otherKinds
+	}
+	r.report.Unknown[kind]++
+}
+
+const (
+	maxUnknown = 100
+	otherKinds = "(others)"
+)
 
 func (r *run) readBooks(ctx context.Context) error {
 	from, to := r.c.From, r.c.To

@@ -446,7 +446,7 @@ func TestLinesOfAnotherPeriod(t *testing.T) {
 // A provider's clock may be a little ahead: booked before it is stated, at the end.
 func TestClocksAtTheEdge(t *testing.T) {
 	w := newWorld(t)
-	w.c.From, w.c.To = noon.Add(-12*time.Hour), noon.Add(skew/2)
+	w.c.From, w.c.To = noon.Add(-12*time.Hour), noon.Add(DefaultLag/2)
 	id := objectID(t, 1)
 	w.book(ledger.Charge, id, id, "p", 1)
 	report, all := w.run()

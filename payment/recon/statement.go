@@ -32,19 +32,34 @@ type Line struct {
 	// Failed: the movement of this ID, which had succeeded, has failed at At, and its
 	// money is back where it was.
 	Failed bool
+	// Entry is the statement's own id of the line, ID where it has none.
+	Entry string
+	// Of is the provider's id of the charge or transfer that this movement is about, ""
+	// where it is not said.
+	Of string
+	// Settled is the currency in which the provider settles the movement with us, Gross
+	// as what, in minor units, above 0 as Amount is. Fee is what it keeps of it; below 0
+	// where it gives a fee back. Settled is Currency where nothing is converted, or said.
+	Settled    string
+	Gross, Fee int64
 }
 
-// Format is how a statement is written. Both have the same members:
+// Format is how a statement is written. CSV and JSONLines have the same members:
 //
 //	id         the provider's reference of the movement
 //	kind       charge, transfer or refund; with _failed behind it where the movement of
-//	           the same id, which has a line of its own, has failed since
+//	           the same id, which has a line of its own, has failed since; dispute,
+//	           dispute_reversal, transfer_reversal, payout, payout_reversal, fee or
+//	           fee_refund, of which of says what it is about
 //	reference  our id of the object; may be empty
 //	amount     minor units, a whole number above 0
 //	currency   ISO 4217, in any case
 //	created    RFC 3339, or seconds since the Unix epoch
+//	of         may be missing: the provider's reference of the charge or transfer that
+//	           this is about
 //
-// Members that are not in this list are ignored: statements have many.
+// Every other format is a [Mapping]: those that are built in go by its name, see
+// [Mappings]. Members that are not in this list are ignored: statements have many.
 type Format string
 
 // The formats.
@@ -88,14 +103,22 @@ func (e *StatementError) Error() string {
 // Read hands every line of a statement to each, in order. It keeps one line in
 // memory. The error is a [*StatementError] where the statement is at fault.
 func Read(r io.Reader, f Format, each func(Line) error) (lines int, err error) {
+	return read(r, f, each, func(string) {})
+}
+
+// read is Read. other is told of each line of a kind that is not known, by its name.
+func read(r io.Reader, f Format, each func(Line) error, other func(kind string)) (lines int, err error) {
 	switch f {
 	case CSV:
-		return readCSV(r, each)
+		return readCSV(r, each, other)
 	case JSONLines:
-		return readJSON(r, each)
-	default:
-		return 0, fmt.Errorf("recon: there is no statement format %q; use csv or jsonl", f)
+		return readJSON(r, each, other)
 	}
+	m, err := MappingOf(string(f))
+	if err != nil {
+		return 0, err
+	}
+	return m.Read(r, each, other)
 }
 
 // raw is a line before it is checked.
@@ -106,9 +129,24 @@ type raw struct {
 	Amount    json.Number     `json:"amount"`
 	Currency  string          `json:"currency"`
 	Created   json.RawMessage `json:"created"`
+	Of        string          `json:"of"`
+
+	created string
 }
 
-func readJSON(r io.Reader, each func(Line) error) (lines int, err error) {
+// countUnknown tells other of a line whose kind nobody knows.
+func countUnknown(kind string, other func(string)) (unknown bool) {
+	if _, _, ok := kindIn(kind); ok {
+		return false
+	}
+	if kind == "" {
+		kind = noKind
+	}
+	other(kind[:min(len(kind), maxWord)])
+	return true
+}
+
+func readJSON(r io.Reader, each func(Line) error, other func(string)) (lines int, err error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 4096), maxLine)
 	at := 1
@@ -121,8 +159,11 @@ func readJSON(r io.Reader, each func(Line) error) (lines int, err error) {
 		if err := json.Unmarshal(text, &v); err != nil {
 			return lines, &StatementError{at, "is not a JSON object with these members: " + strings.TrimPrefix(err.Error(), "json: ")}
 		}
-		created := strings.Trim(string(v.Created), `"`)
-		if err := handle(v.ID, v.Kind, v.Reference, v.Amount.String(), v.Currency, created, at, each); err != nil {
+		if countUnknown(v.Kind, other) {
+			continue
+		}
+		v.created = strings.Trim(string(v.Created), `"`)
+		if err := handle(&v, at, each); err != nil {
 			return lines, err
 		}
 		lines++
@@ -135,10 +176,13 @@ func readJSON(r io.Reader, each func(Line) error) (lines int, err error) {
 	return lines, nil
 }
 
-// columns of a CSV statement, as they are handed to handle.
-var columns = []string{"id", "kind", "reference", "amount", "currency", "created"}
+// columns of a CSV statement, in the order in which readCSV looks for them; of what is
+// behind the needed ones each may be missing.
+var columns = []string{"id", "kind", "reference", "amount", "currency", "created", "of"}
 
-func readCSV(r io.Reader, each func(Line) error) (lines int, err error) {
+const needed = 6
+
+func readCSV(r io.Reader, each func(Line) error, other func(string)) (lines int, err error) {
 	limit := &bounded{in: r}
 	in := csv.NewReader(limit)
 	in.ReuseRecord = true
@@ -151,8 +195,8 @@ func readCSV(r io.Reader, each func(Line) error) (lines int, err error) {
 		place[i] = slices.IndexFunc(head, func(s string) bool {
 			return strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(s, "\ufeff")), name)
 		})
-		if place[i] < 0 {
-			return 0, &StatementError{1, "has no column " + name + "; the columns are " + strings.Join(columns, ", ")}
+		if place[i] < 0 && i < needed {
+			return 0, &StatementError{1, "has no column " + name + "; the columns are " + strings.Join(columns[:needed], ", ")}
 		}
 	}
 	for at := 1; ; {
@@ -165,8 +209,17 @@ func readCSV(r io.Reader, each func(Line) error) (lines int, err error) {
 			return lines, csvError(err, at+1, "cannot be read")
 		}
 		at, _ = in.FieldPos(0)
-		f := func(i int) string { return strings.TrimSpace(fields[place[i]]) }
-		if err := handle(f(0), f(1), f(2), f(3), f(4), f(5), at, each); err != nil {
+		f := func(i int) string {
+			if place[i] < 0 {
+				return ""
+			}
+			return strings.TrimSpace(fields[place[i]])
+		}
+		v := raw{ID: f(0), Kind: f(1), Reference: f(2), Amount: json.Number(f(3)), Currency: f(4), created: f(5), Of: f(6)}
+		if countUnknown(v.Kind, other) {
+			continue
+		}
+		if err := handle(&v, at, each); err != nil {
 			return lines, err
 		}
 		lines++
@@ -210,32 +263,30 @@ func (b *bounded) Read(to []byte) (int, error) {
 	return n, err
 }
 
-func handle(id, kind, reference, amount, currency, created string, at int, each func(Line) error) error {
+func handle(v *raw, at int, each func(Line) error) (err error) {
 	wrong := func(format string, args ...any) error { return &StatementError{at, fmt.Sprintf(format, args...)} }
-	base, failed := strings.CutSuffix(strings.ToLower(kind), "_failed")
-	l := Line{ID: id, Kind: psp.Kind(base), Failed: failed, Reference: reference, Currency: strings.ToLower(currency)}
+	kind, failed, _ := kindIn(v.Kind)
+	l := Line{ID: v.ID, Kind: kind, Failed: failed, Reference: v.Reference, Currency: strings.ToLower(v.Currency), Entry: v.ID, Of: v.Of}
 	switch {
-	case id == "" || len(id) > maxText:
+	case l.ID == "" || len(l.ID) > maxText:
 		return wrong("id must have 1 to %d bytes", maxText)
-	case l.Kind != psp.KindCharge && l.Kind != psp.KindTransfer && l.Kind != psp.KindRefund:
-		return wrong("kind must be charge, transfer or refund, or one of these with _failed, is %.40q", kind)
-	case len(reference) > maxText:
-		return wrong("reference must have at most %d bytes", maxText)
+	case len(l.Reference) > maxText || len(l.Of) > maxText:
+		return wrong("reference and of must have at most %d bytes", maxText)
 	case len(l.Currency) != len("usd"):
-		return wrong("currency must be an ISO 4217 code, is %.40q", currency)
+		return wrong("currency must be an ISO 4217 code, is %.40q", v.Currency)
 	}
-	var err error
+	amount := v.Amount.String()
 	if l.Amount, err = strconv.ParseInt(amount, 10, 64); err != nil || l.Amount <= 0 || l.Amount > payment.MaxAmount {
 		return wrong("amount must be whole minor units from 1 to %d, is %.40q", int64(payment.MaxAmount), amount)
 	}
-	if seconds, err := strconv.ParseInt(created, 10, 64); err == nil {
-		l.At = time.Unix(seconds, 0).UTC()
-	} else if l.At, err = time.Parse(time.RFC3339, created); err != nil {
-		return wrong("created must be an RFC 3339 time or seconds since 1970, is %.40q", created)
+	if seconds, err := strconv.ParseInt(v.created, 10, 64); err == nil {
+		l.At = time.Unix(seconds, 0)
+	} else if l.At, err = time.Parse(time.RFC3339, v.created); err != nil {
+		return wrong("created must be an RFC 3339 time or seconds since 1970, is %.40q", v.created)
 	}
-	l.At = l.At.UTC()
-	if y := l.At.Year(); y < 1970 || y > 2200 { // what nanoseconds in 64 bits can count, and then some
-		return wrong("created must be in the years 1970 to 2200, is %.40q", created)
+	if l.At, err = inYears(l.At.UTC(), v.created); err != nil {
+		return wrong("%v", err)
 	}
+	l.Settled, l.Gross = l.Currency, l.Amount
 	return each(l)
 }
