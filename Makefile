@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing generate clean
+.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,18 @@ bench-report: ## All of these, written to docs/BENCHMARKS.md, the one place wher
 
 sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCHMARKS.md; into docs/SIZING.md, or printed with other numbers (ARGS="-rates 7000").
 	$(GO) run ./e2e/sizing $(or $(ARGS),-write docs/SIZING.md)
+
+# What deploy-check needs is built once, from modules of its own, and kept in bin/tools.
+TOOLS = $(CURDIR)/bin/tools
+
+deploy-tools: ## Build helm, its linters and a Kubernetes control plane into bin/tools; some minutes the first time.
+	GOBIN=$(TOOLS) $(GO) -C internal/tools/deploy install tool
+	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/kube install -trimpath \
+		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' tool
+	ln -sf server $(TOOLS)/etcd
+
+deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, and the chart on a real control plane with made-up machines.
+	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy
 
 generate: ## Generate the Connect and protobuf code from internal/proto, and docs/METRICS.md from meter's catalogue.
 	$(GO) generate ./internal/proto ./meter

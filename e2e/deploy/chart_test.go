@@ -1,0 +1,118 @@
+package deploy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestTheChartIsSound lints the chart and runs its unit tests, one for each option.
+func TestTheChartIsSound(t *testing.T) {
+	needs(t, "helm", "helm-unittest", "helm-docs")
+	must(t, "", "helm", "lint", "--strict", chart, "-f", values(t, regions[0]))
+	must(t, "", "helm-unittest", chart)
+	now := must(t, "", "helm-docs", "--chart-search-root", chart, "--dry-run", "--log-level", "error")
+	was := must(t, "", "cat", chart+"/README.md")
+	if strings.TrimSpace(now) != strings.TrimSpace(was) {
+		t.Error("helm/homeward/README.md is not what values.yaml says; run helm-docs --chart-search-root helm/homeward")
+	}
+}
+
+// TestOnARealControlPlane installs three regions in one cluster, each in a namespace of
+// its own under restricted pod security, upgrades, rolls back and drains machines.
+func TestOnARealControlPlane(t *testing.T) {
+	c := newCluster(t)
+	for _, r := range regions {
+		c.apply(fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted, pod-security.kubernetes.io/enforce-version: latest}}\n", r))
+	}
+	for _, r := range regions {
+		file := values(t, r)
+		rendered := must(t, "", "helm", "template", "homeward", chart, "-n", r, "-f", file, "--api-versions", "monitoring.coreos.com/v1")
+		// helm's own dry run accepts what the server would refuse.
+		if _, err := c.try(rendered, "apply", "-n", r, "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
+			t.Fatalf("the API server refuses region %s: %v", r, err)
+		}
+		if out, err := c.helm("install", "homeward", chart, "-n", r, "-f", file, "--wait", "--timeout", "120s"); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, out, c.kubectl("-n", r, "get", "pods,events"))
+		}
+	}
+	r := regions[0]
+	if zones := c.zones(r); len(zones) != 3 {
+		t.Errorf("three nodes stand in zones %v, not in three", zones)
+	}
+
+	// An upgrade to another version, and back.
+	file := values(t, r)
+	if _, err := c.helm("upgrade", "homeward", chart, "-n", r, "-f", file, "--set", "image.tag=v2", "--wait", "--timeout", "120s"); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.images(r); got != "ghcr.io/homeward-io/homeward:v2" {
+		t.Errorf("after the upgrade nodes run %s", got)
+	}
+	if _, err := c.helm("rollback", "homeward", "1", "-n", r, "--wait", "--timeout", "120s"); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.images(r); got != "ghcr.io/homeward-io/homeward:v1" {
+		t.Errorf("after the rollback nodes run %s", got)
+	}
+
+	// Machines are drained one by one while one node at most is away.
+	for i := range machines / 2 {
+		machine := fmt.Sprintf("machine-%d", i)
+		c.kubectl("drain", machine, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+		c.kubectl("-n", r, "rollout", "status", "deployment/homeward", "--timeout=120s")
+		c.kubectl("uncordon", machine)
+	}
+
+	// With no machine for another, a second node is not taken.
+	for i := range machines {
+		c.kubectl("cordon", fmt.Sprintf("machine-%d", i))
+	}
+	pods := strings.Fields(c.kubectl("-n", r, "get", "pods", "-l", "app.kubernetes.io/name=homeward", "-o", "jsonpath={.items[*].metadata.name}"))
+	if err := c.evict(r, pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.evict(r, pods[1]); err == nil || !strings.Contains(err.Error(), "disruption budget") {
+		t.Errorf("a second node was taken while one was away: %v", err)
+	}
+}
+
+func (c *cluster) evict(namespace, pod string) error {
+	c.t.Helper()
+	_, err := c.try(fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":%q}}`, pod, namespace),
+		"create", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", namespace, pod), "-f", "-")
+	return err
+}
+
+// TestMigrationsRunBeforeNodes installs with the migration's hook: its Job ends first.
+func TestMigrationsRunBeforeNodes(t *testing.T) {
+	c := newCluster(t)
+	r := regions[0]
+	c.kubectl("create", "namespace", r)
+	if out, err := c.helm("install", "homeward", chart, "-n", r, "-f", values(t, r), "--set", "migration.enabled=true,migration.regions={us-east1=1},migration.secret.name=owner",
+		"--wait", "--timeout", "120s"); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, c.kubectl("-n", r, "get", "pods,jobs,events"))
+	}
+	events := c.kubectl("-n", r, "get", "events", "--sort-by=.metadata.creationTimestamp", "-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name} {.reason}{"\n"}{end}`)
+	done, started := strings.Index(events, "Job/homeward-migrate Completed"), strings.Index(events, "Deployment/homeward ScalingReplicaSet")
+	if done < 0 || started < 0 || started < done {
+		t.Errorf("the migration did not end before the nodes began:\n%s", events)
+	}
+}
+
+// zones are where a region's pods stand.
+func (c *cluster) zones(namespace string) map[string]bool {
+	c.t.Helper()
+	zones := map[string]bool{}
+	pods := strings.Fields(c.kubectl("-n", namespace, "get", "pods", "-l", "app.kubernetes.io/name=homeward", "-o", "jsonpath={.items[*].spec.nodeName}"))
+	for _, machine := range pods {
+		zones[c.kubectl("get", "node", machine, "-o", `jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}`)] = true
+	}
+	return zones
+}
+
+// images are what a region's ready pods run, each once.
+func (c *cluster) images(namespace string) string {
+	c.t.Helper()
+	return c.kubectl("-n", namespace, "get", "deployment", "homeward", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+}
