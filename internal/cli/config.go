@@ -48,9 +48,12 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n# %s: %s\n# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""),
-		node.GossipKey, set(len(secrets.GossipKeys) > 0), node.SealKeys, set(secrets.SealKeys != ""),
-		node.ProviderKey, set(secrets.ProviderKey != ""), node.ProviderWebhooks, set(secrets.ProviderWebhooks != ""))
+	fmt.Fprintf(io.out, "%s# %s: %s\n# %s: %s\n# %s: %s\n", text, node.DatabaseURL, set(secrets.DatabaseURL != ""),
+		node.GossipKey, set(len(secrets.GossipKeys) > 0), node.SealKeys, set(secrets.SealKeys != ""))
+	variables, are := secrets.ProviderVariables(settings)
+	for _, v := range variables {
+		fmt.Fprintf(io.out, "# %s: %s\n", v, set(are[v]))
+	}
 	for _, f := range facts {
 		fmt.Fprintf(io.out, "# %s\n", f)
 	}

@@ -29,8 +29,8 @@ type reconcileCommand struct {
 	To        time.Time     `placeholder:"TIME" help:"The statement ends before this time. Default: now."`
 	Slack     time.Duration `default:"4h" help:"How much later than stated a movement may be booked; what is within it of an edge of the period is not judged."`
 	Lag       time.Duration `placeholder:"1m" help:"How much later than booked a movement may be stated: what is booked so shortly before the end is in flight over midnight. Default: what the description says, or a minute."`
-	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the one of the settings."`
-	Heal      bool          `help:"Give back what nobody is owed, through the provider of the settings."`
+	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the default of the settings."`
+	Heal      bool          `help:"Give back what nobody is owed, through the providers of the settings."`
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
 	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches there, as JSON lines. The file is replaced when the comparison has come to its end."`
 	JSON      bool          `name:"json" help:"Print JSON."`
@@ -106,7 +106,7 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	log, r.Provider = jsonLog(io, settings), cmp.Or(c.Provider, settings.Provider.Name)
+	log, r.Provider = jsonLog(io, settings), cmp.Or(c.Provider, settings.ProviderNames()[0])
 	r.Open = compared(func(ctx context.Context, do func(*store) error) error {
 		pool := booksPool()
 		pool.AllowUnverified = settings.Database.AllowUnverified
@@ -115,8 +115,8 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 	if !c.Heal {
 		return r, log, stop, nil
 	}
-	if r.Provider != settings.Provider.Name {
-		return nil, nil, nil, fmt.Errorf("--provider is %s, but the provider of the settings, which would give money back, is %s; use the settings of the one that the statement is of", c.Provider, settings.Provider.Name)
+	if names := settings.ProviderNames(); !slices.Contains(names, r.Provider) {
+		return nil, nil, nil, fmt.Errorf("--provider is %s, which is none of the settings' providers, %s, and so cannot give money back; name the one that the statement is of", c.Provider, strings.Join(names, ", "))
 	}
 	opening, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 )
 
 // means is what acting on claims takes, in a node or beside one: the database, the
-// objects and the provider.
+// objects and the providers.
 type means struct {
-	db       *cockroach.DB
-	view     *cockroach.View // as the nodes of the settings' region see it
-	topology *region.Topology
-	bucket   *Blobs // nil: every body is in its row
-	provider gateway
-	seal     *seal.Ring
-	sinks    *Sinks
+	db        *cockroach.DB
+	view      *cockroach.View // as the nodes of the settings' region see it
+	topology  *region.Topology
+	bucket    *Blobs    // nil: every body is in its row
+	providers []gateway // the default first
+	seal      *seal.Ring
+	sinks     *Sinks
 }
 
 // openMeans opens what the settings name. The caller closes it.
@@ -54,8 +54,12 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log
 			return nil, err
 		}
 	}
-	if m.provider, err = settings.Provider.open(secrets); err != nil {
-		return nil, err
+	for _, p := range settings.providers() {
+		adapter, err := p.open(secrets.Providers[p.Name])
+		if err != nil {
+			return nil, err
+		}
+		m.providers = append(m.providers, adapter)
 	}
 	if m.seal, err = OpenSeal(ctx, secrets.SealKeys, log); err != nil {
 		return nil, err
@@ -74,9 +78,14 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	}
 	tuning := settings.Tuning
 	tuning.Policy = settings.policy()
+	var providers psp.Providers
+	notifiers := map[string]psp.Notifier{}
+	for _, p := range m.providers {
+		providers, notifiers[p.Name()] = append(providers, p), p
+	}
 	return Config{
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
-		Providers: psp.Providers{m.provider}, Notifiers: map[string]psp.Notifier{settings.Provider.Name: m.provider}, Sinks: m.sinks.kinds,
+		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
 		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
 	}
 }
@@ -87,8 +96,8 @@ func (m *means) close() error {
 	if m.sinks != nil {
 		m.sinks.Close()
 	}
-	if m.provider != nil {
-		errs = append(errs, m.provider.Close())
+	for _, p := range m.providers {
+		errs = append(errs, p.Close())
 	}
 	if m.bucket != nil {
 		errs = append(errs, m.bucket.Close())

@@ -26,11 +26,11 @@ const (
 	kindStripe   = "stripe"
 )
 
-func (p ProviderSettings) validate() error {
-	errs := []error{mustPass("provider.timeout", p.Timeout), mustPass("provider.webhooks.tolerance", p.Webhooks.Tolerance)}
+func (p *configuredProvider) validate() error {
+	errs := []error{mustPass(p.at+".timeout", p.Timeout), mustPass(p.at+".webhooks.tolerance", p.Webhooks.Tolerance)}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("settings: provider."+format, args...))
+			errs = append(errs, fmt.Errorf("settings: "+p.at+"."+format, args...))
 		}
 	}
 	base, err := url.Parse(p.BaseURL)
@@ -40,8 +40,8 @@ func (p ProviderSettings) validate() error {
 	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
 	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
-	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set provider.allow_http if that is wanted")
-	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", ProviderKey)
+	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http if that is wanted", p.at)
+	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", p.key)
 	if p.Kind == kindStripe {
 		return errors.Join(errs...)
 	}
@@ -52,13 +52,13 @@ func (p ProviderSettings) validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return p.accepts(Secrets{}) // what the adapter alone knows
+	return p.accepts(ProviderSecrets{}) // what the adapter alone knows
 }
 
 // accepts makes the adapter as a node does at its start, and says why it cannot be made.
 // A key that is missing is named by [Secrets.Missing].
-func (p ProviderSettings) accepts(secrets Secrets) error {
-	if p.Kind == kindStripe && secrets.ProviderKey == "" {
+func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
+	if p.Kind == kindStripe && secrets.Key == "" {
 		return nil
 	}
 	adapter, err := p.open(secrets)
@@ -77,32 +77,34 @@ type gateway interface {
 
 // made is an adapter as its package has made it. Without one it is nil, which an
 // interface that holds a nil pointer is not.
-func made[A gateway](adapter A, err error) (gateway, error) {
+func made[A gateway](p *configuredProvider, adapter A, err error) (gateway, error) {
 	if err != nil {
-		return nil, fmt.Errorf("settings: provider, %s or %s: %w", ProviderKey, ProviderWebhooks, err)
+		return nil, fmt.Errorf("settings: %s, %s or %s: %w", p.at, p.key, p.webhooks, err)
 	}
 	return adapter, nil
 }
 
 // open makes the adapter. It makes no call.
-func (p ProviderSettings) open(secrets Secrets) (gateway, error) {
+func (p *configuredProvider) open(secrets ProviderSecrets) (gateway, error) {
 	if p.Kind == kindStripe {
-		return made(stripe.New(stripe.Config{
-			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.ProviderKey,
-			WebhookSecret: secrets.ProviderWebhooks, Tolerance: p.Webhooks.Tolerance,
-		}))
+		adapter, err := stripe.New(stripe.Config{
+			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.Key,
+			WebhookSecret: secrets.Webhooks, Tolerance: p.Webhooks.Tolerance,
+		})
+		return made(p, adapter, err)
 	}
 	c := httpjson.Config{
 		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
 		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
 		Notices: httpjson.Notices{
-			Secret: secrets.ProviderWebhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
+			Secret: secrets.Webhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,
 			SignatureHeader: p.Webhooks.SignatureHeader, Tolerance: p.Webhooks.Tolerance,
 		},
 		Capabilities: psp.Capabilities{Dedupe: dedupes[p.Dedupe], Lookup: p.Lookup, Blind: !p.Show, Timeout: p.Timeout, SettleWindow: p.SettleWindow},
 	}
-	if secrets.ProviderKey != "" {
-		c.Header = http.Header{"Authorization": {"Bearer " + secrets.ProviderKey}}
+	if secrets.Key != "" {
+		c.Header = http.Header{"Authorization": {"Bearer " + secrets.Key}}
 	}
-	return made(httpjson.New(c))
+	adapter, err := httpjson.New(c)
+	return made(p, adapter, err)
 }

@@ -32,14 +32,19 @@ import (
 // environment are read as for [Settings]. The secrets are no settings: see
 // [Secrets].
 type ServeSettings struct {
-	Node     NodeSettings     `koanf:"node"`
-	API      APISettings      `koanf:"api"`
-	RPC      RPCSettings      `koanf:"rpc"`
-	TLS      TLSSettings      `koanf:"tls"`
-	Gossip   GossipSettings   `koanf:"gossip"`
-	Database cockroach.Pool   `koanf:"database"`
-	Provider ProviderSettings `koanf:"provider"`
-	Tuning   `koanf:",flatten,squash"`
+	Node     NodeSettings   `koanf:"node"`
+	API      APISettings    `koanf:"api"`
+	RPC      RPCSettings    `koanf:"rpc"`
+	TLS      TLSSettings    `koanf:"tls"`
+	Gossip   GossipSettings `koanf:"gossip"`
+	Database cockroach.Pool `koanf:"database"`
+	// Provider is the one provider of a deployment that has one; Providers are those of
+	// one that has several, by name, and DefaultProvider names one of them. Without
+	// Providers there is Provider.
+	Provider        ProviderSettings            `koanf:"provider"`
+	Providers       map[string]ProviderSettings `koanf:"providers"`
+	DefaultProvider string                      `koanf:"default_provider"`
+	Tuning          `koanf:",flatten,squash"`
 	// Seal: what is written is sealed, where there are keys; see [SealKeys].
 	Seal bool `koanf:"seal"`
 	// Drain bounds a shutdown.
@@ -84,10 +89,11 @@ type GossipSettings struct {
 	Local bool `koanf:"local"`
 }
 
-// ProviderSettings describe the payment provider.
+// ProviderSettings describe a payment provider.
 type ProviderSettings struct {
 	// Kind is the adapter: httpjson or stripe.
 	Kind string `koanf:"kind"`
+	// Name is the one in Providers, for those.
 	Name string `koanf:"name"`
 	// BaseURL may be "" for stripe: then it is Stripe's own.
 	BaseURL string `koanf:"base_url"`
@@ -153,10 +159,11 @@ func DefaultServeSettings() ServeSettings {
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
 			},
 		},
-		Tuning: tuning,
-		Seal:   true,
-		Drain:  45 * time.Second,
-		Log:    "info",
+		Providers: map[string]ProviderSettings{},
+		Tuning:    tuning,
+		Seal:      true,
+		Drain:     45 * time.Second,
+		Log:       "info",
 	}
 }
 
@@ -185,8 +192,13 @@ func LoadServeSettings(path string, environ []string) (ServeSettings, Secrets, e
 	s := DefaultServeSettings()
 	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings(), nil})
 	secrets, serr := readSecrets(environ)
-	if s.Provider.validate() == nil {
-		serr = errors.Join(serr, s.Provider.accepts(secrets))
+	var perr error
+	secrets.Providers, perr = readProviderSecrets(environ, &s)
+	serr = errors.Join(serr, perr)
+	for _, p := range s.providers() {
+		if p.validate() == nil {
+			serr = errors.Join(serr, p.accepts(secrets.Providers[p.Name]))
+		}
 	}
 	return s, secrets, errors.Join(err, s.Validate(), serr)
 }
@@ -200,7 +212,7 @@ func (s ServeSettings) Validate() error {
 		s.Database.Validate(),
 		s.Policy.Validate(),
 		s.Outbox.validate(),
-		s.Provider.validate(),
+		s.validateProviders(),
 		s.callTimes(),
 		s.Compensations.validate(),
 		s.Events.validate(),
@@ -302,10 +314,13 @@ func (s ServeSettings) callTimes() error {
 			bound, why = other.bound, other.why
 		}
 	}
-	if s.Provider.Timeout >= bound {
-		return fmt.Errorf("settings: provider.timeout must be below %v, which is %s, is %v", bound, why, s.Provider.Timeout)
+	var errs []error
+	for _, p := range s.providers() {
+		if p.Timeout >= bound {
+			errs = append(errs, fmt.Errorf("settings: %s.timeout must be below %v, which is %s, is %v", p.at, bound, why, p.Timeout))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func bucketMistake(objects string) error {
@@ -347,6 +362,15 @@ func (s ServeSettings) YAML() ([]byte, error) {
 	if err := k.Load(structs.Provider(s, "koanf"), nil); err != nil {
 		return nil, fmt.Errorf("settings: %w", err)
 	}
+	// A file that said both would be refused.
+	if len(s.Providers) == 0 {
+		k.Delete("providers")
+	} else {
+		k.Delete("provider")
+		for name := range s.Providers {
+			k.Delete("providers." + name + ".name")
+		}
+	}
 	return k.Marshal(yaml.Parser())
 }
 
@@ -383,29 +407,20 @@ const GossipKey = "HOMEWARD_GOSSIP_KEY"
 type Secrets struct {
 	DatabaseURL string
 	GossipKeys  [][]byte
-	// ProviderKey opens the provider's API, ProviderWebhooks is what it signs with
-	// what it sends; "" for none.
-	ProviderKey, ProviderWebhooks string
+	// Providers are those of each provider that has any, by name.
+	Providers map[string]ProviderSecrets
 	// SealKeys are those of [SealKeys], as they were written.
 	SealKeys string
 }
 
-// The variables of what the provider knows us by; see [Secret].
-const (
-	ProviderKey      = "HOMEWARD_PROVIDER_KEY"
-	ProviderWebhooks = "HOMEWARD_PROVIDER_WEBHOOK_SECRET"
-)
-
 func readSecrets(environ []string) (Secrets, error) {
 	var s Secrets
-	var errs [7]error
+	var errs [5]error
 	var key string
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
-	s.ProviderKey, errs[3] = Secret(environ, ProviderKey)
-	s.ProviderWebhooks, errs[4] = Secret(environ, ProviderWebhooks)
-	s.SealKeys, errs[5] = Secret(environ, SealKeys)
-	errs[6] = checkSealKeys(s.SealKeys)
+	s.SealKeys, errs[3] = Secret(environ, SealKeys)
+	errs[4] = checkSealKeys(s.SealKeys)
 	if key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -425,8 +440,10 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	if s.DatabaseURL == "" {
 		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL))
 	}
-	if settings.Provider.Kind == kindStripe && s.ProviderKey == "" {
-		errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", ProviderKey))
+	for _, p := range settings.providers() {
+		if p.Kind == kindStripe && s.Providers[p.Name].Key == "" {
+			errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", p.key))
+		}
 	}
 	// Whoever may gossip can have requests, and the answers to them, sent its way.
 	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {
@@ -438,10 +455,23 @@ func (s Secrets) Missing(settings ServeSettings) error {
 // Doubts are what somebody should know of what is missing, though a node with these
 // settings starts: a line each.
 func (s Secrets) Doubts(settings ServeSettings) []string {
-	if s.ProviderWebhooks != "" {
-		return nil
+	var doubts []string
+	for _, p := range settings.providers() {
+		if s.Providers[p.Name].Webhooks == "" {
+			doubts = append(doubts, fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that what it takes back or does late is known from its statements alone", p.webhooks, p.Name))
+		}
 	}
-	return []string{fmt.Sprintf("%s is not set: every webhook of %s is answered 503, so that what it takes back or does late is known from its statements alone", ProviderWebhooks, settings.Provider.Name)}
+	return doubts
+}
+
+// ProviderVariables are the variables of the providers' secrets, and whether each is set.
+func (s Secrets) ProviderVariables(settings ServeSettings) (names []string, set map[string]bool) {
+	set = map[string]bool{}
+	for _, p := range settings.providers() {
+		names = append(names, p.key, p.webhooks)
+		set[p.key], set[p.webhooks] = s.Providers[p.Name].Key != "", s.Providers[p.Name].Webhooks != ""
+	}
+	return names, set
 }
 
 func onLoopback(addr string) bool {
@@ -464,7 +494,7 @@ var secretNames = map[string][]string{
 func isSecret(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	_, ok := secretNames[strings.TrimSuffix(name, fileSuffix)]
-	return ok
+	return ok || isProviderSecret(name)
 }
 
 // misplacedSecrets takes secrets out of k and says where they belong.
@@ -473,10 +503,14 @@ func misplacedSecrets(k *koanf.Koanf) error {
 	for _, name := range slices.Sorted(maps.Keys(secretNames)) {
 		for _, path := range secretNames[name] {
 			if k.Exists(path) {
-				errs = append(errs, fmt.Errorf("settings: %s is a secret and must not stand among the settings; set the variable %s, or %s to the name of a file that holds it", path, name, name+fileSuffix))
+				errs = append(errs, misplaced(path, name))
 				k.Delete(path)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, misplacedProviderSecrets(k))...)
+}
+
+func misplaced(path, variable string) error {
+	return fmt.Errorf("settings: %s is a secret and must not stand among the settings; set the variable %s, or %s to the name of a file that holds it", path, variable, variable+fileSuffix)
 }

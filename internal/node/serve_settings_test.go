@@ -37,7 +37,7 @@ func TestTheDocumentedSettingsAreTheDefaults(t *testing.T) {
 func TestServeDefaultsFitTogether(t *testing.T) {
 	s := DefaultServeSettings()
 	require.GreaterOrEqual(t, s.Policy.LeaseMargin, s.Policy.ClockOffset+s.Database.StatementTimeout)
-	provider, err := s.Provider.open(Secrets{})
+	provider, err := s.providers()[0].open(ProviderSecrets{})
 	require.NoError(t, err)
 	require.Equal(t, psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Timeout: 30 * time.Second}, provider.Capabilities())
 }
@@ -221,7 +221,8 @@ func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
 			require.ErrorContains(t, err, "HOMEWARD_PROVIDER_")
 			require.Len(t, lines(err), 1)
 			require.NotContains(t, err.Error(), "hunter2")
-			provider, err := s.Provider.open(secrets)
+			one := s.providers()[0]
+	provider, err := one.open(secrets.Providers[one.Name])
 			require.Error(t, err)
 			require.True(t, provider == nil, "a nil pointer in an interface is none") //nolint:testifylint // Nil would take that pointer
 		})
@@ -233,7 +234,7 @@ func TestANodeWithoutAWebhookSecretIsInDoubt(t *testing.T) {
 	s := DefaultServeSettings()
 	require.Len(t, Secrets{}.Doubts(s), 1)
 	require.Contains(t, Secrets{}.Doubts(s)[0], ProviderWebhooks)
-	require.Empty(t, Secrets{ProviderWebhooks: "whsec_AAAA"}.Doubts(s))
+	require.Empty(t, Secrets{Providers: map[string]ProviderSecrets{s.Provider.Name: {Webhooks: "whsec_AAAA"}}}.Doubts(s))
 }
 
 func TestWhatANodeCannotStartWithout(t *testing.T) {
@@ -289,7 +290,8 @@ func TestProviderBySettings(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("provider:\n  base_url: "+server.URL+"/api\n  key_header: X-Key\n  paths:\n    charges: /pay\n  webhooks:\n    id_header: x-id\n"), 0o600))
 	s, secrets, err := LoadServeSettings(path, []string{ProviderKey + "=sk_1", ProviderWebhooks + "=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"})
 	require.NoError(t, err)
-	provider, err := s.Provider.open(secrets)
+	one := s.providers()[0]
+	provider, err := one.open(secrets.Providers[one.Name])
 	require.NoError(t, err)
 	defer func() { require.NoError(t, provider.Close()) }()
 	provider.Charge(t.Context(), psp.Call{Key: "k", Reference: "ch_1", Amount: 1, Currency: "usd", Source: "pm_1"})
@@ -301,7 +303,8 @@ func TestProviderBySettings(t *testing.T) {
 
 	s.Provider.Kind, s.Provider.BaseURL = kindStripe, ""
 	require.ErrorContains(t, Secrets{DatabaseURL: "postgres://x"}.Missing(s), ProviderKey)
-	stripe, err := s.Provider.open(secrets)
+	one = s.providers()[0]
+	stripe, err := one.open(secrets.Providers[one.Name])
 	require.NoError(t, err)
 	require.NoError(t, stripe.Close())
 }

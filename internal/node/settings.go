@@ -83,9 +83,9 @@ func load(path string, environ []string, into any, o others) error {
 	for _, name := range o.not {
 		k.Delete(name)
 	}
-	own, known := maps.Clone(k.Raw()), k.Copy()
+	own, given := maps.Clone(k.Raw()), koanf.New(".")
 	if path != "" {
-		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		if err := given.Load(file.Provider(path), yaml.Parser()); err != nil {
 			return unreadable(path, err)
 		}
 	}
@@ -95,14 +95,26 @@ func load(path string, environ []string, into any, o others) error {
 		EnvironFunc: func() []string { return slices.DeleteFunc(slices.Clone(environ), notASetting) },
 		TransformFunc: func(name, value string) (string, any) {
 			path := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", ".")
+			if group, rest, ok := strings.Cut(path, "."); ok && group == "providers" {
+				part, rest, _ := strings.Cut(rest, ".")
+				path = group + "." + providerNamed(given, part) + "." + rest
+			}
 			from[path] = name
 			return path, value
 		},
 	})
-	if err := k.Load(variables, nil); err != nil {
+	if err := given.Load(variables, nil); err != nil {
 		return fmt.Errorf("settings: environment: %w", err)
 	}
-	errs := []error{misplacedSecrets(k), foreignSettings(k, own, o), unknownSettings(k, known, from)}
+	var both error
+	if _, serves := into.(*ServeSettings); serves {
+		both = providersFrom(given, k)
+	}
+	known := k.Copy()
+	if err := k.Merge(given); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	errs := []error{both, misplacedSecrets(k), foreignSettings(k, own, o), unknownSettings(k, known, from)}
 	err := k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: into, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(

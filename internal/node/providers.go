@@ -1,0 +1,200 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+)
+
+// The variables of what the provider of the settings provider knows us by; see [Secret].
+// Those of the settings providers.NAME are HOMEWARD_PROVIDERS__NAME__KEY and
+// HOMEWARD_PROVIDERS__NAME__WEBHOOK_SECRET.
+const (
+	ProviderKey      = "HOMEWARD_PROVIDER_KEY"
+	ProviderWebhooks = "HOMEWARD_PROVIDER_WEBHOOK_SECRET"
+)
+
+const (
+	providersPrefix = "HOMEWARD_PROVIDERS__"
+	keySuffix       = "__KEY"
+	webhooksSuffix  = "__WEBHOOK_SECRET"
+)
+
+// ProviderSecrets are what one provider knows us by: Key opens its API, Webhooks is what
+// it signs with what it sends; "" for none.
+type ProviderSecrets struct{ Key, Webhooks string }
+
+// configuredProvider is one provider of the settings, with where its settings stand and
+// which variables hold its secrets.
+type configuredProvider struct {
+	ProviderSettings
+	at, key, webhooks string
+}
+
+// providers are those of the settings, the default first and the others by name.
+func (s *ServeSettings) providers() []configuredProvider {
+	if len(s.Providers) == 0 {
+		return []configuredProvider{{s.Provider, "provider", ProviderKey, ProviderWebhooks}}
+	}
+	var all []configuredProvider
+	for _, name := range slices.Sorted(maps.Keys(s.Providers)) {
+		p := s.Providers[name]
+		p.Name = name
+		variable := providersPrefix + variableName(name)
+		all = append(all, configuredProvider{p, "providers." + name, variable + keySuffix, variable + webhooksSuffix})
+	}
+	slices.SortStableFunc(all, func(a, b configuredProvider) int {
+		return cmp.Compare(rank(a.Name != s.DefaultProvider), rank(b.Name != s.DefaultProvider))
+	})
+	return all
+}
+
+func rank(later bool) int {
+	if later {
+		return 1
+	}
+	return 0
+}
+
+// ProviderNames are the names of the settings' providers, the default's first.
+func (s ServeSettings) ProviderNames() []string {
+	var names []string
+	for _, p := range s.providers() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// variableName is how a provider's name is spelled in a variable.
+func variableName(name string) string {
+	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// validateProviders checks the map as a whole and each of its providers.
+func (s *ServeSettings) validateProviders() error {
+	var errs []error
+	spelled := map[string]string{}
+	for _, p := range s.providers() {
+		errs = append(errs, p.validate())
+		if strings.Contains(p.Name, "__") && len(s.Providers) > 0 {
+			errs = append(errs, fmt.Errorf("settings: the provider's name %q has a '__', which no variable can; write one '_'", p.Name))
+		}
+		if other, twice := spelled[p.key]; twice {
+			errs = append(errs, fmt.Errorf("settings: providers %s and %s would have the same variables, %s; rename one", other, p.Name, p.key))
+		}
+		spelled[p.key] = p.Name
+	}
+	_, named := s.Providers[s.DefaultProvider]
+	switch {
+	case len(s.Providers) == 0 && s.DefaultProvider != "":
+		errs = append(errs, errors.New("settings: default_provider chooses one of providers, of which there are none; take it out, or name providers"))
+	case s.DefaultProvider != "" && !named:
+		errs = append(errs, fmt.Errorf("settings: default_provider %q is none of %s", s.DefaultProvider, strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
+	case len(s.Providers) > 1 && s.DefaultProvider == "":
+		errs = append(errs, fmt.Errorf("settings: there are several providers; set default_provider to one of %s", strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+// providersFrom gives each provider that is named among the given settings the defaults
+// that a single one has, and refuses both ways of saying it at once.
+func providersFrom(given, k *koanf.Koanf) error {
+	names := given.MapKeys("providers")
+	if len(names) == 0 {
+		return nil
+	}
+	one := koanf.New(".")
+	if err := one.Load(structs.Provider(DefaultServeSettings().Provider, "koanf"), nil); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	one.Delete("name") // it stands before the group
+	for _, name := range names {
+		if err := k.MergeAt(one, "providers."+name); err != nil {
+			return fmt.Errorf("settings: %w", err)
+		}
+	}
+	if given.Exists("provider") {
+		return errors.New("settings: provider and providers are both set; move what provider says into providers, under its name")
+	}
+	return nil
+}
+
+// providerNamed is the name of a provider as the file spells it, for the part of a
+// variable that means it: variables know no '-'.
+func providerNamed(given *koanf.Koanf, part string) string {
+	for _, name := range given.MapKeys("providers") {
+		if variableName(name) == strings.ToUpper(part) {
+			return name
+		}
+	}
+	return strings.ToLower(part)
+}
+
+// isProviderSecret reports whether a variable's name is that of a secret of one of the
+// providers.
+func isProviderSecret(variable string) bool {
+	variable = strings.TrimSuffix(variable, fileSuffix)
+	return strings.HasPrefix(variable, providersPrefix) && (strings.HasSuffix(variable, keySuffix) || strings.HasSuffix(variable, webhooksSuffix))
+}
+
+// misplacedProviderSecrets takes secrets out of the providers' groups in k and says where
+// they belong.
+func misplacedProviderSecrets(k *koanf.Koanf) error {
+	var errs []error
+	for _, name := range k.MapKeys("providers") {
+		for _, s := range []struct{ path, suffix string }{
+			{"key", keySuffix}, {"api_key", keySuffix}, {"secret", keySuffix},
+			{"webhook_secret", webhooksSuffix}, {"webhooks.secret", webhooksSuffix},
+		} {
+			if path := "providers." + name + "." + s.path; k.Exists(path) {
+				errs = append(errs, misplaced(path, providersPrefix+variableName(name)+s.suffix))
+				k.Delete(path)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readProviderSecrets reads those of the settings' providers. One of a provider that the
+// settings do not have is a mistake: it is not what somebody meant.
+func readProviderSecrets(environ []string, settings *ServeSettings) (map[string]ProviderSecrets, error) {
+	var errs []error
+	all := map[string]ProviderSecrets{}
+	meant := map[string]bool{}
+	for _, p := range settings.providers() {
+		var s ProviderSecrets
+		var err error
+		s.Key, err = Secret(environ, p.key)
+		errs = append(errs, err)
+		s.Webhooks, err = Secret(environ, p.webhooks)
+		errs = append(errs, err)
+		if s != (ProviderSecrets{}) {
+			all[p.Name] = s
+		}
+		meant[p.key], meant[p.webhooks] = true, true
+	}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		base := strings.TrimSuffix(name, fileSuffix)
+		switch one := base == ProviderKey || base == ProviderWebhooks; {
+		case value == "" || meant[base] || !one && !isProviderSecret(base):
+		case one:
+			errs = append(errs, fmt.Errorf("%s is of the setting provider, and there are providers; name the one it belongs to, as in %s", name, strings.Replace(name, "HOMEWARD_PROVIDER_", settings.providers()[0].prefix(), 1)))
+		default:
+			errs = append(errs, fmt.Errorf("%s is of no provider of the settings, which have %s", name, strings.Join(settings.ProviderNames(), ", ")))
+		}
+	}
+	if len(all) == 0 {
+		all = nil
+	}
+	return all, errors.Join(errs...)
+}
+
+// prefix is what the variables of p begin with.
+func (p *configuredProvider) prefix() string { return strings.TrimSuffix(p.key, "KEY") }
