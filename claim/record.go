@@ -255,6 +255,9 @@ const (
 	EventGivenUp   Event = "given_up"
 	EventClosed    Event = "closed"
 	EventReplied   Event = "replied"
+	// EventRepliesLost, of no key, says how many notes of replies a node has lost; the
+	// detail is their number.
+	EventRepliesLost Event = "replies_lost"
 )
 
 // AuditEntry is one line of a claim's history. Append-only.

@@ -1,0 +1,454 @@
+package audit_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
+	"github.com/homeward-io/homeward/claim"
+)
+
+const home = "europe-west1"
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func newKeys(t *testing.T) (text string, keys *audit.Keys) {
+	t.Helper()
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err = audit.ParseKeys(text)
+	require.NoError(t, err)
+	return text, keys
+}
+
+// world is a region with some entries a day.
+type world struct {
+	*testing.T
+	store  *memory
+	bucket *audittest.Bucket
+	keys   *audit.Keys
+	n      int
+}
+
+func newWorld(t *testing.T) *world {
+	_, keys := newKeys(t)
+	return &world{T: t, store: &memory{now: start, kept: map[string]bool{}}, bucket: audittest.NewBucket(), keys: keys}
+}
+
+// add writes an entry of a key at a time.
+func (w *world) add(key string, at time.Time) audit.Entry {
+	w.n++
+	e := audit.Entry{
+		Tenant: "acme", Key: key, Object: "ch_" + key, ID: fmt.Sprintf("%08d", w.n), At: at, Event: claim.EventSettled,
+		Region: home, Node: "node-1", Fence: 1, Generation: 1,
+	}
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	w.store.entries = append(w.store.entries, e)
+	return e
+}
+
+// days adds some entries on each of n days, and lets them pass.
+func (w *world) days(n, each int) {
+	for range n {
+		for i := range each {
+			w.add(fmt.Sprintf("key-%03d", i), w.store.now.Add(time.Duration(i)*time.Second))
+		}
+		w.store.now = w.store.now.Add(24 * time.Hour)
+	}
+}
+
+func (w *world) config() audit.Config {
+	return audit.Config{
+		Store: w.store, Objects: w.bucket, Keys: w.keys, Policy: audit.DefaultPolicy(), Home: home, Node: "node-1", Entries: 10, Page: 4,
+	}
+}
+
+func (w *world) round() audit.Status {
+	w.Helper()
+	x, err := audit.NewExporter(w.config())
+	require.NoError(w, err)
+	s, err := x.Round(w.Context())
+	require.NoError(w, err)
+	return s
+}
+
+func (w *world) verify(bucket audit.Objects) audit.Report {
+	w.Helper()
+	r, err := audit.Verify(w.Context(), audit.VerifyConfig{Objects: bucket, Trust: w.keys.Trust(), Now: w.store.now, Stale: 48 * time.Hour})
+	require.NoError(w, err)
+	return r
+}
+
+func (w *world) find(wanted audit.Wanted) []audit.Found {
+	w.Helper()
+	a := audit.Archive{Objects: w.bucket, Trust: w.keys.Trust()}
+	found, doubts, err := a.Find(w.Context(), wanted)
+	require.NoError(w, err)
+	require.Empty(w, doubts)
+	return found
+}
+
+func TestDaysAreExported(t *testing.T) {
+	w := newWorld(t)
+	w.days(1, 25)
+	w.store.now = w.store.now.Add(24 * time.Hour) // a day without anything
+	w.days(1, 3)
+	s := w.round()
+	require.Equal(t, audit.Status{Exported: start.Truncate(24 * time.Hour).Add(72 * time.Hour), Segments: 4, Entries: 28}, s)
+	require.Zero(t, w.round().Segments, "what is exported is not exported again")
+
+	r := w.verify(w.bucket)
+	require.Empty(t, r.Failures)
+	require.Len(t, r.Regions, 1)
+	require.Equal(t, int64(28), r.Regions[0].Entries)
+	require.Equal(t, uint64(4), r.Regions[0].Segments)
+	require.Equal(t, s.Exported, r.Regions[0].To)
+	require.Equal(t, map[string]int{w.keys.ID(): 4}, r.Keys)
+	for i, name := range w.bucket.Names() {
+		day := []string{"2026-03-01", "2026-03-01", "2026-03-02", "2026-03-03"}[i]
+		require.True(t, strings.HasPrefix(name, fmt.Sprintf("%s/%s/%012d-", home, day, i+1)), name)
+	}
+}
+
+// A window is exported a while after its end, and what is behind is caught up with.
+func TestLag(t *testing.T) {
+	w := newWorld(t)
+	w.add("k", start)
+	w.store.now = start.Truncate(24 * time.Hour).Add(24*time.Hour + 14*time.Minute)
+	s := w.round()
+	require.Zero(t, s.Segments)
+	require.Zero(t, s.Lag)
+	w.store.now = w.store.now.Add(3 * 24 * time.Hour)
+	require.Equal(t, 3, w.round().Segments)
+	c, _, _, err := w.store.AuditChain(t.Context(), home)
+	require.NoError(t, err)
+	require.Equal(t, start.Truncate(24*time.Hour).Add(3*24*time.Hour), c.From)
+}
+
+func TestKeysAndObjectsAreFound(t *testing.T) {
+	w := newWorld(t)
+	w.days(3, 25)
+	w.round()
+	for _, wanted := range []audit.Wanted{
+		{Tenant: "acme", Key: "key-007"}, {Key: "key-007"}, {Key: "key-007", Tenants: []string{"globex", "acme"}}, {Object: "ch_key-007"},
+	} {
+		found := w.find(wanted)
+		require.Len(t, found, 3, wanted)
+		for i, f := range found {
+			require.Equal(t, "key-007", f.Key)
+			require.Equal(t, home, f.Home)
+			require.Equal(t, start.Add(time.Duration(i)*24*time.Hour+7*time.Second), f.At)
+		}
+	}
+	require.Len(t, w.find(audit.Wanted{Object: "ch_key-007", Since: start.Add(24 * time.Hour), Until: start.Add(30 * time.Hour)}), 1)
+	require.Empty(t, w.find(audit.Wanted{Tenant: "globex", Key: "key-007"}))
+	require.Empty(t, w.find(audit.Wanted{Object: "ch_other"}))
+	require.Empty(t, w.find(audit.Wanted{Key: "key-007", Regions: []string{"us-east1"}}))
+}
+
+// Whatever is done to a bucket is named by where it was done.
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.days(4, 15)
+	w.round()
+	require.Len(t, w.bucket.Names(), 8)
+	_, stranger := newKeys(t)
+	names := w.bucket.Names()
+	for what, c := range map[string]struct {
+		do     func(b *audittest.Bucket)
+		class  audit.Class
+		number uint64
+	}{
+		"a byte of a body": {func(b *audittest.Bucket) {
+			data := b.Remove(names[2])
+			data[len(data)-1] ^= 1
+			require.NoError(t, b.Put(t.Context(), names[2], data))
+		}, audit.Changed, 3},
+		"a signature": {func(b *audittest.Bucket) {
+			data := string(b.Remove(names[2]))
+			at := strings.Index(data, `"sig":"`) + 10
+			data = data[:at] + string(rune(data[at]^1)) + data[at+1:]
+			require.NoError(t, b.Put(t.Context(), names[2], []byte(data)))
+		}, audit.Changed, 3},
+		"cut short":      {func(b *audittest.Bucket) { require.NoError(t, b.Put(t.Context(), names[4], b.Remove(names[4])[:200])) }, audit.Changed, 5},
+		"empty":          {func(b *audittest.Bucket) { require.NoError(t, b.Put(t.Context(), names[4], nil)) }, audit.Changed, 5},
+		"removed":        {func(b *audittest.Bucket) { b.Remove(names[3]) }, audit.Removed, 4},
+		"the first":      {func(b *audittest.Bucket) { b.Remove(names[0]) }, audit.Removed, 1},
+		"two exchanged":  {func(b *audittest.Bucket) { exchange(t, b, names[2], names[3]) }, audit.Reordered, 3},
+		"another's name": {func(b *audittest.Bucket) { require.NoError(t, b.Put(t.Context(), names[5], b.Remove(names[2]))) }, audit.Reordered, 6},
+		"the end": {func(b *audittest.Bucket) {
+			for _, name := range names[4:] {
+				b.Remove(name)
+			}
+		}, audit.Ended, 5},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := w.bucket.Clone()
+			c.do(b)
+			r := w.verify(b)
+			require.False(t, r.OK())
+			require.True(t, slices.ContainsFunc(r.Failures, func(f audit.Failure) bool {
+				return f.Class == c.class && f.Number == c.number && f.Region == home
+			}), "%v", r.Failures)
+			require.False(t, r.Unread())
+		})
+	}
+	t.Run("another's signature", func(t *testing.T) {
+		r, err := audit.Verify(t.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: stranger.Trust()})
+		require.NoError(t, err)
+		require.Equal(t, audit.Foreign, r.Failures[0].Class)
+	})
+	t.Run("a region that is gone", func(t *testing.T) {
+		r, err := audit.Verify(t.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: w.keys.Trust(), Regions: []string{home, "us-east1"}})
+		require.NoError(t, err)
+		require.Equal(t, []audit.Failure{{Class: audit.Removed, Region: "us-east1", Number: 1, Detail: "the region has no segment at all"}}, r.Failures)
+	})
+	t.Run("what cannot be read is not said to be wrong", func(t *testing.T) {
+		r := w.verify(unreadable{w.bucket, names[3]})
+		require.True(t, r.Unread())
+		require.Len(t, r.Failures, 1)
+		require.Equal(t, audit.Unread, r.Failures[0].Class)
+	})
+}
+
+func exchange(t *testing.T, b *audittest.Bucket, one, other string) {
+	first, second := b.Remove(one), b.Remove(other)
+	require.NoError(t, b.Put(t.Context(), one, second))
+	require.NoError(t, b.Put(t.Context(), other, first))
+}
+
+type unreadable struct {
+	audit.Objects
+	name string
+}
+
+func (u unreadable) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	if name == u.name {
+		return nil, errors.New("the bucket is away")
+	}
+	return u.Objects.Get(ctx, name, limit)
+}
+
+// A key is retired: the new one signs, and both are believed.
+func TestRotation(t *testing.T) {
+	w := newWorld(t)
+	old, first := newKeys(t)
+	w.keys = first
+	w.days(2, 3)
+	w.round()
+	text, _ := newKeys(t)
+	public, err := first.Public()
+	require.NoError(t, err)
+	for _, both := range []string{text + old, text + public} {
+		w.keys, err = audit.ParseKeys(both)
+		require.NoError(t, err)
+		w.days(1, 3)
+		w.round()
+		r := w.verify(w.bucket)
+		require.Empty(t, r.Failures)
+		require.Len(t, r.Keys, 2)
+	}
+	trust, err := w.keys.Public()
+	require.NoError(t, err)
+	all, err := audit.ParseTrust(trust)
+	require.NoError(t, err)
+	require.Equal(t, w.keys.Trust(), all)
+
+	_, err = audit.ParseTrust(text)
+	require.ErrorContains(t, err, "is a private key")
+	_, err = audit.ParseKeys(public)
+	require.ErrorContains(t, err, "no private key")
+	_, err = audit.ParseKeys("nothing")
+	require.ErrorContains(t, err, "no key in PEM")
+	_, err = audit.ParseKeys(old + old)
+	require.ErrorContains(t, err, "there twice")
+}
+
+// Rows go once they are found in a segment, and their claim is gone. One that came after
+// its window was exported gets a segment first.
+func TestSweep(t *testing.T) {
+	w := newWorld(t)
+	w.days(2, 15)
+	w.round()
+	late := w.add("late", start)
+	w.store.kept["key-003"] = true
+	w.store.now = start.Add(8 * 24 * time.Hour)
+	s := w.round()
+	require.Equal(t, 1, s.Late)
+	require.Equal(t, 14, s.Swept, "of the first day, but the one whose claim is there, and the late one")
+	require.True(t, slices.ContainsFunc(w.store.entries, func(e audit.Entry) bool { return e == late }), "it goes when it is found in a segment")
+	require.Zero(t, w.round().Swept, "once a day is enough")
+	require.Empty(t, w.verify(w.bucket).Failures)
+	require.Len(t, w.find(audit.Wanted{Tenant: "acme", Key: "late"}), 1)
+
+	w.store.now = w.store.now.Add(24 * time.Hour)
+	require.Equal(t, 15, w.round().Swept)
+	require.Len(t, w.store.entries, 2, "those of a claim that is there")
+	delete(w.store.kept, "key-003")
+	w.store.now = w.store.now.Add(24 * time.Hour)
+	require.Equal(t, 2, w.round().Swept)
+	require.Empty(t, w.verify(w.bucket).Failures)
+}
+
+// A segment that is damaged proves nothing: its rows are exported once more, and stay
+// until they are found.
+func TestSweepBelievesNoDamagedSegment(t *testing.T) {
+	for what, harm := range map[string]func(w *world, name string){
+		"body": func(w *world, name string) {
+			data := w.bucket.Remove(name)
+			data[len(data)-1] ^= 1
+			require.NoError(t, w.bucket.Put(t.Context(), name, data))
+		},
+		"head": func(w *world, name string) { require.NoError(t, w.bucket.Put(t.Context(), name, []byte("{}\n"))) },
+		"gone": func(w *world, name string) { w.bucket.Remove(name) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.days(1, 5)
+			w.store.now = w.store.now.Add(24 * time.Hour)
+			w.round()
+			harm(w, w.bucket.Names()[0])
+			w.store.now = start.Add(8 * 24 * time.Hour)
+			s := w.round()
+			require.Zero(t, s.Swept)
+			require.Equal(t, 5, s.Late)
+			w.store.now = w.store.now.Add(24 * time.Hour)
+			require.Equal(t, 5, w.round().Swept)
+			found, _, err := (&audit.Archive{Objects: w.bucket, Trust: w.keys.Trust()}).Find(t.Context(), audit.Wanted{Tenant: "acme", Key: "key-001"})
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			require.NotEmpty(t, w.verify(w.bucket).Failures, "what was done to the bucket is still named")
+		})
+	}
+}
+
+// A rival's segment that did not get into the chain is no failure, and proves no row.
+func TestTwoExporters(t *testing.T) {
+	w := newWorld(t)
+	w.days(1, 5)
+	x, err := audit.NewExporter(w.config())
+	require.NoError(t, err)
+	rival := w.config()
+	rival.Node = "node-2"
+	rival.Objects = &meanwhile{Objects: w.bucket, do: func() {
+		_, err := x.Round(t.Context())
+		require.NoError(t, err)
+	}}
+	other, err := audit.NewExporter(rival)
+	require.NoError(t, err)
+	s, err := other.Round(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, s.Segments)
+	require.Len(t, w.bucket.Names(), 2)
+	w.days(1, 5)
+	w.round()
+	r := w.verify(w.bucket)
+	require.Empty(t, r.Failures)
+	require.Equal(t, 1, r.Regions[0].Spare)
+	require.Equal(t, uint64(2), r.Regions[0].Segments)
+	w.store.now = start.Add(9 * 24 * time.Hour)
+	require.Equal(t, 10, w.round().Swept)
+	require.Empty(t, w.verify(w.bucket).Failures)
+}
+
+// meanwhile lets somebody else act before the first object is written.
+type meanwhile struct {
+	audit.Objects
+	do func()
+}
+
+func (m *meanwhile) Put(ctx context.Context, name string, data []byte) error {
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return m.Objects.Put(ctx, name, data)
+}
+
+// The number of replies that nodes have lost stands in the segment.
+func TestRepliesLost(t *testing.T) {
+	w := newWorld(t)
+	w.store.entries = append(w.store.entries,
+		audit.Entry{ID: "1", At: start, Event: claim.EventRepliesLost, Node: "node-1", Region: home, Detail: "512"},
+		audit.Entry{ID: "2", At: start, Event: claim.EventRepliesLost, Node: "node-2", Region: home, Detail: "3"})
+	w.store.now = w.store.now.Add(24 * time.Hour)
+	w.round()
+	require.Equal(t, uint64(515), w.verify(w.bucket).Regions[0].RepliesLost)
+}
+
+func TestCardNumbersAreMasked(t *testing.T) {
+	w := newWorld(t)
+	w.add("k", start)
+	w.store.entries[0].Detail = "4242424242424242"
+	w.store.now = w.store.now.Add(24 * time.Hour)
+	c := w.config()
+	c.Mask = func(s string) string { return strings.ReplaceAll(s, "4242424242424242", "****") }
+	x, err := audit.NewExporter(c)
+	require.NoError(t, err)
+	_, err = x.Round(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "****", w.find(audit.Wanted{Key: "k"})[0].Detail)
+}
+
+// A segment can be read with nothing of ours: its first line is an envelope of DSSE, which
+// others' software verifies, and the rest is JSON lines in a zstd frame.
+func TestSegmentsAreReadByOthers(t *testing.T) {
+	w := newWorld(t)
+	w.days(1, 3)
+	w.round()
+	data, err := w.bucket.Get(t.Context(), w.bucket.Names()[0], 0)
+	require.NoError(t, err)
+	line, body, found := strings.Cut(string(data), "\n")
+	require.True(t, found)
+	var e dsse.Envelope
+	require.NoError(t, json.Unmarshal([]byte(line), &e))
+	v, err := dsse.NewEnvelopeVerifier(verifier{w.keys.ID(), w.keys.Trust()[w.keys.ID()]})
+	require.NoError(t, err)
+	accepted, payload, err := v.VerifyAndDecode(t.Context(), &e)
+	require.NoError(t, err)
+	require.Len(t, accepted, 1)
+	var m map[string]any
+	require.NoError(t, json.Unmarshal(payload, &m))
+	require.Equal(t, home, m["region"])
+	require.Equal(t, float64(3), m["entries"])
+	d, err := zstd.NewReader(nil)
+	require.NoError(t, err)
+	defer d.Close()
+	lines, err := d.DecodeAll([]byte(body), nil)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(lines), "\n"))
+	require.Contains(t, string(lines), `{"tenant":"acme","key":"key-000","object":"ch_key-000","id":"00000001","at":"2026-03-01T12:00:00Z","event":"settled"`)
+}
+
+type verifier struct {
+	id  string
+	key ed25519.PublicKey
+}
+
+func (v verifier) KeyID() (string, error)   { return v.id, nil }
+func (v verifier) Public() crypto.PublicKey { return v.key }
+func (v verifier) Verify(_ context.Context, data, sig []byte) error {
+	if !ed25519.Verify(v.key, data, sig) {
+		return errors.New("wrong")
+	}
+	return nil
+}
+
+func TestPolicy(t *testing.T) {
+	require.NoError(t, audit.DefaultPolicy().Validate())
+	require.ErrorContains(t, audit.Policy{Window: 7 * time.Hour, Settle: -1, KeepRows: time.Hour}.Validate(), "window must be 24h or divide it evenly, is 7h0m0s\naudit policy: settle must be from 0 to 24h, is -1ns\naudit policy: keep_rows")
+}

@@ -1,0 +1,276 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Policy is how a region's audit is exported. All nodes of a deployment should agree on it;
+// where they do not, segments only come sooner or later.
+type Policy struct {
+	// Window is how much time a window has: a day, or an even part of one. A region reads
+	// the rows that it keeps once for each.
+	Window time.Duration `koanf:"window"`
+	// Settle is how long after its end a window is exported. What comes later still goes
+	// into a segment, but only when its rows are swept.
+	Settle time.Duration `koanf:"settle"`
+	// KeepRows is how long exported rows stay in the store, where their claim does not keep
+	// them longer.
+	KeepRows time.Duration `koanf:"keep_rows"`
+}
+
+// DefaultPolicy is a segment for each day.
+func DefaultPolicy() Policy {
+	return Policy{Window: day, Settle: 15 * time.Minute, KeepRows: 7 * day}
+}
+
+const (
+	day = 24 * time.Hour
+	// MinKeepRows is more than a claim lives: its merchant reads the timeline in rows.
+	MinKeepRows = 3 * day
+	// MaxKeepRows leaves an export that is behind a month before the store drops rows that
+	// are 400 days old whether or not they were exported.
+	MaxKeepRows = 365 * day
+)
+
+// Validate names every setting that cannot work.
+func (p Policy) Validate() error {
+	var errs []error
+	if p.Window < time.Second || p.Window > day || day%p.Window != 0 {
+		errs = append(errs, fmt.Errorf("audit policy: window must be 24h or divide it evenly, is %v", p.Window))
+	}
+	if p.Settle < 0 || p.Settle > day {
+		errs = append(errs, fmt.Errorf("audit policy: settle must be from 0 to 24h, is %v", p.Settle))
+	}
+	if p.KeepRows < MinKeepRows || p.KeepRows > MaxKeepRows {
+		errs = append(errs, fmt.Errorf("audit policy: keep_rows must be from %v to %v, is %v", MinKeepRows, MaxKeepRows, p.KeepRows))
+	}
+	return errors.Join(errs...)
+}
+
+// Config assembles an [Exporter]; all but Mask and Logger is required.
+type Config struct {
+	Store   Store
+	Objects Objects
+	Keys    *Keys
+	Policy  Policy
+	// Home is the region whose audit is exported, and Node who does it.
+	Home, Node string
+	// Mask takes card numbers out of a text; nil leaves it as it is.
+	Mask   func(string) string
+	Logger *slog.Logger
+	// Entries is how many a segment has at most; 0 means 50,000. Page is how many rows are
+	// looked at in one statement; 0 means 2,000.
+	Entries, Page int
+}
+
+// Exporter writes the audit of one region to objects. It keeps nothing in memory between
+// two rounds; any number of them may work on a region at once, and at most one of them
+// gets on.
+type Exporter struct{ c Config }
+
+// maxSegment is how much text a segment has at most, in bytes of what varies.
+const maxSegment = 24 << 20
+
+// NewExporter checks the configuration.
+func NewExporter(c Config) (*Exporter, error) {
+	if c.Store == nil || c.Objects == nil || c.Keys == nil || c.Home == "" || c.Node == "" {
+		return nil, errors.New("audit: an exporter needs Store, Objects, Keys, Home and Node")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Entries, c.Page = cmp.Or(c.Entries, 50_000), cmp.Or(c.Page, 2000)
+	return &Exporter{c}, nil
+}
+
+// Status is how far an export has come.
+type Status struct {
+	// Exported: all before it is in segments.
+	Exported time.Time
+	// Lag is the age of the oldest window that is due and not exported; 0: none is.
+	Lag time.Duration
+	// Segments and Entries were written by this round, Late of them after their window, and
+	// Swept rows deleted.
+	Segments, Entries, Late, Swept int
+}
+
+// errRival: another exporter has moved the chain on. What is there now is as good.
+var errRival = errors.New("audit: another exporter has moved the chain on")
+
+// Round exports every window that is due, and then sweeps what was exported long enough
+// ago. It returns how far it came, also beside an error.
+func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
+	for {
+		c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
+		if err != nil {
+			return s, err
+		}
+		if !found {
+			if err := x.begin(ctx, now); err != nil && !errors.Is(err, errRival) {
+				return s, err
+			}
+			continue
+		}
+		to := x.end(c.From)
+		due := to.Add(x.c.Policy.Settle)
+		s.Exported, s.Lag = c.From, max(0, now.Sub(due))
+		if now.Before(due) {
+			s.Lag = 0
+			return s, x.sweep(ctx, c, now, &s)
+		}
+		if err := x.segment(ctx, &c, to, now, &s); err != nil && !errors.Is(err, errRival) {
+			return s, err
+		}
+	}
+}
+
+// end is where the window ends that begins at from, at midnight at the latest.
+func (x *Exporter) end(from time.Time) time.Time {
+	return from.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
+}
+
+// begin makes the chain, from the window of the oldest row on.
+func (x *Exporter) begin(ctx context.Context, now time.Time) error {
+	oldest := now
+	for after, more := (Position{}), true; more; {
+		page, err := x.c.Store.AuditPage(ctx, x.c.Home, time.Time{}, oldest, after, x.c.Page)
+		if err != nil {
+			return err
+		}
+		for i := range page.Entries {
+			if at := page.Entries[i].At; at.Before(oldest) {
+				oldest = at
+			}
+		}
+		after, more = page.Next, page.More
+	}
+	from := oldest.UTC().Truncate(x.c.Policy.Window)
+	x.c.Logger.Info("the export of the audit begins", "home", x.c.Home, "from", from)
+	return x.advance(ctx, 0, Chain{From: from})
+}
+
+// advance moves the chain; errRival where somebody else has.
+func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
+	moved, err := x.c.Store.AdvanceAudit(ctx, x.c.Home, was, next)
+	if err == nil && !moved {
+		return errRival
+	}
+	return err
+}
+
+// segment writes the next segment of the window that c is in, or adopts the one that
+// somebody has written and not lived to say so.
+func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, status *Status) error {
+	s, found, err := x.left(ctx, c, to)
+	if err != nil {
+		return err
+	}
+	if !found {
+		entries, next, more, err := x.read(ctx, c.From, to, c.After)
+		if err != nil {
+			return err
+		}
+		m := x.manifest(c, now)
+		m.From, m.To, m.Part, m.After, m.Last = c.From, to, c.Part+1, c.After, !more
+		if more {
+			m.Until = next
+		}
+		if s, err = x.write(ctx, m, entries); err != nil {
+			return err
+		}
+	}
+	next := *c
+	next.Number, next.Digest = s.Number, s.Digest
+	if s.Last {
+		next.From, next.After, next.Part = to, Position{}, 0
+	} else {
+		next.After, next.Part = s.Until, s.Part
+	}
+	if err := x.advance(ctx, c.Version, next); err != nil {
+		return err
+	}
+	status.Segments++
+	status.Entries += s.Entries
+	return nil
+}
+
+// manifest is of the segment that follows c.
+func (x *Exporter) manifest(c *Chain, now time.Time) Manifest {
+	return Manifest{
+		Region: x.c.Home, Number: c.Number + 1, Previous: c.Digest, Day: c.From.UTC().Format(dayLayout), Written: now, By: x.c.Node,
+	}
+}
+
+// write makes a segment durable.
+func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry) (Segment, error) {
+	s, data, err := seal(m, entries, x.c.Keys)
+	if err != nil {
+		return s, err
+	}
+	if err := x.c.Objects.Put(ctx, s.Name, data); err != nil {
+		return s, fmt.Errorf("audit: segment %s cannot be written: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+// left finds a segment that fits c: its writer was stopped before it could say so.
+func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment, found bool, err error) {
+	var names []string
+	err = x.c.Objects.List(ctx, folder(x.c.Home, c.From.UTC().Format(dayLayout)), func(name string) error {
+		if n, ok := readName(name); ok && n.number == c.Number+1 {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return s, false, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+	}
+	for _, name := range names {
+		s, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
+		switch {
+		case damaged(err): // half of it, as of a disk that lost power: it is written anew
+			x.c.Logger.Warn("an object in the audit bucket is not whole; it is not in the chain", "object", name, "error", err)
+		case err != nil && !errors.Is(err, ErrNoObject):
+			return s, false, err
+		case err == nil && s.Previous == c.Digest && !s.Late && s.From.Equal(c.From) && s.To.Equal(to) && s.Part == c.Part+1 && s.After.same(c.After):
+			return s, true, nil
+		}
+	}
+	return s, false, nil
+}
+
+// read gathers the entries of a segment: those of a window behind after, as many as one
+// holds.
+func (x *Exporter) read(ctx context.Context, from, to time.Time, after Position) (entries []Entry, next Position, more bool, err error) {
+	size := 0
+	for more = true; more && len(entries) < x.c.Entries && size < maxSegment; {
+		page, err := x.c.Store.AuditPage(ctx, x.c.Home, from, to, after, min(x.c.Page, x.c.Entries))
+		if err != nil {
+			return nil, after, false, err
+		}
+		for i := range page.Entries {
+			x.mask(&page.Entries[i])
+			size += page.Entries[i].size()
+		}
+		entries, after, more = append(entries, page.Entries...), page.Next, page.More
+	}
+	return entries, after, more, nil
+}
+
+// entrySize is about what an entry is beside what varies.
+const entrySize = 200
+
+func (e *Entry) size() int {
+	return entrySize + len(e.Tenant) + len(e.Key) + len(e.Object) + len(e.ProviderRef) + len(e.Node) + len(e.Detail)
+}
+
+func (x *Exporter) mask(e *Entry) {
+	if x.c.Mask != nil {
+		e.Detail, e.ProviderRef = x.c.Mask(e.Detail), x.c.Mask(e.ProviderRef)
+	}
+}

@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Archive finds in a bucket what its segments have. It is safe for concurrent use.
+type Archive struct {
+	Objects Objects
+	// Trust proves what is found; nil believes everything.
+	Trust Trust
+	// Parallel is how many objects are read at once; 0 means 16.
+	Parallel int
+	// Progress, if not nil, is called now and then, one call at a time.
+	Progress func(done, total int)
+}
+
+// Wanted says what to find: what is of Key, of any tenant unless Tenant is said, or of
+// Object.
+type Wanted struct {
+	Tenant, Key, Object string
+	// Regions are those to look in; none: all.
+	Regions []string
+	// Since and Until bound the days that are looked through; zero: no bound.
+	Since, Until time.Time
+	// Tenants are asked for with a Key that comes without its tenant.
+	Tenants []string
+}
+
+// Found is an entry and where it was found.
+type Found struct {
+	Entry
+	// Home is the region whose chain has it, Segment the name of its object.
+	Home, Segment string
+}
+
+// Find returns the entries that are wanted, each once, in the order of their times. Doubts
+// name segments that could not be read or are not what was signed: what they have is
+// missing, or was left out.
+func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []string, err error) {
+	var names []named
+	err = a.Objects.List(ctx, "", func(name string) error {
+		if n, ok := readName(name); ok && w.looksIn(n) {
+			names = append(names, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+	}
+	var mu sync.Mutex
+	done := 0
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(a.Parallel, 16))
+	for _, n := range names {
+		g.Go(func() error {
+			some, err := a.look(ctx, n, &w)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				doubts = append(doubts, fmt.Sprintf("segment %s: %v", n.name, err))
+			}
+			found = append(found, some...)
+			done++
+			if a.Progress != nil {
+				a.Progress(done, len(names))
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(doubts)
+	return once(found), doubts, nil
+}
+
+// looksIn reports whether a segment can have what is wanted.
+func (w *Wanted) looksIn(n named) bool {
+	if len(w.Regions) > 0 && !slices.Contains(w.Regions, n.region) {
+		return false
+	}
+	day, err := time.Parse(dayLayout, n.day)
+	return err == nil && (w.Until.IsZero() || day.Before(w.Until)) &&
+		(w.Since.IsZero() || day.AddDate(0, 0, 1).After(w.Since))
+}
+
+// look reads one segment, if it may have something.
+func (a *Archive) look(ctx context.Context, n named, w *Wanted) ([]Found, error) {
+	head, err := readHead(ctx, a.Objects, n.name, a.Trust)
+	switch {
+	case errors.Is(err, ErrNoObject): // removed meanwhile
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !w.mayBeIn(head.Filter):
+		return nil, nil
+	}
+	_, entries, err := readAll(ctx, a.Objects, n.name, a.Trust)
+	if err != nil {
+		return nil, err
+	}
+	var found []Found
+	for i := range entries {
+		if w.is(&entries[i]) {
+			found = append(found, Found{entries[i], n.region, n.name})
+		}
+	}
+	return found, nil
+}
+
+func (w *Wanted) mayBeIn(f filter) bool {
+	switch {
+	case w.Object != "" && f.has(objectName(w.Object)):
+		return true
+	case w.Key == "":
+		return false
+	case w.Tenant != "":
+		return f.has(keyName(w.Tenant, w.Key))
+	case len(w.Tenants) == 0:
+		return len(f) > 0 // nobody says what to look for
+	}
+	return slices.ContainsFunc(w.Tenants, func(t string) bool { return f.has(keyName(t, w.Key)) })
+}
+
+func (w *Wanted) is(e *Entry) bool {
+	if w.Object != "" && e.Object == w.Object {
+		return true
+	}
+	return w.Key != "" && e.Key == w.Key && (w.Tenant == "" || e.Tenant == w.Tenant)
+}
+
+// once sorts by time and drops what was exported twice.
+func once(found []Found) []Found {
+	slices.SortFunc(found, func(a, b Found) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Home, b.Home), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Segment, b.Segment))
+	})
+	return slices.CompactFunc(found, func(a, b Found) bool { return a.Home == b.Home && a.ID == b.ID && a.At.Equal(b.At) })
+}

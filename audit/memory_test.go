@@ -1,0 +1,83 @@
+package audit_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/audit"
+)
+
+// memory is a store of one region, as simple as can be.
+type memory struct {
+	mu      sync.Mutex
+	now     time.Time
+	entries []audit.Entry
+	kept    map[string]bool // keys whose claim is still stored
+	chain   *audit.Chain
+}
+
+func (m *memory) AuditPage(_ context.Context, _ string, from, to time.Time, after audit.Position, limit int) (page audit.Page, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortFunc(m.entries, func(a, b audit.Entry) int { return before(a.Position(), b.Position()) })
+	for i := range m.entries {
+		e := m.entries[i]
+		if before(e.Position(), after) <= 0 && after != (audit.Position{}) {
+			continue
+		}
+		if limit == 0 {
+			page.More = true
+			break
+		}
+		limit--
+		page.Next = e.Position()
+		if (from.IsZero() || !e.At.Before(from)) && (to.IsZero() || e.At.Before(to)) {
+			page.Entries = append(page.Entries, e)
+		}
+	}
+	return page, nil
+}
+
+func before(a, b audit.Position) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Key, b.Key), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+}
+
+func (m *memory) ForgetAudit(_ context.Context, _ string, entries []audit.Position) (n int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries = slices.DeleteFunc(m.entries, func(e audit.Entry) bool {
+		if m.kept[e.Key] || !slices.ContainsFunc(entries, func(p audit.Position) bool { return before(p, e.Position()) == 0 }) {
+			return false
+		}
+		n++
+		return true
+	})
+	return n, nil
+}
+
+func (m *memory) AuditChain(context.Context, string) (audit.Chain, time.Time, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.chain == nil {
+		return audit.Chain{}, m.now, false, nil
+	}
+	return *m.chain, m.now, true, nil
+}
+
+func (m *memory) AdvanceAudit(_ context.Context, _ string, was uint64, next audit.Chain) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var stands uint64
+	if m.chain != nil {
+		stands = m.chain.Version
+	}
+	if stands != was {
+		return false, nil
+	}
+	next.Version = was + 1
+	m.chain = &next
+	return true, nil
+}

@@ -1,0 +1,59 @@
+package audit
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrNoObject: there is no object of that name.
+var ErrNoObject = errors.New("audit: there is no such object")
+
+// Objects are the bucket of segments. Implementations are safe for concurrent use.
+type Objects interface {
+	// Put makes an object durable before it returns. One that is there is replaced; the
+	// names of segments have their content in them, so that it is the same.
+	Put(ctx context.Context, name string, data []byte) error
+	// Get reads an object, at most its first limit bytes where limit is above 0;
+	// [ErrNoObject].
+	Get(ctx context.Context, name string, limit int64) ([]byte, error)
+	// List calls each for the objects whose names begin with prefix, in any order, until
+	// it returns an error.
+	List(ctx context.Context, prefix string, each func(name string) error) error
+}
+
+// headGuess is how much of an object is read for its envelope: a filter of 50,000 keys and
+// as many objects takes 170 KB, a usual segment's 60 KB.
+const headGuess = 96 << 10
+
+// readHead reads the manifest of an object, in as many bytes as that takes.
+func readHead(ctx context.Context, o Objects, name string, trust Trust) (Segment, error) {
+	for limit := int64(headGuess); ; limit *= 4 {
+		data, err := o.Get(ctx, name, limit)
+		if err != nil {
+			return Segment{}, err
+		}
+		s, err := openHead(name, data, trust)
+		if !errors.Is(err, errShort) {
+			return s, err
+		}
+		if int64(len(data)) < limit {
+			_, _, err := open(name, data, trust)
+			return s, err
+		}
+	}
+}
+
+// readAll reads and proves a whole object.
+func readAll(ctx context.Context, o Objects, name string, trust Trust) (Segment, []Entry, error) {
+	data, err := o.Get(ctx, name, 0)
+	if err != nil {
+		return Segment{}, nil, err
+	}
+	return open(name, data, trust)
+}
+
+// damaged reports whether err says something for certain of an object that was read: it is
+// not the segment that was signed. Other errors say nothing.
+func damaged(err error) bool {
+	return errors.Is(err, ErrChanged) || errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrMoved)
+}

@@ -1,0 +1,270 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+)
+
+// payloadType is what an envelope says of its payload.
+const payloadType = "application/vnd.homeward.audit.manifest.v1+json"
+
+// Manifest is what is signed of a segment. Its JSON is a format: members are only ever
+// added.
+type Manifest struct {
+	Region string `json:"region"`
+	// Number counts the segments of the region, from 1, without a gap.
+	Number uint64 `json:"number"`
+	// Previous is the digest of the segment before it; "" of the first.
+	Previous string `json:"previous"`
+	// Day is the UTC day that the entries are of, as in 2026-03-01.
+	Day string `json:"day"`
+	// From and To bound the times of the entries, From <= At < To: a window, in which the
+	// part begins behind After and ends with Until. Last: nothing of the window follows.
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Part  int       `json:"part"`
+	After Position  `json:"after,omitzero"`
+	Until Position  `json:"until,omitzero"`
+	Last  bool      `json:"last"`
+	// Late: the entries were found after their window was exported, and the chain goes on
+	// as if the segment were not there.
+	Late bool `json:"late,omitempty"`
+	// Entries is how many there are, and RepliesLost how many notes of replies the nodes of
+	// the region have lost, as they counted them.
+	Entries     int    `json:"entries"`
+	RepliesLost uint64 `json:"replies_lost"`
+	// Body is what follows the envelope: the entries as JSON lines, compressed by zstd. Size
+	// and SHA256 are of what follows, Length of the lines.
+	Encoding string `json:"encoding"`
+	SHA256   string `json:"sha256"`
+	Size     int    `json:"size"`
+	Length   int    `json:"length"`
+	Filter   filter `json:"filter,omitempty"`
+	// Written and By say when, by the store's clock, and by which node.
+	Written time.Time `json:"written"`
+	By      string    `json:"by"`
+}
+
+// Segment is an object of the chain.
+type Segment struct {
+	Manifest
+	// Digest is the SHA-256 of the manifest as it was signed, in hexadecimal: it names the
+	// segment, its body included.
+	Digest string
+	// Name is that of the object.
+	Name string
+	// Key names the key that signed it.
+	Key string
+	// head is how many bytes the envelope has, its end of line included.
+	head int
+}
+
+// What is wrong with a segment. Test with errors.Is.
+var (
+	// ErrChanged: it is not what was signed.
+	ErrChanged = errors.New("audit: the segment was changed")
+	// ErrUnknownKey: a key has signed it that is not trusted.
+	ErrUnknownKey = errors.New("audit: the segment is signed by a key that is not trusted")
+)
+
+const (
+	encodingZstd = "zstd"
+	// maxLength bounds what a body may unpack to, in bytes; segments are cut far below it.
+	maxLength = 256 << 20
+	dayLayout = time.DateOnly
+	suffix    = ".audit"
+	// numberDigits keeps the names of a day in the order of their numbers.
+	numberDigits = 12
+	// digestDigits of the digest make a name the segment's own.
+	digestDigits = 16
+)
+
+// name is that of the segment's object: REGION/DAY/NUMBER-DIGEST.audit.
+func (m *Manifest) name(digest string) string {
+	return fmt.Sprintf("%s%0*d-%s%s", folder(m.Region, m.Day), numberDigits, m.Number, digest[:digestDigits], suffix)
+}
+
+func folder(region, day string) string { return region + "/" + day + "/" }
+
+// named is what an object's name says of it.
+type named struct {
+	name, region, day, digest string
+	number                    uint64
+}
+
+// readName reads the name of an object; ok is false for what is no segment.
+func readName(name string) (n named, ok bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 3 {
+		return n, false
+	}
+	file, ok := strings.CutSuffix(parts[2], suffix)
+	number, digest, dashed := strings.Cut(file, "-")
+	if !ok || !dashed || len(number) != numberDigits || len(digest) != digestDigits {
+		return n, false
+	}
+	n = named{name: name, region: parts[0], day: parts[1], digest: digest}
+	var err error
+	if n.number, err = strconv.ParseUint(number, 10, 64); err != nil || n.number == 0 {
+		return n, false
+	}
+	_, err = time.Parse(dayLayout, n.day)
+	return n, err == nil
+}
+
+// codec compresses and unpacks; both halves may be used at once.
+var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err) // of an option
+	}
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxLength))
+	if err != nil {
+		panic(err)
+	}
+	return e, d
+})
+
+// seal makes the segment of entries that m describes, and the bytes of its object.
+func seal(m Manifest, entries []Entry, keys *Keys) (Segment, []byte, error) {
+	var lines bytes.Buffer
+	e := json.NewEncoder(&lines)
+	e.SetEscapeHTML(false)
+	m.Entries, m.RepliesLost = len(entries), 0
+	for i := range entries {
+		if err := e.Encode(&entries[i]); err != nil {
+			return Segment{}, nil, fmt.Errorf("audit: encode an entry: %w", err)
+		}
+		m.RepliesLost += entries[i].lost()
+	}
+	encoder, _ := codec()
+	body := encoder.EncodeAll(lines.Bytes(), nil)
+	sum := sha256.Sum256(body)
+	m.Encoding, m.SHA256, m.Size, m.Length = encodingZstd, hex.EncodeToString(sum[:]), len(body), lines.Len()
+	m.Filter = filterOf(entries)
+	payload, err := json.Marshal(&m)
+	if err != nil {
+		return Segment{}, nil, fmt.Errorf("audit: encode a manifest: %w", err)
+	}
+	head, err := json.Marshal(dsse.Envelope{
+		PayloadType: payloadType, Payload: base64.StdEncoding.EncodeToString(payload),
+		Signatures: []dsse.Signature{{KeyID: keys.id, Sig: base64.StdEncoding.EncodeToString(ed25519.Sign(keys.signs, dsse.PAE(payloadType, payload)))}},
+	})
+	if err != nil {
+		return Segment{}, nil, fmt.Errorf("audit: encode an envelope: %w", err)
+	}
+	head = append(head, '\n')
+	s := Segment{Manifest: m, Digest: digestOf(payload), Key: keys.id, head: len(head)}
+	s.Name = m.name(s.Digest)
+	return s, append(head, body...), nil
+}
+
+func digestOf(payload []byte) string {
+	sum := sha256.Sum256(payload)
+	return hex.EncodeToString(sum[:])
+}
+
+// errShort: the envelope does not end in the bytes at hand.
+var errShort = errors.New("audit: the envelope is cut short")
+
+// openHead reads the manifest of the object name, which data begins with, and proves its
+// signature; a nil trust believes everybody. errShort where data is not enough.
+func openHead(name string, data []byte, trust Trust) (Segment, error) {
+	end := bytes.IndexByte(data, '\n')
+	if end < 0 {
+		return Segment{}, errShort
+	}
+	var e dsse.Envelope
+	if err := json.Unmarshal(data[:end], &e); err != nil {
+		return Segment{}, fmt.Errorf("%w: its envelope does not read", ErrChanged)
+	}
+	payload, err := e.DecodeB64Payload()
+	if err != nil || e.PayloadType != payloadType || len(e.Signatures) != 1 {
+		return Segment{}, fmt.Errorf("%w: its envelope holds no manifest with one signature", ErrChanged)
+	}
+	s := Segment{Digest: digestOf(payload), Name: name, Key: e.Signatures[0].KeyID, head: end + 1}
+	if trust != nil {
+		key, known := trust[s.Key]
+		if !known {
+			return s, fmt.Errorf("%w: %s", ErrUnknownKey, s.Key)
+		}
+		signature, err := base64.StdEncoding.DecodeString(e.Signatures[0].Sig)
+		if err != nil || !ed25519.Verify(key, dsse.PAE(payloadType, payload), signature) {
+			return s, fmt.Errorf("%w: its signature does not fit", ErrChanged)
+		}
+	}
+	if err := json.Unmarshal(payload, &s.Manifest); err != nil {
+		return s, fmt.Errorf("%w: its manifest does not read", ErrChanged)
+	}
+	return s, nil
+}
+
+// open reads a whole object.
+func open(name string, data []byte, trust Trust) (Segment, []Entry, error) {
+	s, err := openHead(name, data, trust)
+	if errors.Is(err, errShort) {
+		err = fmt.Errorf("%w: its envelope is cut short", ErrChanged)
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	body := data[s.head:]
+	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != s.SHA256 || len(body) != s.Size {
+		return s, nil, fmt.Errorf("%w: its body is not the one that was signed", ErrChanged)
+	}
+	if s.Encoding != encodingZstd {
+		return s, nil, fmt.Errorf("audit: segment %s is encoded as %q, which this build cannot read", name, s.Encoding)
+	}
+	_, decoder := codec()
+	lines, err := decoder.DecodeAll(body, nil)
+	if err != nil || len(lines) != s.Length {
+		return s, nil, fmt.Errorf("%w: its body does not unpack", ErrChanged)
+	}
+	entries := make([]Entry, 0, s.Entries)
+	for d := json.NewDecoder(bytes.NewReader(lines)); d.More(); {
+		var e Entry
+		if err := d.Decode(&e); err != nil {
+			return s, nil, fmt.Errorf("%w: entry %d does not read", ErrChanged, len(entries)+1)
+		}
+		entries = append(entries, e)
+	}
+	return s, entries, s.check(entries)
+}
+
+// check compares the manifest with the entries and the name.
+func (s *Segment) check(entries []Entry) error {
+	if s.name(s.Digest) != s.Name {
+		return fmt.Errorf("%w: it is segment %d of %s on %s", ErrMoved, s.Number, s.Region, s.Day)
+	}
+	if len(entries) != s.Entries {
+		return fmt.Errorf("%w: it has %d entries and says %d", ErrChanged, len(entries), s.Entries)
+	}
+	var lost uint64
+	for i := range entries {
+		e := &entries[i]
+		if e.At.Before(s.From) || !e.At.Before(s.To) || e.ID == "" {
+			return fmt.Errorf("%w: entry %d is not of its window", ErrChanged, i+1)
+		}
+		lost += e.lost()
+	}
+	if lost != s.RepliesLost {
+		return fmt.Errorf("%w: it says that %d replies were lost, its entries %d", ErrChanged, s.RepliesLost, lost)
+	}
+	return nil
+}
+
+// ErrMoved: the object has the name of another segment.
+var ErrMoved = errors.New("audit: the segment is not where it belongs")

@@ -1,0 +1,332 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Class is what is wrong with a chain.
+type Class string
+
+// The classes.
+const (
+	// Changed: an object is not what was signed.
+	Changed Class = "changed"
+	// Foreign: a key has signed it that is not trusted.
+	Foreign Class = "foreign"
+	// Removed: a number has no object.
+	Removed Class = "removed"
+	// Reordered: an object stands where another one belongs, or names another one before it.
+	Reordered Class = "reordered"
+	// Forked: two objects have one number, and none follows that says which counts, or each
+	// is followed.
+	Forked Class = "forked"
+	// Gap: the windows of two segments do not meet.
+	Gap Class = "gap"
+	// Ended: nothing follows for longer than it should take, so that the last segments may
+	// have been removed.
+	Ended Class = "ended"
+	// Unread: an object could not be read, so that nothing is known of it.
+	Unread Class = "unread"
+)
+
+// Failure is one thing that is wrong, or could not be found out (Unread).
+type Failure struct {
+	Class  Class  `json:"class"`
+	Region string `json:"region"`
+	Number uint64 `json:"number"`
+	Object string `json:"object,omitempty"`
+	Detail string `json:"detail"`
+}
+
+func (f Failure) String() string {
+	at := f.Object
+	if at == "" {
+		at = fmt.Sprintf("%s segment %d", f.Region, f.Number)
+	}
+	return fmt.Sprintf("%s: %s: %s", f.Class, at, f.Detail)
+}
+
+// RegionReport is what was found of one region's chain.
+type RegionReport struct {
+	Region   string `json:"region"`
+	Segments uint64 `json:"segments"`
+	Entries  int64  `json:"entries"`
+	// RepliesLost is how many notes of replies the segments say were lost.
+	RepliesLost uint64 `json:"replies_lost"`
+	// Spare are objects beside the chain: a crash, or a rival, left them, and what they hold
+	// is in the chain as well.
+	Spare int `json:"spare"`
+	// From and To are the times that the chain covers, without a gap where there is no
+	// failure. Digest is of its last segment.
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Digest string    `json:"digest"`
+}
+
+// Report is what [Verify] found.
+type Report struct {
+	Regions []RegionReport `json:"regions"`
+	// Keys are those that signed, with how many segments each did.
+	Keys     map[string]int `json:"keys"`
+	Failures []Failure      `json:"failures"`
+	// Other are objects in the bucket that are no segments.
+	Other int `json:"other"`
+}
+
+// OK reports that every chain is whole.
+func (r *Report) OK() bool { return len(r.Failures) == 0 }
+
+// Unread reports that some of the failures are only what could not be read.
+func (r *Report) Unread() bool {
+	return slices.ContainsFunc(r.Failures, func(f Failure) bool { return f.Class == Unread })
+}
+
+// VerifyConfig says what to prove; Objects and Trust are required.
+type VerifyConfig struct {
+	Objects Objects
+	// Trust are the public keys that may have signed.
+	Trust Trust
+	// Regions are those to prove; none: all that the bucket has.
+	Regions []string
+	// Now and Stale: a chain that ends more than Stale before Now has [Ended]. 0: any end
+	// is as good.
+	Now   time.Time
+	Stale time.Duration
+	// Progress, if not nil, is called now and then, one call at a time.
+	Progress func(done, total int)
+	// Parallel is how many objects are read at once; 0 means 8.
+	Parallel int
+}
+
+// Verify proves the chains of a bucket from its objects alone. The error says that it could
+// not even be listed, or ctx's end.
+func Verify(ctx context.Context, c VerifyConfig) (Report, error) {
+	r := Report{Keys: map[string]int{}, Failures: []Failure{}, Regions: []RegionReport{}}
+	regions := map[string][]named{}
+	for _, region := range c.Regions {
+		regions[region] = nil // one without any segment is a failure
+	}
+	total := 0
+	err := c.Objects.List(ctx, "", func(name string) error {
+		n, ok := readName(name)
+		if !ok {
+			r.Other++
+			return nil
+		}
+		if _, wanted := regions[n.region]; wanted || len(c.Regions) == 0 {
+			regions[n.region] = append(regions[n.region], n)
+			total++
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+	}
+	v := verification{c: c, total: total, report: &r}
+	for _, region := range slices.Sorted(maps.Keys(regions)) {
+		if err := v.region(ctx, region, regions[region]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+type verification struct {
+	c      VerifyConfig
+	report *Report
+	total  int
+
+	mu   sync.Mutex
+	done int
+}
+
+func (v *verification) fail(class Class, region string, number uint64, object, format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.report.Failures = append(v.report.Failures, Failure{class, region, number, object, fmt.Sprintf(format, args...)})
+}
+
+// region proves one chain.
+func (v *verification) region(ctx context.Context, region string, names []named) error {
+	slices.SortFunc(names, func(a, b named) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) })
+	report := RegionReport{Region: region}
+	if len(names) == 0 {
+		v.fail(Removed, region, 1, "", "the region has no segment at all")
+		v.report.Regions = append(v.report.Regions, report)
+		return nil
+	}
+	segments, err := v.read(ctx, names)
+	if err != nil {
+		return err
+	}
+	v.link(&report, byNumber(names, segments), names[len(names)-1].number)
+	v.report.Regions = append(v.report.Regions, report)
+	return nil
+}
+
+// read reads and proves each object by itself; what is wrong with one leaves it out.
+func (v *verification) read(ctx context.Context, names []named) ([]*Segment, error) {
+	segments := make([]*Segment, len(names))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(v.c.Parallel, 8))
+	for i, n := range names {
+		g.Go(func() error {
+			s, _, err := readAll(ctx, v.c.Objects, n.name, v.c.Trust)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			v.note(&s, n, err)
+			if err == nil {
+				segments[i] = &s
+			}
+			return nil
+		})
+	}
+	return segments, g.Wait()
+}
+
+// note says what an object is by itself.
+func (v *verification) note(s *Segment, n named, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrUnknownKey):
+		v.fail(Foreign, n.region, n.number, n.name, "%v", err)
+	case errors.Is(err, ErrMoved):
+		v.fail(Reordered, n.region, n.number, n.name, "%v", err)
+	case errors.Is(err, ErrChanged):
+		v.fail(Changed, n.region, n.number, n.name, "%v", err)
+	case errors.Is(err, ErrNoObject):
+		v.fail(Removed, n.region, n.number, n.name, "it was removed while the bucket was read")
+	default:
+		v.fail(Unread, n.region, n.number, n.name, "it cannot be read: %v", err)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err == nil {
+		v.report.Keys[s.Key]++
+	}
+	v.done++
+	if v.c.Progress != nil {
+		v.c.Progress(v.done, v.total)
+	}
+}
+
+// candidates are the objects of one number: those that read, and whether there are others.
+type candidates struct {
+	good []*Segment
+	bad  bool
+}
+
+func byNumber(names []named, segments []*Segment) map[uint64]candidates {
+	all := map[uint64]candidates{}
+	for i, n := range names {
+		c := all[n.number]
+		if segments[i] != nil {
+			c.good = append(c.good, segments[i])
+		} else {
+			c.bad = true
+		}
+		all[n.number] = c
+	}
+	return all
+}
+
+// link goes along the chain, and names where it does not hold.
+func (v *verification) link(report *RegionReport, all map[uint64]candidates, last uint64) {
+	var before, window *Segment // the one before, and the latest that is not late
+	for number := uint64(1); number <= last; number++ {
+		c := all[number]
+		if len(c.good) == 0 {
+			if !c.bad { // else it has been said what is wrong with it
+				v.fail(Removed, report.Region, number, "", "there is no object of this number; the bucket's versions or a copy may have it")
+			}
+			before = nil
+			continue
+		}
+		s := v.choose(report, c.good, all[number+1].good, number == last)
+		v.join(s, before, number == 1)
+		if !s.Late {
+			v.meet(s, window)
+			window = s
+		}
+		report.Segments++
+		report.Entries += int64(s.Entries)
+		report.RepliesLost += s.RepliesLost
+		report.Digest = s.Digest
+		before = s
+		if report.From.IsZero() {
+			report.From = s.From
+		}
+		if !s.Late && s.Last {
+			report.To = s.To
+		}
+	}
+	if v.c.Stale > 0 && v.c.Now.Sub(report.To) > v.c.Stale {
+		v.fail(Ended, report.Region, last+1, "", "the chain ends at %s: either nothing is exported any more, or what came after was removed", report.To.UTC().Format(time.RFC3339))
+	}
+}
+
+// choose finds the one of several objects with one number that the next one names.
+func (v *verification) choose(report *RegionReport, of, following []*Segment, last bool) *Segment {
+	if len(of) == 1 {
+		return of[0]
+	}
+	var chosen []*Segment
+	for _, s := range of {
+		if slices.ContainsFunc(following, func(f *Segment) bool { return f.Previous == s.Digest }) {
+			chosen = append(chosen, s)
+		}
+	}
+	report.Spare += len(of) - 1
+	switch {
+	case len(chosen) == 1:
+		return chosen[0]
+	case len(chosen) == 0 && last: // what a crash leaves: the next segment will say
+		return of[0]
+	}
+	v.fail(Forked, report.Region, of[0].Number, "", "%d objects have this number, and %d of them are followed", len(of), len(chosen))
+	return of[0]
+}
+
+// join compares s with the one before it; nil: there is none to compare with.
+func (v *verification) join(s, before *Segment, first bool) {
+	switch {
+	case first && s.Previous != "":
+		v.fail(Reordered, s.Region, s.Number, s.Name, "it is the first, and names one before it")
+	case before != nil && s.Previous != before.Digest:
+		v.fail(Reordered, s.Region, s.Number, s.Name, "it names another segment before it than %s", before.Name)
+	}
+}
+
+// meet compares the windows of two segments.
+func (v *verification) meet(s, before *Segment) {
+	if before == nil || before.Number+1 < s.Number && v.between(before, s) {
+		return
+	}
+	goesOn := s.From.Equal(before.To) && s.After == (Position{})
+	if !before.Last {
+		goesOn = s.From.Equal(before.From) && s.After.same(before.Until)
+	}
+	if !goesOn {
+		v.fail(Gap, s.Region, s.Number, s.Name, "its window, from %s, does not go on where that of segment %d ended", s.From.UTC().Format(time.RFC3339), before.Number)
+	}
+}
+
+// between reports whether a segment is missing or bad between two, so that their windows
+// need not meet.
+func (v *verification) between(a, b *Segment) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.report.Failures, func(f Failure) bool {
+		return f.Region == a.Region && f.Number > a.Number && f.Number < b.Number
+	})
+}
