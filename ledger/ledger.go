@@ -19,6 +19,27 @@
 //	ghost                        provider:P        suspense:T      money that nobody asked for, or not any more
 //	ghost's refund               suspense:T        provider:P      reverses the ghost
 //	any of these failed          the opposite of what failed       reverses what failed
+//	refund made at the provider  merchant:T        provider:P      reverses the charge
+//	                             or suspense:T                     reverses the ghost
+//	transfer came back           provider:P        merchant:T      reverses the transfer
+//	dispute opened               merchant:T        disputed:T      reverses the charge
+//	                             or suspense:T                     reverses the ghost
+//	  withdrawn                  withheld:P        provider:P
+//	  given back                 provider:P        withheld:P      reverses the withdrawal
+//	  won                        disputed:T        merchant:T      reverses the opening
+//	                                               or suspense:T
+//	  lost                       disputed:T        withheld:P
+//	payout                       bank:P            provider:P
+//	payout came back             provider:P        bank:P          reverses the payout
+//	fee                          fees:P            provider:P      fee refund: the opposite
+//	conversion, of one currency  exchange:P        provider:P      of a refund: the opposite
+//	  and of the other           provider:P        exchange:P
+//	adjustment                   as a person says, who says so and why
+//
+// Balances of provider, withheld, bank and fees are debits as a rule, those of merchant,
+// suspense and disputed credits. withheld and disputed are zero once all disputes are
+// decided, and what provider:P stands at is what P says it holds for us, once its
+// statement is booked ([FeeOf], [ConversionOf]).
 //
 // A provider may say that a movement went well and, days later, that it failed after
 // all: a refund that the payer's bank sends back, a debit that is not honoured. What
@@ -61,6 +82,7 @@ const (
 // failures are the kinds that take another one back, by that one.
 var failures = map[Kind]Kind{
 	Charge: ChargeFailed, Transfer: TransferFailed, Refund: RefundFailed, Ghost: GhostFailed, GhostRefund: GhostRefundFailed,
+	ProviderRefund: ProviderRefundFailed,
 }
 
 // Failed is the kind that a k takes back, where k is one of those that say that a
@@ -141,6 +163,8 @@ type Transaction struct {
 	Reverses string
 	// Provider and ProviderRef say where the money moved.
 	Provider, ProviderRef string
+	// By and Why are who decided it and for what reason, where a person did.
+	By, Why string
 	// At is the store's clock when it was appended; set by the store.
 	At time.Time
 }
@@ -148,8 +172,10 @@ type Transaction struct {
 // Validate names what keeps t from being booked.
 func (t *Transaction) Validate() error {
 	switch {
-	case t.ID == "" || t.Tenant == "" || t.Object == "" || t.Provider == "":
+	case t.ID == "" || t.Tenant == "" && !t.Kind.tenantless() || t.Object == "" || t.Provider == "" && t.Kind != Adjustment:
 		return fmt.Errorf("ledger: transaction %q lacks an id, a tenant, an object or a provider", t.ID)
+	case (t.By != "" && t.Why != "") != (t.Kind == Adjustment):
+		return fmt.Errorf("ledger: transaction %s of kind %s: a person's decision, and nothing else, needs who took it and why", t.ID, t.Kind)
 	case t.Amount <= 0:
 		return fmt.Errorf("ledger: transaction %s has the amount %d; it must be above 0", t.ID, t.Amount)
 	case len(t.Currency) != len("usd"):
@@ -164,8 +190,12 @@ func (t *Transaction) Validate() error {
 
 // reverses reports whether a transaction of t's kind takes another one back.
 func (t *Transaction) reverses() bool {
+	switch t.Kind {
+	case Refund, GhostRefund, ProviderRefund, TransferReversal, DisputeOpened, DisputeWon, DisputeReversal, PayoutReversal:
+		return true
+	}
 	_, failed := t.Kind.Failed()
-	return failed || t.Kind == Refund || t.Kind == GhostRefund
+	return failed
 }
 
 // Same reports whether t and other book the same event in the same way, whenever
@@ -233,6 +263,11 @@ type Store interface {
 	// Reversals lists what reverses a transaction of region, wherever it is booked,
 	// in no order.
 	Reversals(ctx context.Context, id string) ([]Transaction, error)
+	// ReversalsAt lists what reverses a transaction in the books of region, in no order.
+	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
+	// Arrivals lists what a movement that came in is booked as, wherever it is booked, by
+	// the provider's reference of it.
+	Arrivals(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
 	// Balances lists up to limit balances of region's transactions after a key,

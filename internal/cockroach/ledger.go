@@ -19,11 +19,13 @@ var _ ledger.Store = (*View)(nil)
 
 var (
 	ledgerPost         = declare[postArgs]("ledger_post")
-	ledgerFail         = declare[failArgs]("ledger_fail")
+	ledgerBook         = declare[bookArgs]("ledger_book")
 	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
 	ledgerTransaction  = declare[idArgs]("ledger_transaction")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
+	ledgerReversalsAt  = declare[idArgs]("ledger_reversals_at")
+	ledgerArrivalsOf   = declare[arrivalsArgs]("ledger_arrivals")
 	ledgerBalances     = declare[balancesArgs]("ledger_balances")
 	unhurried          = declare[none]("unhurried")
 )
@@ -39,12 +41,13 @@ type (
 	postArgs struct {
 		Home string
 		postingRow
+		DecidedBy, DecidedWhy string
 	}
-	failArgs struct {
+	bookArgs struct {
 		postArgs
-		Events []failureEvent
+		Events []bookedEvent
 	}
-	failureEvent struct {
+	bookedEvent struct {
 		eventRow
 		IdemKey, Operation string
 	}
@@ -56,6 +59,7 @@ type (
 		Limit  int64
 	}
 	reversalsArgs struct{ ID string }
+	arrivalsArgs  struct{ Provider, ProviderRef string }
 	balancesArgs  struct {
 		Home, Account, Currency string
 		Limit                   int64
@@ -67,6 +71,10 @@ func postingOf(t *ledger.Transaction) postingRow {
 		ID: t.ID, TenantID: t.Tenant, Kind: string(t.Kind), Debit: string(t.Debit), Credit: string(t.Credit), Amount: t.Amount,
 		Currency: t.Currency, ObjectID: t.Object, Reverses: t.Reverses, Provider: t.Provider, ProviderRef: t.ProviderRef,
 	}
+}
+
+func postArgsOf(t *ledger.Transaction) postArgs {
+	return postArgs{Home: t.Region, postingRow: postingOf(t), DecidedBy: t.By, DecidedWhy: t.Why}
 }
 
 // ledgerArrivals is the unique index of migration 036.
@@ -90,7 +98,7 @@ func settleError(fx *claim.Effects, err error) error {
 // scanTransaction scans columns.Transaction.
 func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 	err = row.Scan(&t.Region, &t.ID, &t.Tenant, &t.Kind, &t.At, &t.Debit, &t.Credit, &t.Amount,
-		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef)
+		&t.Currency, &t.Object, &t.Reverses, &t.Provider, &t.ProviderRef, &t.By, &t.Why)
 	t.At = t.At.UTC()
 	return t, err
 }
@@ -99,20 +107,20 @@ func scanTransaction(row pgx.CollectableRow) (t ledger.Transaction, err error) {
 // insertion was lost.
 func (v *View) Post(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
 	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		_, posted, _, err = one(ctx, v.db, ledgerPost, repeatable, postArgs{t.Region, postingOf(&t)}, pgx.RowTo[time.Time])
+		_, posted, _, err = one(ctx, v.db, ledgerPost, repeatable, postArgsOf(&t), pgx.RowTo[time.Time])
 		return posted, err
 	})
 }
 
-// Fail implements [notice.Store], with posted as of Post.
-func (v *View) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
-	args := failArgs{postArgs: postArgs{t.Region, postingOf(&t)}}
+// Book implements [notice.Store], with posted as of Post.
+func (v *View) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (posted bool, err error) {
+	args := bookArgs{postArgs: postArgsOf(&t)}
 	for i := range events {
 		m := &events[i]
-		args.Events = append(args.Events, failureEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
+		args.Events = append(args.Events, bookedEvent{eventRow: eventOf(m), IdemKey: m.Key, Operation: m.Operation})
 	}
 	return v.post(ctx, &t, func(ctx context.Context) (posted bool, err error) {
-		_, posted, _, err = one(ctx, v.db, ledgerFail, repeatable, args, pgx.RowTo[time.Time])
+		_, posted, _, err = one(ctx, v.db, ledgerBook, repeatable, args, pgx.RowTo[time.Time])
 		return posted, err
 	})
 }
@@ -190,6 +198,22 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
 	all, err := many(away(ctx, everywhere), v.db, ledgerReversals, repeatable, reversalsArgs{id}, scanTransaction)
 	return all, claimError(ledgerReversals.name, err)
+}
+
+// ReversalsAt implements [ledger.Store].
+func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerReversalsAt, repeatable, idArgs{Home: region, ID: id}, scanTransaction)
+	return all, claimError(ledgerReversalsAt.name, err)
+}
+
+// Arrivals implements [ledger.Store]. It needs every region's rows.
+func (v *View) Arrivals(ctx context.Context, provider, ref string) ([]ledger.Transaction, error) {
+	all, err := many(away(ctx, everywhere), v.db, ledgerArrivalsOf, repeatable, arrivalsArgs{provider, ref}, scanTransaction)
+	return all, claimError(ledgerArrivalsOf.name, err)
 }
 
 // Balances implements [ledger.Store]. It may take as long as a person waits.

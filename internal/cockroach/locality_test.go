@@ -30,7 +30,7 @@ var homePath = []string{
 	"outbox_take", "outbox_message", "outbox_finish", "outbox_finish_all", "outbox_retry", "outbox_retry_all", "look", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
 	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
-	"ledger_post", "ledger_fail", "ledger_ghost_refund", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
+	"ledger_post", "ledger_book", "ledger_ghost_refund", "ledger_reversals_at", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
 }
 
@@ -163,7 +163,7 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	_, found, err = v.GhostRefund(ctx, home, "re_1")
 	require.NoError(t, err)
 	require.False(t, found)
-	posted, err = v.Fail(ctx, ledger.FailureOf(ghost), []outbox.Message{{
+	posted, err = v.Book(ctx, ledger.FailureOf(ghost), []outbox.Message{{
 		ID: "evt_failed", Region: home, Kind: outbox.KindLog, Tenant: "acme", Key: "k", Operation: "charge", Payload: []byte("{}"),
 	}})
 	require.NoError(t, err)

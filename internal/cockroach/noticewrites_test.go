@@ -34,21 +34,21 @@ func noticeWrites() []operation {
 			require.False(c, posted)
 		},
 	}, {
-		name: "book a failure with its event", statements: []string{"ledger_fail"},
+		name: "book a failure with its event", statements: []string{"ledger_book"},
 		before: func(c *cell) {
 			posted, err := c.others.Post(c.ctx, c.ghost(100))
 			require.NoError(c, err)
 			require.True(c, posted)
 		},
 		call: func(ctx context.Context, c *cell) (any, error) {
-			return c.ours.Fail(ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
+			return c.ours.Book(ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
 		},
 		right: noAnswer, // booked, or booked by a try of which nothing was heard
 		effect: func(c *cell, want, _ *stored) {
 			want.Booked, want.Events = append([]string{"failed_ghost_" + c.key.Value + " 100"}, want.Booked...), []string{c.toldOfFailure()[0].ID}
 		},
 		next: func(c *cell, done bool) {
-			posted, err := c.others.Fail(c.ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
+			posted, err := c.others.Book(c.ctx, ledger.FailureOf(c.ghost(100)), c.toldOfFailure())
 			require.NoError(c, err)
 			require.Equal(c, !done, posted)
 		},

@@ -42,7 +42,7 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers`,
 	// Scanned by scanTransaction.
 	Transaction: `l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
-       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref`,
+       l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why`,
 	// Scanned by scanEndpoint.
 	Endpoint: `e.tenant_id, e.url, e.secrets, e.failing_since, e.disabled_at`,
 }

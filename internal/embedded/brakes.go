@@ -98,8 +98,8 @@ func (v *View) PutBrake(ctx context.Context, b notice.Brake) (bool, error) {
 	return v.db.PutBrake(ctx, b)
 }
 
-// Fail implements [notice.Store].
-func (v *View) Fail(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
+// Book implements [notice.Store].
+func (v *View) Book(ctx context.Context, t ledger.Transaction, tell []outbox.Message) (posted bool, err error) {
 	return v.post(ctx, t, tell)
 }
 

@@ -87,7 +87,7 @@ func decodeTransaction(region, id string, value []byte) (*ledger.Transaction, er
 		ID: id, Region: region, Tenant: m.Tenant, Kind: ledger.Kind(m.Kind),
 		Debit: ledger.Account(m.Debit), Credit: ledger.Account(m.Credit),
 		Amount: m.Amount, Currency: m.Currency, Object: m.Object, Reverses: m.Reverses,
-		Provider: m.Provider, ProviderRef: m.ProviderRef, At: fromMicros(m.At),
+		Provider: m.Provider, ProviderRef: m.ProviderRef, By: m.DecidedBy, Why: m.DecidedWhy, At: fromMicros(m.At),
 	}, nil
 }
 

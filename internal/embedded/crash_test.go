@@ -273,7 +273,7 @@ func TestCrashBeyondClaims(t *testing.T) {
 	tell := func(w *crashWorld, n int) {
 		t := ghost()
 		t.ID, t.ProviderRef = fmt.Sprint(t.ID, n), fmt.Sprint(t.ProviderRef, n)
-		posted, err := w.home.Fail(w.ctx, t, []outbox.Message{{
+		posted, err := w.home.Book(w.ctx, t, []outbox.Message{{
 			ID: fmt.Sprint("evt_", n), Region: "us-east1", Kind: outbox.KindLog, Tenant: "acme", Key: crashKey.Value,
 		}})
 		require.NoError(w.t, err)

@@ -41,12 +41,12 @@
 //	q r message id             tenant · key         with o, while parked
 //	x, z                       as o, q              the expiries: Settle, worker
 //	u, w                       as o, q              the notices: Keep, Close, worker
-//	e, g                       as o, q              the events: Settle, Fail, worker
+//	e, g                       as o, q              the events: Settle, Book, worker
 //	y, v, f r due(8)           tenant · key         with x, u, e, unless parked
 //	  message id
 //	k r tenant · key · kind ·  nothing              with e, unless parked
 //	  created(8) message id
-//	l r transaction id         Transaction          Settle, Post, Fail
+//	l r transaction id         Transaction          Settle, Post, Book
 //	b r at(8) transaction id   nothing              with l
 //	r r reversed id ·          nothing              with l, if it reverses one
 //	  transaction id

@@ -224,33 +224,84 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 }
 
 // Reversals implements [ledger.Store]. It asks all regions.
-func (v *View) Reversals(ctx context.Context, id string) ([]ledger.Transaction, error) {
-	var names []string
-	for _, r := range v.db.order {
-		names = append(names, r.Name)
-	}
-	if err := v.reachAll(ctx, names); err != nil {
+func (v *View) Reversals(ctx context.Context, id string) (ts []ledger.Transaction, err error) {
+	err = v.everywhere(ctx, func(r claim.Region) error {
+		some, err := v.db.reversals(r.Name, r.Code, id)
+		ts = append(ts, some...)
+		return err
+	})
+	return ts, err
+}
+
+// ReversalsAt implements [ledger.Store].
+func (v *View) ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
 		return nil, err
 	}
 	if err := v.db.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer v.db.leave()
-	var ts []ledger.Transaction
-	for _, r := range v.db.order {
-		prefix := appendScoped(nil, tableReversal, r.Code, id, "")
-		err := v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
-			t, err := v.db.indexed(r.Name, r.Code, string(k[len(prefix):]))
-			if err == nil {
-				ts = append(ts, *t)
-			}
-			return err == nil, err
-		})
-		if err != nil {
-			return nil, err
-		}
+	ts, err := v.db.reversals(region, code, id)
+	if err != nil {
+		return nil, err
 	}
 	return ts, v.db.afterScan()
+}
+
+// Arrivals implements [ledger.Store]. It asks all regions.
+func (v *View) Arrivals(ctx context.Context, provider, ref string) (ts []ledger.Transaction, err error) {
+	if ref == "" {
+		return nil, nil
+	}
+	of := ledger.Transaction{Kind: ledger.Charge, Provider: provider, ProviderRef: ref}
+	err = v.everywhere(ctx, func(r claim.Region) error {
+		id, err := v.db.arrived(r.Code, &of)
+		if err != nil || id == "" {
+			return err
+		}
+		t, err := v.db.indexed(r.Name, r.Code, id)
+		if err == nil {
+			ts = append(ts, *t)
+		}
+		return err
+	})
+	return ts, err
+}
+
+// everywhere reads the books of each region.
+func (v *View) everywhere(ctx context.Context, read func(claim.Region) error) error {
+	var names []string
+	for _, r := range v.db.order {
+		names = append(names, r.Name)
+	}
+	if err := v.reachAll(ctx, names); err != nil {
+		return err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return err
+	}
+	defer v.db.leave()
+	for _, r := range v.db.order {
+		if err := read(r); err != nil {
+			return err
+		}
+	}
+	return v.db.afterScan()
+}
+
+// reversals reads what reverses a transaction in the books of region.
+func (db *DB) reversals(region string, code claim.RegionCode, id string) (ts []ledger.Transaction, err error) {
+	prefix := appendScoped(nil, tableReversal, code, id, "")
+	err = db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
+		t, err := db.indexed(region, code, string(k[len(prefix):]))
+		if err == nil {
+			ts = append(ts, *t)
+		}
+		return err == nil, err
+	})
+	return ts, err
 }
 
 // balancesHeld bounds what Balances keeps of a page while it scans, in pages: the

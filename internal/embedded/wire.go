@@ -157,7 +157,9 @@ func encodeTransaction(b []byte, t *ledger.Transaction, key string) []byte {
 	b = appendText(b, 9, t.Provider)
 	b = appendText(b, 10, t.ProviderRef)
 	b = appendInt(b, 11, micros(t.At))
-	return appendText(b, 12, key)
+	b = appendText(b, 12, key)
+	b = appendText(b, 13, t.By)
+	return appendText(b, 14, t.Why)
 }
 
 // bookedFor reads from a row of the books whose object has its id, if it says so.

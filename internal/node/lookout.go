@@ -104,9 +104,9 @@ func (s waking) Keep(ctx context.Context, home string, notices []notice.Notice) 
 	return fresh, err
 }
 
-// Fail implements [notice.Store].
-func (s waking) Fail(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
-	posted, err := s.Store.Fail(ctx, t, events)
+// Book implements [notice.Store].
+func (s waking) Book(ctx context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
+	posted, err := s.Store.Book(ctx, t, events)
 	s.n.wake(outbox.Events, t.Region, 0)
 	return posted, err
 }

@@ -161,6 +161,83 @@ var tests = []struct {
 	name string
 	run  func(w *world)
 }{
+	{"post: what a person decided, with who and why", func(w *world) {
+		want := ledger.Transaction{
+			ID: ledger.AdjustmentID("case 7"), Region: w.home, Tenant: "acme", Kind: ledger.Adjustment, Debit: ledger.Suspense("acme"), Credit: ledger.Merchant("acme"),
+			Amount: 5, Currency: "usd", Object: "case 7", By: "ops@example.com", Why: "the payer wrote that it is theirs",
+		}
+		require.True(w, want.Same(w.post(want)))
+		require.True(w, want.Same(w.all(w.home, time.Time{}, 10)[0]))
+		posted, err := w.at().Post(w.ctx, want)
+		require.NoError(w, err)
+		require.False(w, posted, "entered twice is one booking")
+		for _, change := range []func(*ledger.Transaction){
+			func(t *ledger.Transaction) { t.Amount++ }, func(t *ledger.Transaction) { t.Why = "another" }, func(t *ledger.Transaction) { t.By = "another" },
+		} {
+			other := want
+			change(&other)
+			_, err := w.at().Post(w.ctx, other)
+			require.ErrorIs(w, err, ledger.ErrConflict)
+		}
+		want.ID, want.By = ledger.AdjustmentID("case 8"), ""
+		_, err = w.at().Post(w.ctx, want)
+		require.ErrorContains(w, err, "who took it and why")
+	}},
+	{"arrivals: found by the provider's reference, wherever they are booked", func(w *world) {
+		charge := w.post(w.charge("ch_1", 4200))
+		there := w.charge("ch_2", 4200)
+		there.Region, there.ProviderRef = w.Regions[1], charge.ProviderRef
+		w.post(there)
+		other := w.charge("ch_3", 4200)
+		w.post(other)
+		back := w.refund("re_1", charge, 100)
+		back.ProviderRef = charge.ProviderRef
+		w.post(back)
+		got, err := w.Store(w.Regions[2]).Arrivals(w.ctx, "sim", charge.ProviderRef)
+		require.NoError(w, err)
+		require.ElementsMatch(w, []string{"ch_1", "ch_2"}, ids(got))
+		for _, of := range [][2]string{{"other", charge.ProviderRef}, {"sim", "nobody"}, {"sim", ""}} {
+			got, err := w.at().Arrivals(w.ctx, of[0], of[1])
+			require.NoError(w, err)
+			require.Empty(w, got)
+		}
+	}},
+	{"reversals: those of one region's books", func(w *world) {
+		charge := w.post(w.charge("ch_1", 4200))
+		w.post(w.refund("re_1", charge, 100))
+		there := w.refund("re_2", charge, 100)
+		there.Region = w.Regions[1]
+		w.post(there)
+		opened := ledger.UnaskedOf(charge, ledger.DisputeOpened, "du_1", 4200)
+		w.post(opened)
+		w.post(ledger.FailureOf(charge))
+		for region, want := range map[string][]string{w.home: {"re_1", opened.ID, ledger.FailureID("ch_1")}, w.Regions[1]: {"re_2"}, w.Regions[2]: {}} {
+			got, err := w.Store(w.Regions[2]).ReversalsAt(w.ctx, region, "ch_1")
+			require.NoError(w, err)
+			require.ElementsMatch(w, want, ids(got), region)
+		}
+	}},
+	{"disputes: booked in any order, and twice, they come to the same", func(w *world) {
+		of := w.post(w.charge("ch_1", 4200))
+		kinds := []ledger.Kind{ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon}
+		for i := range kinds {
+			ref := fmt.Sprint("du_", i)
+			for n := range 2 * len(kinds) {
+				_, err := w.at().Post(w.ctx, ledger.UnaskedOf(of, kinds[(i+n)%len(kinds)], ref, 4200))
+				require.NoError(w, err)
+			}
+		}
+		for _, kind := range []ledger.Kind{ledger.DisputeLost, ledger.Dispute, ledger.DisputeOpened} {
+			w.post(ledger.UnaskedOf(of, kind, "du_lost", 1000))
+		}
+		stands := map[ledger.Account]int64{}
+		for _, b := range w.balances(w.home, 100) {
+			stands[b.Account] = b.Debits - b.Credits
+		}
+		require.Equal(w, map[ledger.Account]int64{
+			ledger.Provider("sim"): 3200, ledger.Merchant("acme"): -3200, ledger.Disputed("acme"): 0, ledger.Withheld("sim"): 0,
+		}, stands)
+	}},
 	{"post: a transaction as it was given, with the store's time", func(w *world) {
 		before := w.Now(w)
 		want := w.charge("ch_1", 4200)

@@ -44,6 +44,19 @@ func (b bookkeeper) Reversals(_ context.Context, id string) (all []ledger.Transa
 	return all, b.point()
 }
 
+func (b bookkeeper) ReversalsAt(ctx context.Context, _, id string) ([]ledger.Transaction, error) {
+	return b.Reversals(ctx, id)
+}
+
+func (b bookkeeper) Arrivals(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
+	for _, t := range b.books {
+		if t.Arrival() && t.Provider == provider && t.ProviderRef == ref {
+			all = append(all, t)
+		}
+	}
+	return all, b.point()
+}
+
 func (b bookkeeper) Post(_ context.Context, t ledger.Transaction) (bool, error) {
 	if err := b.point(); err != nil {
 		return false, err
@@ -86,7 +99,7 @@ func (s shelves) Close(_ context.Context, _, id string, _ uint64, status Status,
 	return s.point()
 }
 
-func (s shelves) Fail(_ context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
+func (s shelves) Book(_ context.Context, t ledger.Transaction, events []outbox.Message) (bool, error) {
 	if err := s.point(); err != nil {
 		return false, err
 	}

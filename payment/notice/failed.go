@@ -97,7 +97,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		if n.Decline != nil {
 			code = n.Decline.Code
 		}
-		posted, err := p.c.Store.Fail(ctx, ledger.FailureOf(of), payment.FailedLater(payment.Fallen{
+		posted, err := p.c.Store.Book(ctx, ledger.FailureOf(of), payment.FailedLater(payment.Fallen{
 			Transaction: of, Charge: ghost.Object, Key: key, Code: code, At: n.At,
 		}, p.c.Sinks))
 		switch {

@@ -183,19 +183,58 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last ledge
 	}
 }
 
-// accounts are those of a kind of transaction.
+// accounts are those of a kind of transaction. Where a kind has one of several, as what is
+// owed to a merchant or to a payer, they follow from what it reverses, and ok is false.
 func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
+	provider, withheld := ledger.Provider(t.Provider), ledger.Withheld(t.Provider)
 	switch t.Kind {
 	case ledger.Charge:
-		return ledger.Provider(t.Provider), ledger.Merchant(t.Tenant), true
+		return provider, ledger.Merchant(t.Tenant), true
 	case ledger.Transfer, ledger.Refund:
-		return ledger.Merchant(t.Tenant), ledger.Provider(t.Provider), true
+		return ledger.Merchant(t.Tenant), provider, true
 	case ledger.Ghost:
-		return ledger.Provider(t.Provider), ledger.Suspense(t.Tenant), true
+		return provider, ledger.Suspense(t.Tenant), true
 	case ledger.GhostRefund:
-		return ledger.Suspense(t.Tenant), ledger.Provider(t.Provider), true
+		return ledger.Suspense(t.Tenant), provider, true
+	case ledger.TransferReversal:
+		return provider, ledger.Merchant(t.Tenant), true
+	case ledger.Dispute:
+		return withheld, provider, true
+	case ledger.DisputeReversal:
+		return provider, withheld, true
+	case ledger.DisputeLost:
+		return ledger.Disputed(t.Tenant), withheld, true
+	case ledger.Payout:
+		return ledger.Bank(t.Provider), provider, true
+	case ledger.PayoutReversal:
+		return provider, ledger.Bank(t.Provider), true
+	case ledger.Fee:
+		return ledger.Fees(t.Provider), provider, true
+	case ledger.FeeRefund:
+		return provider, ledger.Fees(t.Provider), true
 	default:
 		return "", "", false
+	}
+}
+
+// free reports whether a kind's accounts are not of the kind alone.
+func free(t *ledger.Transaction) bool {
+	switch t.Kind {
+	case ledger.DisputeOpened:
+		return t.Credit == ledger.Disputed(t.Tenant)
+	case ledger.DisputeWon:
+		return t.Debit == ledger.Disputed(t.Tenant)
+	case ledger.ProviderRefund:
+		return t.Credit == ledger.Provider(t.Provider)
+	case ledger.Conversion:
+		p, x := ledger.Provider(t.Provider), ledger.Exchange(t.Provider)
+		return t.Debit == p && t.Credit == x || t.Debit == x && t.Credit == p
+	case ledger.Adjustment:
+		_, _, _, debit := ledger.ReadAccount(t.Debit)
+		_, _, _, credit := ledger.ReadAccount(t.Credit)
+		return debit && credit
+	default:
+		return failed(t) // they follow from what failed
 	}
 }
 
@@ -208,14 +247,49 @@ func (v *verifier) row(region string, t *ledger.Transaction) {
 		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
 	case t.At.IsZero():
 		v.fail(CheckRow, region, t.ID, "it has no time")
-	case !known && failed(t):
-		// Its accounts follow from what it reverses.
+	case !known && free(t):
 	case !known:
-		v.fail(CheckRow, region, t.ID, "there is no kind %q", t.Kind)
+		v.fail(CheckRow, region, t.ID, "there is no kind %q with the accounts %s and %s", t.Kind, t.Debit, t.Credit)
 	case t.Debit != debit || t.Credit != credit:
 		v.fail(CheckRow, region, t.ID, "a %s debits %s and credits %s, this one %s and %s", t.Kind, debit, credit, t.Debit, t.Credit)
+	case unasked(t) && t.ID != ledger.UnaskedID(t.Kind, t.Provider, t.ProviderRef):
+		v.fail(CheckRow, region, t.ID, "the %s %s has the id %s", t.Kind, t.ProviderRef, ledger.UnaskedID(t.Kind, t.Provider, t.ProviderRef))
 	case t.Kind == ledger.Ghost && t.ID != ledger.GhostID(t.Provider, t.ProviderRef):
 		v.fail(CheckRow, region, t.ID, "the ghost of the movement %s has the id %s", t.ProviderRef, ledger.GhostID(t.Provider, t.ProviderRef))
+	}
+}
+
+// unasked reports whether t is named by what its provider calls it.
+func unasked(t *ledger.Transaction) bool {
+	switch t.Kind {
+	case ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon, ledger.DisputeLost,
+		ledger.ProviderRefund, ledger.TransferReversal, ledger.Payout, ledger.PayoutReversal, ledger.Fee, ledger.FeeRefund:
+		return true
+	default:
+		return false
+	}
+}
+
+// takesBack is what t's kind takes back.
+func takesBack(t *ledger.Transaction) []ledger.Kind {
+	if of, ok := t.Kind.Failed(); ok {
+		return []ledger.Kind{of}
+	}
+	switch t.Kind {
+	case ledger.GhostRefund:
+		return []ledger.Kind{ledger.Ghost}
+	case ledger.ProviderRefund, ledger.DisputeOpened:
+		return []ledger.Kind{ledger.Charge, ledger.Ghost}
+	case ledger.TransferReversal:
+		return []ledger.Kind{ledger.Transfer}
+	case ledger.DisputeWon:
+		return []ledger.Kind{ledger.DisputeOpened}
+	case ledger.DisputeReversal:
+		return []ledger.Kind{ledger.Dispute}
+	case ledger.PayoutReversal:
+		return []ledger.Kind{ledger.Payout}
+	default:
+		return []ledger.Kind{ledger.Charge}
 	}
 }
 
@@ -225,27 +299,21 @@ func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transa
 	if err != nil {
 		return err
 	}
-	wants, isFailure := t.Kind.Failed()
-	switch {
-	case isFailure:
-	case t.Kind == ledger.GhostRefund:
-		wants = ledger.Ghost
-	default:
-		wants = ledger.Charge
-	}
+	wants := takesBack(t)
+	_, isFailure := t.Kind.Failed()
 	switch {
 	case !found:
 		v.fail(CheckReversal, region, t.ID, "it reverses %s, which is not booked", t.Reverses)
 		return nil
-	case of.Kind != wants:
-		v.fail(CheckReversal, region, t.ID, "a %s reverses a %s, this one the %s %s", t.Kind, wants, of.Kind, of.ID)
+	case !slices.Contains(wants, of.Kind):
+		v.fail(CheckReversal, region, t.ID, "a %s reverses a %s, this one the %s %s", t.Kind, wants[0], of.Kind, of.ID)
 	case of.Currency != t.Currency:
 		v.fail(CheckReversal, region, t.ID, "it is in %s, and what it reverses, %s, in %s", t.Currency, of.ID, of.Currency)
 	case isFailure && !t.Same(ledger.FailureOf(of)):
 		v.fail(CheckReversal, region, t.ID, "it is not the whole of %s, which it reports as failed, under the id %s in the same books", of.ID, ledger.FailureID(of.ID))
 	case t.Kind == ledger.GhostRefund && !isGhostRefundID(t.ID, &of):
 		v.fail(CheckReversal, region, t.ID, "the refund of the ghost %s has the id %s", of.ID, ledger.GhostRefundID(of.Provider, of.ProviderRef))
-	case of.Debit != t.Credit || of.Credit != t.Debit:
+	case of.Credit != t.Debit || of.Debit != t.Credit && t.Kind != ledger.DisputeOpened:
 		v.fail(CheckReversal, region, t.ID, "its accounts are not the opposite of those of %s, which it reverses", of.ID)
 	}
 	all, err := v.store.Reversals(ctx, of.ID)
@@ -257,7 +325,7 @@ func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transa
 		if all[i].Region == t.Region && all[i].ID == t.ID {
 			listed = true
 		}
-		if failed(&all[i]) {
+		if !givesBack(&all[i]) {
 			continue // what is given back of a movement that failed is money all the same
 		}
 		if cmp.Or(cmp.Compare(all[i].ID, t.ID), cmp.Compare(all[i].Region, t.Region)) < 0 {
@@ -272,16 +340,21 @@ func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transa
 	if !listed {
 		v.fail(CheckReversal, region, t.ID, "it is not among the reversals of %s, which it reverses", of.ID)
 	}
-	if sum > of.Amount && first && !isFailure {
+	first = first && givesBack(t)
+	if sum > of.Amount && first {
 		if sum, err = v.standing(ctx, all); err != nil {
 			return err
 		}
 	}
-	if sum > of.Amount && first && !isFailure {
+	if sum > of.Amount && first {
 		v.fail(CheckReversal, of.Region, of.ID, "%d were booked, and %d are taken back", of.Amount, sum)
 	}
 	return nil
 }
+
+// givesBack reports whether t takes back a part of what it reverses. A dispute does not: a
+// payer may dispute what was refunded.
+func givesBack(t *ledger.Transaction) bool { return !failed(t) && t.Kind != ledger.DisputeOpened }
 
 func failed(t *ledger.Transaction) bool {
 	_, ok := t.Kind.Failed()
@@ -301,7 +374,7 @@ func isGhostRefundID(id string, of *ledger.Transaction) bool {
 // standing sums up the reversals that have not failed since.
 func (v *verifier) standing(ctx context.Context, all []ledger.Transaction) (sum int64, err error) {
 	for i := range all {
-		if failed(&all[i]) {
+		if !givesBack(&all[i]) {
 			continue
 		}
 		_, failed, err := v.store.Transaction(ctx, all[i].Region, ledger.FailureID(all[i].ID))

@@ -64,13 +64,13 @@ var moneyTests = []struct {
 	name string
 	run  func(w *world)
 }{
-	{"fail: booked and told in one step, once", func(w *world) {
+	{"book: booked and told in one step, once", func(w *world) {
 		of, failed := w.refund("re_1")
-		posted, err := w.Store(w.home).Fail(w.ctx, failed, w.told("re_1", "nats", "log"))
+		posted, err := w.Store(w.home).Book(w.ctx, failed, w.told("re_1", "nats", "log"))
 		require.NoError(w, err)
 		require.True(w, posted)
 		for range 2 {
-			posted, err = w.Store(w.Regions[1]).Fail(w.ctx, failed, w.told("re_1", "nats", "log"))
+			posted, err = w.Store(w.Regions[1]).Book(w.ctx, failed, w.told("re_1", "nats", "log"))
 			require.NoError(w, err)
 			require.False(w, posted, "a movement fails once")
 		}
@@ -85,17 +85,17 @@ var moneyTests = []struct {
 		}
 		require.ElementsMatch(w, []string{"evt_re_1/nats", "evt_re_1/log"}, ids)
 	}},
-	{"fail: another failure under the id is a conflict, and tells nobody", func(w *world) {
+	{"book: another failure under the id is a conflict, and tells nobody", func(w *world) {
 		_, failed := w.refund("re_1")
-		_, err := w.Store(w.home).Fail(w.ctx, failed, nil)
+		_, err := w.Store(w.home).Book(w.ctx, failed, nil)
 		require.NoError(w, err)
 		other := failed
 		other.Amount--
-		_, err = w.Store(w.home).Fail(w.ctx, other, w.told("re_1", "log"))
+		_, err = w.Store(w.home).Book(w.ctx, other, w.told("re_1", "log"))
 		require.ErrorIs(w, err, ledger.ErrConflict)
 		require.Empty(w, w.events())
 	}},
-	{"fail: by many at once, it is told once", func(w *world) {
+	{"book: by many at once, it is told once", func(w *world) {
 		_, failed := w.refund("re_1")
 		var fresh atomic.Int64
 		var g errgroup.Group
@@ -103,7 +103,7 @@ var moneyTests = []struct {
 		for i := range 8 {
 			g.Go(func() error {
 				<-start
-				posted, err := w.Store(w.Regions[i%2]).Fail(w.ctx, failed, w.told("re_1", "log"))
+				posted, err := w.Store(w.Regions[i%2]).Book(w.ctx, failed, w.told("re_1", "log"))
 				if posted {
 					fresh.Add(1)
 				}

@@ -780,7 +780,10 @@ type Transaction struct {
 	ProviderRef string                 `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef" json:"provider_ref,omitempty"`
 	At          int64                  `protobuf:"varint,11,opt,name=at" json:"at,omitempty"`
 	// The key of the claim whose object has this id, if one has.
-	Key           string `protobuf:"bytes,12,opt,name=key" json:"key,omitempty"`
+	Key string `protobuf:"bytes,12,opt,name=key" json:"key,omitempty"`
+	// Who decided it and why, where a person did.
+	DecidedBy     string `protobuf:"bytes,13,opt,name=decided_by,json=decidedBy" json:"decided_by,omitempty"`
+	DecidedWhy    string `protobuf:"bytes,14,opt,name=decided_why,json=decidedWhy" json:"decided_why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -895,6 +898,20 @@ func (x *Transaction) GetAt() int64 {
 func (x *Transaction) GetKey() string {
 	if x != nil {
 		return x.Key
+	}
+	return ""
+}
+
+func (x *Transaction) GetDecidedBy() string {
+	if x != nil {
+		return x.DecidedBy
+	}
+	return ""
+}
+
+func (x *Transaction) GetDecidedWhy() string {
+	if x != nil {
+		return x.DecidedWhy
 	}
 	return ""
 }
@@ -1223,7 +1240,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x12registrar_moved_at\x18\x04 \x01(\x03R\x10registrarMovedAt\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
-	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\xb0\x02\n" +
+	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\xf0\x02\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1237,7 +1254,11 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\fprovider_ref\x18\n" +
 	" \x01(\tR\vproviderRef\x12\x0e\n" +
 	"\x02at\x18\v \x01(\x03R\x02at\x12\x10\n" +
-	"\x03key\x18\f \x01(\tR\x03key\"\xcf\x01\n" +
+	"\x03key\x18\f \x01(\tR\x03key\x12\x1d\n" +
+	"\n" +
+	"decided_by\x18\r \x01(\tR\tdecidedBy\x12\x1f\n" +
+	"\vdecided_why\x18\x0e \x01(\tR\n" +
+	"decidedWhy\"\xcf\x01\n" +
 	"\x06Notice\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x1f\n" +

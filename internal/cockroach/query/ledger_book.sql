@@ -1,12 +1,12 @@
--- name: ledger_fail
--- Books that a transaction has failed, with the events that tell of it. One that is
--- there stays, and has had its events.
+-- name: ledger_book
+-- Books what a provider has told of, with the events that tell of it. What is there
+-- stays, and has had its events.
 WITH booked AS (
     INSERT INTO ledger (
         home_region, id, tenant_id, kind, at, debit_account, debit_amount, credit_account, credit_amount,
-        currency, object_id, reverses, provider, provider_ref)
+        currency, object_id, reverses, provider, provider_ref, decided_by, decided_why)
     VALUES (@home::crdb_internal_region, @id::text, @tenant_id::text, @kind::text, now(), @debit::text, @amount::int8, @credit::text, -@amount::int8,
-            @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text)
+            @currency::text, @object_id::text, @reverses::text, @provider::text, @provider_ref::text, @decided_by::text, @decided_why::text)
     ON CONFLICT (home_region, id) DO NOTHING
     RETURNING tenant_id, at
 ), told AS (

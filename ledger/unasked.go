@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The kinds of money that moves without us, and of what a person decides.
+const (
+	// DisputeOpened: a payer disputes a charge, and what the tenant is owed for it is held
+	// back. Dispute: the provider has withdrawn the money. DisputeReversal: it has given it
+	// back. DisputeWon: the tenant is owed it again. DisputeLost: the payer keeps it. The
+	// five may be booked in any order and come to the same.
+	DisputeOpened   Kind = "dispute_opened"
+	Dispute         Kind = "dispute"
+	DisputeReversal Kind = "dispute_reversal"
+	DisputeWon      Kind = "dispute_won"
+	DisputeLost     Kind = "dispute_lost"
+	// ProviderRefund is a refund that somebody made at the provider, of a charge or of a
+	// ghost.
+	ProviderRefund       Kind = "provider_refund"
+	ProviderRefundFailed Kind = "provider_refund_failed"
+	// TransferReversal is a transfer, or a part of it, that has come back.
+	TransferReversal Kind = "transfer_reversal"
+	Payout           Kind = "payout"
+	PayoutReversal   Kind = "payout_reversal"
+	Fee              Kind = "fee"
+	FeeRefund        Kind = "fee_refund"
+	// Conversion is one half of an exchange: money of one currency that a provider has
+	// turned into another one.
+	Conversion Kind = "conversion"
+	// Adjustment is what a person decided.
+	Adjustment Kind = "adjustment"
+)
+
+// Disputed is what tenants are not owed while payers dispute it.
+func Disputed(tenant string) Account { return Account("disputed:" + tenant) }
+
+// Withheld is what provider name has withdrawn for disputes that are not decided.
+func Withheld(name string) Account { return Account("withheld:" + name) }
+
+// Bank is what provider name has paid out to our bank.
+func Bank(name string) Account { return Account("bank:" + name) }
+
+// Fees are what provider name has kept.
+func Fees(name string) Account { return Account("fees:" + name) }
+
+// Exchange is between the currencies that provider name converts: what it owes us of one
+// is what it has taken of another.
+func Exchange(name string) Account { return Account("exchange:" + name) }
+
+// classes are those of accounts; owners says whether they are of a tenant.
+var classes = map[string]struct{ tenant bool }{
+	"provider": {}, "withheld": {}, "bank": {}, "fees": {}, "exchange": {},
+	"merchant": {true}, "suspense": {true}, "disputed": {true},
+}
+
+// ReadAccount splits an account into its class and its owner. ok is false where there is no
+// such class, or no owner; tenant is the owner where that is one.
+func ReadAccount(a Account) (class, owner, tenant string, ok bool) {
+	class, owner, _ = strings.Cut(string(a), ":")
+	c, known := classes[class]
+	if !known || owner == "" {
+		return "", "", "", false
+	}
+	if c.tenant {
+		tenant = owner
+	}
+	return class, owner, tenant, true
+}
+
+// Classes are those of accounts, in the order of names.
+func Classes() []string {
+	names := make([]string, 0, len(classes))
+	for name := range classes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// UnaskedID names what a provider did without us, by its own reference alone: however
+// often, and wherever, it is told of, it is booked once.
+func UnaskedID(kind Kind, provider, ref string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "homeward/unasked/v1\x00%d:%s%d:%s%s", len(kind), kind, len(provider), provider, ref))
+	return string(kind) + "_" + hex.EncodeToString(sum[:16])
+}
+
+// AdjustmentID names what a person decided, by the reference that they gave it.
+func AdjustmentID(reference string) string { return "adjustment_" + reference }
+
+// UnaskedOf books that the provider of of, a charge, ghost or transfer, has moved amount of
+// its money, known to it by ref, in the books and the currency of of. kind is one of those of
+// disputes, ProviderRefund or TransferReversal.
+func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction {
+	t := Transaction{
+		ID: UnaskedID(kind, of.Provider, ref), Region: of.Region, Tenant: of.Tenant, Kind: kind, Amount: amount, Currency: of.Currency,
+		Object: of.Object, Provider: of.Provider, ProviderRef: ref,
+	}
+	disputed, withheld, provider := Disputed(of.Tenant), Withheld(of.Provider), Provider(of.Provider)
+	switch kind {
+	case DisputeOpened: // from whom it is owed to: a merchant, or a payer
+		t.Debit, t.Credit, t.Reverses = of.Credit, disputed, of.ID
+	case DisputeWon:
+		t.Debit, t.Credit, t.Reverses = disputed, of.Credit, UnaskedID(DisputeOpened, of.Provider, ref)
+	case DisputeLost:
+		t.Debit, t.Credit = disputed, withheld
+	case Dispute:
+		t.Debit, t.Credit = withheld, provider
+	case DisputeReversal:
+		t.Debit, t.Credit, t.Reverses = provider, withheld, UnaskedID(Dispute, of.Provider, ref)
+	default: // a refund or a reversed transfer goes the way back
+		t.Debit, t.Credit, t.Reverses = of.Credit, of.Debit, of.ID
+	}
+	return t
+}
+
+// PayoutOf books in region that provider has paid amount out, known to it by ref;
+// PayoutBackOf that it has come back.
+func PayoutOf(region, provider, ref string, amount int64, currency string) Transaction {
+	return Transaction{
+		ID: UnaskedID(Payout, provider, ref), Region: region, Kind: Payout, Debit: Bank(provider), Credit: Provider(provider),
+		Amount: amount, Currency: currency, Object: ref, Provider: provider, ProviderRef: ref,
+	}
+}
+
+// PayoutBackOf books that payout has come back, known to its provider by ref, which may be
+// the reference of the payout.
+func PayoutBackOf(payout Transaction, ref string) Transaction {
+	t := payout
+	t.ID, t.Kind, t.Reverses, t.ProviderRef = UnaskedID(PayoutReversal, payout.Provider, ref), PayoutReversal, payout.ID, ref
+	t.Debit, t.Credit = payout.Credit, payout.Debit
+	return t
+}
+
+// FeeOf books in region that provider has kept a fee, by the entry of its statement that
+// says so: of tenant's object, or, where those are "", of none. Below 0 it has given one
+// back.
+func FeeOf(region, tenant, object, provider, entry string, amount int64, currency string) Transaction {
+	t := Transaction{
+		ID: UnaskedID(Fee, provider, entry), Region: region, Tenant: tenant, Kind: Fee, Debit: Fees(provider), Credit: Provider(provider),
+		Amount: amount, Currency: currency, Object: object, Provider: provider, ProviderRef: entry,
+	}
+	if object == "" {
+		t.Object = entry
+	}
+	if amount < 0 {
+		t.ID, t.Kind, t.Debit, t.Credit, t.Amount = UnaskedID(FeeRefund, provider, entry), FeeRefund, t.Credit, t.Debit, -amount
+	}
+	return t
+}
+
+// ConversionOf books the two halves of an exchange, by the entry of a statement that says
+// so: of amount of one currency, which came (or, below 0, went), gross of another one came.
+func ConversionOf(region, tenant, object, provider, entry string, amount int64, currency string, gross int64, settled string) (halves [2]Transaction) {
+	t := Transaction{
+		Region: region, Tenant: tenant, Kind: Conversion, Object: object, Provider: provider, ProviderRef: entry,
+		Debit: Exchange(provider), Credit: Provider(provider), Amount: amount, Currency: currency,
+	}
+	if t.Object == "" {
+		t.Object = entry
+	}
+	from, to := t, t
+	from.ID = UnaskedID(Conversion, provider, entry) + "_from"
+	to.ID = UnaskedID(Conversion, provider, entry) + "_to"
+	to.Debit, to.Credit, to.Amount, to.Currency = t.Credit, t.Debit, gross, settled
+	if amount < 0 {
+		from.Debit, from.Credit, from.Amount = from.Credit, from.Debit, -amount
+		to.Debit, to.Credit, to.Amount = to.Credit, to.Debit, -gross
+	}
+	return [2]Transaction{from, to}
+}
+
+// tenantless reports whether a kind may be of no tenant: what a provider does with all the
+// money that it holds for us.
+func (k Kind) tenantless() bool {
+	switch k {
+	case Payout, PayoutReversal, Fee, FeeRefund, Conversion, Adjustment:
+		return true
+	default:
+		return false
+	}
+}
+
+// Undone is the ID of what takes t back wholly, if that is booked.
+func (t *Transaction) Undone() string {
+	if t.Kind == DisputeOpened {
+		return UnaskedID(DisputeWon, t.Provider, t.ProviderRef)
+	}
+	return FailureID(t.ID)
+}
+
+// Returned sums up what payers, or whoever a transfer was to, have got back, of what is
+// among the reversals of one transaction: refunds that have not failed since, and disputes
+// that were not won. It reads one row for each.
+func Returned(ctx context.Context, books Reader, reversals []Transaction) (sum int64, err error) {
+	for i := range reversals {
+		t := &reversals[i]
+		if _, failure := t.Kind.Failed(); failure {
+			continue
+		}
+		_, undone, err := books.Transaction(ctx, t.Region, t.Undone())
+		if err != nil {
+			return 0, err
+		}
+		if !undone {
+			sum += t.Amount
+		}
+	}
+	return sum, nil
+}
