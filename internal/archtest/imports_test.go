@@ -58,6 +58,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/drill", "outbox", "a drill judges answers, and not how they came about"},
 	{"internal/drill", "payment", "a drill asks the provider simulator over HTTP, as a process of its own"},
 	{"internal/operator", "internal", "it asks nodes that run elsewhere"},
+	{"internal/console", "internal", "what it reads is handed to it, and it renders whatever store there is"},
 	{"internal/lab", "internal/embedded", "internal/node opens the demo's store"},
 	{"internal/reconcile", "internal", "books, and who gives back, are handed to it"},
 	{"internal/deployment", "internal/node", "it is what nodes and commands act on, and knows neither"},

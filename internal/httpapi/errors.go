@@ -116,6 +116,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	if !ok {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
+	res.code = p.Code
 	h := res.Header()
 	if res.tenant.ID != "" {
 		// Wherever the request went, it is this region that tells of its failure.

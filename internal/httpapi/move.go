@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/problem"
@@ -14,71 +15,120 @@ import (
 // maxRegionName is the longest region name, in characters: a DNS label.
 const maxRegionName = 63
 
+// Answer is how one request to move money was answered. It has nothing of its body.
+type Answer struct {
+	Began     time.Time
+	Took      time.Duration
+	Operation string
+	Tenant    string
+	// Key is "" where the request had none that could be one; Home is "" where no home
+	// was found.
+	Key, Home string
+	// ServedBy is the region whose node answered, Hops how many forwards that took.
+	ServedBy string
+	Hops     int
+	Status   int
+	// Code is the problem's, "" where the answer is none of ours.
+	Code     problem.Code
+	Replayed bool
+	// Location is that of the object that was made, a path; "" where none was.
+	Location string
+}
+
 // move handles the requests that move money.
 func (s *server) move(op payment.Operation) handler {
 	path := payment.Path(op)
+	if s.Answered == nil {
+		return func(res *response, r *http.Request) error {
+			var a Answer
+			return s.movement(res, r, op, path, &a)
+		}
+	}
 	return func(res *response, r *http.Request) error {
-		trace := traceparent(r)
-		res.set(headerTraceparent, trace)
-		if err := checkMedia(r); err != nil {
-			return err
+		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
+		if err := s.movement(res, r, op, path, &a); err != nil {
+			s.fail(res, r, err)
 		}
-		value, err := idempotencyKey(r)
-		if err != nil {
-			return err
-		}
-		res.set(headerKey, r.Header[headerKey][0])
-		stamp, _ := claim.ReadStamp(value)
-		if home, known := s.HomeOf(stamp); known {
-			res.set(headerHome, home)
-		}
-		body, err := s.readBody(res, r)
-		if err != nil {
-			return err
-		}
-		intent, err := payment.Parse(op, body)
-		if err != nil {
-			return err
-		}
-		// What gives back a charge belongs where the charge is.
-		_, near, _ := claim.ReadObjectID(intent.Charge)
-		res.patience.begin(r.Context(), s.Limits.Request)
-		defer res.patience.end()
-		req := claim.Request{
-			Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
-			Operation: string(op),
-			Input: claim.FingerprintInput{
-				Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
-			},
-			Stamp:       stamp,
-			PreferHome:  near,
-			TraceParent: trace,
-			Began:       res.began,
-		}
-		refusal, err := screen(res.tenant.CardNumbers, &intent, &req)
-		if err != nil {
-			return err
-		}
-		reply, err := s.Router.Do(&res.patience, req, hint(r))
-		if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
-			return refusal
-		}
-		if err != nil {
-			res.set(headerHops, strconv.Itoa(reply.Hops))
-			if reply.Home != "" {
-				res.set(headerHome, reply.Home)
-			}
-			if !reply.ExpiresAt.IsZero() {
-				res.set(headerExpiresAt, timestamp(reply.ExpiresAt))
-			}
-			return err
-		}
-		if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
-			return fmt.Errorf("reply from %s is not whole: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
-		}
-		res.sendReply(&reply)
+		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
+		s.Answered(a)
 		return nil
 	}
+}
+
+// movement answers one, and says in a what is known of it before its end.
+func (s *server) movement(res *response, r *http.Request, op payment.Operation, path string, a *Answer) error {
+	trace := traceparent(r)
+	res.set(headerTraceparent, trace)
+	if err := checkMedia(r); err != nil {
+		return err
+	}
+	value, err := idempotencyKey(r)
+	if err != nil {
+		return err
+	}
+	a.Key = value
+	res.set(headerKey, r.Header[headerKey][0])
+	stamp, _ := claim.ReadStamp(value)
+	if home, known := s.HomeOf(stamp); known {
+		a.Home = home
+		res.set(headerHome, home)
+	}
+	body, err := s.readBody(res, r)
+	if err != nil {
+		return err
+	}
+	intent, err := payment.Parse(op, body)
+	if err != nil {
+		return err
+	}
+	// What gives back a charge belongs where the charge is.
+	_, near, _ := claim.ReadObjectID(intent.Charge)
+	res.patience.begin(r.Context(), s.Limits.Request)
+	defer res.patience.end()
+	req := claim.Request{
+		Key:       claim.Key{Tenant: res.tenant.ID, Value: value},
+		Operation: string(op),
+		Input: claim.FingerprintInput{
+			Method: http.MethodPost, Path: path, Tenant: res.tenant.ID, ContentType: mediaJSON, Canonical: body,
+		},
+		Stamp:       stamp,
+		PreferHome:  near,
+		TraceParent: trace,
+		Began:       res.began,
+	}
+	refusal, err := screen(res.tenant.CardNumbers, &intent, &req)
+	if err != nil {
+		return err
+	}
+	reply, err := s.Router.Do(&res.patience, req, hint(r))
+	if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
+		return refusal
+	}
+	a.Hops = reply.Hops
+	if reply.Home != "" {
+		a.Home = reply.Home
+	}
+	if err != nil {
+		res.set(headerHops, strconv.Itoa(reply.Hops))
+		if reply.Home != "" {
+			res.set(headerHome, reply.Home)
+		}
+		if !reply.ExpiresAt.IsZero() {
+			res.set(headerExpiresAt, timestamp(reply.ExpiresAt))
+		}
+		return err
+	}
+	if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
+		return fmt.Errorf("reply from %s is not whole: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
+	}
+	a.ServedBy, a.Replayed = reply.ServedBy, reply.Replayed
+	for _, f := range reply.Response.Header {
+		if f.Name == "Location" {
+			a.Location = f.Value
+		}
+	}
+	res.sendReply(&reply)
+	return nil
 }
 
 // idempotencyKey returns the normal form of the one Idempotency-Key.

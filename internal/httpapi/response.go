@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
 )
 
 // response is one exchange: the writer, who is asking, and what has been
@@ -14,6 +15,7 @@ type response struct {
 	http.ResponseWriter
 	tenant claim.Tenant
 	status int // 0 until an answer is written
+	code   problem.Code
 	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool

@@ -72,6 +72,9 @@ type Config struct {
 	// Ready says why this node should get no traffic, in one line fit for anyone
 	// to read; nil, or a nil error, means that it should.
 	Ready func(context.Context) error
+	// Answered is told of each request to move money, once it is answered, on the
+	// request's own goroutine; nil: nobody is.
+	Answered func(Answer)
 	// Logger; nil means slog.Default. Requests are logged at debug level.
 	Logger *slog.Logger
 	// Now is the clock of the rate limits; nil means time.Now.

@@ -1,13 +1,19 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -26,12 +32,18 @@ type DemoConfig struct {
 	// Listen and PSPListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
 	Listen, PSPListen, PSP string
-	PSPLatency             time.Duration
-	Distances              map[wan.Pair]time.Duration
-	Logger                 *slog.Logger
+	// Console is where the console listens: HOST:PORT on this machine; "" is two ports
+	// after the simulator's own, and NoConsole none.
+	Console    string
+	PSPLatency time.Duration
+	Distances  map[wan.Pair]time.Duration
+	Logger     *slog.Logger
 	// Fatal is told when the store cannot be written any more.
 	Fatal func(error)
 }
+
+// NoConsole is for a demo without one.
+const NoConsole = "off"
 
 // Demo is three regions in this process, beside a provider.
 type Demo struct {
@@ -40,6 +52,8 @@ type Demo struct {
 	Data      string
 	Temporary bool
 	PSP       string
+
+	hint atomic.Pointer[[]string] // of the console
 
 	c         DemoConfig
 	listens   []string // of the regions' APIs
@@ -57,6 +71,7 @@ func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
 	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
 		return nil, err
 	}
+	d.c.Console = cmp.Or(c.Console, consoleAt(c.Listen, len(c.Settings.Regions)))
 	if err := d.running.Start(ctx, d.makeData, d.startSimulator, d.openProvider, d.openSeal, d.startCluster, d.notify); err != nil {
 		return nil, errors.Join(err, d.Stop(ctx))
 	}
@@ -117,16 +132,60 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 		names = append(names, r.Name)
 	}
 	c.Tenants = Tenants(names)
+	if c.Console, err = d.console(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
 	d.Cluster, err = node.StartCluster(ctx, c)
 	switch taken := (*node.ListenError)(nil); {
+	case errors.As(err, &taken) && taken.Setting == node.ConsoleListen:
+		return nil, occupied("the console", "--console", taken.Addr, taken.Err)
 	case errors.As(err, &taken):
 		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)
 	case err != nil:
 		return nil, err
 	}
 	return d.Cluster.Stop, nil
+}
+
+// consoleAt is where the console listens unless somebody says. It is for listen as layOut
+// has taken it, and on this machine whatever the regions listen on.
+func consoleAt(listen string, regions int) string {
+	_, text, _ := net.SplitHostPort(listen)
+	port, _ := strconv.Atoi(text)
+	if at := port + max(regions, portsToPSP) + 2; port > 0 && at <= 65535 {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(at))
+	}
+	return "127.0.0.1:0"
+}
+
+// console is that of the first node: it sees all of them. Who reaches it may act, so it is
+// on this machine.
+func (d *Demo) console() (*node.Console, error) {
+	if d.c.Console == NoConsole {
+		return nil, nil
+	}
+	if host, _, err := net.SplitHostPort(d.c.Console); err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return nil, fmt.Errorf("--console %q: write HOST:PORT with a host of this machine alone, as in 127.0.0.1:8092, or %s", d.c.Console, NoConsole)
+	}
+	return &node.Console{Listen: d.c.Console, Access: console.ThisMachine{}, Actions: true, Hint: func() []string {
+		if lines := d.hint.Load(); lines != nil {
+			return *lines
+		}
+		return nil
+	}}, nil
+}
+
+// Hint has the console show lines for as long as nothing has arrived.
+func (d *Demo) Hint(lines []string) { d.hint.Store(&lines) }
+
+// ConsoleURL is where to open the console; "" where there is none.
+func (d *Demo) ConsoleURL() string {
+	if addr := d.Nodes[0].ConsoleAddr(); addr != "" {
+		return "http://" + addr + "/"
+	}
+	return ""
 }
 
 // notify has a simulator that was started tell the first region of what moves.

@@ -124,11 +124,16 @@ func (n *Node) newAdmin() *admin.Server {
 	})
 }
 
-func (n *Node) part(ctx context.Context, epoch uint64) admin.Part {
+func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part {
 	n.follower.upTo(ctx, epoch)
+	var regions []string
+	for _, r := range n.c.Topology.Regions() {
+		regions = append(regions, r.Name)
+	}
 	p := admin.Part{
 		Node: n.c.Name, Region: n.c.Region, Version: Version, Epoch: n.c.Topology.Epoch(),
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
+		Traffic: n.traffic.tell(arrivals, regions),
 	}
 	if err := n.ready(ctx); err != nil {
 		p.NotReady = err.Error()

@@ -70,6 +70,8 @@ type ClusterConfig struct {
 	FS vfs.FS
 	// Fatal is told when the store cannot be written any more.
 	Fatal func(error)
+	// Console is served by the first node; nil: there is none.
+	Console *Console
 }
 
 // ClusterRegion is one region and where its first node's API listens.
@@ -197,8 +199,12 @@ func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seed
 	if c.WrapStore != nil {
 		store = c.WrapStore(home, store)
 	}
+	var console *Console
+	if len(k.Nodes) == 0 {
+		console = c.Console
+	}
 	return Start(ctx, Config{
-		Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+		Console: console, Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
 		WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,

@@ -126,7 +126,8 @@ func newExchange(t testing.TB) *exchange {
 	var hand inHand
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: store, Region: "us-east1", RegionCode: 1, HomeOf: c.home, Limits: limits, Logger: log,
-		Router: router.New("us-east1", service, nil, store, topology, func(string) bool { return false }),
+		Router:   router.New("us-east1", service, nil, store, topology, func(string) bool { return false }),
+		Answered: newTraffic("us-east1", func(string) bool { return false }).answered,
 	})
 	require.NoError(t, err)
 	body := strings.NewReader(hotBody)

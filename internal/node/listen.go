@@ -40,7 +40,7 @@ func listenError(setting, addr string, err error) error {
 	return &ListenError{setting, addr, err}
 }
 
-// listen takes the addresses of both servers. In the end it closes what no server was
+// listen takes the addresses of all servers. In the end it closes what no server was
 // started on; a server has closed its own.
 func (n *Node) listen(context.Context) (parts.Stop, error) {
 	var err error
@@ -50,9 +50,17 @@ func (n *Node) listen(context.Context) (parts.Stop, error) {
 	if n.apiListener, err = listen("api.listen", n.c.APIListen); err != nil {
 		return nil, errors.Join(err, n.rpcListener.Close())
 	}
+	if n.c.Console != nil {
+		if n.conListener, err = listen(ConsoleListen, n.c.Console.Listen); err != nil {
+			return nil, errors.Join(err, n.rpcListener.Close(), n.apiListener.Close())
+		}
+	}
 	return func(context.Context) error {
 		var errs []error
-		for _, l := range []net.Listener{n.rpcListener, n.apiListener} {
+		for _, l := range []net.Listener{n.rpcListener, n.apiListener, n.conListener} {
+			if l == nil {
+				continue
+			}
 			if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 				errs = append(errs, err)
 			}

@@ -100,6 +100,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	n.outages = region.NewOutages(region.OutagesConfig{
 		Self: c.Region, Topology: c.Topology, Seen: n.membership.LastSeen, Grace: c.DeputyAfter,
 	})
+	n.traffic = newTraffic(c.Region, n.outages.Lost)
 	n.transport = c.Network.RoundTripper(region.NewTransport(c.TLS), c.Region, n.membership.RegionOf)
 	if c.WrapTransport != nil {
 		n.transport = c.WrapTransport(c.Region, n.transport)
@@ -123,7 +124,8 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	}
 	mux := http.NewServeMux()
 	handler.Mount(mux)
-	n.newAdmin().Mount(mux)
+	n.admin = n.newAdmin()
+	n.admin.Mount(mux)
 	n.rpc = region.NewServer(mux, n.c.TLS)
 	n.serve("rpc", n.rpc, n.rpcListener)
 	n.background.run(func(ctx context.Context) { n.outages.Run(ctx, n.peers.Ping) })

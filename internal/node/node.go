@@ -24,6 +24,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 	"github.com/homeward-io/homeward/router"
 	"github.com/homeward-io/homeward/seal"
 )
@@ -32,8 +33,8 @@ import (
 var Version = "dev"
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys
-// and Logger, and of Tuning the policy and the limits, is required.
+// Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys,
+// Console and Logger, and of Tuning the policy and the limits, is required.
 type Config struct {
 	Tuning
 	// Name is unique in the cluster and per start: it signs leases.
@@ -76,7 +77,9 @@ type Config struct {
 	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first what is sent,
 	// all what comes in. Empty: plain text.
 	GossipKeys [][]byte
-	Logger     *slog.Logger
+	// Console is for people to look at; nil: there is none.
+	Console *Console
+	Logger  *slog.Logger
 }
 
 // Node is one running process's worth of Homeward in one region. Its fields are set by
@@ -88,6 +91,7 @@ type Node struct {
 	follower    *follower
 	apiListener net.Listener
 	rpcListener net.Listener
+	conListener net.Listener // of the console; nil: there is none
 	membership  *region.Membership
 	left        atomic.Bool // gossip
 	outages     *region.Outages
@@ -97,10 +101,12 @@ type Node struct {
 	routes      *router.Router
 	background  background
 	rpc         *http.Server
+	admin       *admin.Server
 	receiver    *notice.Receiver
 	compensator *notice.Compensator
 	beats       atomic.Pointer[[]beat] // nil while they are being made
 	hand        inHand
+	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
 	stopOnce    sync.Once
@@ -141,6 +147,7 @@ func (n *Node) parts() []parts.Part {
 		n.watchRegions,
 		n.serveAPI,
 		n.joinGossip,
+		n.serveConsole,
 	}
 }
 
@@ -201,7 +208,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok
 		},
-		Ready: n.ready, Logger: n.log,
+		Ready: n.ready, Answered: n.traffic.answered, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

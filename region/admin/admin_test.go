@@ -81,7 +81,7 @@ func (d *deployment) admin(log *slog.Logger, certs *region.TLS) http.Handler {
 	mux := http.NewServeMux()
 	New(Config{
 		Sight: &d.prospect, Topology: d.topology, Node: d.part.Node,
-		Part: func(_ context.Context, epoch uint64) Part {
+		Part: func(_ context.Context, epoch uint64, _ int) Part {
 			d.log("part %d", epoch)
 			p := d.part
 			p.Epoch = max(p.Epoch, epoch)

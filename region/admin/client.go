@@ -58,7 +58,12 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // member for its part, and with an epoch each that is asked reads the topology
 // again if its own is older.
 func (c *Client) Overview(ctx context.Context, gather bool, epoch uint64) (*Overview, error) {
-	resp, err := c.service.Overview(region.Towards(ctx, ""), connect.NewRequest(&adminv1.OverviewRequest{Gather: gather, Epoch: epoch}))
+	return c.Ask(ctx, Question{Gather: gather, Epoch: epoch})
+}
+
+// Ask is Overview with what q says.
+func (c *Client) Ask(ctx context.Context, q Question) (*Overview, error) {
+	resp, err := c.service.Overview(region.Towards(ctx, ""), connect.NewRequest(q.wire()))
 	if err != nil {
 		return nil, c.failed(err)
 	}

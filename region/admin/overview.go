@@ -23,6 +23,8 @@ type Part struct {
 	// Forwards those that other nodes did.
 	Requests int `json:"requests"`
 	Forwards int `json:"forwards"`
+	// Traffic is nil where the node is of a version that tells of none.
+	Traffic *Traffic `json:"traffic,omitempty"`
 }
 
 // Backlog is what a region still owes, as its rows say.

@@ -40,9 +40,9 @@ type Config struct {
 	Topology *region.Topology
 	// Node is this node's name.
 	Node string
-	// Part is this node's own. One whose topology is older than epoch reads it again
-	// first; that it cannot shows in the Part's Epoch.
-	Part func(ctx context.Context, epoch uint64) Part
+	// Part is this node's own, with up to so many arrivals. One whose topology is older
+	// than epoch reads it again first; that it cannot shows in the Part's Epoch.
+	Part func(ctx context.Context, epoch uint64, arrivals int) Part
 	// Backlog counts the rows of a region.
 	Backlog func(ctx context.Context, region string) (Backlog, error)
 	// SetStatus changes the topology where it is kept, and returns the version in
@@ -130,7 +130,7 @@ func (s *Server) Part(ctx context.Context, req *connect.Request[adminv1.PartRequ
 	if err := s.admit(ctx, req, caller.part); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(toPart(s.c.Part(ctx, req.Msg.GetEpoch()))), nil
+	return connect.NewResponse(toPart(s.c.Part(ctx, req.Msg.GetEpoch(), int(min(req.Msg.GetArrivals(), MaxArrivals))))), nil
 }
 
 // SetRegionStatus is the RPC.
@@ -165,7 +165,7 @@ func (s *Server) tell(ctx context.Context, epoch uint64) {
 	var told sync.WaitGroup
 	for _, n := range s.c.Sight.Members() {
 		if !n.Self {
-			told.Go(func() { s.askPart(ctx, n, epoch, &adminv1.Member{}) })
+			told.Go(func() { s.askPart(ctx, n, &adminv1.PartRequest{Epoch: epoch}, &adminv1.Member{}) })
 		}
 	}
 	told.Wait()
@@ -178,13 +178,47 @@ func regionNames(t *region.Topology) (names []string) {
 	return names
 }
 
-// Overview is the RPC. It asks everybody at the same time.
+// MaxArrivals is how many arrivals a node tells of at most: what one page shows.
+const MaxArrivals = 50
+
+// Question says what an [Overview] is to have. The zero value is what this node knows by
+// itself, and what every region owes.
+type Question struct {
+	// Gather: every live member is asked for its part.
+	Gather bool
+	// Epoch is what each that is asked must know; see [Client.Overview].
+	Epoch uint64
+	// Arrivals is how many of the latest each tells of, at most [MaxArrivals].
+	Arrivals int
+	// WithoutBacklog: no row is counted.
+	WithoutBacklog bool
+}
+
+// Overview is the RPC.
 func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.OverviewRequest]) (*connect.Response[adminv1.OverviewResponse], error) {
 	if err := s.admit(ctx, req, caller.operator); err != nil {
 		return nil, err
 	}
+	return connect.NewResponse(s.overview(ctx, req.Msg)), nil
+}
+
+// Look is the deployment as this node sees it, for who is in the same process and has
+// found out who asks.
+func (s *Server) Look(ctx context.Context, q Question) *Overview {
+	return fromOverview(s.overview(ctx, q.wire()))
+}
+
+func (q Question) wire() *adminv1.OverviewRequest {
+	return &adminv1.OverviewRequest{
+		Gather: q.Gather, Epoch: q.Epoch, Arrivals: uint32(min(max(q.Arrivals, 0), MaxArrivals)), WithoutBacklog: q.WithoutBacklog,
+	}
+}
+
+// overview asks everybody at the same time.
+func (s *Server) overview(ctx context.Context, q *adminv1.OverviewRequest) *adminv1.OverviewResponse {
 	var asked sync.WaitGroup
-	own := s.c.Part(ctx, req.Msg.GetEpoch()) // first: it may read the topology again
+	part := &adminv1.PartRequest{Epoch: q.GetEpoch(), Arrivals: min(q.GetArrivals(), MaxArrivals)}
+	own := s.c.Part(ctx, part.GetEpoch(), int(part.GetArrivals())) // first: it may read the topology again
 	out := &adminv1.OverviewResponse{Node: s.c.Node, Epoch: s.c.Topology.Epoch()}
 	for _, n := range s.c.Sight.Members() {
 		m := &adminv1.Member{Name: n.Name, Region: n.Region, RpcAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
@@ -192,8 +226,8 @@ func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.Over
 		switch {
 		case n.Self:
 			m.Part = toPart(own)
-		case req.Msg.GetGather():
-			asked.Go(func() { s.askPart(ctx, n, req.Msg.GetEpoch(), m) })
+		case q.GetGather():
+			asked.Go(func() { s.askPart(ctx, n, part, m) })
 		}
 	}
 	for _, r := range s.c.Topology.Regions() {
@@ -202,16 +236,18 @@ func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.Over
 			state.Rtt = durationpb.New(rtt)
 		}
 		out.Regions = append(out.Regions, state)
-		asked.Go(func() { s.askBacklog(ctx, state) })
+		if !q.GetWithoutBacklog() {
+			asked.Go(func() { s.askBacklog(ctx, state) })
+		}
 	}
 	asked.Wait()
-	return connect.NewResponse(out), nil
+	return out
 }
 
-func (s *Server) askPart(ctx context.Context, n region.Node, epoch uint64, m *adminv1.Member) {
+func (s *Server) askPart(ctx context.Context, n region.Node, q *adminv1.PartRequest, m *adminv1.Member) {
 	ctx, cancel := context.WithTimeout(region.Towards(ctx, n.Region), partTimeout)
 	defer cancel()
-	part, err := newService(s.http, s.c.TLS, n.RPCAddr).Part(ctx, connect.NewRequest(&adminv1.PartRequest{Epoch: epoch}))
+	part, err := newService(s.http, s.c.TLS, n.RPCAddr).Part(ctx, connect.NewRequest(q))
 	if err != nil {
 		m.PartError = oneLine(err)
 		return

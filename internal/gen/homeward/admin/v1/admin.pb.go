@@ -29,7 +29,9 @@ const (
 type PartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A node whose topology is older than this reads it again before it answers.
-	Epoch         uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// How many of the latest arrivals it is to tell of, at most.
+	Arrivals      uint32 `protobuf:"varint,2,opt,name=arrivals,proto3" json:"arrivals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -71,6 +73,13 @@ func (x *PartRequest) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *PartRequest) GetArrivals() uint32 {
+	if x != nil {
+		return x.Arrivals
+	}
+	return 0
+}
+
 type PartResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Node    string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -82,8 +91,10 @@ type PartResponse struct {
 	NotReady string `protobuf:"bytes,5,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
 	// Requests that it is working on: those that merchants sent it, and those that
 	// other nodes forwarded.
-	Requests      uint32 `protobuf:"varint,6,opt,name=requests,proto3" json:"requests,omitempty"`
-	Forwards      uint32 `protobuf:"varint,7,opt,name=forwards,proto3" json:"forwards,omitempty"`
+	Requests uint32 `protobuf:"varint,6,opt,name=requests,proto3" json:"requests,omitempty"`
+	Forwards uint32 `protobuf:"varint,7,opt,name=forwards,proto3" json:"forwards,omitempty"`
+	// What came and where it went; absent where the node is older than this.
+	Traffic       *Traffic `protobuf:"bytes,8,opt,name=traffic,proto3" json:"traffic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -167,19 +178,452 @@ func (x *PartResponse) GetForwards() uint32 {
 	return 0
 }
 
+func (x *PartResponse) GetTraffic() *Traffic {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
+// Traffic is what merchants asked of one node to move, and which way it went.
+type Traffic struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the node began to count.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Total *Tally                 `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Of the last ten seconds.
+	Lately *Tally  `protobuf:"bytes,3,opt,name=lately,proto3" json:"lately,omitempty"`
+	Flows  []*Flow `protobuf:"bytes,4,rep,name=flows,proto3" json:"flows,omitempty"`
+	// Requests that came with a key of another request, by tenant.
+	Mismatches []*TenantCount `protobuf:"bytes,5,rep,name=mismatches,proto3" json:"mismatches,omitempty"`
+	// The regions for which the node acts as a deputy now.
+	DeputyFor []string `protobuf:"bytes,6,rep,name=deputy_for,json=deputyFor,proto3" json:"deputy_for,omitempty"`
+	// The latest, newest first.
+	Arrivals      []*Arrival `protobuf:"bytes,7,rep,name=arrivals,proto3" json:"arrivals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Traffic) Reset() {
+	*x = Traffic{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Traffic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Traffic) ProtoMessage() {}
+
+func (x *Traffic) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
+func (*Traffic) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Traffic) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Traffic) GetTotal() *Tally {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *Traffic) GetLately() *Tally {
+	if x != nil {
+		return x.Lately
+	}
+	return nil
+}
+
+func (x *Traffic) GetFlows() []*Flow {
+	if x != nil {
+		return x.Flows
+	}
+	return nil
+}
+
+func (x *Traffic) GetMismatches() []*TenantCount {
+	if x != nil {
+		return x.Mismatches
+	}
+	return nil
+}
+
+func (x *Traffic) GetDeputyFor() []string {
+	if x != nil {
+		return x.DeputyFor
+	}
+	return nil
+}
+
+func (x *Traffic) GetArrivals() []*Arrival {
+	if x != nil {
+		return x.Arrivals
+	}
+	return nil
+}
+
+type Tally struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Requests uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Of these: answered as before; refused with 4xx; failed with 5xx.
+	Replayed      uint64 `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	Refused       uint64 `protobuf:"varint,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	Failed        uint64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tally) Reset() {
+	*x = Tally{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tally) ProtoMessage() {}
+
+func (x *Tally) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tally.ProtoReflect.Descriptor instead.
+func (*Tally) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Tally) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Tally) GetReplayed() uint64 {
+	if x != nil {
+		return x.Replayed
+	}
+	return 0
+}
+
+func (x *Tally) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Tally) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+// Flow is the requests of one home that went one way.
+type Flow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Home  string                 `protobuf:"bytes,1,opt,name=home,proto3" json:"home,omitempty"`
+	// local, forward, replica or deputy.
+	Way           string `protobuf:"bytes,2,opt,name=way,proto3" json:"way,omitempty"`
+	Total         uint64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	Lately        uint64 `protobuf:"varint,4,opt,name=lately,proto3" json:"lately,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Flow) Reset() {
+	*x = Flow{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Flow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Flow) ProtoMessage() {}
+
+func (x *Flow) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Flow.ProtoReflect.Descriptor instead.
+func (*Flow) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Flow) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Flow) GetWay() string {
+	if x != nil {
+		return x.Way
+	}
+	return ""
+}
+
+func (x *Flow) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Flow) GetLately() uint64 {
+	if x != nil {
+		return x.Lately
+	}
+	return 0
+}
+
+type TenantCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantCount) Reset() {
+	*x = TenantCount{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantCount) ProtoMessage() {}
+
+func (x *TenantCount) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantCount.ProtoReflect.Descriptor instead.
+func (*TenantCount) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TenantCount) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantCount) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Arrival is one request that was answered. It has nothing of its body.
+type Arrival struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	At        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Took      *durationpb.Duration   `protobuf:"bytes,2,opt,name=took,proto3" json:"took,omitempty"`
+	Operation string                 `protobuf:"bytes,3,opt,name=operation,proto3" json:"operation,omitempty"`
+	Tenant    string                 `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key       string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	Object    string                 `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
+	Home      string                 `protobuf:"bytes,7,opt,name=home,proto3" json:"home,omitempty"`
+	Way       string                 `protobuf:"bytes,8,opt,name=way,proto3" json:"way,omitempty"`
+	Hops      uint32                 `protobuf:"varint,9,opt,name=hops,proto3" json:"hops,omitempty"`
+	Status    uint32                 `protobuf:"varint,10,opt,name=status,proto3" json:"status,omitempty"`
+	// The problem's code; empty where there was none.
+	Code          string `protobuf:"bytes,11,opt,name=code,proto3" json:"code,omitempty"`
+	Replayed      bool   `protobuf:"varint,12,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Arrival) Reset() {
+	*x = Arrival{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Arrival) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Arrival) ProtoMessage() {}
+
+func (x *Arrival) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
+func (*Arrival) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Arrival) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Arrival) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *Arrival) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *Arrival) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Arrival) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Arrival) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *Arrival) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Arrival) GetWay() string {
+	if x != nil {
+		return x.Way
+	}
+	return ""
+}
+
+func (x *Arrival) GetHops() uint32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
+func (x *Arrival) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Arrival) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Arrival) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
 type OverviewRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ask every live member for its part, rather than only this node itself.
 	Gather bool `protobuf:"varint,1,opt,name=gather,proto3" json:"gather,omitempty"`
 	// As in PartRequest, for every node that is asked.
-	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Epoch    uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Arrivals uint32 `protobuf:"varint,3,opt,name=arrivals,proto3" json:"arrivals,omitempty"`
+	// Leave the rows of the regions alone: what they owe is not counted.
+	WithoutBacklog bool `protobuf:"varint,4,opt,name=without_backlog,json=withoutBacklog,proto3" json:"without_backlog,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -191,7 +635,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -204,7 +648,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OverviewRequest) GetGather() bool {
@@ -219,6 +663,20 @@ func (x *OverviewRequest) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *OverviewRequest) GetArrivals() uint32 {
+	if x != nil {
+		return x.Arrivals
+	}
+	return 0
+}
+
+func (x *OverviewRequest) GetWithoutBacklog() bool {
+	if x != nil {
+		return x.WithoutBacklog
+	}
+	return false
 }
 
 type OverviewResponse struct {
@@ -236,7 +694,7 @@ type OverviewResponse struct {
 
 func (x *OverviewResponse) Reset() {
 	*x = OverviewResponse{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +706,7 @@ func (x *OverviewResponse) String() string {
 func (*OverviewResponse) ProtoMessage() {}
 
 func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +719,7 @@ func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
 func (*OverviewResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OverviewResponse) GetNode() string {
@@ -309,7 +767,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +779,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +792,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Member) GetName() string {
@@ -406,7 +864,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +876,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +889,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RegionState) GetName() string {
@@ -501,7 +959,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +971,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +984,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Backlog) GetInFlight() uint64 {
@@ -582,7 +1040,7 @@ type ParkedRow struct {
 
 func (x *ParkedRow) Reset() {
 	*x = ParkedRow{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +1052,7 @@ func (x *ParkedRow) String() string {
 func (*ParkedRow) ProtoMessage() {}
 
 func (x *ParkedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +1065,7 @@ func (x *ParkedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedRow.ProtoReflect.Descriptor instead.
 func (*ParkedRow) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ParkedRow) GetId() string {
@@ -642,7 +1100,7 @@ type SetRegionStatusRequest struct {
 
 func (x *SetRegionStatusRequest) Reset() {
 	*x = SetRegionStatusRequest{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +1112,7 @@ func (x *SetRegionStatusRequest) String() string {
 func (*SetRegionStatusRequest) ProtoMessage() {}
 
 func (x *SetRegionStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +1125,7 @@ func (x *SetRegionStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegionStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetRegionStatusRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetRegionStatusRequest) GetRegion() string {
@@ -694,7 +1152,7 @@ type SetRegionStatusResponse struct {
 
 func (x *SetRegionStatusResponse) Reset() {
 	*x = SetRegionStatusResponse{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +1164,7 @@ func (x *SetRegionStatusResponse) String() string {
 func (*SetRegionStatusResponse) ProtoMessage() {}
 
 func (x *SetRegionStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +1177,7 @@ func (x *SetRegionStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegionStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetRegionStatusResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetRegionStatusResponse) GetEpoch() uint64 {
@@ -733,9 +1191,10 @@ var File_homeward_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/admin/v1/admin.proto\x12\x11homeward.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"#\n" +
+	"\x1dhomeward/admin/v1/admin.proto\x12\x11homeward.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"?\n" +
 	"\vPartRequest\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\"\xbf\x01\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\barrivals\x18\x02 \x01(\rR\barrivals\"\xf5\x01\n" +
 	"\fPartResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
@@ -743,10 +1202,51 @@ const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1b\n" +
 	"\tnot_ready\x18\x05 \x01(\tR\bnotReady\x12\x1a\n" +
 	"\brequests\x18\x06 \x01(\rR\brequests\x12\x1a\n" +
-	"\bforwards\x18\a \x01(\rR\bforwards\"?\n" +
+	"\bforwards\x18\a \x01(\rR\bforwards\x124\n" +
+	"\atraffic\x18\b \x01(\v2\x1a.homeward.admin.v1.TrafficR\atraffic\"\xe3\x02\n" +
+	"\aTraffic\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12.\n" +
+	"\x05total\x18\x02 \x01(\v2\x18.homeward.admin.v1.TallyR\x05total\x120\n" +
+	"\x06lately\x18\x03 \x01(\v2\x18.homeward.admin.v1.TallyR\x06lately\x12-\n" +
+	"\x05flows\x18\x04 \x03(\v2\x17.homeward.admin.v1.FlowR\x05flows\x12>\n" +
+	"\n" +
+	"mismatches\x18\x05 \x03(\v2\x1e.homeward.admin.v1.TenantCountR\n" +
+	"mismatches\x12\x1d\n" +
+	"\n" +
+	"deputy_for\x18\x06 \x03(\tR\tdeputyFor\x126\n" +
+	"\barrivals\x18\a \x03(\v2\x1a.homeward.admin.v1.ArrivalR\barrivals\"q\n" +
+	"\x05Tally\x12\x1a\n" +
+	"\brequests\x18\x01 \x01(\x04R\brequests\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\x04R\breplayed\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\x04R\arefused\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x04R\x06failed\"Z\n" +
+	"\x04Flow\x12\x12\n" +
+	"\x04home\x18\x01 \x01(\tR\x04home\x12\x10\n" +
+	"\x03way\x18\x02 \x01(\tR\x03way\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x04R\x05total\x12\x16\n" +
+	"\x06lately\x18\x04 \x01(\x04R\x06lately\";\n" +
+	"\vTenantCount\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\xc6\x02\n" +
+	"\aArrival\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12-\n" +
+	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x1c\n" +
+	"\toperation\x18\x03 \x01(\tR\toperation\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x16\n" +
+	"\x06object\x18\x06 \x01(\tR\x06object\x12\x12\n" +
+	"\x04home\x18\a \x01(\tR\x04home\x12\x10\n" +
+	"\x03way\x18\b \x01(\tR\x03way\x12\x12\n" +
+	"\x04hops\x18\t \x01(\rR\x04hops\x12\x16\n" +
+	"\x06status\x18\n" +
+	" \x01(\rR\x06status\x12\x12\n" +
+	"\x04code\x18\v \x01(\tR\x04code\x12\x1a\n" +
+	"\breplayed\x18\f \x01(\bR\breplayed\"\x84\x01\n" +
 	"\x0fOverviewRequest\x12\x16\n" +
 	"\x06gather\x18\x01 \x01(\bR\x06gather\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xab\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\barrivals\x18\x03 \x01(\rR\barrivals\x12'\n" +
+	"\x0fwithout_backlog\x18\x04 \x01(\bR\x0ewithoutBacklog\"\xab\x01\n" +
 	"\x10OverviewResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x123\n" +
@@ -804,41 +1304,55 @@ func file_homeward_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_homeward_admin_v1_admin_proto_rawDescData
 }
 
-var file_homeward_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_homeward_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_homeward_admin_v1_admin_proto_goTypes = []any{
 	(*PartRequest)(nil),             // 0: homeward.admin.v1.PartRequest
 	(*PartResponse)(nil),            // 1: homeward.admin.v1.PartResponse
-	(*OverviewRequest)(nil),         // 2: homeward.admin.v1.OverviewRequest
-	(*OverviewResponse)(nil),        // 3: homeward.admin.v1.OverviewResponse
-	(*Member)(nil),                  // 4: homeward.admin.v1.Member
-	(*RegionState)(nil),             // 5: homeward.admin.v1.RegionState
-	(*Backlog)(nil),                 // 6: homeward.admin.v1.Backlog
-	(*ParkedRow)(nil),               // 7: homeward.admin.v1.ParkedRow
-	(*SetRegionStatusRequest)(nil),  // 8: homeward.admin.v1.SetRegionStatusRequest
-	(*SetRegionStatusResponse)(nil), // 9: homeward.admin.v1.SetRegionStatusResponse
-	(*durationpb.Duration)(nil),     // 10: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
+	(*Traffic)(nil),                 // 2: homeward.admin.v1.Traffic
+	(*Tally)(nil),                   // 3: homeward.admin.v1.Tally
+	(*Flow)(nil),                    // 4: homeward.admin.v1.Flow
+	(*TenantCount)(nil),             // 5: homeward.admin.v1.TenantCount
+	(*Arrival)(nil),                 // 6: homeward.admin.v1.Arrival
+	(*OverviewRequest)(nil),         // 7: homeward.admin.v1.OverviewRequest
+	(*OverviewResponse)(nil),        // 8: homeward.admin.v1.OverviewResponse
+	(*Member)(nil),                  // 9: homeward.admin.v1.Member
+	(*RegionState)(nil),             // 10: homeward.admin.v1.RegionState
+	(*Backlog)(nil),                 // 11: homeward.admin.v1.Backlog
+	(*ParkedRow)(nil),               // 12: homeward.admin.v1.ParkedRow
+	(*SetRegionStatusRequest)(nil),  // 13: homeward.admin.v1.SetRegionStatusRequest
+	(*SetRegionStatusResponse)(nil), // 14: homeward.admin.v1.SetRegionStatusResponse
+	(*timestamppb.Timestamp)(nil),   // 15: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 16: google.protobuf.Duration
 }
 var file_homeward_admin_v1_admin_proto_depIdxs = []int32{
-	4,  // 0: homeward.admin.v1.OverviewResponse.members:type_name -> homeward.admin.v1.Member
-	5,  // 1: homeward.admin.v1.OverviewResponse.regions:type_name -> homeward.admin.v1.RegionState
-	1,  // 2: homeward.admin.v1.Member.part:type_name -> homeward.admin.v1.PartResponse
-	10, // 3: homeward.admin.v1.RegionState.rtt:type_name -> google.protobuf.Duration
-	11, // 4: homeward.admin.v1.RegionState.last_seen:type_name -> google.protobuf.Timestamp
-	6,  // 5: homeward.admin.v1.RegionState.backlog:type_name -> homeward.admin.v1.Backlog
-	11, // 6: homeward.admin.v1.Backlog.oldest_due:type_name -> google.protobuf.Timestamp
-	7,  // 7: homeward.admin.v1.Backlog.parked_rows:type_name -> homeward.admin.v1.ParkedRow
-	0,  // 8: homeward.admin.v1.AdminService.Part:input_type -> homeward.admin.v1.PartRequest
-	2,  // 9: homeward.admin.v1.AdminService.Overview:input_type -> homeward.admin.v1.OverviewRequest
-	8,  // 10: homeward.admin.v1.AdminService.SetRegionStatus:input_type -> homeward.admin.v1.SetRegionStatusRequest
-	1,  // 11: homeward.admin.v1.AdminService.Part:output_type -> homeward.admin.v1.PartResponse
-	3,  // 12: homeward.admin.v1.AdminService.Overview:output_type -> homeward.admin.v1.OverviewResponse
-	9,  // 13: homeward.admin.v1.AdminService.SetRegionStatus:output_type -> homeward.admin.v1.SetRegionStatusResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: homeward.admin.v1.PartResponse.traffic:type_name -> homeward.admin.v1.Traffic
+	15, // 1: homeward.admin.v1.Traffic.since:type_name -> google.protobuf.Timestamp
+	3,  // 2: homeward.admin.v1.Traffic.total:type_name -> homeward.admin.v1.Tally
+	3,  // 3: homeward.admin.v1.Traffic.lately:type_name -> homeward.admin.v1.Tally
+	4,  // 4: homeward.admin.v1.Traffic.flows:type_name -> homeward.admin.v1.Flow
+	5,  // 5: homeward.admin.v1.Traffic.mismatches:type_name -> homeward.admin.v1.TenantCount
+	6,  // 6: homeward.admin.v1.Traffic.arrivals:type_name -> homeward.admin.v1.Arrival
+	15, // 7: homeward.admin.v1.Arrival.at:type_name -> google.protobuf.Timestamp
+	16, // 8: homeward.admin.v1.Arrival.took:type_name -> google.protobuf.Duration
+	9,  // 9: homeward.admin.v1.OverviewResponse.members:type_name -> homeward.admin.v1.Member
+	10, // 10: homeward.admin.v1.OverviewResponse.regions:type_name -> homeward.admin.v1.RegionState
+	1,  // 11: homeward.admin.v1.Member.part:type_name -> homeward.admin.v1.PartResponse
+	16, // 12: homeward.admin.v1.RegionState.rtt:type_name -> google.protobuf.Duration
+	15, // 13: homeward.admin.v1.RegionState.last_seen:type_name -> google.protobuf.Timestamp
+	11, // 14: homeward.admin.v1.RegionState.backlog:type_name -> homeward.admin.v1.Backlog
+	15, // 15: homeward.admin.v1.Backlog.oldest_due:type_name -> google.protobuf.Timestamp
+	12, // 16: homeward.admin.v1.Backlog.parked_rows:type_name -> homeward.admin.v1.ParkedRow
+	0,  // 17: homeward.admin.v1.AdminService.Part:input_type -> homeward.admin.v1.PartRequest
+	7,  // 18: homeward.admin.v1.AdminService.Overview:input_type -> homeward.admin.v1.OverviewRequest
+	13, // 19: homeward.admin.v1.AdminService.SetRegionStatus:input_type -> homeward.admin.v1.SetRegionStatusRequest
+	1,  // 20: homeward.admin.v1.AdminService.Part:output_type -> homeward.admin.v1.PartResponse
+	8,  // 21: homeward.admin.v1.AdminService.Overview:output_type -> homeward.admin.v1.OverviewResponse
+	14, // 22: homeward.admin.v1.AdminService.SetRegionStatus:output_type -> homeward.admin.v1.SetRegionStatusResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_homeward_admin_v1_admin_proto_init() }
@@ -852,7 +1366,7 @@ func file_homeward_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_admin_v1_admin_proto_rawDesc), len(file_homeward_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/homeward-io/homeward/region"
+)
+
+// Who is somebody who looks at the console.
+type Who struct {
+	// Name is for people, and for the audit of what they do.
+	Name string
+	// Operator may act where actions are on; others only look.
+	Operator bool
+}
+
+// Access decides who may look. Implementations are safe for concurrent use.
+type Access interface {
+	// Wrap lets requests of those who may look through to next, with [Who] in their
+	// context, and answers the others itself.
+	Wrap(next http.Handler) http.Handler
+}
+
+type whoKey struct{}
+
+func withWho(r *http.Request, who Who) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), whoKey{}, who))
+}
+
+// whoOf is the zero Who before somebody was let in.
+func whoOf(ctx context.Context) Who {
+	who, _ := ctx.Value(whoKey{}).(Who)
+	return who
+}
+
+// ThisMachine lets everybody in who is on this machine, as operators: it is for the demo.
+// The name in the address must be this machine's, too: a page of somebody else's whose
+// name is made to point here is refused.
+type ThisMachine struct{}
+
+// Wrap implements [Access].
+func (ThisMachine) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		remote, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !remote.Addr().Unmap().IsLoopback() {
+			http.Error(w, "this console is for callers on its own machine", http.StatusForbidden)
+			return
+		}
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+			http.Error(w, "open this console by its address, as in http://127.0.0.1:PORT", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, withWho(r, Who{Name: "somebody on this machine", Operator: true}))
+	})
+}
+
+// Certificates lets those in who have an operator's certificate of the deployment, on a
+// listener of [region.NewServer].
+type Certificates struct{}
+
+// Wrap implements [Access].
+func (Certificates) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, known := region.CallerOf(r.Context())
+		switch {
+		case !known:
+			http.Error(w, "this console needs an operator's certificate", http.StatusForbidden)
+		case who.Operator == "":
+			http.Error(w, who.String()+" is no operator; use an operator's certificate", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, withWho(r, Who{Name: who.String(), Operator: true}))
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// Deployment is what the console sees of regions and nodes. *admin.Server is one.
+type Deployment interface {
+	Look(ctx context.Context, q admin.Question) *admin.Overview
+}
+
+// Config is a console's. Deployment and Access are required; a page whose source is nil
+// is not there.
+type Config struct {
+	Deployment Deployment
+	// Access decides who may look, and who may act.
+	Access Access
+	// Queues are the rows that wait, and Retries what makes a parked one due again; nil:
+	// nobody may.
+	Queues Queues
+	// Actions lets operators act; without it every page only reads.
+	Actions bool
+	// Hint is shown where nothing has arrived yet: what to send, line by line.
+	// nil: nothing.
+	Hint func() []string
+	// Logger is told of actions, and of callers that were refused. Default: discard.
+	Logger *slog.Logger
+	// Now; nil means time.Now.
+	Now func() time.Time
+}
+
+// pageTime bounds the reading for one page; a person has tried again by then.
+const pageTime = 10 * time.Second
+
+type console struct {
+	Config
+	watch *watch
+	pages *template.Template
+	nav   []navItem
+}
+
+type navItem struct{ Path, Title string }
+
+// page is what the layout shows around a page's own Body.
+type page struct {
+	Title string
+	// Path is the page's own, where it shows what is new.
+	Path string
+	// Refresh is how often that is asked for, as htmx spells it; "": never.
+	Refresh string
+	Nav     []navItem
+	At      string // in Nav
+	Who     Who
+	MayAct  bool
+	Query   string // in the search field
+	Search  bool
+	Trouble []string
+	Now     time.Time
+	Body    any
+
+	content string // the template of Body
+}
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed static
+var staticFiles embed.FS
+
+// New returns the console. It runs nothing in the background and is safe for concurrent
+// use.
+func New(c Config) (http.Handler, error) {
+	if c.Deployment == nil || c.Access == nil {
+		return nil, errors.New("console: Config.Deployment and Config.Access must be set")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	pages, err := template.New("").Funcs(funcs).ParseFS(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	s := &console{Config: c, watch: newWatch(c.Deployment, c.Now), pages: pages}
+	mux := http.NewServeMux()
+	s.mount(mux)
+	return s.secured(c.Access.Wrap(mux)), nil
+}
+
+// view reads what a page shows.
+type view func(r *http.Request, p *page) error
+
+func (s *console) mount(mux *http.ServeMux) {
+	static, err := fs.Sub(staticFiles, "static")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	files := http.FileServerFS(static)
+	mux.HandleFunc("GET /static/{file}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=300")
+		if r.PathValue("file") == "land.svg" {
+			w.Header().Set("Content-Type", "image/svg+xml")
+			_, _ = w.Write(landSVG()) // the client may be gone
+			return
+		}
+		http.StripPrefix("/static", files).ServeHTTP(w, r)
+	})
+	add := func(at, title, content, refresh string, v view) {
+		s.nav = append(s.nav, navItem{at, title})
+		s.get(mux, at, title, content, refresh, v)
+	}
+	add("/", "Map", "map", "every 2s", s.mapPage)
+	if s.Queues != nil {
+		add("/queues", "Queues", "queues", "every 10s", s.queuesPage)
+		s.get(mux, "/queues/requeue", "Requeue a row", "requeue", "", s.confirmPage)
+		mux.Handle("POST /queues/requeue", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.requeue)))
+	}
+	add("/tenants", "Tenants", "tenants", "every 10s", s.tenantsPage)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.show(w, r, http.StatusNotFound, &page{Title: "There is no such page", content: "nothing"})
+	})
+}
+
+func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v view) {
+	pattern := "GET " + at
+	if at == "/" {
+		pattern = "GET /{$}"
+	}
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+		defer cancel()
+		p := &page{Title: title, At: at, Refresh: refresh, content: content}
+		err := func() (err error) {
+			defer fault.Recover(&err)
+			return v(r.WithContext(ctx), p)
+		}()
+		status := http.StatusOK
+		if wrong := (*pageError)(nil); errors.As(err, &wrong) {
+			status, p.content, p.Body = wrong.status, "nothing", wrong.text
+		} else if err != nil {
+			s.Logger.ErrorContext(ctx, "a page of the console could not be read", "page", at, "error", err)
+			status, p.content, p.Body = http.StatusServiceUnavailable, "nothing", "What this page shows cannot be read now: "+oneLine(err)+". Load it again in a moment."
+		}
+		s.show(w, r, status, p)
+	})
+}
+
+// pageError is an answer that is no page, with what to do.
+type pageError struct {
+	status int
+	text   string
+}
+
+func (e *pageError) Error() string { return e.text }
+
+// show renders p, or only its content where htmx asks for what is new.
+func (s *console) show(w http.ResponseWriter, r *http.Request, status int, p *page) {
+	p.Nav, p.Who, p.Now, p.Path = s.nav, whoOf(r.Context()), s.Now().UTC(), r.URL.RequestURI()
+	p.MayAct = s.Actions && p.Who.Operator
+	name := "layout"
+	if r.Header.Get("Hx-Request") == "true" {
+		name = "live"
+	}
+	var content, whole bytes.Buffer
+	if err := s.pages.ExecuteTemplate(&content, p.content, p); err != nil {
+		s.broken(w, r, err)
+		return
+	}
+	rendered := rendered{p, template.HTML(content.String())} //nolint:gosec // a template has escaped it
+	if err := s.pages.ExecuteTemplate(&whole, name, rendered); err != nil {
+		s.broken(w, r, err)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "HX-Request")
+	w.WriteHeader(status)
+	_, _ = w.Write(whole.Bytes()) // the client may be gone
+}
+
+// rendered is a page whose content is HTML already.
+type rendered struct {
+	*page
+	Content template.HTML
+}
+
+func (s *console) broken(w http.ResponseWriter, r *http.Request, err error) {
+	s.Logger.ErrorContext(r.Context(), "a page of the console could not be rendered", "path", r.URL.Path, "error", err)
+	http.Error(w, "this page could not be rendered; the log says why", http.StatusInternalServerError)
+}
+
+// policy lets a page load what this listener serves, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// secured sets what every answer says, whoever asked.
+func (s *console) secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.URL.Path != path.Clean(r.URL.Path) {
+			http.NotFound(w, r) // ServeMux would redirect
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

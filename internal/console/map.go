@@ -1,0 +1,246 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// arrivalsShown is how many of the latest requests the map lists.
+const arrivalsShown = 15
+
+// standing is how a region stands, as the nodes that answer see it.
+type standing string
+
+const (
+	serving  standing = "serving"
+	impaired standing = "impaired" // some of its nodes do not answer, or are not ready
+	draining standing = "draining"
+	down     standing = "down" // an operator has said so
+	lost     standing = "lost" // nobody sees a live node, or others act for it
+)
+
+// regionView is one region on the map and in its table.
+type regionView struct {
+	Name     string
+	Standing standing
+	// Why is one line about a standing that is not serving.
+	Why   string
+	Nodes int
+	// PerSecond is what arrived at its nodes, over [admin.Lately].
+	PerSecond float64
+	Total     admin.Tally
+	// DeputyFor are the regions whose rows its nodes act on; Deputies those that act on
+	// this one's.
+	DeputyFor, Deputies []string
+	RTT                 time.Duration
+	LastSeen            time.Time
+	Members             []admin.Member
+
+	X, Y float64
+}
+
+// flowView is what goes from one region to the keys of another.
+type flowView struct {
+	From, To, Way string
+	PerSecond     float64
+	Total         uint64
+
+	Path   string
+	Width  float64
+	Moving bool
+}
+
+type arrivalView struct {
+	admin.Arrival
+	Entry string
+}
+
+// mapView is the body of the map.
+type mapView struct {
+	Sentence string
+	Calm     bool // nothing in Sentence needs anybody
+	Regions  []regionView
+	Flows    []flowView
+	Arrivals []arrivalView
+	Quiet    bool // nothing has arrived since the nodes started
+	ViewBox  string
+	Node     string
+	Epoch    uint64
+	Hint     []string
+}
+
+func (s *console) mapPage(r *http.Request, p *page) error {
+	all, err := s.watch.look(r.Context())
+	if err != nil {
+		return err
+	}
+	m := newMapView(all)
+	if s.Hint != nil {
+		m.Hint = s.Hint()
+	}
+	p.Body = m
+	return nil
+}
+
+func newMapView(all *admin.Overview) *mapView {
+	m := &mapView{Node: all.Node, Epoch: all.Epoch, Quiet: true}
+	deputies := map[string][]string{}
+	for _, member := range all.Members {
+		for _, of := range deputyFor(member) {
+			if !slices.Contains(deputies[of], member.Region) {
+				deputies[of] = append(deputies[of], member.Region)
+			}
+		}
+	}
+	for _, r := range all.Regions {
+		v := newRegionView(all, r)
+		v.Deputies = deputies[r.Name]
+		v.judge(r)
+		m.Quiet = m.Quiet && v.Total.Requests == 0
+		m.Regions = append(m.Regions, v)
+	}
+	m.flow(all)
+	m.arrive(all)
+	m.Sentence, m.Calm = sentence(m.Regions)
+	m.draw()
+	return m
+}
+
+func deputyFor(m admin.Member) []string {
+	if m.Part == nil || m.Part.Traffic == nil {
+		return nil
+	}
+	return m.Part.Traffic.DeputyFor
+}
+
+func newRegionView(all *admin.Overview, r admin.RegionState) regionView {
+	v := regionView{Name: r.Name, RTT: r.RTT, LastSeen: r.LastSeen, Members: all.Of(r.Name)}
+	v.Nodes = len(v.Members)
+	for _, member := range v.Members {
+		for _, of := range deputyFor(member) {
+			if !slices.Contains(v.DeputyFor, of) {
+				v.DeputyFor = append(v.DeputyFor, of)
+			}
+		}
+		if member.Part == nil || member.Part.Traffic == nil {
+			continue
+		}
+		t := member.Part.Traffic
+		v.PerSecond += perSecond(t.Lately.Requests)
+		v.Total.Requests += t.Total.Requests
+		v.Total.Replayed += t.Total.Replayed
+		v.Total.Refused += t.Total.Refused
+		v.Total.Failed += t.Total.Failed
+	}
+	return v
+}
+
+func perSecond(lately uint64) float64 { return float64(lately) / admin.Lately.Seconds() }
+
+// judge says how the region stands. What others do counts more than what is seen of it.
+func (v *regionView) judge(r admin.RegionState) {
+	var silent, unready []string
+	for _, m := range v.Members {
+		switch {
+		case m.Part == nil:
+			silent = append(silent, m.Name)
+		case m.Part.NotReady != "":
+			unready = append(unready, m.Name)
+		}
+	}
+	switch {
+	case r.Status == region.Down:
+		v.Standing, v.Why = down, "an operator has marked it down"
+	case len(v.Deputies) > 0:
+		v.Standing, v.Why = lost, "out of reach"
+	case v.Nodes == 0:
+		v.Standing, v.Why = lost, "no live node is seen"
+	case r.Status == region.Draining:
+		v.Standing, v.Why = draining, "takes no new traffic and no new keys; retries are served"
+	case len(silent) > 0:
+		v.Standing, v.Why = impaired, strings.Join(silent, ", ")+" does not answer"
+	case len(unready) > 0:
+		v.Standing, v.Why = impaired, strings.Join(unready, ", ")+" is not ready"
+	default:
+		v.Standing = serving
+	}
+	if len(v.Deputies) > 0 {
+		v.Why += "; " + strings.Join(v.Deputies, " and ") + actsFor(len(v.Deputies)) + " for it"
+	}
+}
+
+func actsFor(n int) string {
+	if n == 1 {
+		return " acts"
+	}
+	return " act"
+}
+
+// sentence says in one line how the deployment is, worst first.
+func sentence(regions []regionView) (text string, calm bool) {
+	var says []string
+	for _, bad := range []standing{lost, impaired, down, draining} {
+		for _, v := range regions {
+			if v.Standing == bad {
+				says = append(says, fmt.Sprintf("%s is %s: %s.", v.Name, bad, v.Why))
+			}
+		}
+	}
+	nodes, rate := 0, 0.0
+	for _, v := range regions {
+		nodes += v.Nodes
+		rate += v.PerSecond
+	}
+	if len(says) > 0 {
+		return strings.Join(says, " "), false
+	}
+	return fmt.Sprintf("All %d regions serve, with %d nodes; %s requests a second.", len(regions), nodes, rateText(rate)), true
+}
+
+// flow adds up what went between regions, whichever node took it.
+func (m *mapView) flow(all *admin.Overview) {
+	for _, member := range all.Members {
+		if member.Part == nil || member.Part.Traffic == nil {
+			continue
+		}
+		for _, f := range member.Part.Traffic.Flows {
+			if f.Home == "" || f.Home == member.Region {
+				continue
+			}
+			i := slices.IndexFunc(m.Flows, func(v flowView) bool {
+				return v.From == member.Region && v.To == f.Home && v.Way == f.Way
+			})
+			if i < 0 {
+				i = len(m.Flows)
+				m.Flows = append(m.Flows, flowView{From: member.Region, To: f.Home, Way: f.Way})
+			}
+			m.Flows[i].PerSecond += perSecond(f.Lately)
+			m.Flows[i].Total += f.Total
+			m.Flows[i].Moving = m.Flows[i].Moving || f.Lately > 0
+		}
+	}
+	slices.SortFunc(m.Flows, func(a, b flowView) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Way, b.Way))
+	})
+}
+
+// arrive lists the latest requests of all nodes, newest first.
+func (m *mapView) arrive(all *admin.Overview) {
+	for _, member := range all.Members {
+		if member.Part == nil || member.Part.Traffic == nil {
+			continue
+		}
+		for _, a := range member.Part.Traffic.Arrivals {
+			m.Arrivals = append(m.Arrivals, arrivalView{a, member.Region})
+		}
+	}
+	slices.SortStableFunc(m.Arrivals, func(a, b arrivalView) int { return b.At.Compare(a.At) })
+	m.Arrivals = m.Arrivals[:min(len(m.Arrivals), arrivalsShown)]
+}

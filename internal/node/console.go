@@ -1,0 +1,61 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/console"
+	"github.com/homeward-io/homeward/internal/parts"
+)
+
+// Console says where a node shows people what it sees, and to whom.
+type Console struct {
+	Listen string // host:port
+	Access console.Access
+	// TLS is the listener's; nil: clear text, for this machine only.
+	TLS *tls.Config
+	// Actions lets operators act.
+	Actions bool
+	// Hint is what to send, where nothing has arrived yet.
+	Hint func() []string
+}
+
+// ConsoleListen is the setting that a [ListenError] of a console names.
+const ConsoleListen = "console.listen"
+
+const (
+	// consoleHead and consoleIdle are generous for a browser: who may connect is known.
+	consoleHead = 10 * time.Second
+	consoleIdle = 2 * time.Minute
+	// consoleHeaders has room for a cookie, and a form's token.
+	consoleHeaders = 32 << 10
+)
+
+// serveConsole shows operators what this node sees of the deployment.
+func (n *Node) serveConsole(context.Context) (parts.Stop, error) {
+	c := n.c.Console
+	if c == nil {
+		return nil, nil
+	}
+	handler, err := console.New(console.Config{
+		Deployment: n.admin, Access: c.Access, Actions: c.Actions, Hint: c.Hint, Logger: n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Handler: handler, TLSConfig: c.TLS, ReadHeaderTimeout: consoleHead, ReadTimeout: consoleHead, IdleTimeout: consoleIdle, MaxHeaderBytes: consoleHeaders,
+	}
+	n.serve("console", server, n.conListener)
+	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
+}
+
+// ConsoleAddr is where the console listens; "" where there is none.
+func (n *Node) ConsoleAddr() string {
+	if n.conListener == nil {
+		return ""
+	}
+	return n.conListener.Addr().String()
+}

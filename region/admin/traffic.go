@@ -1,0 +1,78 @@
+package admin
+
+import "time"
+
+// Lately is over how long the rates of [Traffic] are taken: long enough for a person to
+// see a request that came while they looked elsewhere.
+const Lately = 10 * time.Second
+
+// The ways of a request from the region that it entered.
+const (
+	// WayLocal: its key is at home in the region.
+	WayLocal = "local"
+	// WayForward: a node of its home answered.
+	WayForward = "forward"
+	// WayReplica: the answer was read from the nearest replica.
+	WayReplica = "replica"
+	// WayDeputy: the region acted on the rows of a home that is lost.
+	WayDeputy = "deputy"
+)
+
+// Traffic is what merchants asked of one node to move, and which way it went. The node
+// counts in memory, from its start.
+type Traffic struct {
+	Since time.Time `json:"since"`
+	Total Tally     `json:"total"`
+	// Lately is of the last [Lately].
+	Lately Tally `json:"lately"`
+	// Flows are by home and way.
+	Flows []Flow `json:"flows,omitempty"`
+	// Mismatches are the requests that came with a key of another request, by tenant,
+	// most first.
+	Mismatches []TenantCount `json:"mismatches,omitempty"`
+	// DeputyFor names the regions whose rows the node acts on now.
+	DeputyFor []string `json:"deputy_for,omitempty"`
+	// Arrivals are the latest requests, newest first, as many as were asked for.
+	Arrivals []Arrival `json:"arrivals,omitempty"`
+}
+
+// Tally counts requests by how they were answered.
+type Tally struct {
+	Requests uint64 `json:"requests"`
+	// Replayed were answered as before, Refused got 4xx, and Failed 5xx.
+	Replayed uint64 `json:"replayed"`
+	Refused  uint64 `json:"refused"`
+	Failed   uint64 `json:"failed"`
+}
+
+// Flow is the requests of one home that went one way.
+type Flow struct {
+	Home   string `json:"home"` // "" where no home was found
+	Way    string `json:"way"`
+	Total  uint64 `json:"total"`
+	Lately uint64 `json:"lately"`
+}
+
+// TenantCount is a count of one tenant.
+type TenantCount struct {
+	Tenant string `json:"tenant"`
+	Count  uint64 `json:"count"`
+}
+
+// Arrival is one request that was answered. It has nothing of its body.
+type Arrival struct {
+	At        time.Time     `json:"at"`
+	Took      time.Duration `json:"took_ns"`
+	Operation string        `json:"operation"`
+	Tenant    string        `json:"tenant"`
+	Key       string        `json:"key"`
+	// Object is the id of what was made; "" where nothing was.
+	Object string `json:"object,omitempty"`
+	Home   string `json:"home"`
+	Way    string `json:"way"`
+	Hops   int    `json:"hops"`
+	Status int    `json:"status"`
+	// Code is the problem's; "" where there was none.
+	Code     string `json:"code,omitempty"`
+	Replayed bool   `json:"replayed"`
+}
