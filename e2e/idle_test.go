@@ -45,6 +45,7 @@ func overhear(t *testing.T, n int, adjust func(*node.ServeSettings)) *overheard 
 		s := node.DefaultServeSettings()
 		s.Node.Name = fmt.Sprint("n", i)
 		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
+		s.Metrics.Listen = "127.0.0.1:0"
 		s.Gossip.Listen, s.Gossip.Local, s.Gossip.Seeds = freeAddr(t), true, slices.Clone(seeds)
 		s.Provider.BaseURL, s.Policy.ClockOffset = o.judge.url, 0
 		s.Database = patientPool()

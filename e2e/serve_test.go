@@ -90,6 +90,7 @@ func (d *served) serveSettings(region string) string {
 node: {name: %s, region: %s}
 api: {listen: "127.0.0.1:0"}
 rpc: {listen: "127.0.0.1:0"}
+metrics: {listen: "127.0.0.1:0"}
 gossip: {listen: "127.0.0.1:0", local: true, seeds: [%s]}
 provider: {base_url: %q, timeout: 5s}
 claim:

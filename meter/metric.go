@@ -12,16 +12,16 @@ type Kind uint8
 
 // The kinds.
 const (
-	// Counter only grows while a process lives.
-	Counter Kind = iota + 1
-	// Gauge is what is the case now.
-	Gauge
-	// Histogram counts durations or sizes by buckets.
-	Histogram
+	// KindCounter only grows while a process lives.
+	KindCounter Kind = iota + 1
+	// KindGauge is what is the case now.
+	KindGauge
+	// KindHistogram counts durations or sizes by buckets.
+	KindHistogram
 )
 
 func (k Kind) String() string {
-	return [...]string{Counter: "counter", Gauge: "gauge", Histogram: "histogram"}[k]
+	return [...]string{KindCounter: "counter", KindGauge: "gauge", KindHistogram: "histogram"}[k]
 }
 
 // Metric is one entry of the catalogue. Only this package makes them, so whatever is
@@ -67,7 +67,7 @@ func (m *Metric) Prometheus() string {
 	case "By":
 		name += "_bytes"
 	}
-	if m.kind == Counter {
+	if m.kind == KindCounter {
 		name += "_total"
 	}
 	return name
@@ -103,15 +103,15 @@ func (s *Section) add(m *Metric) *Metric {
 }
 
 func (s *Section) counter(name, unit, means, act string, labels ...attribute.Key) *Metric {
-	return s.add(&Metric{name: name, kind: Counter, unit: unit, labels: labels, means: means, act: act})
+	return s.add(&Metric{name: name, kind: KindCounter, unit: unit, labels: labels, means: means, act: act})
 }
 
 func (s *Section) gauge(name, unit, means, act string, labels ...attribute.Key) *Metric {
-	return s.add(&Metric{name: name, kind: Gauge, unit: unit, labels: labels, means: means, act: act})
+	return s.add(&Metric{name: name, kind: KindGauge, unit: unit, labels: labels, means: means, act: act})
 }
 
 func (s *Section) histogram(name, unit string, buckets []float64, means, act string, labels ...attribute.Key) *Metric {
-	return s.add(&Metric{name: name, kind: Histogram, unit: unit, labels: labels, buckets: buckets, means: means, act: act})
+	return s.add(&Metric{name: name, kind: KindHistogram, unit: unit, labels: labels, buckets: buckets, means: means, act: act})
 }
 
 // maxLabels is how many labels a metric may have.

@@ -45,7 +45,7 @@ func page() string {
 			if m.Unit() != "" {
 				fmt.Fprintf(&b, " · %s", m.Unit())
 			}
-			if m.Kind() == Histogram {
+			if m.Kind() == KindHistogram {
 				fmt.Fprintf(&b, " · buckets %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(m.Buckets()), " ", ", "), "[]"))
 			}
 			var labels []string
@@ -72,7 +72,7 @@ func TestTheCatalogueIsWhole(t *testing.T) {
 		require.Regexp(t, `^(|s|By|\{[a-z_]+\})$`, m.Unit(), m.Name())
 		require.Regexp(t, `[.]$`, m.Means(), m.Name())
 		require.Regexp(t, `[.?]$`, m.Act(), m.Name())
-		require.Equal(t, m.Kind() == Histogram, len(m.Buckets()) > 0, m.Name())
+		require.Equal(t, m.Kind() == KindHistogram, len(m.Buckets()) > 0, m.Name())
 		require.LessOrEqual(t, len(m.Labels()), maxLabels, m.Name())
 		seen := map[string]bool{string(Region): true, string(Node): true}
 		for _, l := range m.Labels() {

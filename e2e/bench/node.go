@@ -17,6 +17,7 @@ func nodeRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (
 	f := flag.NewFlagSet("node", flag.ContinueOnError)
 	_ = f.String("dir", "", "not used: every side gets one")
 	url := f.String("psp", "", "address of the simulator")
+	metrics := f.Bool("metrics", true, "serve metrics, as a node does")
 	told := f.Bool("told", false, "tell of each charge: an event is written, and a sink takes it")
 	var urls, seeds []string
 	f.Func("db", "connection string of the next region's database", func(u string) error {
@@ -37,6 +38,10 @@ func nodeRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (
 		s.Node = node.NodeSettings{Name: "bench", Region: regionNames[i]}
 		s.API.Listen, s.RPC.Listen = "127.0.0.1:0", "127.0.0.1:0"
 		s.Gossip = node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
+		s.Metrics.Listen = ""
+		if *metrics {
+			s.Metrics.Listen = "127.0.0.1:0"
+		}
 		s.Database, s.Provider.BaseURL = patientPool(), "http://"+*url
 		s.Events.Log = *told                             // a line that the log leaves out
 		s.Limits.TenantRate, s.Limits.TenantBurst = 0, 0 // here one tenant is all of them

@@ -30,7 +30,12 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
 	mistakes := []error{err}
 	if !c.SettingsOnly {
-		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)), telemetry.Check(ctx, tracing(settings, jsonLog(io, settings))))
+		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)))
+		if err := telemetry.Check(ctx, tracing(settings, jsonLog(io, settings))); err != nil {
+			mistakes = append(mistakes, err) // as a rule metrics go the same way
+		} else {
+			mistakes = append(mistakes, telemetry.CheckMetrics(ctx, telemetry.Process{AllowPlaintext: settings.Metrics.AllowPlaintext}))
+		}
 	}
 	var facts []string
 	if !c.SettingsOnly {

@@ -20,14 +20,15 @@ import (
 )
 
 type demoCommand struct {
-	Data       string        `type:"path" help:"Directory that keeps everything; default: a temporary one."`
-	Listen     string        `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
-	PSPListen  string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
-	Console    string        `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: two ports after the simulator's own. off: none."`
-	PSP        string        `name:"psp" help:"Use the simulator at this URL instead of starting one."`
-	PSPLatency time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
-	WAN        string        `name:"wan" placeholder:"A:B=80ms,…" help:"Round trips between regions; default: real ones."`
-	Config     string        `type:"path" help:"Settings file (YAML)."`
+	Data          string        `type:"path" help:"Directory that keeps everything; default: a temporary one."`
+	Listen        string        `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
+	PSPListen     string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
+	MetricsListen string        `placeholder:"HOST:PORT" help:"Address of the metrics (GET /metrics); default: the port after the simulator's."`
+	Console       string        `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: two ports after the simulator's own. off: none."`
+	PSP           string        `name:"psp" help:"Use the simulator at this URL instead of starting one."`
+	PSPLatency    time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
+	WAN           string        `name:"wan" placeholder:"A:B=80ms,…" help:"Round trips between regions; default: real ones."`
+	Config        string        `type:"path" help:"Settings file (YAML)."`
 }
 
 func (c *demoCommand) Run(ctx context.Context, io streams) error {
@@ -54,7 +55,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer flush()
 	d, err := lab.StartDemo(ctx, lab.DemoConfig{
-		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
+		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, MetricsListen: c.MetricsListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
 		Distances: distances, Logger: warnings(io),
 		Fatal: func(err error) {
 			// The store can acknowledge nothing more. What it acknowledged is on
@@ -101,6 +102,7 @@ func (c *demoCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
 		return err
 	}
 	say["Data"], say["Temporary"], say["Console"] = d.Data, d.Temporary, d.ConsoleURL()
+	say["Metrics"] = "http://" + d.MetricsAddr() + "/metrics"
 	var lines strings.Builder
 	if err := welcomeTemplate.ExecuteTemplate(&lines, "lines", say); err != nil {
 		return err

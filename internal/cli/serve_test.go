@@ -49,7 +49,7 @@ func migrated(t testing.TB, regions string) (url string) {
 }
 
 // freePorts lets a node take any.
-const freePorts = "\napi: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\n"
+const freePorts = "\napi: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\nmetrics: {listen: '127.0.0.1:0'}\n"
 
 // serving is homeward serve in this process.
 type serving struct {
@@ -206,7 +206,7 @@ func TestConfigCheckRefusesWhatServeDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onlyWith(t, append(c.environ, "HOMEWARD_DATABASE_URL="+url)...)
-			file := settingsFile(t, "api: {listen: '127.0.0.1:0'}\nrpc: {listen: '127.0.0.1:0'}\ngossip: {listen: '127.0.0.1:0'}\n"+c.text)
+			file := settingsFile(t, freePorts+c.text)
 			refuses(t, []string{c.says}, "config", "check", "--config", file)
 		})
 	}

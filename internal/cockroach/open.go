@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/meter"
 )
 
 // Config configures [Open]. URL and Policy are required.
@@ -30,7 +31,9 @@ type Config struct {
 	Pool Pool
 	// Trace makes spans of statements, named by the statement, without arguments,
 	// with OpenTelemetry's global provider; only within a span that is recorded.
-	Trace  bool
+	Trace bool
+	// Meters are told of statements, groups and the pools; nil: nobody is.
+	Meters *meter.Set
 	Logger *slog.Logger
 
 	adjust func(*pgxpool.Config) // by tests

@@ -55,7 +55,7 @@ func TestEveryDeploymentIsOne(t *testing.T) {
 		},
 		"sql, each region on its own": func(t *testing.T) (deployment.Deployment, error) {
 			url := database(t)
-			return deployment.OpenEach(t.Context(), sql, map[string]string{us: url, eu: url})
+			return deployment.OpenEach(t.Context(), sql, map[string]string{us: url, eu: url}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +137,6 @@ func TestEachRegionNeedsItsDatabase(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := cockroach.Config{Policy: claim.DefaultPolicy(), Pool: cockroach.DefaultPool()}
-	_, err := deployment.OpenEach(ctx, c, map[string]string{eu: "postgresql://127.0.0.1:1/none?sslmode=disable"})
+	_, err := deployment.OpenEach(ctx, c, map[string]string{eu: "postgresql://127.0.0.1:1/none?sslmode=disable"}, nil)
 	require.ErrorContains(t, err, "region "+eu)
 }

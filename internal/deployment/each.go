@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/meter"
 )
 
 // each is one database that every region of a process reaches in a way of its own, as its
@@ -19,8 +20,9 @@ type each struct {
 }
 
 // OpenEach opens the database of a deployment once for each region, at the connection
-// string that urls has for it; the others of c's settings are those of all.
-func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string) (_ Deployment, err error) {
+// string that urls has for it and with its meters, where those are not nil; the others of c's settings are those of
+// all.
+func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string, meters func(region string) (*meter.Set, error)) (_ Deployment, err error) {
 	d := each{dbs: map[string]*cockroach.DB{}}
 	defer func() {
 		if err != nil {
@@ -29,6 +31,11 @@ func OpenEach(ctx context.Context, c cockroach.Config, urls map[string]string) (
 	}()
 	for _, region := range slices.Sorted(maps.Keys(urls)) {
 		c.URL = urls[region]
+		if meters != nil {
+			if c.Meters, err = meters(region); err != nil {
+				return nil, err
+			}
+		}
 		db, err := cockroach.Open(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("region %s: %w", region, err)

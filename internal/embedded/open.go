@@ -20,6 +20,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/meter"
 )
 
 const (
@@ -58,6 +59,8 @@ type Config struct {
 	Clock func() time.Time
 	// FS is the file system, the real one if nil.
 	FS vfs.FS
+	// Meters are told how the disk is used; nil: nobody is.
+	Meters *meter.Set
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Fatal is told, once, why the store can no longer be written: a full or

@@ -29,9 +29,9 @@ type DemoConfig struct {
 	Settings node.Settings
 	// Data is the directory that keeps everything; "": a temporary one.
 	Data string
-	// Listen and PSPListen are as the flags of homeward demo. PSP is the URL of a
+	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
-	Listen, PSPListen, PSP string
+	Listen, PSPListen, MetricsListen, PSP string
 	// Console is where the console listens: HOST:PORT on this machine; "" is two ports
 	// after the simulator's own, and NoConsole none.
 	Console    string
@@ -124,7 +124,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	c := node.ClusterConfig{
 		Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
 		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
-		Network: wan.New(d.c.Distances), Logger: d.c.Logger, Fatal: d.c.Fatal,
+		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal,
 	}
 	var names []string
 	for i, r := range s.Regions {
@@ -141,6 +141,8 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	switch taken := (*node.ListenError)(nil); {
 	case errors.As(err, &taken) && taken.Setting == node.ConsoleListen:
 		return nil, occupied("the console", "--console", taken.Addr, taken.Err)
+	case errors.As(err, &taken) && taken.Setting == "metrics.listen":
+		return nil, occupied("the metrics", "--metrics-listen", taken.Addr, taken.Err)
 	case errors.As(err, &taken):
 		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)
 	case err != nil:

@@ -61,6 +61,21 @@ func layOut(listen, pspListen string, n int) (apis []string, psp string, err err
 	return apis, psp, nil
 }
 
+// metricsAt is where metrics are scraped, unless somebody says: on the port after the
+// simulator's own. It is for listen as layOut has taken it.
+func metricsAt(listen, metricsListen string, n int) string {
+	host, port, _ := net.SplitHostPort(listen)
+	at, _ := strconv.Atoi(port)
+	switch {
+	case metricsListen != "":
+		return metricsListen
+	case at == 0 || at+max(n, portsToPSP)+1 > 65535:
+		return net.JoinHostPort(host, "0")
+	default:
+		return net.JoinHostPort(host, strconv.Itoa(at+max(n, portsToPSP)+1))
+	}
+}
+
 // occupied says that nobody can listen on an address, and what decides on it.
 func occupied(who, flag, addr string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again

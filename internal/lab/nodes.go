@@ -62,8 +62,10 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	s := &n.settings
 	s.Node = node.NodeSettings{Name: n.Name, Region: n.Region}
 	s.RPC.Listen, s.Gossip = "127.0.0.1:0", node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
+	s.Metrics.Listen = "127.0.0.1:0"
 	if n.again { // where the others, and callers, know it
 		s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
+		s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
 	}
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, node.DrainTime-killTime
 	text, err := s.YAML()
@@ -82,7 +84,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 // decides on; the rest of the environment is the nodes' too.
 var ours = []string{
 	node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks,
-	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_PROVIDER__",
+	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_METRICS__", "HOMEWARD_PROVIDER__",
 }
 
 // environ is what a region's nodes are started with. The secrets are nowhere
@@ -162,12 +164,13 @@ func (n *Node) reaches(ctx context.Context, key string) bool {
 
 // Node is one node and its process, as the state file tells of them.
 type Node struct {
-	Name   string `json:"name"`
-	Region string `json:"region"`
-	PID    int    `json:"pid"`
-	API    string `json:"api"`    // http://host:port
-	RPC    string `json:"rpc"`    // host:port
-	Gossip string `json:"gossip"` // host:port
+	Name    string `json:"name"`
+	Region  string `json:"region"`
+	PID     int    `json:"pid"`
+	API     string `json:"api"`     // http://host:port
+	RPC     string `json:"rpc"`     // host:port
+	Gossip  string `json:"gossip"`  // host:port
+	Metrics string `json:"metrics"` // the URL; "none" for none
 
 	settings node.ServeSettings
 	again    bool   // not the node's first process
@@ -177,7 +180,7 @@ type Node struct {
 }
 
 // readyLine is what serve prints when it is ready.
-var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*$`)
+var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*, metrics (\S+)$`)
 
 // start starts the process of a node whose settings are in a file. It ends with
 // this process.
@@ -214,7 +217,7 @@ func (w *readyWatch) Write(p []byte) (int, error) {
 	default:
 		w.seen.Write(p)
 		if m := readyLine.FindSubmatch(w.seen.Bytes()); m != nil {
-			w.node.API, w.node.RPC, w.node.Gossip = string(m[1]), string(m[2]), string(m[3])
+			w.node.API, w.node.RPC, w.node.Gossip, w.node.Metrics = string(m[1]), string(m[2]), string(m[3]), string(m[4])
 			close(w.node.ready)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -59,6 +60,8 @@ type ClusterConfig struct {
 	// Clock is the store's; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
+	// MetricsListen is where the metrics of all nodes are scraped, host:port; "" is nowhere.
+	MetricsListen string
 	// WrapStore decorates each node's view of the store, for tests that stop a
 	// node at a chosen step. nil leaves it as it is.
 	WrapStore func(region string, s deployment.Store) deployment.Store
@@ -93,6 +96,7 @@ type Cluster struct {
 
 	c          ClusterConfig
 	regions    []region.Region
+	metrics    *telemetry.Metrics
 	blobs      *Blobs
 	sinks      *Sinks
 	background background
@@ -113,7 +117,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 		return nil, err
 	}
 	if err := k.running.Start(ctx,
-		k.openStore, k.putTenants, k.openBlobs, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
+		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
 	); err != nil {
 		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -123,8 +127,16 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 // Stop drains every node at once and closes the store last.
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
+func (k *Cluster) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
+	k.metrics, err = openMetrics(ctx, telemetry.Process{Version: Version, AllowPlaintext: true, Log: k.c.Logger}, k.c.MetricsListen)
+	return k.metrics.Stop, err
+}
+
+// MetricsAddr is where metrics are scraped, "" if nowhere.
+func (k *Cluster) MetricsAddr() string { return k.metrics.Addr() }
+
 func (k *Cluster) openStore(ctx context.Context) (_ parts.Stop, err error) {
-	if k.DB, err = openDeployment(ctx, &k.c, k.regions); err != nil {
+	if k.DB, err = openDeployment(ctx, &k.c, k.regions, k.metrics); err != nil {
 		return nil, err
 	}
 	return parts.Closing(k.DB.Close), nil
@@ -175,7 +187,7 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 			if listen == "" || i > 0 {
 				listen = "127.0.0.1:0"
 			}
-			n, err := k.startNode(ctx, r.Name, r.Name+"-"+strconv.Itoa(i+1)+"-"+start, listen, seeds)
+			n, err := k.startNode(ctx, r.Name, r.Name+"-"+strconv.Itoa(i+1), start, listen, seeds)
 			if err != nil {
 				return k.stopNodes, err
 			}
@@ -186,8 +198,12 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	return k.stopNodes, nil
 }
 
-func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seeds []string) (*Node, error) {
+func (k *Cluster) startNode(ctx context.Context, home, name, start, listen string, seeds []string) (*Node, error) {
 	c := &k.c
+	meters, err := k.metrics.Node(ctx, home, name)
+	if err != nil {
+		return nil, err
+	}
 	store, err := k.DB.Region(home)
 	if err != nil {
 		return nil, err
@@ -204,10 +220,10 @@ func (k *Cluster) startNode(ctx context.Context, home, name, listen string, seed
 		console = c.Console
 	}
 	return Start(ctx, Config{
-		Console: console, Tuning: c.Tuning, Name: name, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
-		WrapTransport: c.WrapTransport, LocalGossip: true, Logger: c.Logger,
+		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Logger: c.Logger,
 	})
 }
 
@@ -229,18 +245,23 @@ func (k *Cluster) sweep(context.Context) (parts.Stop, error) {
 }
 
 // openDeployment opens the store that c describes; nil comes with every error.
-func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Region) (deployment.Deployment, error) {
+func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Region, metrics *telemetry.Metrics) (deployment.Deployment, error) {
 	if c.Databases != nil {
 		for _, r := range regions {
 			if c.Databases[r.Name] == "" {
 				return nil, fmt.Errorf("cluster: region %s has no database; give Databases an entry for every region", r.Name)
 			}
 		}
-		return deployment.OpenEach(ctx, cockroach.Config{Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger}, c.Databases)
+		return deployment.OpenEach(ctx, cockroach.Config{Policy: c.Policy, Pool: c.Pool, Trace: telemetry.Enabled(), Logger: c.Logger}, c.Databases,
+			func(region string) (*meter.Set, error) { return metrics.Node(ctx, region, "") })
+	}
+	meters, err := metrics.Node(ctx, "", "")
+	if err != nil {
+		return nil, err
 	}
 	db, err := embedded.Open(embedded.Config{
 		Dir: c.Dir, Regions: regions, Policy: c.Policy, Network: c.Network, ReplicaLag: c.ReplicaLag,
-		Clock: c.Clock, FS: c.FS, Logger: c.Logger, Fatal: c.Fatal,
+		Clock: c.Clock, FS: c.FS, Meters: meters, Logger: c.Logger, Fatal: c.Fatal,
 	})
 	if err != nil {
 		return nil, err

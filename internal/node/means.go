@@ -8,6 +8,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -27,7 +28,7 @@ type means struct {
 }
 
 // openMeans opens what the settings name. The caller closes it.
-func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *means, err error) {
+func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, meters *meter.Set, log *slog.Logger) (_ *means, err error) {
 	m := &means{}
 	defer func() {
 		if err != nil {
@@ -35,7 +36,7 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, log
 		}
 	}()
 	if m.db, err = cockroach.Open(ctx, cockroach.Config{
-		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Logger: log,
+		URL: secrets.DatabaseURL, Policy: settings.policy(), Pool: settings.Database, Trace: telemetry.Enabled(), Meters: meters, Logger: log,
 	}); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment/notice"
@@ -33,7 +34,7 @@ import (
 var Version = "dev"
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys,
+// Notifiers, Seal, Meters, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys,
 // Console and Logger, and of Tuning the policy and the limits, is required.
 type Config struct {
 	Tuning
@@ -77,6 +78,8 @@ type Config struct {
 	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first what is sent,
 	// all what comes in. Empty: plain text.
 	GossipKeys [][]byte
+	// Meters are told of what happens; nil: nobody is. The node ends them.
+	Meters *meter.Set
 	// Console is for people to look at; nil: there is none.
 	Console *Console
 	Logger  *slog.Logger
@@ -157,6 +160,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.stopOnce.Do(func() {
 		n.stopping.Store(true)
 		n.stopErr = n.running.Stop(ctx)
+		n.c.Meters.End()
 	})
 	return n.stopErr
 }

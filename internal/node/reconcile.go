@@ -32,7 +32,7 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 	if err != nil {
 		return nil, err
 	}
-	m, err := openMeans(ctx, settings, secrets, log)
+	m, err := openMeans(ctx, settings, secrets, nil, log)
 	if err != nil {
 		return nil, err
 	}

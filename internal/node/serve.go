@@ -16,6 +16,8 @@ import (
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -29,6 +31,8 @@ type Server struct {
 	log      *slog.Logger // says whose it is
 
 	means      *means
+	metrics    *telemetry.Metrics
+	meters     *meter.Set
 	background background
 	node       *Node
 	running    parts.Running
@@ -45,14 +49,26 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 		return nil, err
 	}
 	s := &Server{settings: settings, secrets: secrets, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
-	if err := s.running.Start(ctx, s.openMeans, s.background.start, s.startNode, s.sayDoubts, s.sweep); err != nil {
+	if err := s.running.Start(ctx, s.openMetrics, s.openMeans, s.background.start, s.startNode, s.sayDoubts, s.sweep); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil
 }
 
+func (s *Server) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
+	name, err := s.settings.lastingName()
+	if err != nil {
+		return nil, err
+	}
+	if s.metrics, err = openMetrics(ctx, telemetry.Process{Version: Version, AllowPlaintext: s.settings.Metrics.AllowPlaintext, Log: s.log}, s.settings.Metrics.Listen); err != nil {
+		return nil, err
+	}
+	s.meters, err = s.metrics.Node(ctx, s.settings.Node.Region, name)
+	return s.metrics.Stop, err
+}
+
 func (s *Server) openMeans(ctx context.Context) (_ parts.Stop, err error) {
-	if s.means, err = openMeans(ctx, s.settings, s.secrets, s.log); err != nil {
+	if s.means, err = openMeans(ctx, s.settings, s.secrets, s.meters, s.log); err != nil {
 		return nil, err
 	}
 	return parts.Closing(s.means.close), nil
@@ -69,7 +85,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready = ready.check
+	c.Ready, c.Meters = ready.check, s.meters
 	if s.node, err = Start(ctx, c); err != nil {
 		return nil, err
 	}
@@ -109,6 +125,9 @@ func (s *Server) Node() *Node { return s.node }
 
 // Database names the database, as in "PostgreSQL 15.18".
 func (s *Server) Database() string { return s.means.db.Version() }
+
+// MetricsAddr is where metrics are scraped, "" if nowhere.
+func (s *Server) MetricsAddr() string { return s.metrics.Addr() }
 
 // Stop drains the node, within ctx, and closes the database last.
 func (s *Server) Stop(ctx context.Context) error { return s.running.Stop(ctx) }

@@ -48,7 +48,8 @@ type ServeSettings struct {
 	// Seal: what is written is sealed, where there are keys; see [SealKeys].
 	Seal bool `koanf:"seal"`
 	// Drain bounds a shutdown.
-	Drain time.Duration `koanf:"drain"`
+	Drain   time.Duration   `koanf:"drain"`
+	Metrics MetricsSettings `koanf:"metrics"`
 	// Traces are where OpenTelemetry's own variables say.
 	Traces TraceSettings `koanf:"traces"`
 	// Log is the least level that is logged: debug, info, warn or error.
@@ -72,6 +73,14 @@ type APISettings struct {
 type RPCSettings struct {
 	Listen    string `koanf:"listen"`    // host:port
 	Advertise string `koanf:"advertise"` // host:port; "" is the one listened on
+}
+
+// MetricsSettings say where metrics are scraped; they are pushed where OpenTelemetry's own
+// variables say.
+type MetricsSettings struct {
+	Listen string `koanf:"listen"` // host:port; "" is nowhere
+	// AllowPlaintext lets them be pushed to another machine without TLS.
+	AllowPlaintext bool `koanf:"allow_plaintext"`
 }
 
 // TraceSettings are what OpenTelemetry has no variable for.
@@ -163,6 +172,7 @@ func DefaultServeSettings() ServeSettings {
 		Tuning:    tuning,
 		Seal:      true,
 		Drain:     45 * time.Second,
+		Metrics:   MetricsSettings{Listen: defaultMetrics},
 		Log:       "info",
 	}
 }
@@ -176,6 +186,9 @@ const (
 )
 
 const (
+	// defaultMetrics is on the port that OpenTelemetry's specification gives to Prometheus
+	// exporters.
+	defaultMetrics = "127.0.0.1:9464"
 	// defaultMaxOffset is CockroachDB's own default of --max-offset.
 	defaultMaxOffset = 500 * time.Millisecond
 	// twoHops is what forwards may add to a request: two round trips of 0.4 s,
@@ -242,6 +255,9 @@ func (s ServeSettings) addresses() error {
 		addressMistake("rpc.listen", s.RPC.Listen, 0),
 		addressMistake("gossip.listen", s.Gossip.Listen, 0),
 	}
+	if s.Metrics.Listen != "" {
+		errs = append(errs, addressMistake("metrics.listen", s.Metrics.Listen, 0))
+	}
 	if s.RPC.Advertise != "" {
 		errs = append(errs, addressMistake("rpc.advertise", s.RPC.Advertise, 1))
 	}
@@ -252,7 +268,7 @@ func (s ServeSettings) addresses() error {
 		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is every address of this host, none of which others can dial by that name; set rpc.advertise to the host:port at which they reach it", s.RPC.Listen))
 	}
 	// Gossip listens on TCP, too.
-	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}}
+	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}}
 	for i, a := range listens {
 		for _, b := range listens[:i] {
 			if collide(a.addr, b.addr) {
@@ -385,6 +401,12 @@ func (s ServeSettings) policy() claim.Policy {
 
 // name is the node's, unique per start.
 func (s ServeSettings) name(unique string) (string, error) {
+	name, err := s.lastingName()
+	return name + "-" + unique, err
+}
+
+// lastingName is the node's, whenever it starts.
+func (s ServeSettings) lastingName() (string, error) {
 	name := s.Node.Name
 	if name == "" {
 		host, err := os.Hostname()
@@ -393,7 +415,7 @@ func (s ServeSettings) name(unique string) (string, error) {
 		}
 		name = host
 	}
-	return name + "-" + unique, nil
+	return name, nil
 }
 
 // GossipKey is the variable of the keys that encrypt gossip: 16, 24 or 32 bytes

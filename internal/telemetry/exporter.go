@@ -13,10 +13,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// newExporter makes the exporter that the standard variables name; the rest of
+// newExporter makes the exporter of spans that the standard variables name; the rest of
 // OTEL_EXPORTER_OTLP_* is read by the exporters themselves. It is what autoexport
-// does, without that package's exporters of metrics and logs, which a program that
-// has neither would carry along.
+// does, without that package's exporters of logs, which a program that sends none would
+// carry along.
 func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
 	switch name := or(env("OTEL_TRACES_EXPORTER"), "otlp"); name {
 	case "otlp":
@@ -35,19 +35,20 @@ func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExp
 	}
 }
 
-// plaintext is the other machine that spans would go to without TLS, as the exporters
-// read the variables; "" if there is none. Without an endpoint they stay on this one.
-func plaintext(env func(string) string) (host string) {
-	if env("OTEL_TRACES_EXPORTER") == "console" {
+// plaintext is the other machine that a signal, TRACES or METRICS, would go to without
+// TLS, as the exporters read the variables; "" if there is none. Without an endpoint it
+// stays on this one.
+func plaintext(env func(string) string, signal string) (host string) {
+	if env("OTEL_"+signal+"_EXPORTER") == "console" {
 		return ""
 	}
-	endpoint := or(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), or(env("OTEL_EXPORTER_OTLP_ENDPOINT"), ""))
+	endpoint := or(env("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT"), or(env("OTEL_EXPORTER_OTLP_ENDPOINT"), ""))
 	scheme, rest, found := strings.Cut(endpoint, "://")
 	if !found { // host:port, of gRPC
 		scheme, rest = "", endpoint
 	}
 	plain := strings.EqualFold(scheme, "http")
-	if insecure := or(env("OTEL_EXPORTER_OTLP_TRACES_INSECURE"), or(env("OTEL_EXPORTER_OTLP_INSECURE"), "")); insecure != "" {
+	if insecure := or(env("OTEL_EXPORTER_OTLP_"+signal+"_INSECURE"), or(env("OTEL_EXPORTER_OTLP_INSECURE"), "")); insecure != "" {
 		plain = strings.EqualFold(insecure, "true") // the last word, whatever the scheme
 	}
 	if endpoint == "" || !plain || strings.EqualFold(scheme, "unix") {

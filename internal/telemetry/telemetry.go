@@ -1,5 +1,7 @@
 // Package telemetry sets OpenTelemetry and slog up for a process, and does
-// nothing else: what is said in spans is package span's.
+// nothing else: what is said in spans is package span's, and in metrics package meter's.
+//
+// # Traces
 //
 // The standard variables decide. Tracing is off, and costs nothing, until
 // OTEL_TRACES_EXPORTER names an exporter (otlp, console) or
@@ -13,6 +15,16 @@
 //
 // W3C trace context is what travels, and OTEL_PROPAGATORS is not read: baggage
 // would carry whatever a merchant put there through every region.
+//
+// # Metrics
+//
+// They are scraped, by Prometheus or what speaks as it does, from a listener of their own.
+// OTEL_METRICS_EXPORTER (otlp, console), OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has them pushed, too, every
+// OTEL_METRIC_EXPORT_INTERVAL; none or prometheus keeps that off, and
+// OTEL_SDK_DISABLED=true both. Each node of a process has a provider of its own, whose
+// resource says which node it is, and none of them is the global one: a library's
+// instruments do not get in unseen.
 package telemetry
 
 import (
@@ -34,14 +46,14 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Process is who makes the spans.
+// Process is who makes the spans and metrics.
 type Process struct {
 	Version string
 	// Region, "" in a process that has several; then each span says.
 	Region string
 	// Node is the node's configured name, or "".
 	Node string
-	// AllowPlaintext lets spans go to another machine without TLS.
+	// AllowPlaintext lets them go to another machine without TLS.
 	AllowPlaintext bool
 	Log            *slog.Logger
 }
@@ -52,7 +64,7 @@ type Process struct {
 // Call it once, before what is to be traced, and stop in the end, which sends what
 // is left, for flushTime at most.
 func Setup(ctx context.Context, p Process) (stop func(), err error) {
-	if !wanted(os.Getenv) {
+	if !wanted(os.Getenv, "TRACES") {
 		return func() {}, nil
 	}
 	who, exporter, err := p.prepare(ctx)
@@ -78,7 +90,7 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 
 // Check says why [Setup] would fail, and sets nothing up.
 func Check(ctx context.Context, p Process) error {
-	if !wanted(os.Getenv) {
+	if !wanted(os.Getenv, "TRACES") {
 		return nil
 	}
 	_, exporter, err := p.prepare(ctx)
@@ -90,7 +102,7 @@ func Check(ctx context.Context, p Process) error {
 
 // prepare makes what spans are sent with, as the environment says.
 func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.SpanExporter, error) {
-	if host := plaintext(os.Getenv); host != "" && !p.AllowPlaintext {
+	if host := plaintext(os.Getenv, "TRACES"); host != "" && !p.AllowPlaintext {
 		return nil, nil, fmt.Errorf("traces would go to %s without TLS, and with them which tenant did what and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, or set traces.allow_plaintext if that is wanted", host)
 	}
 	who, err := p.resource(ctx)
@@ -108,19 +120,21 @@ func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.Spa
 // answers in a moment, and one that is down must not look like a node that hangs.
 const flushTime = 5 * time.Second
 
-// wanted reports whether the environment asks for traces.
-func wanted(env func(string) string) bool {
-	switch exporter := strings.TrimSpace(env("OTEL_TRACES_EXPORTER")); {
+// wanted reports whether the environment asks for a signal, TRACES or METRICS, to be sent.
+func wanted(env func(string) string, signal string) bool {
+	switch exporter := strings.TrimSpace(env("OTEL_" + signal + "_EXPORTER")); {
 	case strings.EqualFold(strings.TrimSpace(env("OTEL_SDK_DISABLED")), "true"), exporter == "none":
 		return false
+	case exporter == "prometheus" && signal == "METRICS":
+		return false // they are there to be scraped
 	case exporter != "":
 		return true
 	default:
-		return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+		return env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 	}
 }
 
-// resource is what every span of the process has in common. The environment has
+// resource is what every span and metric of the process has in common. The environment has
 // the last word.
 func (p *Process) resource(ctx context.Context) (*resource.Resource, error) {
 	attributes := []attribute.KeyValue{attribute.String("service.name", "homeward"), attribute.String("service.version", p.Version)}
@@ -132,7 +146,7 @@ func (p *Process) resource(ctx context.Context) (*resource.Resource, error) {
 	}
 	who, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(attributes...), resource.WithFromEnv())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return nil, fmt.Errorf("traces: %w; write OTEL_RESOURCE_ATTRIBUTES as name=value,…", err)
+		return nil, fmt.Errorf("OpenTelemetry: %w; write OTEL_RESOURCE_ATTRIBUTES as name=value,…", err)
 	}
 	return who, nil
 }

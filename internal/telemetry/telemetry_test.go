@@ -40,7 +40,7 @@ func TestWanted(t *testing.T) {
 			name, value, _ := strings.Cut(v, "=")
 			environ[name] = value
 		}
-		require.Equal(t, c.want, wanted(func(name string) string { return environ[name] }), c.environ)
+		require.Equal(t, c.want, wanted(func(name string) string { return environ[name] }, "TRACES"), c.environ)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestSpansLeaveTheMachineByTLSOnly(t *testing.T) {
 			name, value, _ := strings.Cut(v, "=")
 			set[name] = value
 		}
-		require.Equal(t, host, plaintext(func(name string) string { return set[name] }), environ)
+		require.Equal(t, host, plaintext(func(name string) string { return set[name] }, "TRACES"), environ)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:hunter2@c:4318")
 	t.Setenv("OTEL_TRACES_EXPORTER", "")

@@ -1,0 +1,212 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/homeward-io/homeward/meter"
+)
+
+// Metrics is where the metrics of a process's nodes go: to who scrapes them, and to a
+// collector where the environment asks for it. A nil *Metrics takes none.
+type Metrics struct {
+	p        Process
+	registry *prometheus.Registry // nil where nobody listens
+	push     bool
+	listener net.Listener
+	server   *http.Server
+	served   sync.WaitGroup
+
+	mu     sync.Mutex
+	ending []func(context.Context) error
+}
+
+// OpenMetrics listens for scrapes on listen, host:port, "" for nowhere, and prepares to
+// push. It is nil where neither is wanted. It contacts nobody. Stop it in the end.
+func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error) {
+	off := strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
+	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS")}
+	if off || listen == "" && !m.push {
+		return nil, nil
+	}
+	if err := p.checkMetrics(ctx); err != nil {
+		return nil, err
+	}
+	if listen == "" {
+		return m, nil
+	}
+	var err error
+	if m.listener, err = net.Listen("tcp", listen); err != nil {
+		return nil, err
+	}
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		// Without OpenMetrics there are no exemplars. A metric that cannot be told costs the
+		// others nothing.
+		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelWarn),
+	}))
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, IdleTimeout: idleTime, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
+	m.served.Go(func() {
+		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
+			p.Log.Error("metrics cannot be scraped any more", "error", err)
+		}
+	})
+	return m, nil
+}
+
+const (
+	// maxScrapes is how many scrapes are answered at once: two Prometheus servers, a person
+	// and some room.
+	maxScrapes = 4
+	// scrapeTime bounds a scrape; Prometheus' own default is as long.
+	scrapeTime = 10 * time.Second
+	// idleTime keeps a connection from one scrape to the next.
+	idleTime = 2 * time.Minute
+)
+
+// Addr is where scrapes are answered, "" if nowhere.
+func (m *Metrics) Addr() string {
+	if m == nil || m.listener == nil {
+		return ""
+	}
+	return m.listener.Addr().String()
+}
+
+// Node makes the instruments of a node, or with "" for both of what the nodes of a process
+// share. They tell until their End.
+func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, error) {
+	if m == nil {
+		return nil, nil
+	}
+	p := m.p
+	p.Region, p.Node = region, node
+	who, err := p.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := []metric.Option{metric.WithResource(who)}
+	if m.registry != nil {
+		reader, err := otelprometheus.New(
+			otelprometheus.WithRegisterer(m.registry), otelprometheus.WithoutScopeInfo(),
+			otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
+			otelprometheus.WithResourceAsConstantLabels(attribute.NewAllowKeysFilter(meter.Region, meter.Node)),
+		)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		options = append(options, metric.WithReader(reader))
+	}
+	if m.push {
+		exporter, err := newMetricExporter(ctx, os.Getenv)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		options = append(options, metric.WithReader(metric.NewPeriodicReader(&calmMetrics{Exporter: exporter, log: p.Log})))
+	}
+	provider := metric.NewMeterProvider(options...)
+	m.mu.Lock()
+	m.ending = append(m.ending, provider.Shutdown)
+	m.mu.Unlock()
+	return meter.New(provider)
+}
+
+// Stop ends scrapes and pushes what is left, within ctx.
+func (m *Metrics) Stop(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	if m.server != nil {
+		_ = m.server.Close() // a scrape that is cut off is the next one's
+		m.served.Wait()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, end := range m.ending {
+		if err := end(ctx); err != nil {
+			m.p.Log.Warn("the last metrics were not sent", "error", err)
+		}
+	}
+	m.ending = nil
+	return nil
+}
+
+// CheckMetrics says why [OpenMetrics] would fail but for its listener, and opens nothing.
+func CheckMetrics(ctx context.Context, p Process) error { return p.checkMetrics(ctx) }
+
+func (p *Process) checkMetrics(ctx context.Context) error {
+	if !wanted(os.Getenv, "METRICS") {
+		return nil
+	}
+	if host := plaintext(os.Getenv, "METRICS"); host != "" && !p.AllowPlaintext {
+		return fmt.Errorf("metrics would go to %s without TLS, and with them which tenants there are and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, push none with OTEL_METRICS_EXPORTER=none, or set metrics.allow_plaintext if that is wanted", host)
+	}
+	exporter, err := newMetricExporter(ctx, os.Getenv)
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return exporter.Shutdown(ctx)
+}
+
+// newMetricExporter is newExporter of metrics.
+func newMetricExporter(ctx context.Context, env func(string) string) (metric.Exporter, error) {
+	switch name := or(env("OTEL_METRICS_EXPORTER"), "otlp"); name {
+	case "otlp":
+	case "console":
+		return stdoutmetric.New()
+	default:
+		return nil, fmt.Errorf("OTEL_METRICS_EXPORTER is %q; use otlp, console, prometheus or none", name)
+	}
+	switch protocol := or(env("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"), or(env("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf")); protocol {
+	case "http/protobuf":
+		return otlpmetrichttp.New(ctx)
+	case "grpc":
+		return otlpmetricgrpc.New(ctx)
+	default:
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %q; use http/protobuf or grpc", protocol)
+	}
+}
+
+// calmMetrics says once that metrics are lost, and once that they no longer are.
+type calmMetrics struct {
+	metric.Exporter
+	log     *slog.Logger
+	failing atomic.Bool
+}
+
+// Export never fails: what there is to say has been said.
+func (c *calmMetrics) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
+	err := c.Exporter.Export(ctx, all)
+	switch {
+	case err != nil && !c.failing.Swap(true):
+		c.log.Warn("metrics are lost; requests are not affected. Look at OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
+	case err == nil && c.failing.Swap(false):
+		c.log.Info("metrics arrive again")
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Set is the instruments of one node, one for each metric of the catalogue. It is safe for
+// concurrent use. A nil *Set, and the nil instruments that it hands out, tell nothing and
+// cost a comparison.
+type Set struct {
+	counters   map[*Metric]*Counter
+	histograms map[*Metric]*Histogram
+	observed   map[*Metric]metric.Float64Observable
+	meter      metric.Meter
+
+	mu    sync.Mutex
+	ended []metric.Registration
+}
+
+// New makes the instruments with what p provides. End them in the end.
+func New(p metric.MeterProvider) (*Set, error) {
+	s := &Set{
+		counters: map[*Metric]*Counter{}, histograms: map[*Metric]*Histogram{}, observed: map[*Metric]metric.Float64Observable{},
+		meter: p.Meter("github.com/homeward-io/homeward"),
+	}
+	var errs []error
+	for _, m := range All() {
+		errs = append(errs, s.make(m))
+	}
+	errs = append(errs, s.Observe(s.tell))
+	return s, errors.Join(errs...)
+}
+
+func (s *Set) make(m *Metric) (err error) {
+	unit, help := metric.WithUnit(m.unit), metric.WithDescription(m.means)
+	switch m.kind {
+	case KindHistogram:
+		h := &Histogram{metric: m}
+		h.instrument, err = s.meter.Float64Histogram(m.name, unit, help, metric.WithExplicitBucketBoundaries(m.buckets...))
+		s.histograms[m] = h
+	case KindCounter:
+		s.counters[m] = &Counter{metric: m}
+		s.observed[m], err = s.meter.Float64ObservableCounter(m.name, unit, help)
+	case KindGauge:
+		s.observed[m], err = s.meter.Float64ObservableGauge(m.name, unit, help)
+	}
+	return err
+}
+
+// End stops telling.
+func (s *Set) End() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.ended {
+		_ = r.Unregister() // it never fails twice
+	}
+	s.ended = nil
+}
+
+// Counter is m's, which must be one.
+func (s *Set) Counter(m *Metric) *Counter {
+	if s == nil {
+		return nil
+	}
+	return of(s.counters, m)
+}
+
+// Histogram is m's, which must be one.
+func (s *Set) Histogram(m *Metric) *Histogram {
+	if s == nil {
+		return nil
+	}
+	return of(s.histograms, m)
+}
+
+func of[T any](all map[*Metric]T, m *Metric) T {
+	one, ok := all[m]
+	if !ok {
+		panic(fmt.Sprintf("meter: %s is a %v", m.name, m.kind)) // in code that never worked
+	}
+	return one
+}
+
+// Observe has f called whenever the metrics are collected, with what it tells of gauges,
+// and of counters that somebody else keeps. It must be quick and ask nobody.
+func (s *Set) Observe(f func(o *Observer)) error {
+	if s == nil {
+		return nil
+	}
+	all := make([]metric.Observable, 0, len(s.observed))
+	for o := range maps.Values(s.observed) {
+		all = append(all, o)
+	}
+	registration, err := s.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		f(&Observer{s, o})
+		return nil
+	}, all...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = append(s.ended, registration)
+	return nil
+}
+
+// tell tells of the counters that are kept here.
+func (s *Set) tell(o *Observer) {
+	for m, c := range s.counters {
+		c.rank(time.Now())
+		for _, cell := range c.cells.all() {
+			o.o.ObserveFloat64(s.observed[m], float64(cell.n.Load()), cell.labels)
+		}
+	}
+}
+
+// Observer takes what is observed at one moment.
+type Observer struct {
+	s *Set
+	o metric.Observer
+}
+
+// Is tells the value of m, a gauge or a counter that somebody else keeps.
+func (o *Observer) Is(m *Metric, value float64, labels ...string) {
+	o.o.ObserveFloat64(of(o.s.observed, m), value, metric.WithAttributeSet(m.attributes(key(labels))))
+}
+
+// values are the values of a metric's labels, in their order.
+type values [maxLabels]string
+
+func key(labels []string) (v values) {
+	copy(v[:], labels)
+	return v
+}
+
+func (m *Metric) attributes(v values) attribute.Set {
+	all := make([]attribute.KeyValue, len(m.labels))
+	for i, l := range m.labels {
+		all[i] = l.String(v[i])
+		if l == Status {
+			var code int
+			if _, err := fmt.Sscan(v[i], &code); err == nil {
+				all[i] = l.Int(code) // as the conventions have it
+			}
+		}
+	}
+	return attribute.NewSet(all...)
+}
+
+// maxSeries bounds the series of a metric: far more than its labels have values, and fewer
+// than the 2,000 beyond which OpenTelemetry's SDK counts as one. What would be one too many
+// is told as [Other].
+const maxSeries = 1000
+
+// table has the series of a metric by the values of its labels. Reading takes no lock:
+// there are soon no new ones.
+type table[T any] struct {
+	series atomic.Pointer[map[values]T]
+	mu     sync.Mutex
+}
+
+func (t *table[T]) all() map[values]T {
+	if all := t.series.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+func (t *table[T]) get(v values, m *Metric, fresh func(attribute.Set) T) T {
+	if one, ok := t.all()[v]; ok {
+		return one
+	}
+	return t.add(v, m, fresh)
+}
+
+func (t *table[T]) add(v values, m *Metric, fresh func(attribute.Set) T) T {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all()) >= maxSeries {
+		for i := range m.labels {
+			v[i] = Other
+		}
+	}
+	if one, ok := t.all()[v]; ok {
+		return one
+	}
+	next := make(map[values]T, len(t.all())+1)
+	maps.Copy(next, t.all())
+	next[v] = fresh(m.attributes(v))
+	t.series.Store(&next)
+	return next[v]
+}
+
+// remove forgets series.
+func (t *table[T]) remove(those func(values) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := maps.Clone(t.all())
+	maps.DeleteFunc(next, func(v values, _ T) bool { return those(v) })
+	t.series.Store(&next)
+}
+
+// Counter counts. It is safe for concurrent use, and an Add is some tens of nanoseconds
+// and no memory.
+type Counter struct {
+	metric *Metric
+	cells  table[*cell]
+	tenants
+}
+
+type cell struct {
+	n      atomic.Int64
+	labels metric.ObserveOption
+}
+
+// Add adds n, with the values of the metric's labels. Where the first is the tenant, only
+// those with the most traffic keep their name.
+func (c *Counter) Add(n int64, labels ...string) {
+	if c == nil {
+		return
+	}
+	v := key(labels)
+	if len(c.metric.labels) > 0 && c.metric.labels[0] == Tenant {
+		v[0] = c.tenants.named(v[0])
+	}
+	c.cells.get(v, c.metric, newCell).n.Add(n)
+}
+
+func newCell(labels attribute.Set) *cell { return &cell{labels: metric.WithAttributeSet(labels)} }
+
+// rank has the tenants of a counter ranked anew, where that is due.
+func (c *Counter) rank(now time.Time) {
+	if c.tenants.rank(now) {
+		c.cells.remove(func(v values) bool { return v[0] != Other && !c.tenants.has(v[0]) })
+	}
+}
+
+// Histogram counts by buckets. It is safe for concurrent use; a Record is about half a
+// microsecond.
+type Histogram struct {
+	metric     *Metric
+	instrument metric.Float64Histogram
+	series     table[[]metric.RecordOption]
+}
+
+// Record takes a value in. ctx has the span whose trace may become an exemplar.
+func (h *Histogram) Record(ctx context.Context, value float64, labels ...string) {
+	if h == nil {
+		return
+	}
+	h.instrument.Record(ctx, value, h.series.get(key(labels), h.metric, newRecord)...)
+}
+
+func newRecord(labels attribute.Set) []metric.RecordOption {
+	return []metric.RecordOption{metric.WithAttributeSet(labels)}
+}
+
+// Took records a duration in seconds.
+func (h *Histogram) Took(ctx context.Context, d time.Duration, labels ...string) {
+	h.Record(ctx, d.Seconds(), labels...)
+}
