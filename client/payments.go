@@ -51,7 +51,8 @@ type RefundParams struct {
 	// Amount is in minor units of the charge's currency; 0 for the whole charge.
 	Amount int64 `json:"amount,omitempty"`
 	// Reason is the merchant's own; the payer does not see it.
-	Reason string `json:"reason,omitempty"`
+	Reason   string            `json:"reason,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 
 	IdempotencyKey string `json:"-"`
 }
@@ -63,7 +64,7 @@ type Provider struct {
 }
 
 // Payment is what charges, transfers and refunds have in common. A refund has no
-// Description, OrderID, Metadata and ExpiresAt.
+// Description, OrderID and ExpiresAt.
 type Payment struct {
 	ID       string `json:"id"`
 	Amount   int64  `json:"amount"`

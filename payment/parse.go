@@ -129,6 +129,9 @@ func (in *Intent) setRefund(name, raw []byte) (err error) {
 		in.Amount, err = amount(raw)
 	case "charge":
 		in.Charge, err = chargeID(raw)
+	case "metadata":
+		in.metadata = raw
+		err = metadata(raw)
 	case "reason":
 		in.reason = raw
 		err = limited("reason", raw, MaxReason)

@@ -441,7 +441,7 @@ func TestParseRefund(t *testing.T) {
 		// What a compensation says is not a merchant's to say.
 		{Refund, `{"charge":"` + paid + `","provider_ref":"px_1"}`, "provider_ref"},
 		{Refund, `{"charge":"` + paid + `","currency":"usd"}`, "currency"},
-		{Refund, `{"charge":"` + paid + `","metadata":{}}`, "metadata"},
+		{Refund, `{"charge":"` + paid + `","metadata":{"a":1}}`, "metadata.a"},
 		{Compensation, `{"charge":"` + paid + `"}`, "amount"},
 		{Compensation, `{"amount":1,"charge":"` + paid + `"}`, "currency"},
 		{Compensation, `{"amount":1,"charge":"` + paid + `","currency":"usd"}`, "provider_ref"},

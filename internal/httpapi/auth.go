@@ -15,6 +15,9 @@ const maxAPIKey = 255
 // admit names the tenant and charges the request to its rate.
 func (s *server) admit(res *response, r *http.Request) error {
 	key, ok := bearer(r)
+	if !ok && res.stripe != nil {
+		key, ok = basic(r)
+	}
 	if !ok {
 		return unauthorized("Send an Authorization header with your API key: Bearer hwk_…")
 	}
@@ -54,13 +57,15 @@ func bearer(r *http.Request) (string, bool) {
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
 	token = strings.TrimSpace(token)
-	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxAPIKey {
-		return "", false
-	}
+	return token, ok && strings.EqualFold(scheme, "Bearer") && visible(token)
+}
+
+// visible reports whether a token could be an API key at all.
+func visible(token string) bool {
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {
-			return "", false
+			return false
 		}
 	}
-	return token, true
+	return token != "" && len(token) <= maxAPIKey
 }

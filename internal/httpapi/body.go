@@ -26,16 +26,18 @@ const mediaJSON = "application/json"
 
 // checkMedia refuses a body that is anything but plain JSON in UTF-8. What it
 // lets pass is parsed alike, so the fingerprint need not tell them apart.
-func checkMedia(r *http.Request) error {
+func checkMedia(r *http.Request) error { return checkMediaIs(r, mediaJSON) }
+
+func checkMediaIs(r *http.Request, want string) error {
 	values := r.Header["Content-Type"]
 	if len(values) != 1 {
-		return refuse(problem.UnsupportedMediaType, "Send exactly one Content-Type header: application/json.")
+		return refuse(problem.UnsupportedMediaType, "Send exactly one Content-Type header: "+want+".")
 	}
-	if values[0] != mediaJSON {
+	if values[0] != want {
 		mediaType, params, err := mime.ParseMediaType(values[0])
 		charset, has := params["charset"]
-		if err != nil || mediaType != mediaJSON || has && !strings.EqualFold(charset, "utf-8") {
-			return refuse(problem.UnsupportedMediaType, "Send the body as application/json in UTF-8.")
+		if err != nil || mediaType != want || has && !strings.EqualFold(charset, "utf-8") {
+			return refuse(problem.UnsupportedMediaType, "Send the body as "+want+" in UTF-8.")
 		}
 	}
 	for _, coding := range r.Header["Content-Encoding"] {

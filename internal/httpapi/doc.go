@@ -16,6 +16,9 @@
 // signature is checked behind [Notices], which also keeps them. They have no tenant,
 // no rate and no claim, and are never remembered.
 //
+// A request that carries Stripe-Version is read and answered as Stripe does, in package
+// stripeapi; stripe.go is where the two meet. What is claimed and remembered is the same.
+//
 // A remembered response's status, headers and body are repeated byte for byte;
 // headers that describe this exchange (Idempotent-Replayed and so on) are added
 // beside them. Every error is application/problem+json; errors.go is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/router"
@@ -30,6 +31,8 @@ const internalDetail = "Something went wrong on our side. Sending the same reque
 type refusal struct {
 	problem.Problem
 	challenge bool // name the scheme that would have been accepted
+	// param is what is wrong, in Stripe's words; nil for what is no form.
+	param *stripeapi.ParamError
 }
 
 func (r *refusal) Error() string { return string(r.Code) + ": " + r.Detail }
@@ -124,6 +127,10 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	}
 	if wait := p.RetryAfterHeader(); wait != "" {
 		h["Retry-After"] = []string{wait}
+	}
+	if res.stripe != nil {
+		res.failStripe(err, &p)
+		return
 	}
 	var said *refusal
 	if errors.As(err, &said) && said.challenge {

@@ -23,6 +23,10 @@ type Limits struct {
 	// provider's time-out plus the wait for a rival and two hops: a shorter one
 	// turns healthy answers into unknown ones.
 	Request time.Duration `koanf:"-"`
+	// AskAgain is how long a request of Stripe's clients is kept, from its arrival on,
+	// while its outcome is not known: they would not all ask again by themselves. It must
+	// be below the 60 s after which load balancers commonly hang up; 0 keeps none.
+	AskAgain time.Duration `koanf:"-"`
 	// Reply is how long a client may take to read the answer, on top of Request.
 	Reply time.Duration `koanf:"-"`
 	// Idle is how long a kept-alive connection may be silent. It should exceed
@@ -42,6 +46,7 @@ func DefaultLimits() Limits {
 		HeaderTime:  10 * time.Second,
 		BodyTime:    10 * time.Second,
 		Request:     90 * time.Second,
+		AskAgain:    20 * time.Second,
 		Reply:       30 * time.Second,
 		Idle:        120 * time.Second,
 		TenantRate:  1000,
@@ -65,6 +70,9 @@ func (l Limits) validate() error {
 		if !c.ok {
 			return fmt.Errorf("httpapi: limit %s must be above 0; start from DefaultLimits", c.name)
 		}
+	}
+	if l.AskAgain < 0 {
+		return fmt.Errorf("httpapi: limit AskAgain must not be below 0, is %v", l.AskAgain)
 	}
 	if l.TenantRate < 0 || l.TenantBurst < 0 || (l.TenantRate > 0) != (l.TenantBurst > 0) {
 		return fmt.Errorf("httpapi: limits TenantRate and TenantBurst must both be above 0 or both be 0, are %g and %d", l.TenantRate, l.TenantBurst)

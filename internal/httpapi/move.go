@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
@@ -35,18 +36,19 @@ type Answer struct {
 	Location string
 }
 
-// move handles the requests that move money.
-func (s *server) move(op payment.Operation) handler {
+// move handles the requests that move money. as is the kind of object that Stripe's
+// clients are answered with.
+func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	path := payment.Path(op)
 	if s.Answered == nil {
 		return func(res *response, r *http.Request) error {
 			var a Answer
-			return s.movement(res, r, op, path, &a)
+			return s.movement(res, r, op, as, path, &a)
 		}
 	}
 	return func(res *response, r *http.Request) error {
 		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
-		if err := s.movement(res, r, op, path, &a); err != nil {
+		if err := s.movement(res, r, op, as, path, &a); err != nil {
 			s.fail(res, r, err)
 		}
 		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
@@ -56,10 +58,10 @@ func (s *server) move(op payment.Operation) handler {
 }
 
 // movement answers one, and says in a what is known of it before its end.
-func (s *server) movement(res *response, r *http.Request, op payment.Operation, path string, a *Answer) error {
+func (s *server) movement(res *response, r *http.Request, op payment.Operation, as stripeapi.Resource, path string, a *Answer) error {
 	trace := traceparent(r)
 	res.set(headerTraceparent, trace)
-	if err := checkMedia(r); err != nil {
+	if err := res.checkMovement(r, as); err != nil {
 		return err
 	}
 	value, err := idempotencyKey(r)
@@ -73,11 +75,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		a.Home = home
 		res.set(headerHome, home)
 	}
-	body, err := s.readBody(res, r)
-	if err != nil {
-		return err
-	}
-	intent, err := payment.Parse(op, body)
+	body, intent, err := s.readIntent(res, r, op)
 	if err != nil {
 		return err
 	}
@@ -101,6 +99,9 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		return err
 	}
 	reply, err := s.Router.Do(&res.patience, req, hint(r))
+	if err != nil && res.stripe != nil {
+		reply, err = s.askAgain(res, r, req, reply, err)
+	}
 	if errors.Is(err, claim.ErrNoClaim) && refusal != nil {
 		return refusal
 	}
@@ -109,15 +110,14 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		a.Home = reply.Home
 	}
 	if err != nil {
-		res.set(headerHops, strconv.Itoa(reply.Hops))
-		if reply.Home != "" {
-			res.set(headerHome, reply.Home)
-		}
-		if !reply.ExpiresAt.IsZero() {
-			res.set(headerExpiresAt, timestamp(reply.ExpiresAt))
-		}
+		res.tellTheWay(&reply)
 		return err
 	}
+	return res.answerWith(&reply, a)
+}
+
+// answerWith writes what the home has answered.
+func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
 		return fmt.Errorf("reply from %s is not whole: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
 	}
@@ -127,8 +127,54 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 			a.Location = f.Value
 		}
 	}
-	res.sendReply(&reply)
+	if res.stripe != nil {
+		if err := res.asStripe(&reply.Response); err != nil {
+			return err
+		}
+	}
+	res.sendReply(reply)
 	return nil
+}
+
+// checkMovement checks what is known before the body is read.
+func (res *response) checkMovement(r *http.Request, as stripeapi.Resource) error {
+	if res.stripe != nil {
+		return res.stripe.check(r, as)
+	}
+	if as == stripeapi.PaymentIntent {
+		return errNoSuchPath // but for Stripe's clients
+	}
+	return checkMedia(r)
+}
+
+// readIntent reads the body: canonical, and parsed.
+func (s *server) readIntent(res *response, r *http.Request, op payment.Operation) (body []byte, intent payment.Intent, err error) {
+	if res.stripe != nil && res.stripe.form {
+		body, err = s.readForm(res, r)
+	} else {
+		body, err = s.readBody(res, r)
+	}
+	if err != nil {
+		return nil, intent, err
+	}
+	if intent, err = payment.Parse(op, body); err != nil {
+		return nil, intent, err
+	}
+	if res.stripe != nil && stripeapi.OtherUnits(intent.Currency) {
+		return nil, intent, errOtherUnits
+	}
+	return body, intent, nil
+}
+
+// tellTheWay tells, of a request that got no response, where it went.
+func (res *response) tellTheWay(reply *claim.Reply) {
+	res.set(headerHops, strconv.Itoa(reply.Hops))
+	if reply.Home != "" {
+		res.set(headerHome, reply.Home)
+	}
+	if !reply.ExpiresAt.IsZero() {
+		res.set(headerExpiresAt, timestamp(reply.ExpiresAt))
+	}
 }
 
 // idempotencyKey returns the normal form of the one Idempotency-Key.

@@ -5,16 +5,25 @@ import (
 	"net/http"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
 
 // object handles look-ups by id. Like everything here it knows three answers:
 // the object, no such object, and "not known yet".
-func (s *server) object(op payment.Operation) handler {
+func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 	prefix := payment.Prefix(op)
 	return func(res *response, r *http.Request) error {
 		id := r.PathValue("id")
+		if res.stripe != nil {
+			if err := res.stripe.look(r, as); err != nil {
+				return err
+			}
+			id = res.stripe.view.ObjectID(id)
+		} else if as == stripeapi.PaymentIntent {
+			return errNoSuchPath
+		}
 		missing := refuse(problem.NotFound, "There is no "+string(op)+" with this id.")
 		// An id that was never minted here needs no look-up.
 		got, code, ok := claim.ReadObjectID(id)
@@ -48,6 +57,12 @@ func (s *server) object(op payment.Operation) handler {
 
 // sendStored repeats a remembered body under another status.
 func (res *response) sendStored(status int, resp *claim.Response) error {
+	if res.stripe != nil {
+		if err := res.asStripe(resp); err != nil {
+			return err
+		}
+		status = resp.Status
+	}
 	for _, f := range resp.Header {
 		if f.Name == "Content-Type" {
 			res.send(status, f.Value, resp.Body)

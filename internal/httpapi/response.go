@@ -19,6 +19,8 @@ type response struct {
 	began  time.Time
 	// timed: the connection has a read deadline for the body.
 	timed bool
+	// stripe is nil but for a request that carries Stripe-Version.
+	stripe *stripeExchange
 	// patience is the context of a request that may have to wait.
 	patience patience
 	// values are what set has set: one array for all, as this is every request's way out.
@@ -47,6 +49,9 @@ func (res *response) Unwrap() http.ResponseWriter { return res.ResponseWriter }
 
 func (res *response) WriteHeader(status int) {
 	res.status = status
+	if res.stripe != nil {
+		res.stripe.head(res.Header(), status)
+	}
 	res.ResponseWriter.WriteHeader(status)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/payment"
 )
@@ -164,12 +165,20 @@ func (s *server) routes() []route {
 		{"GET", "/readyz", s.ready, true},
 	}
 	for _, op := range payment.Public() {
+		as := stripeapi.Resource(payment.Object(op))
 		all = append(all,
-			route{"POST", payment.Path(op), s.move(op), false},
-			route{"GET", payment.Path(op) + "/{id}", s.object(op), false})
+			route{"POST", payment.Path(op), s.move(op, as), false},
+			route{"GET", payment.Path(op) + "/{id}", s.object(op, as), false})
 	}
-	return all
+	// A charge by the name under which Stripe's clients make one today.
+	return append(all,
+		route{"POST", pathPaymentIntents, s.move(payment.Charge, stripeapi.PaymentIntent), false},
+		route{"GET", pathPaymentIntents + "/{id}", s.object(payment.Charge, stripeapi.PaymentIntent), false})
 }
+
+const pathPaymentIntents = "/v1/payment_intents"
+
+var errNoSuchPath = refuse(problem.NotFound, "There is nothing at this path.")
 
 func (s *server) mount() {
 	handle := func(pattern string, open bool, h handler) {
@@ -181,7 +190,11 @@ func (s *server) mount() {
 			}
 			r, sp := s.traced(r, pattern)
 			defer func() { s.ended(sp, pattern, res, r) }()
-			if err := s.admit(res, r); err != nil {
+			err := s.admit(res, r)
+			if err == nil && res.stripe != nil {
+				err = res.stripe.acceptable(r)
+			}
+			if err != nil {
 				s.fail(res, r, err)
 				return
 			}
@@ -201,9 +214,7 @@ func (s *server) mount() {
 	}
 	// At and below /v1 even what does not exist is only told to those who have a
 	// key. Without "/v1" of its own ServeMux would redirect it to "/v1/".
-	notFound := func(*response, *http.Request) error {
-		return refuse(problem.NotFound, "There is nothing at this path.")
-	}
+	notFound := func(*response, *http.Request) error { return errNoSuchPath }
 	handle("/v1", false, notFound)
 	handle("/v1/", false, notFound)
 	handle("/", true, notFound)
@@ -242,10 +253,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"status", res.status, "took", s.Now().Sub(began))
 		}
 	}()
+	res.stripe = stripeExchangeOf(r)
 	s.limitBody(res, r)
 	if !clean(r.URL.EscapedPath()) {
 		// ServeMux would redirect, and a redirected POST is another request.
-		s.fail(res, r, refuse(problem.NotFound, "There is nothing at this path."))
+		s.fail(res, r, errNoSuchPath)
 		return
 	}
 	s.mux.ServeHTTP(res, r)

@@ -33,6 +33,7 @@ func TestNewNamesWhatIsMissing(t *testing.T) {
 		"RegionCode":  func(c *Config) { c.RegionCode = 0 },
 		"Body":        func(c *Config) { c.Limits = DefaultLimits(); c.Limits.Body = 0 },
 		"Request":     func(c *Config) { c.Limits = DefaultLimits(); c.Limits.Request = -1 },
+		"AskAgain":    func(c *Config) { c.Limits = DefaultLimits(); c.Limits.AskAgain = -1 },
 		"TenantBurst": func(c *Config) { c.Limits = DefaultLimits(); c.Limits.TenantBurst = 0 },
 	} {
 		c := good

@@ -44,8 +44,12 @@ func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Requ
 
 var errPanicked = errors.New("the handler panicked")
 
-// traceparentLength is that of W3C trace context version 00, in characters.
-const traceparentLength = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+// traceparentLength is that of W3C trace context version 00, in characters, and
+// traceIDLength that of the trace id, which is behind the version.
+const (
+	traceparentLength = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	traceIDLength     = len("4bf92f3577b34da6a3ce929d0e0e4736")
+)
 
 // traceparent returns this request's place in its trace. Where nothing is traced
 // that is the caller's trace context, or a new one that is not sampled. Trace ids

@@ -7,6 +7,7 @@ package problem
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -134,35 +135,59 @@ func (p *Problem) RetryAfterHeader() string {
 	return strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10)
 }
 
+// wire is a problem as JSON has it. The order of members is fixed.
+type wire struct {
+	Type              string `json:"type"`
+	Title             string `json:"title"`
+	Status            int    `json:"status"`
+	Detail            string `json:"detail"`
+	Error             Code   `json:"error"`
+	Retry             Retry  `json:"retry"`
+	RetryAfterMS      int64  `json:"retry_after_ms,omitempty"`
+	OriginalRequestAt string `json:"original_request_at,omitempty"`
+	Member            string `json:"member,omitempty"`
+	DeclineCode       string `json:"code,omitempty"`
+}
+
 // JSON renders p. The order of members is fixed; the result is a new slice. The
 // text is UTF-8: bytes of a Detail that are not become U+FFFD.
 func (p *Problem) JSON() []byte {
-	wire := struct {
-		Type              string `json:"type"`
-		Title             string `json:"title"`
-		Status            int    `json:"status"`
-		Detail            string `json:"detail"`
-		Error             Code   `json:"error"`
-		Retry             Retry  `json:"retry"`
-		RetryAfterMS      int64  `json:"retry_after_ms,omitempty"`
-		OriginalRequestAt string `json:"original_request_at,omitempty"`
-		Member            string `json:"member,omitempty"`
-		DeclineCode       string `json:"code,omitempty"`
-	}{
+	w := wire{
 		Type: typePrefix + string(p.Code), Title: p.Title, Status: p.Status, Detail: p.Detail,
 		Error: p.Code, Retry: p.Retry, Member: p.Member, DeclineCode: p.DeclineCode,
 	}
 	if p.RetryAfter > 0 {
 		// Rounded up: a caller that is told 0 ms would not wait at all.
-		wire.RetryAfterMS = int64((p.RetryAfter + time.Millisecond - 1) / time.Millisecond)
+		w.RetryAfterMS = int64((p.RetryAfter + time.Millisecond - 1) / time.Millisecond)
 	}
 	if !p.OriginalRequestAt.IsZero() {
-		wire.OriginalRequestAt = p.OriginalRequestAt.UTC().Format(time.RFC3339)
+		w.OriginalRequestAt = p.OriginalRequestAt.UTC().Format(time.RFC3339)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	// Strings and integers always encode, and a Buffer never refuses a write.
-	_ = enc.Encode(wire)
+	_ = enc.Encode(w)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// Parse reads what JSON has rendered. Times come back in whole milliseconds and seconds,
+// as they were shown.
+func Parse(body []byte) (Problem, error) {
+	var w wire
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Problem{}, fmt.Errorf("problem: %w", err)
+	}
+	p := Problem{
+		Code: w.Error, Title: w.Title, Status: w.Status, Detail: w.Detail, Retry: w.Retry,
+		RetryAfter: time.Duration(w.RetryAfterMS) * time.Millisecond, Member: w.Member, DeclineCode: w.DeclineCode,
+	}
+	if w.OriginalRequestAt != "" {
+		at, err := time.Parse(time.RFC3339, w.OriginalRequestAt)
+		if err != nil {
+			return Problem{}, fmt.Errorf("problem: original_request_at: %w", err)
+		}
+		p.OriginalRequestAt = at
+	}
+	return p, nil
 }

@@ -79,6 +79,24 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// What is rendered reads back, and renders to the same bytes.
+func TestParse(t *testing.T) {
+	p := New(CardDeclined, `Say "no" <now>.`)
+	p.RetryAfter, p.Member, p.DeclineCode = 1500*time.Millisecond, "metadata.a", "stolen_card"
+	p.OriginalRequestAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, want := range []Problem{p, New(NotFound, "No.")} {
+		got, err := Parse(want.JSON())
+		if err != nil || got != want || string(got.JSON()) != string(want.JSON()) {
+			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+	for _, body := range []string{"", "[]", `{"original_request_at":"yesterday"}`} {
+		if got, err := Parse([]byte(body)); err == nil {
+			t.Errorf("%s: got %+v", body, got)
+		}
+	}
+}
+
 func TestRetryAfterHeader(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "", -1: "", 1: "1", time.Second: "1", time.Second + 1: "2", 5 * time.Second: "5",

@@ -1,0 +1,238 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// Headers that Stripe's clients send and read.
+const (
+	headerStripeVersion = "Stripe-Version"
+	headerStripeAccount = "Stripe-Account"
+	headerStripeContext = "Stripe-Context"
+	headerShouldRetry   = "Stripe-Should-Retry"
+	headerRequestID     = "Request-Id"
+)
+
+// stripeExchange is what differs for a request that carries Stripe-Version: what it may
+// send, and how it is answered. What is claimed and stored does not.
+type stripeExchange struct {
+	version string
+	form    bool // the body is a form
+	view    stripeapi.View
+	request *http.Request
+	// again is what Stripe-Should-Retry says of an error.
+	again bool
+}
+
+// stripeExchangeOf returns nil for a request without Stripe-Version.
+func stripeExchangeOf(r *http.Request) *stripeExchange {
+	values := r.Header[headerStripeVersion]
+	if len(values) == 0 {
+		return nil
+	}
+	return &stripeExchange{
+		version: strings.Join(values, ","), request: r,
+		view: stripeapi.View{Method: r.Method, Path: r.URL.Path, Key: strings.Trim(r.Header.Get(headerKey), `"`)},
+	}
+}
+
+// basic returns the user of HTTP Basic, which is the API key. As at Stripe, nobody looks
+// at the password.
+func basic(r *http.Request) (string, bool) {
+	if len(r.Header["Authorization"]) != 1 {
+		return "", false
+	}
+	user, _, ok := r.BasicAuth()
+	return user, ok && visible(user)
+}
+
+// acceptable refuses what no route serves.
+func (x *stripeExchange) acceptable(r *http.Request) error {
+	x.request = r
+	if !stripeapi.IsVersion(x.version) {
+		return refuse(problem.InvalidRequest, "Invalid Stripe-Version: it is a date with a name, such as "+stripeapi.Version+".")
+	}
+	// Whose money it is must never be overlooked.
+	for _, name := range [...]string{headerStripeAccount, headerStripeContext} {
+		if len(r.Header[name]) > 0 {
+			return refuse(problem.InvalidRequest, "The header "+name+" is not served here: a request is for the account of its API key. Leave it out.")
+		}
+	}
+	return nil
+}
+
+// serves tells which kind of object is asked for.
+func (x *stripeExchange) serves(as stripeapi.Resource) error {
+	if as == stripeapi.PaymentIntent && x.version < stripeapi.OldestIntents {
+		return refuse(problem.InvalidRequest, "Payment intents are answered in the shape of Stripe-Version "+stripeapi.OldestIntents+" and later; send a later one.")
+	}
+	x.view.Resource = as
+	return nil
+}
+
+// check checks what is known of a movement before its body is read.
+func (x *stripeExchange) check(r *http.Request, as stripeapi.Resource) error {
+	if err := x.serves(as); err != nil {
+		return err
+	}
+	if value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(value), mediaJSON) && as != stripeapi.PaymentIntent {
+		return checkMedia(r)
+	}
+	x.form = true
+	return checkMediaIs(r, stripeapi.MediaType)
+}
+
+// look reads what a request for an object asks for beside it.
+func (x *stripeExchange) look(r *http.Request, as stripeapi.Resource) error {
+	if err := x.serves(as); err != nil {
+		return err
+	}
+	return wrongParam(x.view.ReadQuery(r.URL.RawQuery))
+}
+
+// wrongParam is the refusal of a request whose parameters Stripe's API would refuse.
+func wrongParam(err error) error {
+	param, ok := errors.AsType[*stripeapi.ParamError](err)
+	if !ok {
+		return err
+	}
+	return &refusal{Problem: problem.New(problem.InvalidRequest, param.Message), param: param}
+}
+
+// readForm reads a form as the canonical JSON that means the same, and that is what is
+// claimed, compared and stored.
+func (s *server) readForm(res *response, r *http.Request) (canonical []byte, err error) {
+	err = s.withBody(res, r, s.Limits.Body, func(raw []byte) error {
+		body, err := res.stripe.view.ReadForm(raw)
+		if err != nil {
+			return wrongParam(err)
+		}
+		canonical, err = claim.Canonical(body, s.canonical)
+		return err
+	})
+	return canonical, err
+}
+
+// The pauses between two questions for one outcome.
+const (
+	askFirst = 250 * time.Millisecond
+	askMost  = 2 * time.Second
+)
+
+// askAgain repeats a request whose answer was that there is none yet, for Stripe's
+// clients: stripe-go repeats nothing that it could read an error in (stripe.go,
+// shouldRetry; error.go, canRetry), so a 503 or 409, which say come again, would be its
+// caller's failed payment. Repeating is as safe here as it is for the client: it is the
+// same request under the same key.
+func (s *server) askAgain(res *response, r *http.Request, req claim.Request, reply claim.Reply, err error) (claim.Reply, error) {
+	for pause := askFirst; comesAgain(err); pause = min(2*pause, askMost) {
+		wait := pause - rand.N(pause/4)
+		if time.Since(res.began)+wait > s.Limits.AskAgain || !sleep(&res.patience, wait) {
+			break
+		}
+		reply, err = s.Router.Do(&res.patience, req, hint(r))
+	}
+	return reply, err
+}
+
+// comesAgain reports whether the same request has an answer later.
+func comesAgain(err error) bool {
+	if err == nil || errors.Is(err, claim.ErrNoClaim) {
+		return false
+	}
+	switch p, _ := problemOf(err); p.Code {
+	case problem.KeyInUse, problem.OutcomeUnknown, problem.StoreUnavailable, problem.HomeUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep reports whether ctx is still alive afterwards.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+var errOtherUnits = func() error {
+	p := problem.New(problem.InvalidRequest, "Stripe counts this currency in other units than ISO 4217. Send the request as this API has it: as application/json, without Stripe-Version.")
+	p.Member = "currency"
+	return &refusal{Problem: p}
+}()
+
+// asStripe renders a response that was stored, from its bytes alone.
+func (res *response) asStripe(resp *claim.Response) error {
+	x := res.stripe
+	rendered := claim.Response{Status: http.StatusOK, Header: []claim.HeaderField{{Name: "Content-Type", Value: mediaJSON}}}
+	if resp.Status >= http.StatusBadRequest {
+		p, err := problem.Parse(resp.Body)
+		if err != nil {
+			return err
+		}
+		f := x.view.Failure(p)
+		rendered.Status, rendered.Body, x.again = f.Status, f.Body, f.Again
+		if after := p.RetryAfterHeader(); after != "" {
+			rendered.Header = append(rendered.Header, claim.HeaderField{Name: "Retry-After", Value: after})
+		}
+	} else {
+		var err error
+		if rendered.Body, err = x.view.Object(resp.Body); err != nil {
+			return err
+		}
+	}
+	*resp = rendered
+	return nil
+}
+
+// failStripe answers with an error in Stripe's shape.
+func (res *response) failStripe(err error, p *problem.Problem) {
+	x := res.stripe
+	var f stripeapi.Failure
+	switch said, _ := errors.AsType[*refusal](err); {
+	case said != nil && said.param != nil:
+		f = said.param.Failure()
+	case errors.Is(err, errNoSuchPath):
+		f = x.view.NoSuchURL()
+	default:
+		f = x.view.Failure(*p)
+	}
+	if p.Code == problem.Unauthorized {
+		res.Header()["Www-Authenticate"] = []string{`Basic realm="Homeward"`}
+	}
+	x.again = f.Again
+	res.send(f.Status, mediaJSON, f.Body)
+}
+
+// head sets the headers that each answer of Stripe's has. The id of a request is that of
+// its trace.
+func (x *stripeExchange) head(h http.Header, status int) {
+	trace := ""
+	if told := h[headerTraceparent]; len(told) == 1 {
+		trace = told[0]
+	} else {
+		trace = traceparent(x.request)
+	}
+	h[headerRequestID] = []string{"req_" + trace[len("00-"):len("00-")+traceIDLength]}
+	if stripeapi.IsVersion(x.version) {
+		h[headerStripeVersion] = []string{x.version}
+	}
+	if status >= http.StatusBadRequest {
+		h[headerShouldRetry] = []string{strconv.FormatBool(x.again)}
+	}
+}

@@ -1,0 +1,148 @@
+package stripeapi
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/homeward-io/homeward/payment"
+)
+
+// ParamError says which parameter of a request is wrong, as Stripe does. It never
+// repeats a value: that might be a card number.
+type ParamError struct {
+	// Param is its name, in bracket notation: metadata[color].
+	Param string
+	// Code is one of Stripe's error codes, or "" where it has none.
+	Code string
+	// Message is one or two sentences.
+	Message string
+}
+
+func (e *ParamError) Error() string { return "parameter " + e.Param + ": " + e.Message }
+
+// Error codes of the page "Error codes" that say what is wrong with a parameter.
+const (
+	codeEmpty     = "parameter_invalid_empty"
+	codeInteger   = "parameter_invalid_integer"
+	codeMissing   = "parameter_missing"
+	codeUnknown   = "parameter_unknown"
+	codeExclusive = "parameters_exclusive"
+	codeNoSuch    = "resource_missing"
+)
+
+// form is a decoded form, by the names before the brackets.
+type form map[string]*given
+
+// given is what was sent under one name: alone, or with names in brackets, and never
+// both.
+type given struct {
+	alone  []string
+	inside map[string][]string
+}
+
+// parseForm reads a form (WHATWG URL, "application/x-www-form-urlencoded parsing") in
+// Stripe's bracket notation.
+func parseForm(raw string) (form, error) {
+	pairs, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, &ParamError{Message: "The form could not be read: its encoding is broken. Send application/x-www-form-urlencoded."}
+	}
+	f := form{}
+	for _, name := range slices.Sorted(maps.Keys(pairs)) { // sorted, so that one request has one error
+		if err := f.add(name, pairs[name]); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f form) add(name string, values []string) error {
+	base, inner, bracketed := strings.Cut(name, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	// Two levels of brackets belong to parameters that are not served.
+	if base == "" || !utf8.ValidString(name) || bracketed != closed || strings.ContainsAny(inner, "[]") {
+		return unknownParam(name)
+	}
+	for _, v := range values {
+		if !utf8.ValidString(v) {
+			return invalidParam(name, "it is not UTF-8")
+		}
+	}
+	g := f[base]
+	if g == nil {
+		g = &given{inside: map[string][]string{}}
+		f[base] = g
+	}
+	if bracketed {
+		g.inside[inner] = values
+	} else {
+		g.alone = values
+	}
+	if g.alone != nil && len(g.inside) > 0 {
+		return invalidParam(base, "it was sent both with names in brackets and without")
+	}
+	return nil
+}
+
+// one is the value of a parameter that has one. What is sent twice is refused: which of
+// the two is meant is not ours to say.
+func (g *given) one(name string) (string, error) {
+	if len(g.alone) != 1 {
+		return "", invalidParam(name, "send one value")
+	}
+	return g.alone[0], nil
+}
+
+// list is the values of a parameter that is sent as name[]=… or name[0]=….
+func (g *given) list(name string) (all []string, err error) {
+	if g.alone != nil {
+		return nil, invalidParam(name, "send it as "+name+"[]=value")
+	}
+	for _, inner := range slices.Sorted(maps.Keys(g.inside)) {
+		if strings.Trim(inner, "0123456789") != "" {
+			return nil, unknownParam(name + "[" + inner + "]")
+		}
+		all = append(all, g.inside[inner]...)
+	}
+	return all, nil
+}
+
+// entries are the values of a parameter that is sent as name[x]=…, by x. An empty
+// value is, as at Stripe, none.
+func (g *given) entries(name string) (map[string]string, error) {
+	if len(g.alone) == 1 && g.alone[0] == "" {
+		return nil, nil
+	}
+	if g.alone != nil {
+		return nil, invalidParam(name, "send it as "+name+"[name]=value")
+	}
+	all := map[string]string{}
+	for _, inner := range slices.Sorted(maps.Keys(g.inside)) {
+		full := name + "[" + inner + "]"
+		switch values := g.inside[inner]; {
+		case inner == "":
+			return nil, invalidParam(full, "an entry needs a name")
+		case len(values) != 1:
+			return nil, invalidParam(full, "send one value")
+		case values[0] != "":
+			all[inner] = values[0]
+		}
+	}
+	return all, nil
+}
+
+func invalidParam(name, why string) error {
+	name = payment.MemberName(name)
+	return &ParamError{Param: name, Message: "Invalid " + name + ": " + why + "."}
+}
+
+func unknownParam(name string) error {
+	name = payment.MemberName(strings.ToValidUTF8(name, ""))
+	return &ParamError{
+		Param: name, Code: codeUnknown,
+		Message: "Received unknown parameter: " + name + ". It is not served here; remove it.",
+	}
+}

@@ -1,0 +1,272 @@
+package stripeapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// native is an object of the merchant's API, as it is stored.
+type native struct {
+	ID            string          `json:"id"`
+	Object        string          `json:"object"`
+	Amount        int64           `json:"amount"`
+	Currency      string          `json:"currency"`
+	Status        string          `json:"status"`
+	Created       int64           `json:"created"`
+	Charge        string          `json:"charge"`
+	Destination   string          `json:"destination"`
+	PaymentMethod string          `json:"payment_method"`
+	Description   *string         `json:"description"`
+	Metadata      json.RawMessage `json:"metadata"`
+	Reason        *string         `json:"reason"`
+	ReceiptNumber string          `json:"receipt_number"`
+	// What Stripe's objects have not is shown behind what they have.
+	OrderID   json.RawMessage `json:"order_id"`
+	ExpiresAt json.RawMessage `json:"expires_at"`
+	Provider  json.RawMessage `json:"provider"`
+}
+
+// statusDone is the status of money that has moved.
+const statusDone = "succeeded"
+
+// Object renders a stored object, the body of an answer that is no error. It follows
+// from v and the body alone. Members that a later event changes, such as
+// amount_refunded, say what held when the body was stored.
+func (v View) Object(body []byte) ([]byte, error) {
+	var n native
+	if err := json.Unmarshal(body, &n); err != nil {
+		return nil, fmt.Errorf("stripeapi: the stored object cannot be read: %w", err)
+	}
+	if n.ID == "" || n.Object == "" || n.Status != statusDone {
+		return nil, errors.New("stripeapi: the stored object has no id, no kind or a status that is not known")
+	}
+	if n.Metadata == nil {
+		n.Metadata = json.RawMessage(`{}`)
+	}
+	n.Amount = stripeUnits(n.Amount, n.Currency)
+	var rendered any
+	switch {
+	case v.Resource == PaymentIntent && n.Object == string(Charge):
+		rendered = n.intent(v.expand)
+	case string(v.Resource) != n.Object:
+		return nil, fmt.Errorf("stripeapi: a %s was asked for, and a %s is stored", v.Resource, n.Object)
+	case v.Resource == Charge:
+		rendered = n.charge(v.expand)
+	case v.Resource == Refund:
+		rendered = n.refund()
+	default:
+		rendered = n.transfer()
+	}
+	return json.Marshal(rendered)
+}
+
+// own is what the merchant's API shows, and Stripe does not.
+type own struct {
+	OrderID   json.RawMessage `json:"order_id,omitempty"`
+	ExpiresAt json.RawMessage `json:"expires_at,omitempty"`
+	Provider  json.RawMessage `json:"provider,omitempty"`
+}
+
+func (n *native) own() own { return own{n.OrderID, n.ExpiresAt, n.Provider} }
+
+// null is a member that is always null.
+type null struct{}
+
+func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
+
+// none is an object without members.
+type none struct{}
+
+// charge is the schema "charge" of stripe/openapi, without its deprecated members.
+type charge struct {
+	ID                        string          `json:"id"`
+	Object                    Resource        `json:"object"`
+	Amount                    int64           `json:"amount"`
+	AmountCaptured            int64           `json:"amount_captured"`
+	AmountRefunded            int64           `json:"amount_refunded"`
+	Application               null            `json:"application"`
+	ApplicationFee            null            `json:"application_fee"`
+	ApplicationFeeAmount      null            `json:"application_fee_amount"`
+	BalanceTransaction        null            `json:"balance_transaction"`
+	BillingDetails            billingDetails  `json:"billing_details"`
+	CalculatedDescriptor      null            `json:"calculated_statement_descriptor"`
+	Captured                  bool            `json:"captured"`
+	Created                   int64           `json:"created"`
+	Currency                  string          `json:"currency"`
+	Customer                  null            `json:"customer"`
+	Description               *string         `json:"description"`
+	Disputed                  bool            `json:"disputed"`
+	FailureBalanceTransaction null            `json:"failure_balance_transaction"`
+	FailureCode               null            `json:"failure_code"`
+	FailureMessage            null            `json:"failure_message"`
+	FraudDetails              none            `json:"fraud_details"`
+	Livemode                  bool            `json:"livemode"`
+	Metadata                  json.RawMessage `json:"metadata"`
+	OnBehalfOf                null            `json:"on_behalf_of"`
+	Outcome                   null            `json:"outcome"`
+	Paid                      bool            `json:"paid"`
+	PaymentIntent             any             `json:"payment_intent"` // an id, or an object
+	PaymentMethod             string          `json:"payment_method"`
+	PaymentMethodDetails      null            `json:"payment_method_details"`
+	ReceiptEmail              null            `json:"receipt_email"`
+	ReceiptNumber             string          `json:"receipt_number"`
+	ReceiptURL                null            `json:"receipt_url"`
+	Refunded                  bool            `json:"refunded"`
+	Review                    null            `json:"review"`
+	Shipping                  null            `json:"shipping"`
+	SourceTransfer            null            `json:"source_transfer"`
+	StatementDescriptor       null            `json:"statement_descriptor"`
+	StatementDescriptorSuffix null            `json:"statement_descriptor_suffix"`
+	Status                    string          `json:"status"`
+	TransferData              null            `json:"transfer_data"`
+	TransferGroup             null            `json:"transfer_group"`
+	own
+}
+
+type billingDetails struct {
+	Address address `json:"address"`
+	Email   null    `json:"email"`
+	Name    null    `json:"name"`
+	Phone   null    `json:"phone"`
+	TaxID   null    `json:"tax_id"`
+}
+
+type address struct {
+	City       null `json:"city"`
+	Country    null `json:"country"`
+	Line1      null `json:"line1"`
+	Line2      null `json:"line2"`
+	PostalCode null `json:"postal_code"`
+	State      null `json:"state"`
+}
+
+// livemode: there is no test mode, whose objects would be another's.
+const livemode = true
+
+func (n *native) charge(expand bool) *charge {
+	c := &charge{
+		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.Amount, Captured: true, Created: n.Created, Currency: n.Currency,
+		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: true, PaymentIntent: intentOf(n.ID),
+		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: statusDone, own: n.own(),
+	}
+	if expand {
+		c.PaymentIntent = n.intent(false)
+	}
+	return c
+}
+
+// paymentIntent is the schema "payment_intent".
+type paymentIntent struct {
+	ID                        string          `json:"id"`
+	Object                    Resource        `json:"object"`
+	Amount                    int64           `json:"amount"`
+	AmountCapturable          int64           `json:"amount_capturable"`
+	AmountReceived            int64           `json:"amount_received"`
+	Application               null            `json:"application"`
+	ApplicationFeeAmount      null            `json:"application_fee_amount"`
+	AutomaticPaymentMethods   null            `json:"automatic_payment_methods"`
+	CanceledAt                null            `json:"canceled_at"`
+	CancellationReason        null            `json:"cancellation_reason"`
+	CaptureMethod             string          `json:"capture_method"`
+	ClientSecret              null            `json:"client_secret"`
+	ConfirmationMethod        string          `json:"confirmation_method"`
+	Created                   int64           `json:"created"`
+	Currency                  string          `json:"currency"`
+	Customer                  null            `json:"customer"`
+	Description               *string         `json:"description"`
+	LastPaymentError          null            `json:"last_payment_error"`
+	LatestCharge              any             `json:"latest_charge"` // an id, or an object
+	Livemode                  bool            `json:"livemode"`
+	Metadata                  json.RawMessage `json:"metadata"`
+	NextAction                null            `json:"next_action"`
+	OnBehalfOf                null            `json:"on_behalf_of"`
+	PaymentMethod             string          `json:"payment_method"`
+	PaymentMethodOptions      none            `json:"payment_method_options"`
+	PaymentMethodTypes        []string        `json:"payment_method_types"`
+	Processing                null            `json:"processing"`
+	ReceiptEmail              null            `json:"receipt_email"`
+	Review                    null            `json:"review"`
+	SetupFutureUsage          null            `json:"setup_future_usage"`
+	Shipping                  null            `json:"shipping"`
+	StatementDescriptor       null            `json:"statement_descriptor"`
+	StatementDescriptorSuffix null            `json:"statement_descriptor_suffix"`
+	Status                    string          `json:"status"`
+	TransferData              null            `json:"transfer_data"`
+	TransferGroup             null            `json:"transfer_group"`
+	own
+}
+
+func (n *native) intent(expand bool) *paymentIntent {
+	pi := &paymentIntent{
+		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountReceived: n.Amount, CaptureMethod: "automatic",
+		ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
+		Livemode: livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
+		Status: statusDone, own: n.own(),
+	}
+	if expand {
+		pi.LatestCharge = n.charge(false)
+	}
+	return pi
+}
+
+// refund is the schema "refund".
+type refund struct {
+	ID                     string          `json:"id"`
+	Object                 Resource        `json:"object"`
+	Amount                 int64           `json:"amount"`
+	BalanceTransaction     null            `json:"balance_transaction"`
+	Charge                 string          `json:"charge"`
+	Created                int64           `json:"created"`
+	Currency               string          `json:"currency"`
+	Metadata               json.RawMessage `json:"metadata"`
+	PaymentIntent          string          `json:"payment_intent"`
+	Reason                 *string         `json:"reason"`
+	ReceiptNumber          string          `json:"receipt_number"`
+	SourceTransferReversal null            `json:"source_transfer_reversal"`
+	Status                 string          `json:"status"`
+	TransferReversal       null            `json:"transfer_reversal"`
+	own
+}
+
+func (n *native) refund() *refund {
+	return &refund{
+		ID: n.ID, Object: Refund, Amount: n.Amount, Charge: n.Charge, Created: n.Created, Currency: n.Currency, Metadata: n.Metadata,
+		PaymentIntent: intentOf(n.Charge), Reason: n.Reason, ReceiptNumber: n.ReceiptNumber, Status: statusDone, own: n.own(),
+	}
+}
+
+// transfer is the schema "transfer".
+type transfer struct {
+	ID                 string          `json:"id"`
+	Object             Resource        `json:"object"`
+	Amount             int64           `json:"amount"`
+	AmountReversed     int64           `json:"amount_reversed"`
+	BalanceTransaction null            `json:"balance_transaction"`
+	Created            int64           `json:"created"`
+	Currency           string          `json:"currency"`
+	Description        *string         `json:"description"`
+	Destination        string          `json:"destination"`
+	Livemode           bool            `json:"livemode"`
+	Metadata           json.RawMessage `json:"metadata"`
+	Reversals          list            `json:"reversals"`
+	Reversed           bool            `json:"reversed"`
+	SourceTransaction  null            `json:"source_transaction"`
+	TransferGroup      null            `json:"transfer_group"`
+	own
+}
+
+type list struct {
+	Object  string `json:"object"`
+	Data    []none `json:"data"`
+	HasMore bool   `json:"has_more"`
+	URL     string `json:"url"`
+}
+
+func (n *native) transfer() *transfer {
+	return &transfer{
+		ID: n.ID, Object: Transfer, Amount: n.Amount, Created: n.Created, Currency: n.Currency, Description: n.Description,
+		Destination: n.Destination, Livemode: livemode, Metadata: n.Metadata,
+		Reversals: list{Object: "list", Data: []none{}, URL: "/v1/transfers/" + n.ID + "/reversals"}, own: n.own(),
+	}
+}

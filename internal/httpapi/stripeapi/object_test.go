@@ -1,0 +1,334 @@
+package stripeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew: every retry that spans the change reads other bytes")
+
+// stored is what the merchant's API keeps of a movement.
+func stored(t testing.TB, op payment.Operation, id, body string) []byte {
+	t.Helper()
+	c, err := claim.Canonical([]byte(body), claim.CanonicalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := payment.Parse(op, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op == payment.Refund { // as its charge says
+		in.Amount, in.Currency = 500, "usd"
+	}
+	return payment.Rendered(claim.Minted{ID: id, Created: time.Unix(1893499200, 0), Receipt: "HW-0001"}, &in, "stripe", "pi_theirs").Body
+}
+
+const chargeBody = `{"amount":1999,"currency":"usd","payment_method":"pm_1","description":"two <engines>","metadata":{"b":"2","a":"1"},"order_id":"o-1","expires_at":"2030-01-31T12:00:00Z"}`
+
+// A rendering is what a retry reads: its bytes are held here.
+func TestRenderings(t *testing.T) {
+	charge := stored(t, payment.Charge, "ch_1", chargeBody)
+	plain := stored(t, payment.Charge, "ch_2", `{"amount":1,"currency":"jpy","payment_method":"pm_1"}`)
+	refund := stored(t, payment.Refund, "re_1", `{"charge":"ch_gjgvk653uu3t5db5001dcnk7as","reason":"duplicate","metadata":{"a":"1"}}`)
+	transfer := stored(t, payment.Transfer, "tr_1", `{"amount":7,"currency":"eur","destination":"acct_1","description":"x"}`)
+	spec := readSpec(t)
+	for name, c := range map[string]struct {
+		v    View
+		body []byte
+	}{
+		"charge":                  {View{Resource: Charge}, charge},
+		"charge_plain":            {View{Resource: Charge}, plain},
+		"charge_expanded":         {View{Resource: Charge, expand: true}, charge},
+		"payment_intent":          {View{Resource: PaymentIntent}, charge},
+		"payment_intent_expanded": {View{Resource: PaymentIntent, expand: true}, charge},
+		"refund":                  {View{Resource: Refund}, refund},
+		"transfer":                {View{Resource: Transfer}, transfer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.v.Object(c.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, got)
+			var object map[string]any
+			if err := json.Unmarshal(got, &object); err != nil {
+				t.Fatal(err)
+			}
+			spec.check(t, string(c.v.Resource), object)
+		})
+	}
+	for name, c := range map[string]struct {
+		of   Resource
+		body string
+	}{
+		"no JSON":         {Charge, `<html>`},
+		"another kind":    {Refund, string(charge)},
+		"no kind":         {Charge, `{"id":"ch_1"}`},
+		"a status to be":  {Charge, `{"id":"ch_1","object":"charge","status":"weird"}`},
+		"a refund as one": {PaymentIntent, string(refund)},
+	} {
+		if got, err := (View{Resource: c.of}).Object([]byte(c.body)); err == nil {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".json")
+	if *update {
+		if err := os.WriteFile(file, append(slices.Clone(got), '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, bytes.TrimSpace(want)) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// spec is Stripe's OpenAPI document, cut to what is compared.
+type spec struct {
+	Schemas map[string]struct {
+		Required   []string
+		Properties map[string]property
+	}
+	Parameters map[string][]string
+}
+
+type property struct {
+	Type, Ref string
+	Nullable  bool
+	Enum      []string
+	AnyOf     []property
+}
+
+func readSpec(t testing.TB) (s spec) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/stripe.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// check holds an object against its schema: no member that it has not, all that it
+// requires, each of its type.
+func (s spec) check(t *testing.T, name string, object map[string]any) {
+	t.Helper()
+	schema, ok := s.Schemas[name]
+	if !ok {
+		t.Fatalf("no schema %s", name)
+	}
+	for _, member := range schema.Required {
+		if _, ok := object[member]; !ok {
+			t.Errorf("%s has no %s, which is required", name, member)
+		}
+	}
+	for member, value := range object {
+		p, ok := schema.Properties[member]
+		switch {
+		case ok && !s.fits(t, p, value):
+			t.Errorf("%s.%s is %v, and should be %+v", name, member, value, p)
+		case !ok && !slices.Contains([]string{"order_id", "expires_at", "provider"}, member):
+			t.Errorf("%s.%s is not in the schema", name, member)
+		}
+	}
+}
+
+func (s spec) fits(t *testing.T, p property, value any) bool {
+	if value == nil {
+		return p.Nullable
+	}
+	if p.Ref != "" || p.AnyOf != nil {
+		object, is := value.(map[string]any)
+		if !is {
+			return slices.ContainsFunc(p.AnyOf, func(q property) bool { return q.Ref == "" && s.fits(t, q, value) })
+		}
+		for _, q := range append(p.AnyOf, p) {
+			if _, known := s.Schemas[q.Ref]; known {
+				s.check(t, q.Ref, object)
+			}
+		}
+		return true
+	}
+	switch v := value.(type) {
+	case string:
+		return p.Type == "string" && (p.Enum == nil || slices.Contains(p.Enum, v))
+	case float64:
+		return p.Type == "integer"
+	case bool:
+		return p.Type == "boolean"
+	case []any:
+		return p.Type == "array"
+	default:
+		return p.Type == "object"
+	}
+}
+
+// What is served under a name that Stripe has is a parameter of Stripe's, and the
+// document of this API says the same.
+func TestParametersAreStripesAndDocumented(t *testing.T) {
+	ours := []string{"order_id", "expires_at"}
+	s := readSpec(t)
+	raw, err := os.ReadFile("../openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for of, form := range map[Resource]string{
+		Charge: "StripeChargeForm", PaymentIntent: "StripePaymentIntentForm", Refund: "StripeRefundForm", Transfer: "StripeTransferForm",
+	} {
+		var names []string
+		for _, p := range served[of] {
+			names = append(names, p.name)
+			// payment_method is what /v1/payment_intents calls it, and source is its older name.
+			if !slices.Contains(s.Parameters["/v1/"+string(of)+"s"], p.name) && !slices.Contains(ours, p.name) && p.name != "payment_method" {
+				t.Errorf("Stripe's %s has no parameter %s", of, p.name)
+			}
+		}
+		if expandable[of] != "" {
+			names = append(names, "expand")
+		}
+		slices.Sort(names)
+		if documented := slices.Sorted(maps.Keys(doc.Components.Schemas[form].Properties)); !slices.Equal(names, documented) {
+			t.Errorf("%s: served %v\ndocumented %v", form, names, documented)
+		}
+	}
+}
+
+// Every error of the contract, as a payment's and as a refund's.
+func TestFailures(t *testing.T) {
+	decline := func(code string, retry problem.Retry) problem.Problem {
+		p := problem.New(problem.CardDeclined, "No.")
+		p.DeclineCode, p.Retry = code, retry
+		return p
+	}
+	refused := problem.New(problem.InvalidRequest, "No.")
+	refused.Member, refused.DeclineCode = "metadata.color", "no_such_charge"
+	gaveUp := problem.New(problem.OutcomeUnknown, "No.")
+	gaveUp.Retry = problem.NewKey
+	s, seen := readSpec(t), map[problem.Code]bool{}
+	for _, c := range []struct {
+		of           Resource
+		p            problem.Problem
+		status       int
+		again        bool
+		kind, code   string
+		decline, arg string
+	}{
+		{Charge, decline("insufficient_funds", problem.SameKey), 402, false, typeCard, codeDeclined, "insufficient_funds", ""},
+		{Charge, decline("stolen_card", problem.NewKey), 402, false, typeCard, codeDeclined, "stolen_card", ""},
+		{PaymentIntent, decline("expired_card", problem.NewKey), 402, false, typeCard, "expired_card", "expired_card", ""},
+		{Charge, decline("", problem.SameKey), 402, false, typeCard, codeDeclined, "", ""},
+		{Charge, decline(expired, problem.NewKey), 402, false, typeCard, codeExpired, "", ""},
+		{Refund, decline("balance_insufficient", problem.SameKey), 400, false, typeInvalid, "balance_insufficient", "", ""},
+		{Transfer, decline("account_closed", problem.NewKey), 400, false, typeInvalid, "account_closed", "", ""},
+		{Refund, refused, 400, false, typeInvalid, codeNoSuch, "", "metadata[color]"},
+		{Charge, problem.New(problem.InvalidRequest, "No."), 400, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.KeyMissing, "No."), 400, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.KeyInvalid, "No."), 400, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.Unauthorized, "No."), 401, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.Forbidden, "No."), 403, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.NotFound, "No."), 404, false, typeInvalid, codeNoSuch, "", "id"},
+		{Charge, problem.New(problem.MethodNotAllowed, "No."), 405, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.BodyTooLarge, "No."), 413, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.UnsupportedMediaType, "No."), 415, false, typeInvalid, "", "", ""},
+		{Charge, problem.New(problem.KeyInUse, "No."), 409, true, typeIdempotency, codeInUse, "", ""},
+		{Charge, problem.New(problem.FingerprintMismatch, "No."), 400, false, typeIdempotency, "", "", ""},
+		{Charge, problem.New(problem.KeyExpired, "No."), 400, false, typeIdempotency, "", "", ""},
+		{Charge, problem.New(problem.RateLimited, "No."), 429, false, typeInvalid, codeRate, "", ""},
+		{Charge, problem.New(problem.StoreUnavailable, "No."), 503, true, typeAPI, "store_unavailable", "", ""},
+		{Charge, problem.New(problem.HomeUnavailable, "No."), 503, true, typeAPI, "home_unavailable", "", ""},
+		{Charge, problem.New(problem.OutcomeUnknown, "No."), 503, true, typeAPI, "outcome_unknown", "", ""},
+		{Charge, gaveUp, 503, false, typeAPI, "outcome_unknown", "", ""},
+		{Charge, problem.New(problem.Internal, "No."), 500, true, typeAPI, "", "", ""},
+	} {
+		seen[c.p.Code] = true
+		// As it is stored: what is lost on the way would make a replay differ.
+		p, err := problem.Parse(c.p.JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := View{Resource: c.of, Key: "k-1", Method: "PUT", Path: "/v1/x"}.Failure(p)
+		var body struct{ Error failure }
+		var object struct{ Error map[string]any }
+		if err := json.Unmarshal(f.Body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(f.Body, &object); err != nil {
+			t.Fatal(err)
+		}
+		s.check(t, "api_errors", object.Error)
+		e := body.Error
+		if f.Status != c.status || f.Again != c.again || e.Type != c.kind || e.Code != c.code || e.DeclineCode != c.decline || e.Param != c.arg || e.Message == "" {
+			t.Errorf("%s %+v: got %+v %s", c.of, c.p, f, f.Body)
+		}
+		if (e.Type == typeIdempotency) && c.p.Code != problem.KeyExpired && !strings.Contains(e.Message, "k-1") {
+			t.Errorf("the message does not name the key: %s", e.Message)
+		}
+	}
+	for _, code := range problem.Codes() {
+		if !seen[code] {
+			t.Errorf("no case for %s", code)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for currency, want := range map[string]int64{"usd": 1000, "jpy": 1000, "kwd": 1000, "isk": 100000, "ugx": 100000, "mga": 10} {
+		if got := stripeUnits(1000, currency); got != want || OtherUnits(currency) != (want != 1000) {
+			t.Errorf("%s: got %d", currency, got)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for v, want := range map[string]bool{
+		Version: true, OldestIntents: true, "2026-09-30.preview; feature=v1": true, "": false, "2026-08": false, "latest": false, "2026-08-26x": false,
+		"2026-08-26.\n": false, "2026/08/26": false, "2026-08-26." + strings.Repeat("x", maxVersion): false,
+	} {
+		if IsVersion(v) != want {
+			t.Errorf("%q: got %v", v, !want)
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for _, c := range [][3]string{{"payment_intent", "pi_1", "ch_1"}, {"payment_intent", "ch_1", ""}, {"payment_intent", "1", ""}, {"charge", "ch_1", "ch_1"}, {"refund", "re_1", "re_1"}} {
+		if got := (View{Resource: Resource(c[0])}).ObjectID(c[1]); got != c[2] {
+			t.Errorf("%v: got %q", c, got)
+		}
+	}
+	if got := intentOf("ch_1"); got != "pi_1" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,322 @@
+package stripeapi
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/homeward-io/homeward/payment"
+)
+
+// Resource is one of Stripe's kinds of object that are served. Its value is the
+// member "object".
+type Resource string
+
+// The resources that are served.
+const (
+	Charge        Resource = "charge"
+	PaymentIntent Resource = "payment_intent"
+	Refund        Resource = "refund"
+	Transfer      Resource = "transfer"
+)
+
+// MediaType is that of the bodies that Stripe's clients send.
+const MediaType = "application/x-www-form-urlencoded"
+
+// View is how one request wants its answer. The zero value with a Resource is that of
+// a request that expands nothing.
+type View struct {
+	Resource Resource
+	// Key is the caller's idempotency key, for the messages that name it.
+	Key string
+	// Method and Path are what was asked for, for the message that there is no such thing.
+	Method, Path string
+	// expand: the one property that the resource can expand was asked for.
+	expand bool
+	// called is the caller's name for a member that has two.
+	called map[string]string
+}
+
+type kind int
+
+const (
+	text    kind = iota
+	whole        // a whole number
+	code         // a currency, in lower case here
+	intent       // the id of a payment intent, for its charge's
+	entries      // name[x]=…, strings
+	// What says nothing that is not so anyway: it must have one of the values.
+	fixed
+	listed // name[]=…
+	inside // name[x]=…
+)
+
+// param is one parameter of an endpoint.
+type param struct {
+	name   string
+	kind   kind
+	member string // of the merchant's API; name when empty
+	needed bool
+	values []string            // the only ones that are served; nil for any
+	within map[string][]string // those of inside
+}
+
+var (
+	amount   = param{name: "amount", kind: whole, needed: true}
+	currency = param{name: "currency", kind: code, needed: true}
+	// What Stripe's own API has not, and the merchant's has.
+	orderID   = param{name: "order_id"}
+	expiresAt = param{name: "expires_at"}
+	sentText  = param{name: "description"}
+	metadata  = param{name: "metadata", kind: entries}
+)
+
+// served are the parameters of each endpoint that creates. All others are refused.
+var served = map[Resource][]param{
+	Charge: {
+		amount, currency, sentText, metadata, orderID, expiresAt,
+		{name: "payment_method", needed: true},
+		{name: "source", member: "payment_method"},
+		{name: "capture", kind: fixed, values: []string{"true"}},
+	},
+	PaymentIntent: {
+		amount, currency, sentText, metadata, orderID, expiresAt,
+		{name: "payment_method", needed: true},
+		{name: "confirm", kind: fixed, needed: true, values: []string{"true"}},
+		{name: "capture_method", kind: fixed, values: []string{"automatic", "automatic_async"}},
+		{name: "confirmation_method", kind: fixed, values: []string{"automatic"}},
+		{name: "off_session", kind: fixed, values: []string{"true"}},
+		{name: "error_on_requires_action", kind: fixed, values: []string{"true"}},
+		{name: "payment_method_types", kind: listed, values: []string{"card"}},
+		{name: "automatic_payment_methods", kind: inside, within: map[string][]string{"enabled": {"true"}, "allow_redirects": {"never"}}},
+	},
+	Refund: {
+		{name: "charge", needed: true},
+		{name: "payment_intent", kind: intent, member: "charge"},
+		{name: "amount", kind: whole},
+		{name: "reason", values: reasons},
+		metadata,
+	},
+	Transfer: {amount, currency, sentText, metadata, orderID, expiresAt, {name: "destination", needed: true}},
+}
+
+// reasons are those of a refund that Stripe knows.
+var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
+
+// expandable is the one property that is known whole from the same bytes.
+var expandable = map[Resource]string{Charge: "payment_intent", PaymentIntent: "latest_charge"}
+
+// ReadForm reads the form of a request that creates v.Resource as the JSON body of the
+// merchant's API that means the same, and keeps in v how its answer is wanted. The JSON
+// is not canonical, and is checked no further than that its parameters are known and of
+// their kind. The error is a *[ParamError].
+func (v *View) ReadForm(body []byte) ([]byte, error) {
+	f, err := parseForm(string(body))
+	if err != nil {
+		return nil, err
+	}
+	of := v.Resource
+	v.called = map[string]string{}
+	if err := v.readExpand(f); err != nil {
+		return nil, err
+	}
+	members := map[string]any{}
+	for _, p := range served[of] {
+		g := f[p.name]
+		delete(f, p.name)
+		if g == nil {
+			continue
+		}
+		if err := v.take(p, g, members); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		return nil, unknownParam(name)
+	}
+	for _, p := range served[of] {
+		if _, ok := members[p.to()]; p.needed && !ok {
+			return nil, p.missing()
+		}
+	}
+	for _, p := range served[of] {
+		if p.kind == fixed { // it was there to be checked
+			delete(members, p.to())
+		}
+	}
+	return json.Marshal(members)
+}
+
+func (p *param) missing() error {
+	e := &ParamError{Param: p.name, Code: codeMissing, Message: "Missing required param: " + p.name + "."}
+	if p.kind == fixed {
+		e.Message += " Only " + p.name + "=" + p.values[0] + " is served here."
+	}
+	return e
+}
+
+func (p *param) to() string {
+	if p.member != "" {
+		return p.member
+	}
+	return p.name
+}
+
+// take puts what was given for p into members.
+func (v *View) take(p param, g *given, members map[string]any) error {
+	switch p.kind {
+	case entries:
+		all, err := g.entries(p.name)
+		if len(all) > 0 {
+			members[p.to()] = all
+		}
+		return err
+	case inside:
+		return p.checkInside(g)
+	case listed:
+		all, err := g.list(p.name)
+		for _, value := range all {
+			if !slices.Contains(p.values, value) {
+				return notServed(p.name, p.values)
+			}
+		}
+		return err
+	}
+	value, err := g.one(p.name)
+	if err != nil {
+		return err
+	}
+	if value == "" {
+		if p.optional() {
+			return nil // Stripe's way to say nothing
+		}
+		return &ParamError{Param: p.name, Code: codeEmpty, Message: "You passed an empty string for '" + p.name + "'. Leave it out, or send a value."}
+	}
+	sent, err := p.read(value)
+	if err != nil {
+		return err
+	}
+	if _, ok := members[p.to()]; ok {
+		return &ParamError{Param: p.name, Code: codeExclusive, Message: "You may only specify one of these parameters: " + p.to() + ", " + p.name + "."}
+	}
+	members[p.to()] = sent
+	v.called[p.to()] = p.name
+	return nil
+}
+
+// optional reports whether p may be sent empty.
+func (p *param) optional() bool { return p.kind == text && !p.needed && p.member == "" }
+
+// read is a value as the merchant's API has it.
+func (p *param) read(value string) (any, error) {
+	if p.values != nil && !slices.Contains(p.values, value) {
+		return nil, notServed(p.name, p.values)
+	}
+	switch p.kind {
+	case whole:
+		return wholeNumber(p.name, value)
+	case code:
+		return strings.ToLower(value), nil
+	case intent:
+		if id, ok := chargeOf(value); ok {
+			return id, nil
+		}
+		return nil, &ParamError{Param: p.name, Code: codeNoSuch, Message: "No such payment_intent: ids of them start with " + intentPrefix + "."}
+	default:
+		return value, nil
+	}
+}
+
+func (p *param) checkInside(g *given) error {
+	all, err := g.entries(p.name)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		full := p.name + "[" + name + "]"
+		values, ok := p.within[name]
+		if !ok {
+			return unknownParam(full)
+		}
+		if !slices.Contains(values, all[name]) {
+			return notServed(full, values)
+		}
+	}
+	return err
+}
+
+func notServed(name string, values []string) error {
+	return &ParamError{Param: name, Message: "Invalid " + name + ": must be one of " + strings.Join(values, ", ") + "; nothing else is served here."}
+}
+
+// wholeNumber is value as JSON spells it. Whether it is in range is not judged here.
+func wholeNumber(name, value string) (json.Number, error) {
+	bare, negative := strings.CutPrefix(value, "-")
+	if bare == "" || strings.Trim(bare, "0123456789") != "" {
+		return "", &ParamError{Param: name, Code: codeInteger, Message: "Invalid integer for " + name + ": send whole minor units, such as 1999 for 19.99."}
+	}
+	if bare = strings.TrimLeft(bare, "0"); bare == "" {
+		return "0", nil
+	}
+	if negative {
+		bare = "-" + bare
+	}
+	return json.Number(bare), nil
+}
+
+// ReadQuery reads the query of a request for a v.Resource. It may only expand. The error
+// is a *[ParamError].
+func (v *View) ReadQuery(query string) error {
+	f, err := parseForm(query)
+	if err != nil {
+		return err
+	}
+	if err := v.readExpand(f); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		return unknownParam(name)
+	}
+	return nil
+}
+
+func (v *View) readExpand(f form) error {
+	g := f["expand"]
+	delete(f, "expand")
+	if g == nil {
+		return nil
+	}
+	all, err := g.list("expand")
+	for _, property := range all {
+		if can := expandable[v.Resource]; can == "" || property != can {
+			return &ParamError{Param: "expand", Message: "This property cannot be expanded (" + payment.MemberName(property) + ")."}
+		}
+		v.expand = true
+	}
+	return err
+}
+
+// A charge and its payment intent are one object here: their ids differ in the prefix.
+const (
+	chargePrefix = "ch_"
+	intentPrefix = "pi_"
+)
+
+// chargeOf is the id of the charge behind the payment intent of this id.
+func chargeOf(intentID string) (charge string, ok bool) {
+	rest, ok := strings.CutPrefix(intentID, intentPrefix)
+	return chargePrefix + rest, ok
+}
+
+// intentOf is the other way round.
+func intentOf(charge string) string { return intentPrefix + strings.TrimPrefix(charge, chargePrefix) }
+
+// ObjectID is the id under which the merchant's API knows the resource that is asked
+// for by id.
+func (v View) ObjectID(id string) string {
+	if v.Resource != PaymentIntent {
+		return id
+	}
+	if charge, ok := chargeOf(id); ok {
+		return charge
+	}
+	return ""
+}

@@ -1,0 +1,33 @@
+package stripeapi
+
+// Stripe counts money in units of its own ("Supported currencies", special cases):
+// the króna and the shilling as if they had two decimals, the ariary as if it had none.
+// The merchant's API counts as ISO 4217 does.
+const (
+	krona    = "isk"
+	shilling = "ugx"
+	ariary   = "mga"
+)
+
+// hundredths is how many of one unit are one of the other.
+const hundredths = 100
+
+// OtherUnits reports whether an amount of the currency is another number at Stripe. A
+// refund names an amount and no currency, so which of the two it means could not be
+// told: such a currency is charged, and given back in part, in JSON.
+func OtherUnits(currency string) bool {
+	return currency == krona || currency == shilling || currency == ariary
+}
+
+// stripeUnits is an amount in ISO 4217's minor units as Stripe shows it. Fractions of an
+// ariary, which nobody can pay, are cut off.
+func stripeUnits(amount int64, currency string) int64 {
+	switch currency {
+	case krona, shilling:
+		return amount * hundredths
+	case ariary:
+		return amount / hundredths
+	default:
+		return amount
+	}
+}
