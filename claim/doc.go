@@ -22,7 +22,8 @@
 //	  │             │              │                                       gone
 //	  │             └─ 24 h ───────┼───────────────────────▶ expired        │
 //	  │                            └─▶ IN_FLIGHT: taken over (fence+1),     │
-//	  │                                or deferred (outcome unknown)        │
+//	  │                                deferred (outcome unknown), or       │
+//	  │                                pending (somebody else is to act)    │
 //	  └─────────────────────────────────────────────────────────────────────┘
 //
 // Expiry is judged when the row is read, by the store's clock ([Record.Age]);
@@ -117,13 +118,27 @@
 //
 // # Outcomes
 //
-// An attempt ends in done, refused, released or unknown. Unknown keeps the row
+// An attempt ends in done, refused, released, unknown or pending. Unknown keeps the row
 // IN_FLIGHT without a holder until a back-off passes; then the outbox worker or
 // a retry of the same request asks again. At MaxUnknowns it becomes
 // FAILED_TERMINAL with reason outcome_unknown, which is logged as an error; a
 // charge that surfaces later is to be refunded. An attempt that never began, because
 // trust had ended before it could, is an unknown that sent nothing and counts for
 // nothing.
+//
+// Pending is neither: the provider has the call and waits for the payer or for a bank.
+// The row stays IN_FLIGHT without a holder and keeps an [Interim] answer, which every
+// request reads until an attempt learns that the state has changed. It is asked about at
+// the pace that the verdict names, and whoever has heard of it may take it over at once.
+//
+//	after the provider said pending,  as D: the next attempt asks, or repeats under the
+//	before Settle is durable          same provider key, and finds it pending
+//	after that                        retries read the interim answer; the outbox row is
+//	                                  due at the next look
+//	while it is asked about           the interim answer stands; when the lease lapses the
+//	                                  next attempt asks
+//	after it was called off at the    the next attempt finds it called off, past its
+//	provider, before Settle           time, and closes it alike
 //
 // A final state always has a response to replay: [Settle] makes none without one,
 // and the stores refuse to keep one.

@@ -40,6 +40,11 @@ type Policy struct {
 	// its key; who begins sooner reads the decline again. Default 1 s: no person is
 	// that fast, and copies of one request may arrive that far apart.
 	DeclinePause time.Duration `koanf:"decline_pause"`
+	// ActionFor is how long a payer may take to authenticate where the request has no
+	// expires_at; then the payment is called off. Default 24 h. ProcessingFor is how long
+	// a payment method may take before a person is told. It is never given up on. 14 days.
+	ActionFor     time.Duration `koanf:"action_for"`
+	ProcessingFor time.Duration `koanf:"processing_for"`
 	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax
 	// 5 min the default of 60 is about four hours of asking.
 	MaxUnknowns uint32 `koanf:"max_unknowns"`
@@ -69,6 +74,8 @@ func DefaultPolicy() Policy {
 		RememberFor:    MinRememberFor,
 		MaxGenerations: 20,
 		DeclinePause:   time.Second,
+		ActionFor:      24 * time.Hour,
+		ProcessingFor:  14 * 24 * time.Hour,
 		MaxUnknowns:    60,
 		BackoffMin:     250 * time.Millisecond,
 		BackoffMax:     5 * time.Minute,
@@ -98,6 +105,8 @@ func (p Policy) Validate() error {
 	check(max(p.ReplayFor, p.TombstoneFor, p.PinGrace) <= maxWindow, "replay_for, tombstone_for and pin_grace must be at most %v", maxWindow)
 	check(p.MaxGenerations >= 1, "max_generations must be at least 1")
 	check(p.DeclinePause >= 0 && p.DeclinePause < p.ReplayFor, "decline_pause must not be negative and be below replay_for %v, is %v", p.ReplayFor, p.DeclinePause)
+	check(p.ActionFor > 0 && p.ActionFor <= maxWindow, "action_for must be above 0 and at most %v, is %v", maxWindow, p.ActionFor)
+	check(p.ProcessingFor > 0 && p.ProcessingFor <= maxWindow, "processing_for must be above 0 and at most %v, is %v", maxWindow, p.ProcessingFor)
 	check(p.MaxUnknowns >= 1, "max_unknowns must be at least 1")
 	check(p.BackoffMin > 0 && p.BackoffMax >= p.BackoffMin, "backoff_min must be above 0 and at most backoff_max %v, is %v", p.BackoffMax, p.BackoffMin)
 	check(p.WaitPoll > 0 && p.WaitMax >= p.WaitPoll, "wait_poll must be above 0 and at most wait_max %v, is %v", p.WaitMax, p.WaitPoll)

@@ -62,7 +62,7 @@ func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bo
 // holds but for a key that is replayed without end.
 const maxTimeline = 200
 
-// Object returns the state and final response of an object by its id. Objects
+// Object returns the state and the response, final or for now, of an object by its id. Objects
 // outlive their key's replay window for as long as the row is stored.
 func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
 	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
@@ -82,9 +82,13 @@ func (s *Service) object(ctx context.Context, rec *Record, found bool, err error
 	if err != nil || !found {
 		return 0, Response{}, false, err
 	}
-	if rec.Response == nil {
+	stored := rec.Response
+	if stored == nil && rec.Interim != nil {
+		stored = &rec.Interim.Response
+	}
+	if stored == nil {
 		return rec.State, Response{}, true, nil
 	}
-	reply, err := s.answered(ctx, Reply{}, rec.Response)
+	reply, err := s.answered(ctx, Reply{}, stored)
 	return rec.State, reply.Response, err == nil, err
 }

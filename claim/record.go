@@ -77,13 +77,25 @@ type Refusal struct {
 	Response Response
 	// At is the store's clock at the release.
 	At time.Time
+	// Pause is the least pause that the provider asks for before the next generation;
+	// DeclinePause holds where it is shorter.
+	Pause time.Duration
 }
 
 // SharedUntil is the latest beginning of a request that r answers, by the store's
 // clock. The clock that wrote the release may be ClockOffset ahead of the one that
 // judges it.
 func (r *Refusal) SharedUntil(p *Policy) time.Time {
-	return r.At.Add(p.TryAgainAfter())
+	return r.At.Add(max(p.DeclinePause, r.Pause) + p.ClockOffset)
+}
+
+// Interim is what is known of a claim whose outcome is not ours to hurry: the payer has
+// to act, or a bank takes days. It answers every request until somebody learns more.
+type Interim struct {
+	// Response answers; its bytes stay as they are for as long as State does.
+	Response Response
+	// State is what the claim waits for, in the executor's words.
+	State string
 }
 
 // Record is one claim row. Times are the store's clock. A Record returned by a
@@ -118,7 +130,8 @@ type Record struct {
 	NotFounds uint32
 	// Reason is the decline code, or "outcome_unknown"; empty on success.
 	Reason string
-	// ProviderRef is the provider's own id of the movement, once known.
+	// ProviderRef is the provider's own id of the movement, once known. While the claim
+	// is released it is what the next generation may go on with.
 	ProviderRef string
 	// SettledAt is when the final answer was recorded; zero before.
 	SettledAt time.Time
@@ -130,7 +143,14 @@ type Record struct {
 	// Refusal is the latest release, for as long as no answer is final; nil where
 	// no generation was released.
 	Refusal *Refusal
+	// Interim is set while the claim is in flight and waits for somebody else, nil
+	// otherwise.
+	Interim *Interim
 }
+
+// Waits reports whether r is nobody's because its outcome is somebody else's to bring
+// about. Whoever has heard of one may take it over at once.
+func (r *Record) Waits() bool { return r.State == InFlight && r.Interim != nil && r.Holder == "" }
 
 // Age is a record's place in its retention windows.
 type Age uint8
@@ -250,6 +270,7 @@ const (
 	EventTakenOver Event = "taken_over"
 	EventAttempt   Event = "attempt"
 	EventDeferred  Event = "deferred"
+	EventPending   Event = "pending"
 	EventReleased  Event = "released"
 	EventSettled   Event = "settled"
 	EventGivenUp   Event = "given_up"

@@ -151,6 +151,9 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 		s.note(ctx, rec, "shared")
 		reply.State = FailedRetry // what its own try came to
 		return s.answered(ctx, reply, &rec.Refusal.Response)
+	case Waiting:
+		s.note(ctx, rec, "interim")
+		return s.answered(ctx, reply, &rec.Interim.Response)
 	case Mismatch:
 		s.note(ctx, rec, "mismatch")
 		return reply, ErrMismatch
@@ -282,6 +285,10 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
 	reply := s.frame(&settled, rec.HeldSince, false)
+	if settled.Interim != nil {
+		// As it is stored: what this attempt would have said may be spelled otherwise.
+		return s.answered(ctx, reply, &settled.Interim.Response)
+	}
 	if settled.State == InFlight {
 		return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}

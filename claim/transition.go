@@ -97,10 +97,13 @@ const (
 	// before. The record's Refusal is its answer; only a request that began later, see
 	// [Refusal.SharedUntil], may try again.
 	Shared
+	// Waiting: the claim waits for the payer or for a bank, or is being asked about. The
+	// record's Interim is the answer for now.
+	Waiting
 )
 
 func (d Decision) String() string {
-	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin", "shared"}
+	names := [...]string{"?", "won", "won_unknown", "replay", "busy", "mismatch", "tombstone", "need_pin", "shared", "waiting"}
 	if int(d) < len(names) {
 		return names[d]
 	}
@@ -148,6 +151,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		}
 		return next, fx, Won, nil
 	case InFlight:
+		if rec.Interim != nil && (respelled || !rec.LeaseLapsed(p, now)) {
+			return nil, Effects{}, Waiting, nil
+		}
 		if respelled {
 			// The provider was told the other spelling under this provider key, and must
 			// not be told this one. The outbox has the first, and recovers it.
@@ -215,14 +221,14 @@ func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
 	}
 }
 
-// TakeOver gives the lapsed claim of object to holder, running in region.
-// ErrLeaseHeld when the lease runs, ErrFenced when nothing is in flight or the key
+// TakeOver gives the lapsed claim of object, or one that waits, to holder, running in
+// region. ErrLeaseHeld when the lease runs, ErrFenced when nothing is in flight or the key
 // has begun another life since, whose object is another one.
 func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
 	if rec == nil || rec.State != InFlight || rec.Minted.ID != object {
 		return nil, Effects{}, ErrFenced
 	}
-	if !rec.LeaseLapsed(p, now) {
+	if !rec.Waits() && !rec.LeaseLapsed(p, now) {
 		return nil, Effects{}, &LeaseHeldError{For: rec.LeaseUntil.Add(p.ClockOffset).Sub(now)}
 	}
 	next := *rec
@@ -269,6 +275,9 @@ const (
 	OutcomeRefused
 	// OutcomeReleased: a definitive no that the key forgets.
 	OutcomeReleased
+	// OutcomePending: the provider has the call and waits for the payer or for a bank.
+	// Money has not moved as far as it knows, and may.
+	OutcomePending
 )
 
 func (o Outcome) String() string {
@@ -279,6 +288,8 @@ func (o Outcome) String() string {
 		return "refused"
 	case OutcomeReleased:
 		return "released"
+	case OutcomePending:
+		return "pending"
 	default:
 		return "unknown"
 	}
@@ -290,16 +301,21 @@ type Verdict struct {
 	// once.
 	ID      uuid.UUID
 	Outcome Outcome
-	// Response answers the caller. For OutcomeUnknown it is the final answer to
+	// Response answers the caller; for OutcomePending, for now. For OutcomeUnknown it is the final answer to
 	// be remembered if this unknown is the last one allowed; without one it never is.
 	Response Response
 	// Reason is the decline code or why the outcome is unknown.
 	Reason      string
 	ProviderRef string
+	// State is what the claim waits for (OutcomePending only). A verdict that names the
+	// state that the claim is in already leaves the answer as it is.
+	State string
 	// NotFound: the provider was asked and knew nothing (OutcomeUnknown only).
 	NotFound bool
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
-	// it to the back-off.
+	// it to the back-off. After OutcomePending it is when to ask again, and after
+	// OutcomeReleased the least pause until the next generation, where that is longer
+	// than DeclinePause.
 	RetryIn time.Duration
 	// Unsent: the provider was sent nothing, so the attempt counts for nothing
 	// (OutcomeUnknown only).
@@ -314,7 +330,7 @@ type Verdict struct {
 	// by Settle. nil: nothing is booked.
 	Posting *ledger.Transaction
 	// Events tell the world, each with ID, Kind and Payload; Settle sets the rest.
-	// They are written unless the outcome stays open.
+	// They are written unless the outcome stays open, or pending as it was before.
 	Events []outbox.Message
 	// Expiry, of a request that is payable only until Expiry.Due, closes the claim
 	// then (OutcomeReleased only); Operation and Payload are set, Settle sets the
@@ -330,7 +346,8 @@ type Verdict struct {
 // already, or the key was deleted and used anew. A new row's fence starts over;
 // its minted id does not, which is why both are compared.
 //
-// A verdict that leaves the outcome open raises either Unknowns or the fence.
+// A verdict that leaves the outcome open raises either Unknowns or the fence. A pending
+// one is no unknown: it counts for nothing, and is asked about at its own pace.
 //
 // A verdict with an ID that is said again finds itself for as long as nothing was
 // written after it: rec is returned then, as it is, and nothing is to be stored.
@@ -381,7 +398,10 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 			event, next.State = EventSettled, FailedTerminal
 			break
 		}
-		next.Refusal = &Refusal{Response: v.Response, At: now}
+		next.Refusal = &Refusal{Response: v.Response, At: now, Pause: v.RetryIn}
+	case OutcomePending:
+		event = EventPending
+		next.wait(&fx, v, p, now)
 	default:
 		switch {
 		case v.Unsent:
@@ -408,12 +428,26 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	}
 	if next.State.Final() {
 		resp := v.Response
-		next.Response, next.Refusal = &resp, nil
-		next.SettledAt, next.ProviderRef = now, printable(v.ProviderRef)
+		next.Response, next.Refusal, next.SettledAt = &resp, nil, now
+	}
+	if next.State != InFlight {
+		next.Interim, next.ProviderRef = nil, printable(v.ProviderRef)
 	}
 	next.tell(&fx, v, now)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
 	return &next, fx, nil
+}
+
+// wait makes r wait for somebody else.
+func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
+	r.Fence++ // instead of the count: it tells that this verdict was recorded
+	r.NotFounds, r.ProviderRef = 0, printable(v.ProviderRef)
+	r.LeaseUntil = now.Add(max(v.RetryIn, p.BackoffMin))
+	fx.Reschedule = r.LeaseUntil
+	if r.Interim == nil || r.Interim.State != v.State {
+		r.Interim = &Interim{Response: v.Response, State: v.State}
+		r.announce(fx, v, now)
+	}
 }
 
 // tell adds to fx what follows from the state that r has come to.
@@ -428,16 +462,21 @@ func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 		post.ProviderRef = printable(post.ProviderRef)
 		fx.Post = &post
 	}
-	for _, m := range v.Events {
-		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
-		m.CreatedAt, m.Due = now, now
-		fx.Events = append(fx.Events, m)
-	}
+	r.announce(fx, v, now)
 	if v.Expiry != nil && r.State == FailedRetry {
 		m := *v.Expiry
 		m.ID, m.Kind, m.Region = r.Minted.ID, outbox.KindExpiry, r.Home
 		m.Tenant, m.Key, m.CreatedAt = r.Key.Tenant, r.Key.Value, now
 		fx.Expiry = &m
+	}
+}
+
+// announce adds the events of v to fx.
+func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
+	for _, m := range v.Events {
+		m.Region, m.Tenant, m.Key, m.Operation = r.Home, r.Key.Tenant, r.Key.Value, r.Operation
+		m.CreatedAt, m.Due = now, now
+		fx.Events = append(fx.Events, m)
 	}
 }
 

@@ -105,7 +105,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 	if home := res.Header.Get("Homeward-Home-Region"); home != "" {
 		c.home = home
 	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusAccepted {
 		return Answer{}, refused(res, raw)
 	}
 	if err := json.Unmarshal(raw, c.out); err != nil {

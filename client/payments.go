@@ -86,10 +86,16 @@ type Payment struct {
 // CreatedAt is when the payment was first asked for.
 func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
 
-// Charge is a charge that was made.
+// Charge is a charge that was made, or waits, as its Status says: "requires_action" for
+// the payer, "processing" for a bank. Asking again with the same key, or [Client.GetCharge],
+// tells what became of it.
 type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`
+	// ClientSecret and NextAction are of one whose Status is "requires_action": what the
+	// merchant's page needs for the payer to go on, in the provider's words.
+	ClientSecret string          `json:"client_secret"`
+	NextAction   json.RawMessage `json:"next_action"`
 }
 
 // Transfer is a transfer that was made.

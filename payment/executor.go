@@ -50,6 +50,10 @@ type Options struct {
 	// DeclinePause is the least pause after a soft decline that callers are told:
 	// claim.Policy.TryAgainAfter. 0: none.
 	DeclinePause time.Duration
+	// ActionFor is how long a payer may take to authenticate where the request has no
+	// expires_at, and ProcessingFor how long a payment method may before a person is
+	// told; 0 means a day, and 14.
+	ActionFor, ProcessingFor time.Duration
 	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
 	// ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)
@@ -148,6 +152,8 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	switch expired := intent.Expired(a.Now); {
 	case t.told():
 		return t.succeeded(a.Told)
+	case a.Record.Interim != nil:
+		return t.resume(ctx)
 	case !a.Recovery && expired:
 		return t.expired()
 	case !a.Recovery:
@@ -179,11 +185,7 @@ func (t *attempt) goTo(name string) bool {
 
 // dedupes reports whether repeating the call cannot move money twice.
 func (t *attempt) dedupes() bool {
-	since := t.Record.FirstUse
-	if r := t.Record.Refusal; r != nil && r.At.After(since) {
-		since = r.At // the generation, and its provider key, are younger than the claim
-	}
-	return t.caps.Dedupe != psp.DedupeNone && t.Now.Sub(since) < dedupeTrust
+	return t.caps.Dedupe != psp.DedupeNone && t.age() < dedupeTrust
 }
 
 // lapsed reports whether a charge whose outcome is unknown must not be waited for

@@ -42,6 +42,8 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 		return t.succeeded(r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
 		return t.declined(ctx, r)
+	case r.Outcome == psp.Pending && r.Wait != nil && r.ProviderRef != "" && !t.caps.Blind:
+		return t.pending(ctx, r)
 	}
 	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)
 	if v, held := t.notSent(ctx, r); held {
@@ -224,7 +226,7 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 		// A refund that was given up on and made all the same could not be taken back,
 		// nor booked: its charge is forgotten with its request. So as long as the provider
 		// can tell, it is asked.
-		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes())
+		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes()) || t.Record.Interim != nil
 		return v
 	}
 	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)

@@ -12,24 +12,36 @@ import (
 // renderRoom is how many bytes an object has beside what the caller sent.
 const renderRoom = 384
 
-// Rendered returns the answer to a payment that was made: 201 and the object.
-// Its bytes follow from the arguments alone, so that every attempt and every
-// node renders the same ones.
+// Rendered returns the answer to a payment that was made: 201 and the object. Its bytes
+// follow from the arguments alone, so that every attempt and every node renders the same
+// ones.
 func Rendered(m claim.Minted, in *Intent, provider, reference string) claim.Response {
+	return rendered(m, in, provider, reference, statusSucceeded)
+}
+
+func rendered(m claim.Minted, in *Intent, provider, reference, status string) claim.Response {
 	b := make([]byte, 0, renderRoom+in.sent())
-	b = appendObject(b, m, in, statusSucceeded)
+	b = appendObject(b, m, in, status)
+	b = appendProvider(b, provider, reference)
+	return response(http.StatusCreated, m, in, append(b, '}'))
+}
+
+func appendProvider(b []byte, name, reference string) []byte {
 	b = append(b, `,"provider":{"name":`...)
-	b = appendString(b, provider)
+	b = appendString(b, name)
 	b = append(b, `,"reference":`...)
 	b = appendString(b, reference)
-	b = append(b, `}}`...)
+	return append(b, '}')
+}
+
+func response(status int, m claim.Minted, in *Intent, body []byte) claim.Response {
 	return claim.Response{
-		Status: http.StatusCreated,
+		Status: status,
 		Header: []claim.HeaderField{
 			{Name: "Content-Type", Value: "application/json"},
 			{Name: "Location", Value: Path(in.Operation) + "/" + m.ID},
 		},
-		Body: b,
+		Body: body,
 	}
 }
 

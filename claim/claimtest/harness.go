@@ -51,7 +51,7 @@ type Harness struct {
 // Exercise checks every promise of the contract on the backends that newHarness
 // opens, one for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, group := range [][]test{beginTests, settleTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
+	for _, group := range [][]test{beginTests, settleTests, waitTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, replicaTests, historyTests, raceTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
 		}
@@ -241,6 +241,21 @@ func declinedSoft(body string) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, body), Reason: "insufficient_funds", Node: "n", Region: "r"}
 }
 
+// declinedFor is a soft decline of a provider that asks for a pause.
+func declinedFor(body string, pause time.Duration) claim.Verdict {
+	v := declinedSoft(body)
+	v.RetryIn = pause
+	return v
+}
+
+// pending is of a provider that has somebody else to wait for.
+func pending(state string, askIn time.Duration) claim.Verdict {
+	return claim.Verdict{
+		Outcome: claim.OutcomePending, State: state, Response: answer(202, "wait for the "+state), RetryIn: askIn,
+		Reason: state, ProviderRef: "psp_1", Node: "n", Region: "r",
+	}
+}
+
 func unknown(notFound bool) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
 }
@@ -284,6 +299,13 @@ func normal(r claim.Record) claim.Record {
 		c := *r.Refusal
 		c.At = c.At.UTC().Round(0)
 		r.Refusal = &c
+	}
+	if r.Interim != nil {
+		c := *r.Interim
+		if len(c.Response.Body) == 0 {
+			c.Response.Body = nil
+		}
+		r.Interim = &c
 	}
 	return r
 }

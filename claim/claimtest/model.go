@@ -44,6 +44,9 @@ type Cell struct {
 	// Declined and DeclinedAt are of the latest release, until an answer is final.
 	Declined   string
 	DeclinedAt time.Time
+	DeclinedTo time.Duration // the provider's own pause
+	// Interim is the answer while somebody else has to act, Waits for what.
+	Interim, Waits string
 }
 
 // ModelPin is one pin as the model sees it.
@@ -138,6 +141,9 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 		return claim.Won
 	}
 	if !m.idle(c, now) {
+		if c.Waits != "" {
+			return claim.Waiting
+		}
 		return claim.Busy
 	}
 	c.hold(holder, now, m.Policy.Lease)
@@ -149,7 +155,7 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.Time) bool {
 	c := m.Cells[at]
 	return c != nil && !c.over(m.Policy.ReplayFor, now) && c.Body == body && !c.final() && c.Declined != "" &&
-		now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-m.Policy.DeclinePause <= underWay
+		now.Sub(c.DeclinedAt)-m.Policy.ClockOffset-max(m.Policy.DeclinePause, c.DeclinedTo) <= underWay
 }
 
 func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
@@ -164,7 +170,7 @@ func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
 	if c == nil || c.Status != Working || c.ID != id {
 		return claim.ErrFenced
 	}
-	if !m.idle(c, now) {
+	if !m.idle(c, now) && (c.Waits == "" || c.Holder != "") {
 		return claim.ErrLeaseHeld
 	}
 	c.hold(holder, now, m.Policy.Lease)
@@ -221,6 +227,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	end := func(s Status) (error, bool) {
 		c.Status, c.Reply, c.Settled = s, string(v.Response.Body), now
 		c.Declined, c.DeclinedAt = "", time.Time{}
+		c.Interim, c.Waits = "", ""
 		return nil, true
 	}
 	switch v.Outcome {
@@ -232,8 +239,18 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		if c.Generation == m.Policy.MaxGenerations {
 			return end(Refused)
 		}
-		c.Status, c.Declined, c.DeclinedAt = Released, string(v.Response.Body), now
+		c.Status, c.Declined, c.DeclinedAt, c.DeclinedTo = Released, string(v.Response.Body), now, v.RetryIn
+		c.Interim, c.Waits = "", ""
 		return nil, true
+	case claim.OutcomePending:
+		c.Fence++
+		c.NotFound, c.Lease = 0, lease
+		if c.Waits != v.State { // said once
+			c.Waits, c.Interim = v.State, string(v.Response.Body)
+			m.hear(at, &v, now)
+		}
+		due := now.Add(max(v.RetryIn, m.Policy.BackoffMin))
+		return nil, !lease.After(due) && due.Sub(lease) < time.Microsecond
 	}
 	switch {
 	case v.Unsent:
@@ -262,13 +279,18 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
 }
 
-// tell is what the world hears of a cell that is not working any more.
-func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
+// hear is what v tells the world.
+func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 	for _, e := range v.Events {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
 		e.CreatedAt, e.Due = now, now
 		m.Told[Ref{at.Home, e.ID}] = e
 	}
+}
+
+// tell is what the world hears of a cell that is not working any more.
+func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
+	m.hear(at, v, now)
 	ref := Ref{at.Home, c.ID}
 	if state, ok := map[Status]claim.State{Refused: claim.FailedTerminal, Released: claim.FailedRetry}[c.Status]; ok {
 		m.Unpaid[ref] = claim.Unpaid{

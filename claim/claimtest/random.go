@@ -173,6 +173,7 @@ func (r *random) settle(t *rapid.T) {
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
 		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
 		{Outcome: claim.OutcomeUnknown, KeepAsking: true, Response: answer(502, "given up")},
+		pending("payer", 0), pending("payer", r.Policy.Lease), pending("bank", r.Policy.BackoffMax), declinedFor("wait", r.Policy.Lease),
 		unsent(0), unsent(r.Policy.Lease), {Outcome: claim.OutcomeUnknown, Fault: true, Response: answer(502, "given up")},
 	}).Draw(t, "verdict")
 	now := r.now(t)
@@ -423,12 +424,16 @@ func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {
 	if rec.Refusal != nil {
 		refusal = *rec.Refusal
 	}
+	var interim claim.Interim
+	if rec.Interim != nil {
+		interim = *rec.Interim
+	}
 	got := fmt.Sprint(rec.State, rec.Holder, rec.Fence, rec.Generation, rec.Attempts, rec.Unknowns, rec.NotFounds,
 		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil,
-		string(refusal.Response.Body), refusal.At.UTC())
+		string(refusal.Response.Body), refusal.At.UTC(), string(interim.Response.Body), interim.State)
 	want := fmt.Sprint(states[c.Status], c.Holder, c.Fence, c.Generation, c.Attempts, c.Unknowns, c.NotFound,
 		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final(),
-		c.Declined, c.DeclinedAt.UTC())
+		c.Declined, c.DeclinedAt.UTC(), c.Interim, c.Waits)
 	if got != want {
 		t.Fatalf("%v is\n%s, the model has\n%s", at, got, want)
 	}

@@ -27,7 +27,7 @@ type claimRow struct {
 	generation, attempts, unknowns, notFounds               zeronull.Int4
 	fence                                                   zeronull.Int8
 	lease, held, first, created, settled, refused           zeronull.Timestamptz
-	print, refusal                                          []byte
+	print, refusal, interim                                 []byte
 
 	// The response in the row, if answered is the step, or else in a row of its own, as
 	// nodes wrote it before migration 045.
@@ -50,7 +50,7 @@ func (r *claimRow) row() []any {
 	return []any{
 		&r.rawStep, &r.object, &r.operation, &r.version, &r.print, &r.state, &r.fence, &r.holder,
 		&r.lease, &r.held, &r.first, &r.created, &r.receipt, &r.generation, &r.providerKey,
-		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled, &r.refused, &r.refusal,
+		&r.attempts, &r.unknowns, &r.notFounds, &r.reason, &r.providerRef, &r.settled, &r.refused, &r.refusal, &r.interim,
 	}
 }
 
@@ -77,18 +77,38 @@ func (r *claimRow) readRow(key claim.Key, home string) error {
 		r.record.Verdict = r.step // only a verdict leaves a claim without a holder
 	}
 	if r.refusal != nil {
-		response, err := readRefusal(r.refusal)
+		refusal, err := readRefusal(r.refusal)
 		if err != nil {
 			return fmt.Errorf("%w: the refusal of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
 		}
-		r.record.Refusal = &claim.Refusal{Response: response, At: time.Time(r.refused).UTC()}
+		refusal.At = time.Time(r.refused).UTC()
+		r.record.Refusal = &refusal
+	}
+	return r.readInterim()
+}
+
+// readInterim reads the interim answer, unless a node that knows none left it behind.
+func (r *claimRow) readInterim() error {
+	if r.interim == nil || r.record.State != claim.InFlight {
+		return nil
+	}
+	var s storedInterim
+	response, err := claim.Response{}, json.Unmarshal(r.interim, &s)
+	if err == nil {
+		response, err = s.response()
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: the interim answer of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
+	case s.Object == r.record.Minted.ID && s.Generation == r.record.Generation:
+		r.record.Interim = &claim.Interim{Response: response, State: s.State}
 	}
 	return nil
 }
 
-// storedRefusal is how the column refusal spells a response: rare, read by no
-// other statement, and of bytes that need not be text.
-type storedRefusal struct {
+// storedResponse is how a column spells a response: rare, read by no other statement,
+// and of bytes that need not be text.
+type storedResponse struct {
 	Status int      `json:"status"`
 	Names  []string `json:"names"`
 	Values [][]byte `json:"values"`
@@ -96,29 +116,61 @@ type storedRefusal struct {
 	Blob   string   `json:"blob,omitempty"`
 }
 
+func stored(r *claim.Response) storedResponse {
+	s := storedResponse{Status: r.Status, Body: r.Body, Blob: r.Blob}
+	s.Names, s.Values = splitHeader(r.Header)
+	return s
+}
+
+func (s *storedResponse) response() (claim.Response, error) {
+	if len(s.Names) != len(s.Values) {
+		return claim.Response{}, errors.New("its headers are not whole")
+	}
+	return claim.Response{Status: s.Status, Header: joinHeader(s.Names, s.Values), Body: s.Body, Blob: s.Blob}, nil
+}
+
+type storedRefusal struct {
+	storedResponse
+	// Pause is in nanoseconds.
+	Pause time.Duration `json:"pause,omitempty"`
+}
+
+// storedInterim names what it is of, see migration 055.
+type storedInterim struct {
+	storedResponse
+	State      string `json:"state"`
+	Object     string `json:"object"`
+	Generation uint32 `json:"generation"`
+}
+
 // refusalColumn is the column's value; nil is NULL.
 func refusalColumn(r *claim.Refusal) []byte {
 	if r == nil {
 		return nil
 	}
-	s := storedRefusal{Status: r.Response.Status, Body: r.Response.Body, Blob: r.Response.Blob}
-	s.Names, s.Values = splitHeader(r.Response.Header)
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // strings and bytes always encode
-	}
-	return b
+	return column(storedRefusal{stored(&r.Response), r.Pause})
 }
 
-func readRefusal(column []byte) (claim.Response, error) {
+func readRefusal(column []byte) (claim.Refusal, error) {
 	var s storedRefusal
 	if err := json.Unmarshal(column, &s); err != nil {
-		return claim.Response{}, err
+		return claim.Refusal{}, err
 	}
-	if len(s.Names) != len(s.Values) {
-		return claim.Response{}, errors.New("its headers are not whole")
+	response, err := s.response()
+	return claim.Refusal{Response: response, Pause: s.Pause}, err
+}
+
+// interimColumn is the column's value for r, which has one.
+func interimColumn(r *claim.Record) []byte {
+	return column(storedInterim{stored(&r.Interim.Response), r.Interim.State, r.Minted.ID, r.Generation})
+}
+
+func column(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and bytes always encode
 	}
-	return claim.Response{Status: s.Status, Header: joinHeader(s.Names, s.Values), Body: s.Body, Blob: s.Blob}, nil
+	return b
 }
 
 // read makes the record of key at home from the columns.

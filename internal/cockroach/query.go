@@ -51,7 +51,7 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 // know must bear that it neither reads nor keeps it.
 const claimColumns = `c.step, c.object_id, c.operation, c.fingerprint_version, c.fingerprint, c.state, c.fence, c.holder,
        c.lease_until, c.held_since, c.first_use, c.created, c.receipt, c.generation, c.provider_key,
-       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal`
+       c.attempts, c.unknowns, c.not_founds, c.reason, c.provider_ref, c.settled_at, c.refused_at, c.refusal, c.interim`
 
 // queueFiles is how the names of the files begin whose statements every queue has,
 // each on its own table and under its name.

@@ -17,6 +17,7 @@ import (
 var (
 	claimSettle = declare[settleArgs]("settle")
 	claimDefer  = declare[deferArgs]("defer")
+	claimWait   = declare[waitArgs]("wait")
 )
 
 // Settle implements [claim.Store].
@@ -42,9 +43,12 @@ func (v *View) Settle(ctx context.Context, held claim.Record, verdict claim.Verd
 	}
 	// The verdict's name is the step's, so that whoever says it again finds it.
 	said := &settlement{old: &held, next: next, fx: &fx, step: verdict.ID}
-	if next.State == claim.InFlight {
+	switch {
+	case next.State == claim.InFlight && verdict.Outcome == claim.OutcomePending:
+		err = v.wait(ctx, said)
+	case next.State == claim.InFlight:
 		err = v.putOff(ctx, said)
-	} else {
+	default:
 		_, err = v.db.settles.do(ctx, held.Home, said)
 		err = settleError(&fx, err)
 	}
@@ -95,6 +99,37 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
 	s.done = found
 	return claimError(claimDefer.name, err)
+}
+
+type waitArgs struct {
+	keyArgs
+	ObjectID, Reason, ProviderRef, Region, Node string
+	OldFence, Fence                             int64
+	OldUnknowns, Generation                     int32
+	Interim                                     []byte
+	Pause                                       time.Duration
+	Step                                        uuid.UUID
+	First, Second                               entryRow // which differ in little
+	Events                                      []settledEvent
+}
+
+// wait is the step of an attempt that ended with somebody else to act.
+func (v *View) wait(ctx context.Context, s *settlement) error {
+	old, next, first, second := s.old, s.next, &s.fx.Audit[0], &s.fx.Audit[1]
+	args := waitArgs{
+		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
+		Fence: int64(next.Fence), Reason: next.Reason, ProviderRef: next.ProviderRef, Interim: interimColumn(next),
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
+		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second), Events: []settledEvent{},
+	}
+	for i := range s.fx.Events {
+		args.Events = append(args.Events, settledEvent{0, eventOf(&s.fx.Events[i])})
+	}
+	_, found, _, err := one(ctx, v.db, claimWait, repeatable, args,
+		func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })
+	s.done = found
+	return claimError(claimWait.name, err)
 }
 
 // unbookable is why a verdict is not recorded whose posting is invalid: that, unless

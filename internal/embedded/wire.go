@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -78,6 +79,13 @@ func appendClaim(b []byte, r *claim.Record) []byte {
 	}
 	if r.Verdict != uuid.Nil {
 		b = appendText(b, 24, r.Verdict[:])
+	}
+	if r.Refusal != nil {
+		b = appendInt(b, 26, int64(r.Refusal.Pause))
+	}
+	if r.Interim != nil {
+		b = appendResponse(b, 27, &r.Interim.Response)
+		b = appendText(b, 28, r.Interim.State)
 	}
 	return b
 }
@@ -280,15 +288,27 @@ func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, aud
 		case 21:
 			r.Response = &claim.Response{}
 			return decodeResponse(r.Response, part, value[f.from:f.to])
-		case 22, 23:
+		case 22, 23, 26:
 			if r.Refusal == nil {
 				r.Refusal = &claim.Refusal{}
 			}
-			if f.number == 23 {
+			switch f.number {
+			case 23:
 				r.Refusal.At = fromMicros(int64(f.value))
+			case 26:
+				r.Refusal.Pause = time.Duration(f.value)
+			default:
+				return decodeResponse(&r.Refusal.Response, part, value[f.from:f.to])
+			}
+		case 27, 28:
+			if r.Interim == nil {
+				r.Interim = &claim.Interim{}
+			}
+			if f.number == 28 {
+				r.Interim.State = part
 				return nil
 			}
-			return decodeResponse(&r.Refusal.Response, part, value[f.from:f.to])
+			return decodeResponse(&r.Interim.Response, part, value[f.from:f.to])
 		case 24:
 			copy(r.Verdict[:], part)
 		case claimAudit:

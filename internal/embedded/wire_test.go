@@ -91,10 +91,11 @@ func TestWire(t *testing.T) {
 		require.NoError(t, proto.Unmarshal(row, &read))
 		require.True(t, proto.Equal(m, &read), "%v\n%v", m, &read)
 
+		m.Audit = nil // the audit is the last of the row, whatever its number
 		whole, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		require.NoError(t, err)
-		require.Equal(t, whole, row)
-		got, audit, err := decodeClaim("home", key, whole)
+		require.Equal(t, whole, row[:len(whole)])
+		got, audit, err := decodeClaim("home", key, row)
 		require.NoError(t, err)
 		require.Equal(t, want, *got)
 		var back []claim.AuditEntry
@@ -163,6 +164,10 @@ func protoClaim(r *claim.Record) *storev1.Claim {
 	}
 	if r.Refusal != nil {
 		m.Refusal, m.RefusedAt = protoResponse(&r.Refusal.Response), micros(r.Refusal.At)
+		m.RefusalPause = int64(r.Refusal.Pause)
+	}
+	if r.Interim != nil {
+		m.Interim, m.InterimState = protoResponse(&r.Interim.Response), r.Interim.State
 	}
 	return m
 }

@@ -41,6 +41,8 @@ func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 			return err
 		case !found:
 			return missing
+		case state == claim.InFlight && resp.Sendable():
+			return res.sendStored(http.StatusOK, &resp) // it waits for the payer or for a bank
 		case state == claim.InFlight:
 			p := problem.New(problem.OutcomeUnknown, "It is not known yet whether this "+string(op)+" was made; ask again.")
 			p.RetryAfter = retryUnknown

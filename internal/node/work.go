@@ -56,7 +56,8 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 		guarded[i] = breaker.New(p, log)
 	}
 	return payment.NewExecutor(guarded, payment.Options{
-		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(), Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
+		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(),
+		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
 	})
 }
 

@@ -33,7 +33,8 @@ type ProcessorConfig struct {
 	// Calls is the queue of provider calls.
 	Calls outbox.Store
 	Books ledger.Store
-	// Learn settles a claim in flight; claim.Service.Learn does.
+	// Learn settles a claim in flight; claim.Service.Learn does. With nothing told it has
+	// the provider asked.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// Home names the region of a code.
 	Home        func(claim.RegionCode) (string, bool)
@@ -111,6 +112,13 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
+	}
+	if n.Movement && n.Outcome != psp.Approved {
+		if disposition, waits := p.stirred(ctx, m, &n); waits {
+			return disposition
+		}
+	}
+	switch {
 	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
 		return p.failed(ctx, m, &n)
 	case !n.Movement || n.Outcome != psp.Approved:
@@ -176,6 +184,41 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		}
 	}
 	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)
+}
+
+// stirred asks about a claim that waits, of which the provider says something that is no
+// success: the provider's own answer, and not the notice, which may be old, settles it.
+// waits is true where the notice is worked off, or has to wait.
+func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice) (_ outbox.Disposition, waits bool) {
+	_, code, ok := claim.ReadObjectID(n.Reference)
+	home, known := p.c.Home(code)
+	if !ok || !known {
+		return outbox.Disposition{}, false
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case !found || rec.Interim == nil || rec.Minted.ID != n.Reference:
+		return outbox.Disposition{}, false
+	case !rec.Waits():
+		return outbox.Later(lookAgain), true // it is being asked about, perhaps since before this was said
+	}
+	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case !found:
+		return outbox.Later(lookAgain), true
+	}
+	asked := p.c.Learn(ctx, call, "", "")
+	if caught := asked.Fault(); caught != nil {
+		return outbox.Faulted(caught), true
+	}
+	if d, later := asked.Delay(); later {
+		return outbox.Later(min(lookAgain, d)), true
+	}
+	return p.close(ctx, m, ProcessedOK, "asked about"), true
 }
 
 // forgotten stands in for the claim of an unpaid object that is not stored any more.

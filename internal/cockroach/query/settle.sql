@@ -17,7 +17,7 @@ WITH said AS MATERIALIZED (
     UPDATE claims AS c SET
         state = v.state, holder = '', reason = v.reason, unknowns = v.unknowns, not_founds = v.not_founds,
         provider_ref = v.provider_ref, settled_at = CASE WHEN v.final THEN now() END,
-        refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal,
+        refused_at = CASE WHEN v.refusal IS NOT NULL THEN now() END, refusal = v.refusal, interim = NULL,
         removable_at = greatest(v.keep_until, now() + @pin_life::interval), step = v.step,
         answered = CASE WHEN v.final THEN v.step END,
         answer_status = CASE WHEN v.final THEN v.answer_status END,

@@ -53,7 +53,12 @@ type Claim struct {
 	Verdict []byte `protobuf:"bytes,24,opt,name=verdict" json:"verdict,omitempty"`
 	// What the steps of this claim have left of audit, in order: the latest ones, if they
 	// became too many for the row.
-	Audit         []*Audit `protobuf:"bytes,25,rep,name=audit" json:"audit,omitempty"`
+	Audit []*Audit `protobuf:"bytes,25,rep,name=audit" json:"audit,omitempty"`
+	// The least pause after the refusal, in nanoseconds.
+	RefusalPause int64 `protobuf:"varint,26,opt,name=refusal_pause,json=refusalPause" json:"refusal_pause,omitempty"`
+	// What answers while the claim waits for the payer or for a bank, and what it waits for.
+	Interim       *Response `protobuf:"bytes,27,opt,name=interim" json:"interim,omitempty"`
+	InterimState  string    `protobuf:"bytes,28,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -261,6 +266,27 @@ func (x *Claim) GetAudit() []*Audit {
 		return x.Audit
 	}
 	return nil
+}
+
+func (x *Claim) GetRefusalPause() int64 {
+	if x != nil {
+		return x.RefusalPause
+	}
+	return 0
+}
+
+func (x *Claim) GetInterim() *Response {
+	if x != nil {
+		return x.Interim
+	}
+	return nil
+}
+
+func (x *Claim) GetInterimState() string {
+	if x != nil {
+		return x.InterimState
+	}
+	return ""
 }
 
 type Header struct {
@@ -1159,7 +1185,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xb7\x06\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xb8\a\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1193,7 +1219,10 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"refused_at\x18\x17 \x01(\x03R\trefusedAt\x12\x18\n" +
 	"\averdict\x18\x18 \x01(\fR\averdict\x12.\n" +
-	"\x05audit\x18\x19 \x03(\v2\x18.homeward.store.v1.AuditR\x05audit\"2\n" +
+	"\x05audit\x18\x19 \x03(\v2\x18.homeward.store.v1.AuditR\x05audit\x12#\n" +
+	"\rrefusal_pause\x18\x1a \x01(\x03R\frefusalPause\x125\n" +
+	"\ainterim\x18\x1b \x01(\v2\x1b.homeward.store.v1.ResponseR\ainterim\x12#\n" +
+	"\rinterim_state\x18\x1c \x01(\tR\finterimState\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +
@@ -1311,12 +1340,13 @@ var file_homeward_store_v1_store_proto_depIdxs = []int32{
 	2, // 0: homeward.store.v1.Claim.response:type_name -> homeward.store.v1.Response
 	2, // 1: homeward.store.v1.Claim.refusal:type_name -> homeward.store.v1.Response
 	5, // 2: homeward.store.v1.Claim.audit:type_name -> homeward.store.v1.Audit
-	1, // 3: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 3: homeward.store.v1.Claim.interim:type_name -> homeward.store.v1.Response
+	1, // 4: homeward.store.v1.Response.headers:type_name -> homeward.store.v1.Header
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_homeward_store_v1_store_proto_init() }

@@ -1,0 +1,164 @@
+package claimtest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// waitTests are of claims that wait for the payer, or for a bank.
+var waitTests = []test{
+	{"wait: every request reads one answer for as long as the state lasts", func(w *world) {
+		first := w.begin(w.arrival("k", "100"), claim.Won)
+		before := w.now()
+		v := pending("payer", 2*w.Policy.Lease)
+		v.Events = Events(first, 1)
+		rec := w.settle(first, v)
+		require.Equal(w, claim.InFlight, rec.State)
+		require.True(w, rec.Waits())
+		require.Nil(w, rec.Response)
+		require.Zero(w, rec.Unknowns, "it is no unknown")
+		require.Equal(w, "psp_1", rec.ProviderRef)
+		require.Greater(w, rec.Fence, first.Fence)
+		require.False(w, rec.LeaseUntil.Before(before.Add(2*w.Policy.Lease)), "it is asked about at its own pace")
+		require.Equal(w, claim.Interim{Response: answer(202, "wait for the payer"), State: "payer"}, *rec.Interim)
+		w.same(rec, w.get(rec))
+		require.Equal(w, 1, w.told(w.home))
+		seen := w.begin(w.arrival("k", "100"), claim.Waiting)
+		w.same(rec, seen)
+		w.begin(w.arrival("k", "200"), claim.Mismatch)
+
+		// While somebody asks, and after an attempt that learned nothing, the answer stands.
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err, "whoever has heard of it need not wait")
+		require.Equal(w, rec.Interim, held.Interim)
+		require.Equal(w, first.ProviderKey, held.ProviderKey)
+		w.begin(w.arrival("k", "100"), claim.Waiting)
+		again := pending("payer", w.Policy.Lease)
+		again.Response, again.Events = answer(202, "spelled otherwise"), Events(held, 2)
+		rec = w.settle(held, again)
+		require.Equal(w, answer(202, "wait for the payer"), rec.Interim.Response, "the same state, the same bytes")
+		require.Equal(w, 1, w.told(w.home), "and said once")
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		rec = w.settle(held, claim.Verdict{Outcome: claim.OutcomeUnknown, KeepAsking: true, Reason: "no_answer"})
+		require.Equal(w, "payer", rec.Interim.State)
+		require.Equal(w, "psp_1", rec.ProviderRef)
+		w.same(rec, w.get(rec))
+
+		// Another state is another answer, and another event.
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		next := pending("bank", w.Policy.Lease)
+		next.Events = Events(held, 1)
+		rec = w.settle(held, next)
+		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
+		require.Equal(w, 2, w.told(w.home))
+
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		rec = w.settle(held, approved("paid"))
+		require.Nil(w, rec.Interim)
+		w.same(rec, w.get(rec))
+		w.begin(w.arrival("k", "100"), claim.Replay)
+		require.Zero(w, w.pending(w.home))
+	}},
+	{"wait: it is asked about when it is due, and only then", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("bank", w.Policy.Lease))
+		require.Empty(w, w.dueIDs(w.home))
+		w.lapse(rec)
+		require.Equal(w, []string{rec.Minted.ID}, w.dueIDs(w.home))
+		held := w.begin(w.arrival("k", "100"), claim.WonUnknown)
+		require.Equal(w, "bank", held.Interim.State)
+		require.Empty(w, w.dueIDs(w.home))
+		require.Equal(w, []claim.Event{claim.EventClaimed, claim.EventAttempt, claim.EventPending, claim.EventTakenOver}, w.events(rec))
+	}},
+	{"wait: one who holds it is not disturbed", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		_, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "other", w.home)
+		require.ErrorIs(w, err, claim.ErrLeaseHeld)
+		_, err = w.at(w.home).Settle(w.ctx, rec, approved("late"))
+		require.ErrorIs(w, err, claim.ErrFenced, "what was known before the take-over is not written over it")
+		w.settle(held, declinedHard("no"))
+	}},
+	{"wait: it never ages, whatever time passes", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("bank", w.Policy.PinLife()*2))
+		w.until(rec.FirstUse.Add(w.Policy.PinLife() + w.Policy.Lease))
+		if w.Sweep != nil {
+			w.Sweep(w)
+		}
+		seen := w.begin(w.arrival("k", "100"), claim.Waiting)
+		require.Equal(w, rec.Interim, seen.Interim)
+		w.same(rec, w.get(rec))
+	}},
+	{"wait: no replica shows it as an answer", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
+		w.until(w.now().Add(w.ReplicaLag))
+		for _, region := range w.Regions {
+			shown, err := w.at(region).Replica(w.ctx, rec.Key)
+			require.NoError(w, err)
+			require.Nil(w, shown.Record)
+			_, found, err := w.at(region).ReplicaObject(w.ctx, w.tenant, rec.Home, rec.Minted.ID)
+			require.NoError(w, err)
+			require.False(w, found)
+		}
+	}},
+	{"wait: a verdict that is said again finds itself", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		v := pending("payer", w.Policy.Lease)
+		v.ID, v.Events = uuid.New(), Events(held, 1)
+		rec := w.settle(held, v)
+		w.same(rec, w.settle(held, v))
+		v.ID = uuid.New()
+		_, err := w.at(w.home).Settle(w.ctx, held, v)
+		require.ErrorIs(w, err, claim.ErrFenced)
+		require.Equal(w, 1, w.told(w.home))
+	}},
+	{"wait: a generation that waited is released like any other", func(w *world) {
+		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), pending("payer", w.Policy.Lease))
+		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		v := declinedSoft("not authenticated")
+		v.ProviderRef = "psp_1"
+		rec = w.settle(held, v)
+		require.Equal(w, claim.FailedRetry, rec.State)
+		require.Nil(w, rec.Interim)
+		again := w.begin(w.arrival("k", "100"), claim.Won)
+		require.Equal(w, uint32(2), again.Generation)
+		require.Nil(w, again.Interim)
+		require.Equal(w, "psp_1", again.ProviderRef, "the next generation may go on with it")
+		w.same(again, w.get(again))
+	}},
+	{"wait: a provider's own pause holds the next generation back", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		rec := w.settle(held, declinedFor("later", 2*w.Policy.Lease))
+		w.same(rec, w.get(rec))
+		require.Equal(w, rec.Refusal.At.Add(2*w.Policy.Lease+w.Policy.ClockOffset), rec.Refusal.SharedUntil(&w.Policy))
+		w.until(rec.Refusal.At.Add(w.Policy.Lease))
+		got, err := w.at(w.home).Begin(w.ctx, w.arrival("k", "100"))
+		require.NoError(w, err)
+		require.Equal(w, claim.Shared, got.Decision)
+		w.begin(w.arrival("k", "100"), claim.Won) // which lets the pause pass
+		require.False(w, w.now().Before(rec.Refusal.At.Add(2*w.Policy.Lease)))
+	}},
+	{"wait: it is never without an answer", func(w *world) {
+		held := w.begin(w.arrival("k", "100"), claim.Won)
+		_, err := w.at(w.home).Settle(w.ctx, held, claim.Verdict{Outcome: claim.OutcomePending, State: "payer"})
+		require.True(w, errors.Is(err, claim.ErrNoResponse), fmt.Sprint(err))
+	}},
+}
+
+// told is how many events wait in a region.
+func (w *world) told(region string) int {
+	w.Helper()
+	d, err := w.Queue(region, outbox.Events).Depth(w.ctx, region)
+	require.NoError(w, err)
+	return d.Pending + d.Parked
+}

@@ -1,0 +1,186 @@
+package payment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// What is pending is asked about an eighth of its age apart, within these bounds: a payer
+// who has just been sent to their bank is back within minutes, and a bank that has taken a
+// day takes another. Webhooks are faster than either.
+const (
+	askActionMin     = 5 * time.Second
+	askActionMax     = 15 * time.Minute
+	askProcessingMin = time.Minute
+	askProcessingMax = time.Hour
+	askPart          = 8
+)
+
+const (
+	// defaultActionFor is Options.ActionFor where it is not set: Stripe, too, gives a
+	// Checkout page a day ("Expire a Checkout Session").
+	defaultActionFor = 24 * time.Hour
+	// defaultProcessingFor is Options.ProcessingFor where it is not set. Bank debits are
+	// the slowest of Stripe's methods: up to 14 business days for Bacs ("Bank debits").
+	defaultProcessingFor = 14 * 24 * time.Hour
+)
+
+const pageProcessing = "page: a payment has been processing for longer than its method takes; ask the provider"
+
+// codeCanceled is the decline code of a charge that was called off at the provider.
+const codeCanceled = "canceled"
+
+// pending is the verdict of a payment that somebody else has to go on with.
+func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
+	state := string(r.Wait.State)
+	if waited := t.age(); r.Wait.State == psp.Processing && waited >= orDefault(t.o.ProcessingFor, defaultProcessingFor) {
+		t.log.ErrorContext(ctx, pageProcessing, "object", t.Record.Minted.ID, "tenant", t.Record.Key.Tenant,
+			"home", t.Record.Home, "provider", t.name, "provider_ref", r.ProviderRef, "waited", waited)
+	}
+	v := claim.Verdict{
+		Outcome: claim.OutcomePending, State: state, Reason: state, ProviderRef: r.ProviderRef,
+		Response: Interim(t.Record.Minted, &t.intent, t.name, r.ProviderRef, r.Wait), RetryIn: t.pace(r.Wait.State),
+	}
+	if len(t.o.Sinks) > 0 {
+		// Without the secret: an event goes to more places than the payer's page.
+		v.Events = t.events(state, rendered(t.Record.Minted, &t.intent, t.name, r.ProviderRef, state).Body)
+	}
+	return v
+}
+
+// resume finds out what has become of a payment that was pending.
+func (t *attempt) resume(ctx context.Context) claim.Verdict {
+	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+	defer cancel()
+	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, t.Record.ProviderRef)
+	if found != psp.FoundYes || m.Reference != t.Record.Minted.ID {
+		t.log.WarnContext(ctx, "provider does not say what became of a pending payment", "object", t.Record.Minted.ID,
+			"provider", t.name, "provider_ref", t.Record.ProviderRef, "error", err)
+		return t.stillPending(ctx)
+	}
+	t.cleared = true // whatever it says is of this very payment
+	r := psp.Result{Outcome: m.Outcome, ProviderRef: m.ProviderRef, Decline: m.Decline, Wait: m.Wait}
+	switch {
+	case m.Outcome == psp.Approved && (m.Amount != t.intent.Amount || m.Currency != t.intent.Currency):
+		t.log.ErrorContext(ctx, "provider shows another amount than was asked for", "object", t.Record.Minted.ID, "provider", t.name,
+			"provider_ref", m.ProviderRef, "amount", m.Amount, "currency", m.Currency)
+		return t.stillPending(ctx)
+	case m.Outcome == psp.Unknown, m.Outcome == psp.Declined && m.Decline == nil:
+		return t.stillPending(ctx)
+	case m.Outcome == psp.Declined && m.Decline.Code == codeCanceled && t.overdue():
+		return t.unanswered() // by an attempt of ours that got no further
+	case m.Outcome == psp.Pending && t.overdue():
+		return t.callOff(ctx, r)
+	}
+	return t.verdict(ctx, r)
+}
+
+// stillPending is the verdict of an attempt that learned nothing of what is pending.
+func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
+	v := t.unknown(ctx, reasonNotAsked)
+	v.RetryIn = t.pace(psp.State(t.Record.Interim.State))
+	return v
+}
+
+// callOff ends what is not payable any more. A charge that was paid meanwhile cannot be
+// called off, and wins: the next look finds it.
+func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
+	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+	defer cancel()
+	// Nothing moves by it, so each attempt may have a key of its own: a kept reply would
+	// tell what was, and not what is.
+	r := t.provider.Cancel(asked, psp.Call{
+		Kind: psp.KindCancel, Key: t.Record.ProviderKey + ":cancel:" + strconv.FormatUint(uint64(t.Record.Attempts), 10),
+		Reference: t.Record.Minted.ID, Amount: t.intent.Amount, Currency: t.intent.Currency, Source: t.Record.ProviderRef,
+	})
+	if r.Outcome == psp.Approved {
+		return t.unanswered()
+	}
+	t.log.InfoContext(ctx, "a pending payment is past its time and could not be called off", "object", t.Record.Minted.ID,
+		"provider", t.name, "provider_ref", was.ProviderRef, "error", r.Err)
+	return t.pending(ctx, was)
+}
+
+// unanswered: the payer did not do what was asked in time, and cannot any more.
+func (t *attempt) unanswered() claim.Verdict {
+	if !t.intent.ExpiresAt.IsZero() {
+		return t.expired()
+	}
+	return t.late("The payer did not act in time, and the " + string(t.op) + " was called off. No money has moved.")
+}
+
+// age is how long the present generation has been under way.
+func (t *attempt) age() time.Duration { return t.Now.Sub(t.since()) }
+
+// since is when the present generation began, and with it its provider key, or before.
+func (t *attempt) since() time.Time {
+	if r := t.Record.Refusal; r != nil && r.At.After(t.Record.FirstUse) {
+		return r.At
+	}
+	return t.Record.FirstUse
+}
+
+// deadline is when a charge that waits is to be called off; zero for never. What a bank
+// has taken on is called off by its expires_at alone.
+func (t *attempt) deadline() time.Time {
+	switch {
+	case t.op != Charge:
+		return time.Time{}
+	case !t.intent.ExpiresAt.IsZero():
+		return t.intent.ExpiresAt
+	case t.Record.Interim == nil || t.Record.Interim.State == string(psp.RequiresAction):
+		return t.since().Add(orDefault(t.o.ActionFor, defaultActionFor))
+	default:
+		return time.Time{}
+	}
+}
+
+func (t *attempt) overdue() bool {
+	at := t.deadline()
+	return !at.IsZero() && !t.Now.Before(at)
+}
+
+// pace is when to ask next about what is in state: no later than it is to be called off.
+func (t *attempt) pace(state psp.State) time.Duration {
+	least, most := askActionMin, askActionMax
+	if state == psp.Processing {
+		least, most = askProcessingMin, askProcessingMax
+	}
+	next := min(max(t.age()/askPart, least), most)
+	if at := t.deadline(); !at.IsZero() && t.Now.Before(at) {
+		next = min(next, at.Sub(t.Now))
+	}
+	return next
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Interim returns the answer to a payment that waits: 202, the object, and what the
+// merchant's page needs for the payer to go on. Its bytes follow from the arguments.
+func Interim(m claim.Minted, in *Intent, provider, reference string, w *psp.Wait) claim.Response {
+	b := make([]byte, 0, renderRoom+in.sent()+len(w.ClientSecret)+len(w.NextAction))
+	b = appendObject(b, m, in, string(w.State))
+	if w.ClientSecret != "" {
+		b = append(b, `,"client_secret":`...)
+		b = appendString(b, w.ClientSecret)
+	}
+	var next bytes.Buffer
+	if len(w.NextAction) > 0 && json.Compact(&next, w.NextAction) == nil {
+		b = append(b, `,"next_action":`...)
+		b = append(b, next.Bytes()...)
+	}
+	b = appendProvider(b, provider, reference)
+	return response(http.StatusAccepted, m, in, append(b, '}'))
+}
