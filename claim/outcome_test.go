@@ -113,6 +113,11 @@ func TestARequestNamesItsProvider(t *testing.T) {
 		if named == "c" {
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.ErrorContains(t, err, "no provider c")
+			again := order("k0", 100)
+			again.Provider = named
+			reply, err := s.Do(t.Context(), "us-east1", again)
+			require.NoError(t, err, "a retry is answered, whomever it would go to now")
+			require.True(t, reply.Replayed)
 			continue
 		}
 		require.NoError(t, err)

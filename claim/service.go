@@ -136,6 +136,9 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 		return Reply{}, err
 	}
 	rec := &begun.Record
+	if begun.Decision == NeedPin && !s.has(req.Provider) {
+		return Reply{}, fmt.Errorf("%w: this node has no provider %s; its settings differ from the entry's", ErrUnavailable, req.Provider)
+	}
 	if begun.Decision == NeedPin {
 		return Reply{}, ErrNeedPin // the home may be another region
 	}
@@ -203,10 +206,6 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	if !ok {
 		return Arrival{}, fmt.Errorf("claim: operation %q has no id prefix", req.Operation)
 	}
-	provider, err := s.provider(req)
-	if err != nil {
-		return Arrival{}, err
-	}
 	fingerprint, err := req.Input.Fingerprint(CurrentFingerprint)
 	if err != nil {
 		return Arrival{}, err
@@ -216,8 +215,9 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		return Arrival{}, err
 	}
 	return Arrival{
-		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also, CompareOnly: req.CompareOnly,
-		Payload: req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: provider, Providers: s.c.Providers,
+		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
+		CompareOnly: req.CompareOnly || !s.has(req.Provider),
+		Payload:     req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers,
 		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt,
 		// The receipt is the random part of the id again, in a shape that a person
 		// can read out: it needs no uniqueness of its own.
@@ -226,18 +226,22 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 	}, nil
 }
 
-// provider names whom a new generation of req is for. A retry needs none that is known
-// here, as its claim is with whomever it was begun for.
-func (s *Service) provider(req *Request) (string, error) {
+// provider names whom a new generation of req is for.
+func (s *Service) provider(req *Request) string {
 	switch {
 	case s.c.Unbound[req.Operation] || len(s.c.Providers) == 0:
-		return "", nil
+		return ""
 	case req.Provider == "":
-		return s.c.Providers[0], nil
-	case !slices.Contains(s.c.Providers, req.Provider):
-		return "", fmt.Errorf("%w: this node has no provider %s; its settings differ from the entry's", ErrUnavailable, req.Provider)
+		return s.c.Providers[0]
 	}
-	return req.Provider, nil
+	return req.Provider
+}
+
+// has reports whether this node can call whom a request names. For one whom it cannot no
+// generation is begun; a retry is answered all the same, as its claim is with whomever it
+// was begun for.
+func (s *Service) has(provider string) bool {
+	return provider == "" || s.c.Providers == nil || slices.Contains(s.c.Providers, provider)
 }
 
 // receipt renders twelve characters of an object id as R-XXXX-XXXX-XXXX.

@@ -19,6 +19,9 @@ type Tenant struct {
 	Burst         int
 	// CardNumbers is what becomes of a card number in the free text of a request.
 	CardNumbers CardNumbers
+	// Routes say which provider its payments go to, as payment.Routes reads them; "": the
+	// deployment's default.
+	Routes string
 }
 
 // CardNumbers is what becomes of card numbers in a tenant's free text. The values are

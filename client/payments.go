@@ -24,6 +24,9 @@ type ChargeParams struct {
 	Metadata      map[string]string `json:"metadata,omitempty"`
 	// ExpiresAt is when the charge stops being payable; zero for never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Provider names which of the deployment's payment providers is to make it; "" leaves
+	// it to the account's routes.
+	Provider string `json:"provider,omitempty"`
 
 	// IdempotencyKey makes repeated calls one payment; "" makes a new one.
 	IdempotencyKey string `json:"-"`
@@ -40,6 +43,7 @@ type TransferParams struct {
 	OrderID     string            `json:"order_id,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
+	Provider    string            `json:"provider,omitempty"`
 
 	IdempotencyKey string `json:"-"`
 }

@@ -64,6 +64,9 @@ type Intent struct {
 	FailedBefore int
 	// Charge is the id of the charge that a refund or compensation gives back.
 	Charge string
+	// Provider names whom a charge or transfer is for; "": whoever the tenant's routes or
+	// the deployment say.
+	Provider string
 	// ExpiresAt is when the operation stops being payable; zero for never.
 	ExpiresAt time.Time
 

@@ -114,6 +114,8 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 	case "metadata":
 		in.metadata = raw
 		err = metadata(raw)
+	case "provider":
+		in.Provider, err = provider(raw)
 	case "expires_at":
 		in.expiresAt = raw
 		in.ExpiresAt, err = expiry(raw)

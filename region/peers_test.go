@@ -51,6 +51,7 @@ func TestExecuteCarriesEveryByte(t *testing.T) {
 		},
 		Also:        claim.Fingerprint{Version: 1, Sum: [32]byte{1, 31: 32}},
 		CompareOnly: true,
+		Provider:    "bank",
 		PinnedAt:    time.Unix(1700000000, 5).UTC(),
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}

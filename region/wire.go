@@ -26,6 +26,7 @@ const (
 	maxMethod      = 32
 	maxPath        = 2048
 	maxContentType = 1024
+	maxProvider    = 255 // far above the longest name
 	maxObjectID    = claim.MaxPrefixLength + 1 + 26
 	// A W3C traceparent of version 00 has 55 characters; later ones may append.
 	maxTraceParent = 128
@@ -48,6 +49,7 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 		Entry:         entry,
 		UnderWayUs:    req.UnderWay().Microseconds(),
 		CompareOnly:   req.CompareOnly,
+		Provider:      req.Provider,
 	}
 	if req.Also != (claim.Fingerprint{}) {
 		m.Also, m.AlsoVersion = req.Also.Sum[:], uint32(req.Also.Version)
@@ -72,6 +74,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 		{"method", m.GetMethod(), maxMethod, true},
 		{"path", m.GetPath(), maxPath, true},
 		{"content_type", m.GetContentType(), maxContentType, false},
+		{"provider", m.GetProvider(), maxProvider, false},
 	} {
 		if err := checkLength(part.name, part.value, part.limit, part.required); err != nil {
 			return claim.Request{}, err
@@ -108,6 +111,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 			Canonical:   m.GetCanonicalBody(),
 		},
 		CompareOnly: m.GetCompareOnly(),
+		Provider:    m.GetProvider(),
 		Stamp:       stamp,
 		PinnedAt:    fromTimestamp(m.PinnedAt),
 		Began:       time.Now().Add(-time.Duration(m.GetUnderWayUs()) * time.Microsecond),

@@ -18,7 +18,7 @@ type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
-	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask, and what becomes of card numbers."`
+	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask, what becomes of card numbers, and which providers its payments go to."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
 }
 
@@ -123,13 +123,13 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		}
 		page := all[:min(len(all), c.Limit)]
 		t := table(io)
-		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST\tCARD NUMBERS")
+		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST\tCARD NUMBERS\tROUTES")
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {
 				moved = one.RegistrarMovedAt.Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.ID, one.Name, one.Registrar, one.PreviousRegistrar, moved, rateOf(&one), one.CardNumbers, one.Routes)
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/payment"
 )
 
 type tenantSetCommand struct {
@@ -17,6 +19,7 @@ type tenantSetCommand struct {
 	Burst       *int              `placeholder:"N" help:"Requests that it may send at once to each node."`
 	Default     bool              `help:"Leave both to the settings of the nodes (tenant_rate, tenant_burst)."`
 	CardNumbers claim.CardNumbers `placeholder:"refuse|mask|allow" help:"What becomes of a card number in free text: refuse the request, mask all digits but the last four, or allow it."`
+	Routes      *string           `placeholder:"ROUTES" help:"Which provider its charges and transfers go to that name none: rules such as eur/pm_sepa_=bank,gbp=acquirer,*=stripe, of which the first that fits counts; empty for the default of the nodes."`
 }
 
 // Bounds that no merchant comes near: what is above is a slip of the finger.
@@ -34,8 +37,10 @@ func (c *tenantSetCommand) check() error {
 	switch {
 	case c.Default && (c.Rate != nil || c.Burst != nil):
 		return errors.New("--default leaves rate and burst to the nodes' settings; leave --rate and --burst out")
-	case !c.rates() && c.CardNumbers == "":
-		return errors.New("there is nothing to set; give --rate and --burst, or --default, or --card-numbers")
+	case !c.rates() && c.CardNumbers == "" && c.Routes == nil:
+		return errors.New("there is nothing to set; give --rate and --burst, or --default, or --card-numbers, or --routes")
+	case c.Routes != nil && payment.Routes(*c.Routes).Validate() != nil:
+		return fmt.Errorf("--routes: %w", payment.Routes(*c.Routes).Validate())
 	case c.CardNumbers != "" && !slices.Contains(cardNumbers, c.CardNumbers):
 		return fmt.Errorf("--card-numbers must be refuse, mask or allow, is %q", c.CardNumbers)
 	case c.Rate != nil && !(*c.Rate > 0 && *c.Rate <= mostRate): // not a number is neither
@@ -55,6 +60,12 @@ func (c *tenantSetCommand) Run(ctx context.Context, io streams) error {
 			if err := c.setRates(ctx, io, db); err != nil {
 				return err
 			}
+		}
+		if c.Routes != nil {
+			if err := db.SetRoutes(ctx, c.ID, *c.Routes); err != nil {
+				return unknownTenant(c.ID, err)
+			}
+			fmt.Fprintf(io.out, "payments of %s go to %s; nodes follow within %v\n", c.ID, cmp.Or(*c.Routes, "the default of the nodes"), cockroach.DefaultPool().TenantCache)
 		}
 		if c.CardNumbers == "" {
 			return nil

@@ -72,7 +72,7 @@
 //	registrar_move  the move that was read         run again; on "no row" read who is registrar
 //	region_status   the epoch that was read        run again; on "no row" read the table
 //	tenants, keys   nothing: the latest counts     run the transaction again
-//	tenant_card_numbers
+//	tenant_card_numbers, tenant_routes
 //	                nothing: the latest counts     run again
 //
 // Every queue has the statements of outbox_…, under the name of its own table:

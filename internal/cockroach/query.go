@@ -39,7 +39,7 @@ var columns = struct{ Row, Claim, Message, Tenant, Transaction, Endpoint string 
 	Message: `o.id, o.kind, o.tenant_id, o.idem_key, o.operation, o.payload, o.trace_parent,
           o.created_at, o.due, o.fence, o.attempts, o.last_error, o.parked`,
 	// Scanned by scanTenant.
-	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers`,
+	Tenant: `t.id, t.name, t.registrar, t.previous_registrar, t.registrar_moved_at, t.rate_per_second, t.burst, t.card_numbers, t.routes`,
 	// Scanned by scanTransaction.
 	Transaction: `l.home_region, l.id, l.tenant_id, l.kind, l.at, l.debit_account, l.credit_account, l.debit_amount,
        l.currency, l.object_id, l.reverses, l.provider, l.provider_ref, l.decided_by, l.decided_why`,

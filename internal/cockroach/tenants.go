@@ -25,6 +25,7 @@ var (
 	tenantPut       = declare[tenantPutArgs]("tenant_put")
 	tenantRate      = declare[rateArgs]("tenant_rate")
 	tenantCards     = declare[cardsArgs]("tenant_card_numbers")
+	tenantRoutes    = declare[routesArgs]("tenant_routes")
 	tenantRegistrar = declare[moveArgs]("registrar_move")
 	apiKeyPut       = declare[apiKeyArgs]("api_key_put")
 	apiKeysEnd      = declare[apiKeysEndArgs]("api_keys_end")
@@ -37,9 +38,10 @@ type (
 		Burst         int32
 	}
 	cardsArgs     struct{ TenantID, CardNumbers string }
+	routesArgs    struct{ TenantID, Routes string }
 	tenantPutArgs struct {
 		rateArgs
-		Name, Registrar, CardNumbers string
+		Name, Registrar, CardNumbers, Routes string
 	}
 	moveArgs struct {
 		TenantID, Registrar string
@@ -59,7 +61,7 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	var previous zeronull.Text
 	var moved zeronull.Timestamptz
 	var burst int32
-	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst, &t.CardNumbers)
+	err = row.Scan(&t.ID, &t.Name, &t.Registrar, &previous, &moved, &t.RatePerSecond, &burst, &t.CardNumbers, &t.Routes)
 	t.PreviousRegistrar, t.Burst = string(previous), int(burst)
 	if at := time.Time(moved); !at.IsZero() {
 		t.RegistrarMovedAt = at.UTC()
@@ -106,7 +108,7 @@ func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Ten
 var errForeignKey = errors.New("an API key is empty, mistyped or belongs to another tenant; mint a new one")
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. Of one that exists it changes name, rate and card numbers, adds the keys, and leaves
+// kept. Of one that exists it changes name, rate, card numbers and routes, adds the keys, and leaves
 // the registrar alone, since only MoveRegistrar moves it safely.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if t.ID == "" {
@@ -118,6 +120,7 @@ func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) 
 	sql, args := tenantPut.in(db.queries, tenantPutArgs{
 		rateArgs: rateArgs{t.ID, t.RatePerSecond, int32(t.Burst)},
 		Name:     t.Name, Registrar: t.Registrar, CardNumbers: string(cmp.Or(t.CardNumbers, claim.RefuseCardNumbers)),
+		Routes: t.Routes,
 	})
 	defer db.recall(apiKeys)
 	return db.transaction(ctx, func(tx pgx.Tx) error {
@@ -180,6 +183,16 @@ func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.Car
 		return claim.ErrUnknownTenant
 	}
 	return claimError(tenantCards.name, err)
+}
+
+// SetRoutes says which provider a tenant's payments go to; see payment.Routes, which
+// the caller has validated. Nodes follow within Pool.TenantCache.
+func (db *DB) SetRoutes(ctx context.Context, tenant, routes string) error {
+	n, lost, err := affected(ctx, db, tenantRoutes, repeatable, routesArgs{tenant, routes})
+	if err == nil && n == 0 && !lost {
+		return claim.ErrUnknownTenant
+	}
+	return claimError(tenantRoutes.name, err)
 }
 
 // transaction runs f in a transaction until its outcome is known, within

@@ -94,6 +94,28 @@ func TestCardNumbers(t *testing.T) {
 	require.ErrorIs(t, db.SetCardNumbers(ctx, "nobody", claim.MaskCardNumbers), claim.ErrUnknownTenant)
 }
 
+// TestRoutes: where a tenant's payments go is in its row; a node of the version before
+// says nothing of it.
+func TestRoutes(t *testing.T) {
+	d := newDatabase(t)
+	db, ctx := open(t, cockroach.Config{URL: d.url}), t.Context()
+	d.exec(t, "INSERT INTO tenants (id, name, registrar, created_at) VALUES ('acme', 'Acme', '"+regions[0]+"', now())")
+	reads := func(want string) {
+		t.Helper()
+		tenant, err := db.Tenant(ctx, "acme")
+		require.NoError(t, err)
+		require.Equal(t, want, tenant.Routes)
+	}
+	reads("")
+	require.NoError(t, db.SetRoutes(ctx, "acme", "eur=bank,*=stripe"))
+	reads("eur=bank,*=stripe")
+	require.NoError(t, db.PutTenant(ctx, claim.Tenant{ID: "acme", Registrar: regions[0], Routes: "*=bank"}))
+	reads("*=bank")
+	require.NoError(t, db.SetRoutes(ctx, "acme", ""))
+	reads("")
+	require.ErrorIs(t, db.SetRoutes(ctx, "nobody", "*=bank"), claim.ErrUnknownTenant)
+}
+
 // TestAPIKeys checks that only hashes are stored, that a rotation leaves the old
 // keys their time, and that keys belong to one tenant.
 func TestAPIKeys(t *testing.T) {

@@ -46,6 +46,19 @@ func tenantWrites(commit string) []operation {
 			require.Equal(c, done, tenant.Burst == 10)
 		},
 	}, {
+		name: "set a tenant's routes", statements: []string{"tenant_routes"}, latest: true,
+		before: ownTenant,
+		call: func(ctx context.Context, c *cell) (any, error) {
+			return nil, c.hurt.SetRoutes(ctx, c.key.Tenant, "*=bank")
+		},
+		right:  noAnswer,
+		effect: func(_ *cell, _, _ *stored) {},
+		next: func(c *cell, done bool) {
+			tenant, err := c.other.Tenant(c.ctx, c.key.Tenant)
+			require.NoError(c, err)
+			require.Equal(c, done, tenant.Routes == "*=bank")
+		},
+	}, {
 		name: "rotate an API key", statements: []string{"api_key_put", "api_keys_end", commit}, commit: true,
 		before: ownTenant,
 		call: func(ctx context.Context, c *cell) (any, error) {

@@ -62,7 +62,7 @@ func tenantToProto(t *claim.Tenant) *storev1.Tenant {
 	return &storev1.Tenant{
 		Name: t.Name, Registrar: t.Registrar, PreviousRegistrar: t.PreviousRegistrar,
 		RegistrarMovedAt: micros(t.RegistrarMovedAt), RatePerSecond: t.RatePerSecond, Burst: int64(t.Burst),
-		CardNumbers: string(t.CardNumbers),
+		CardNumbers: string(t.CardNumbers), Routes: t.Routes,
 	}
 }
 
@@ -74,7 +74,7 @@ func decodeTenant(id string, value []byte) (claim.Tenant, error) {
 	return claim.Tenant{
 		ID: id, Name: m.Name, Registrar: m.Registrar, PreviousRegistrar: m.PreviousRegistrar,
 		RegistrarMovedAt: fromMicros(m.RegistrarMovedAt), RatePerSecond: m.RatePerSecond, Burst: int(m.Burst),
-		CardNumbers: claim.CardNumbers(m.CardNumbers),
+		CardNumbers: claim.CardNumbers(m.CardNumbers), Routes: m.Routes,
 	}, nil
 }
 

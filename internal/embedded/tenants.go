@@ -17,8 +17,8 @@ import (
 const maxTenants = 100_000
 
 // PutTenant writes a tenant and gives it API keys, of which only the SHA-256 is
-// kept. On a tenant that exists it changes name, rate and card numbers, adds the keys, and
-// leaves the registrar alone, since only MoveRegistrar moves it safely. An API
+// kept. On a tenant that exists it changes name, rate, card numbers and routes, adds the keys,
+// and leaves the registrar alone, since only MoveRegistrar moves it safely. An API
 // key of another tenant is refused.
 func (db *DB) PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error {
 	if err := checkName("tenant", t.ID); err != nil {

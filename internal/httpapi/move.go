@@ -98,6 +98,9 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	if err != nil {
 		return err
 	}
+	if nobody := s.route(res.tenant.Routes, &intent, &req); nobody != nil {
+		refusal, req.CompareOnly = nobody, true
+	}
 	reply, err := s.Router.Do(&res.patience, req, hint(r))
 	if err != nil && res.stripe != nil {
 		reply, err = s.askAgain(res, r, req, reply, err)

@@ -63,6 +63,9 @@ type Config struct {
 	// NewKeys is the code that goes into keys minted now, where that may be another
 	// region's; false: no region takes new keys. nil means RegionCode.
 	NewKeys func() (claim.RegionCode, bool)
+	// Providers are the names of those that payments can go to here; nil: whoever a
+	// request or a tenant names is left to its home.
+	Providers []string
 	// Notices; nil means that no provider sends any here.
 	Notices Notices
 	// Limits; the zero value means [DefaultLimits].

@@ -207,7 +207,8 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	code, _ := c.code(c.Region)
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: c.Store, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
-		Router: n.routes, HomeOf: c.home,
+		Providers: c.Providers.Names(),
+		Router:    n.routes, HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok

@@ -49,7 +49,9 @@ type ExecuteRequest struct {
 	Also        []byte `protobuf:"bytes,13,opt,name=also,proto3" json:"also,omitempty"`
 	AlsoVersion uint32 `protobuf:"varint,14,opt,name=also_version,json=alsoVersion,proto3" json:"also_version,omitempty"`
 	// The request makes no claim and begins no generation: need_pin where it would.
-	CompareOnly   bool `protobuf:"varint,15,opt,name=compare_only,json=compareOnly,proto3" json:"compare_only,omitempty"`
+	CompareOnly bool `protobuf:"varint,15,opt,name=compare_only,json=compareOnly,proto3" json:"compare_only,omitempty"`
+	// Whom a new claim is for, by name; empty: the default of the receiver.
+	Provider      string `protobuf:"bytes,16,opt,name=provider,proto3" json:"provider,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +189,13 @@ func (x *ExecuteRequest) GetCompareOnly() bool {
 		return x.CompareOnly
 	}
 	return false
+}
+
+func (x *ExecuteRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
 }
 
 type Header struct {
@@ -1501,7 +1510,7 @@ var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x03\n" +
+	"\x1bhomeward/peer/v1/peer.proto\x12\x10homeward.peer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x03\n" +
 	"\x0eExecuteRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x12\n" +
@@ -1519,7 +1528,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"underWayUs\x12\x12\n" +
 	"\x04also\x18\r \x01(\fR\x04also\x12!\n" +
 	"\falso_version\x18\x0e \x01(\rR\valsoVersion\x12!\n" +
-	"\fcompare_only\x18\x0f \x01(\bR\vcompareOnly\"2\n" +
+	"\fcompare_only\x18\x0f \x01(\bR\vcompareOnly\x12\x1a\n" +
+	"\bprovider\x18\x10 \x01(\tR\bprovider\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"~\n" +

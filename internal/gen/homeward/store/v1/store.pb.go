@@ -708,6 +708,7 @@ type Tenant struct {
 	RatePerSecond     float64                `protobuf:"fixed64,5,opt,name=rate_per_second,json=ratePerSecond" json:"rate_per_second,omitempty"`
 	Burst             int64                  `protobuf:"varint,6,opt,name=burst" json:"burst,omitempty"`
 	CardNumbers       string                 `protobuf:"bytes,7,opt,name=card_numbers,json=cardNumbers" json:"card_numbers,omitempty"`
+	Routes            string                 `protobuf:"bytes,8,opt,name=routes" json:"routes,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -787,6 +788,13 @@ func (x *Tenant) GetBurst() int64 {
 func (x *Tenant) GetCardNumbers() string {
 	if x != nil {
 		return x.CardNumbers
+	}
+	return ""
+}
+
+func (x *Tenant) GetRoutes() string {
+	if x != nil {
+		return x.Routes
 	}
 	return ""
 }
@@ -1261,7 +1269,7 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"generation\x18\x06 \x01(\rR\n" +
 	"generation\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x12\x10\n" +
-	"\x03seq\x18\b \x01(\x04R\x03seq\"\xf8\x01\n" +
+	"\x03seq\x18\b \x01(\x04R\x03seq\"\x90\x02\n" +
 	"\x06Tenant\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tregistrar\x18\x02 \x01(\tR\tregistrar\x12-\n" +
@@ -1269,7 +1277,8 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x12registrar_moved_at\x18\x04 \x01(\x03R\x10registrarMovedAt\x12&\n" +
 	"\x0frate_per_second\x18\x05 \x01(\x01R\rratePerSecond\x12\x14\n" +
 	"\x05burst\x18\x06 \x01(\x03R\x05burst\x12!\n" +
-	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\"\xf0\x02\n" +
+	"\fcard_numbers\x18\a \x01(\tR\vcardNumbers\x12\x16\n" +
+	"\x06routes\x18\b \x01(\tR\x06routes\"\xf0\x02\n" +
 	"\vTransaction\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
