@@ -276,6 +276,8 @@ const (
 	EventGivenUp   Event = "given_up"
 	EventClosed    Event = "closed"
 	EventReplied   Event = "replied"
+	// EventRequeued: a person made a parked row of the key due again.
+	EventRequeued Event = "requeued"
 	// EventRepliesLost, of no key, says how many notes of replies a node has lost; the
 	// detail is their number.
 	EventRepliesLost Event = "replies_lost"

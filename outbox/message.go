@@ -150,6 +150,10 @@ type Store interface {
 	Unpark(ctx context.Context, region, id string) (bool, error)
 	// Parked lists up to limit parked rows of region with ID > after, in order.
 	Parked(ctx context.Context, region, after string, limit int) ([]Message, error)
-	// Depth counts the backlog. It may scan; it is for operators, not requests.
+	// Waiting lists up to limit rows of region that are not parked, in the order in which
+	// they are due. Of rows that wait for another one it may leave out all but the first.
+	// It takes none, and is for operators.
+	Waiting(ctx context.Context, region string, limit int) ([]Message, error)
+	// Depth counts the backlog, and of each sort no further than some 100,000 rows. It may scan; it is for operators, not requests.
 	Depth(ctx context.Context, region string) (Depth, error)
 }

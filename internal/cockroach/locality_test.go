@@ -27,8 +27,8 @@ import (
 var homePath = []string{
 	"begin", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
-	"outbox_take", "outbox_message", "outbox_finish", "outbox_finish_all", "outbox_retry", "outbox_retry_all", "look", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_depth",
-	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_depth",
+	"outbox_take", "outbox_message", "outbox_finish", "outbox_finish_all", "outbox_retry", "outbox_retry_all", "look", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_waiting", "outbox_depth", "claims_unknown",
+	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
 	"expiries_take", "expiries_finish", "notices_due_take", "notices_due_retry", "notices_due_park",
 	"ledger_post", "ledger_book", "ledger_ghost_refund", "ledger_reversals_at", "ledger_transaction", "ledger_transactions", "ledger_balances", "claims_settled", "unpaid",
 	"notices_keep", "notices_close", "notice", "endpoint",
@@ -168,6 +168,8 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	}})
 	require.NoError(t, err)
 	require.True(t, posted)
+	_, err = v.Unknown(ctx, home, 10)
+	require.NoError(t, err)
 	rows, _, err := v.Brakes(ctx)
 	require.NoError(t, err)
 	require.Empty(t, rows)
@@ -220,6 +222,8 @@ func walkQueue(t *testing.T, v *cockroach.View, name outbox.Queue) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	_, err = q.Depth(ctx, home)
+	require.NoError(t, err)
+	_, err = q.Waiting(ctx, home, 10)
 	require.NoError(t, err)
 	m = takeFrom(t, v, name)
 	require.NoError(t, q.Finish(ctx, home, m.ID, m.Fence))

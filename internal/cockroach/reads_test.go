@@ -112,6 +112,12 @@ func TestReads(t *testing.T) {
 		"outbox_parked": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Parked(ctx, here, "", 10)
 		},
+		"outbox_waiting": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			return v.Queue(outbox.ProviderCalls).Waiting(ctx, here, 10)
+		},
+		"claims_unknown": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
+			return v.Unknown(ctx, here, 10)
+		},
 		"outbox_depth": func(ctx context.Context, _ *cockroach.DB, v *cockroach.View) (any, error) {
 			return v.Queue(outbox.ProviderCalls).Depth(ctx, here)
 		},

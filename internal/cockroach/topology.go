@@ -19,6 +19,7 @@ import (
 var (
 	regionStatus   = declare[statusArgs]("region_status")
 	claimsInFlight = declare[homeArgs]("claims_in_flight")
+	claimsUnknown  = declare[unknownArgs]("claims_unknown")
 )
 
 type statusArgs struct {
@@ -67,4 +68,25 @@ func (v *View) InFlight(ctx context.Context, region string) (int, error) {
 	}
 	n, _, _, err := one(ctx, v.db, claimsInFlight, repeatable, homeArgs{region}, pgx.RowTo[int64])
 	return int(n), claimError(claimsInFlight.name, err)
+}
+
+type unknownArgs struct {
+	Home         string
+	Among, Limit int64
+}
+
+// unknownAmong is how many open provider calls Unknown looks at: a look-up of a claim for
+// each takes some 50 ms.
+const unknownAmong = 5_000
+
+// Unknown lists up to limit claims of a region in flight that an attempt has left with its
+// outcome unknown, oldest first; of more than 5,000 open calls, among those that are due
+// first. What is parked for a person is not among them. The records have no response.
+func (v *View) Unknown(ctx context.Context, region string, limit int) ([]claim.Record, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, claimsUnknown, repeatable, unknownArgs{region, unknownAmong, int64(limit)}, scanOwned(region))
+	return all, claimError(claimsUnknown.name, err)
 }

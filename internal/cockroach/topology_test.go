@@ -127,6 +127,21 @@ func TestInFlight(t *testing.T) {
 	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
+	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "500"})
+	require.NoError(t, err)
+	unknown := func(limit int) (keys []string) {
+		all, err := view(t, db, regions[0]).Unknown(ctx, home, limit)
+		require.NoError(t, err)
+		for _, rec := range all {
+			require.Equal(t, home, rec.Home)
+			require.EqualValues(t, 1, rec.Unknowns)
+			keys = append(keys, rec.Key.Value)
+		}
+		return keys
+	}
+	require.Equal(t, []string{"k1", "k2"}, unknown(10), "oldest first")
+	require.Equal(t, []string{"k1"}, unknown(1))
+	require.Empty(t, unknown(0))
 	for parked := false; !parked; {
 		due, err := v.Queue(outbox.ProviderCalls).Take(ctx, home, 1, time.Minute)
 		require.NoError(t, err)
@@ -137,8 +152,13 @@ func TestInFlight(t *testing.T) {
 		<-time.After(20 * time.Millisecond) // a lease runs out by the database's clock
 	}
 	is(1)
-	_, err = v.InFlight(ctx, "mars")
-	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
+	require.Len(t, unknown(10), 1, "what is parked waits for a person")
+	for _, call := range []func() error{
+		func() error { _, err := v.InFlight(ctx, "mars"); return err },
+		func() error { _, err := v.Unknown(ctx, "mars", 1); return err },
+	} {
+		require.ErrorIs(t, call(), claim.ErrHomeUnreachable)
+	}
 }
 
 // TestALateOrderUndoesNothing sends the statements of orders again after other

@@ -28,9 +28,14 @@ type Config struct {
 	Deployment Deployment
 	// Access decides who may look, and who may act.
 	Access Access
-	// Queues are the rows that wait, and Retries what makes a parked one due again; nil:
-	// nobody may.
-	Queues Queues
+	// Queues are the rows that wait, and the outcomes that are unknown.
+	Queues Rows
+	// History reads what became of one key or object.
+	History History
+	// TraceURL is where a trace can be seen, with {trace} for its id; "": nowhere.
+	TraceURL string
+	// Region and Node are who serves this, for the audit.
+	Region, Node string
 	// Actions lets operators act; without it every page only reads.
 	Actions bool
 	// Hint is shown where nothing has arrived yet: what to send, line by line.
@@ -126,9 +131,13 @@ func (s *console) mount(mux *http.ServeMux) {
 	}
 	add("/", "Map", "map", "every 2s", s.mapPage)
 	if s.Queues != nil {
+		add("/unknown", "Unknown outcomes", "unknown", "every 5s", s.unknownPage)
 		add("/queues", "Queues", "queues", "every 10s", s.queuesPage)
 		s.get(mux, "/queues/requeue", "Requeue a row", "requeue", "", s.confirmPage)
 		mux.Handle("POST /queues/requeue", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.requeue)))
+	}
+	if s.History != nil {
+		s.get(mux, "/key", "One key", "key", "", s.keyPage)
 	}
 	add("/tenants", "Tenants", "tenants", "every 10s", s.tenantsPage)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -171,7 +180,7 @@ func (e *pageError) Error() string { return e.text }
 // show renders p, or only its content where htmx asks for what is new.
 func (s *console) show(w http.ResponseWriter, r *http.Request, status int, p *page) {
 	p.Nav, p.Who, p.Now, p.Path = s.nav, whoOf(r.Context()), s.Now().UTC(), r.URL.RequestURI()
-	p.MayAct = s.Actions && p.Who.Operator
+	p.MayAct, p.Search = s.Actions && p.Who.Operator, s.History != nil
 	name := "layout"
 	if r.Header.Get("Hx-Request") == "true" {
 		name = "live"

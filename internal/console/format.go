@@ -17,7 +17,7 @@ import (
 var funcs = template.FuncMap{
 	"rate": rateText, "took": tookText, "clock": clockText, "stamp": stampText, "ago": agoText, "number": numberOf,
 	"outcome": outcomeOf, "way": wayText, "keyURL": keyURL, "list": func(all []string) string { return strings.Join(all, ", ") },
-	"money": moneyText, "short": shortText,
+	"money": moneyText, "short": shortText, "words": wordsOf, "rows": rowsOf,
 }
 
 // rateText is a rate to two digits.
@@ -118,6 +118,18 @@ func outcomeOf(a admin.Arrival) outcome {
 
 func words(code string) string { return strings.ReplaceAll(code, "_", " ") }
 
+// wordsOf is words of whatever a template has.
+func wordsOf(v any) string { return words(fmt.Sprint(v)) }
+
+// rowsOf is what the template of rows takes.
+func rowsOf(p *page, rows []rowView, parked bool) any {
+	return struct {
+		Page   *page
+		Rows   []rowView
+		Parked bool
+	}{p, rows, parked}
+}
+
 // wayText says where a request went.
 func wayText(a arrivalView) string {
 	switch a.Way {
@@ -135,8 +147,9 @@ func wayText(a arrivalView) string {
 	}
 }
 
+// keyURL is the page of a key.
 func keyURL(tenant, key string) string {
-	return "/key?" + url.Values{"tenant": {tenant}, "key": {key}}.Encode()
+	return "/key?" + url.Values{"tenant": {tenant}, "q": {key}}.Encode()
 }
 
 // moneyText is an amount in minor units.

@@ -1,12 +1,300 @@
 package console
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/outbox"
 )
 
-// Queues ...
-type Queues interface{}
+// Rows are what the console reads of the queues, and Unpark of outbox.Store is the one
+// thing that it does to them.
+type Rows interface {
+	outbox.Queues
+	// Unknown lists up to limit claims at home in a region whose outcome is unknown, oldest
+	// first.
+	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
+	// Note appends to the audit of a key, as claim.Store does.
+	Note(ctx context.Context, key claim.Key, home string, e claim.AuditEntry)
+}
 
-func (s *console) queuesPage(r *http.Request, p *page) error      { return nil }
-func (s *console) confirmPage(r *http.Request, p *page) error     { return nil }
-func (s *console) requeue(w http.ResponseWriter, r *http.Request) {}
+const (
+	// queueRows is how many rows of each queue and region are listed, parked ones and
+	// others: a person works through them one by one, and the command lists all.
+	queueRows = 20
+	// unknownRows is how many claims of a region are.
+	unknownRows = 50
+)
+
+// queueView is one queue of one region.
+type queueView struct {
+	Queue  outbox.Queue
+	Region string
+	outbox.Depth
+	Trouble string // why it could not be counted
+}
+
+// rowView is one row, without what it carries.
+type rowView struct {
+	Queue     outbox.Queue
+	Region    string
+	ID        string
+	Kind      outbox.Kind
+	Tenant    string
+	Key       string
+	CreatedAt time.Time
+	Due       time.Time
+	Attempts  uint32
+	LastError string
+}
+
+func newRowView(q outbox.Queue, m outbox.Message) rowView {
+	return rowView{q, m.Region, m.ID, m.Kind, m.Tenant, m.Key, m.CreatedAt, m.Due, m.Attempts, m.LastError}
+}
+
+// RequeueURL is where the row's retry is confirmed.
+func (r rowView) RequeueURL() string {
+	return "/queues/requeue?" + url.Values{"queue": {string(r.Queue)}, "region": {r.Region}, "id": {r.ID}}.Encode()
+}
+
+type queuesView struct {
+	Queues  []queueView
+	Parked  []rowView
+	More    bool // there are more parked rows than are listed
+	Failing []rowView
+	Notice  string
+}
+
+// regions are those of the deployment, by name.
+func (s *console) regions(ctx context.Context) (names []string, err error) {
+	all, err := s.watch.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all.Regions {
+		names = append(names, r.Name)
+	}
+	return names, nil
+}
+
+// inEach runs read for every region at the same time. A region whose rows cannot be read
+// is one error, and the others are there all the same.
+func inEach[T any](regions []string, read func(region string) (T, error)) (all []T, errs []error) {
+	all, errs = make([]T, len(regions)), make([]error, len(regions))
+	var done sync.WaitGroup
+	for i, r := range regions {
+		done.Go(func() {
+			defer fault.Recover(&errs[i])
+			all[i], errs[i] = read(r)
+		})
+	}
+	done.Wait()
+	return all, errs
+}
+
+func (p *page) trouble(regions []string, errs []error) {
+	for i, err := range errs {
+		if err != nil {
+			p.Trouble = append(p.Trouble, fmt.Sprintf("The rows of %s cannot be read now: %s", regions[i], oneLine(err)))
+		}
+	}
+}
+
+// queuesPage shows what waits, and what is parked and why.
+func (s *console) queuesPage(r *http.Request, p *page) error {
+	regions, err := s.regions(r.Context())
+	if err != nil {
+		return err
+	}
+	read, errs := inEach(regions, func(region string) (queuesView, error) { return s.readQueues(r.Context(), region) })
+	v := &queuesView{}
+	for _, one := range read {
+		v.Queues = append(v.Queues, one.Queues...)
+		v.Parked = append(v.Parked, one.Parked...)
+		v.Failing = append(v.Failing, one.Failing...)
+		v.More = v.More || one.More
+	}
+	slices.SortStableFunc(v.Queues, func(a, b queueView) int {
+		return cmp.Compare(slices.Index(outbox.AllQueues(), a.Queue), slices.Index(outbox.AllQueues(), b.Queue))
+	})
+	slices.SortStableFunc(v.Failing, func(a, b rowView) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	if id := r.URL.Query().Get("requeued"); id != "" {
+		v.Notice = id + " is due now."
+	}
+	p.trouble(regions, errs)
+	p.Body = v
+	return nil
+}
+
+func (s *console) readQueues(ctx context.Context, region string) (v queuesView, err error) {
+	for _, name := range outbox.AllQueues() {
+		q := s.Queues.Queue(name)
+		depth, err := q.Depth(ctx, region)
+		if err != nil {
+			return v, err
+		}
+		v.Queues = append(v.Queues, queueView{Queue: name, Region: region, Depth: depth})
+		if depth.Parked > 0 {
+			parked, err := q.Parked(ctx, region, "", queueRows+1) // one more shows whether there are more
+			if err != nil {
+				return v, err
+			}
+			v.More = v.More || len(parked) > queueRows
+			for _, m := range parked[:min(len(parked), queueRows)] {
+				v.Parked = append(v.Parked, newRowView(name, m))
+			}
+		}
+		if depth.Pending > 0 {
+			waiting, err := q.Waiting(ctx, region, queueRows)
+			if err != nil {
+				return v, err
+			}
+			for _, m := range waiting {
+				if m.LastError != "" {
+					v.Failing = append(v.Failing, newRowView(name, m))
+				}
+			}
+		}
+	}
+	return v, nil
+}
+
+// row finds the one that a request names, "which" is its form.
+func (s *console) row(ctx context.Context, form url.Values) (queue outbox.Queue, m outbox.Message, err error) {
+	queue = outbox.Queue(form.Get("queue"))
+	regions, err := s.regions(ctx)
+	if err != nil {
+		return "", m, err
+	}
+	if !slices.Contains(outbox.AllQueues(), queue) || !slices.Contains(regions, form.Get("region")) || form.Get("id") == "" {
+		return "", m, &pageError{http.StatusBadRequest, "This names no row; go by the list of queues."}
+	}
+	m, found, err := s.Queues.Queue(queue).Message(ctx, form.Get("region"), form.Get("id"))
+	if err == nil && !found {
+		err = &pageError{http.StatusNotFound, "There is no such row any more: it is done."}
+	}
+	return queue, m, err
+}
+
+// confirmPage asks whether a row is to be due again.
+func (s *console) confirmPage(r *http.Request, p *page) error {
+	queue, m, err := s.row(r.Context(), r.URL.Query())
+	if err != nil {
+		return err
+	}
+	if !m.Parked {
+		return &pageError{http.StatusConflict, m.ID + " is not parked; it is retried by itself, next at " + stampText(m.Due) + "."}
+	}
+	p.Body = newRowView(queue, m)
+	return nil
+}
+
+// maxForm bounds what a form may have: three names.
+const maxForm = 4 << 10
+
+// requeue makes a parked row due again.
+func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
+	who := whoOf(r.Context())
+	refuse := func(status int, text string) {
+		s.Logger.WarnContext(r.Context(), "an action of the console was refused", "action", "requeue", "by", who.Name, "reason", text)
+		s.show(w, r, status, &page{Title: "Nothing was done", At: "/queues", content: "nothing", Body: text})
+	}
+	if !s.Actions {
+		refuse(http.StatusForbidden, "This console only reads: its actions are off in the node's settings (console.actions).")
+		return
+	}
+	if !who.Operator {
+		refuse(http.StatusForbidden, "Only operators may act; "+who.Name+" may look.")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		refuse(http.StatusBadRequest, "This is not the form of this page.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+	defer cancel()
+	queue, m, err := s.row(ctx, r.PostForm)
+	if wrong := (*pageError)(nil); errors.As(err, &wrong) {
+		refuse(wrong.status, wrong.text)
+		return
+	}
+	var unparked bool
+	if err == nil {
+		unparked, err = s.Queues.Queue(queue).Unpark(ctx, m.Region, m.ID)
+	}
+	switch {
+	case err != nil:
+		s.Logger.ErrorContext(ctx, "a row may or may not be requeued", "queue", string(queue), "of", m.Region, "id", m.ID, "by", who.Name, "error", err)
+		s.show(w, r, http.StatusServiceUnavailable, &page{Title: "It is not known whether this was done", At: "/queues", content: "nothing",
+			Body: "The store did not answer: " + oneLine(err) + ". Look at the row, and do it again if it is still parked; that is safe."})
+		return
+	case !unparked:
+		refuse(http.StatusConflict, m.ID+" is not parked any more; it is retried by itself.")
+		return
+	}
+	s.Logger.InfoContext(ctx, "an operator requeued a parked row", "queue", string(queue), "of", m.Region, "id", m.ID, "tenant", m.Tenant,
+		"was_parked_for", m.LastError, "by", who.Name)
+	if m.Tenant != "" && m.Key != "" {
+		s.Queues.Note(ctx, claim.Key{Tenant: m.Tenant, Value: m.Key}, m.Region, claim.AuditEntry{
+			Event: claim.EventRequeued, Region: s.Region, Node: s.Node, Fence: m.Fence, Detail: who.Name,
+		})
+	}
+	http.Redirect(w, r, "/queues?"+url.Values{"requeued": {m.ID}}.Encode(), http.StatusSeeOther)
+}
+
+// unknownView is a claim whose outcome nobody knows yet.
+type unknownView struct {
+	Home, Tenant, Key, Object, Operation, Reason string
+	FirstUse, Next                               time.Time
+	Attempts, Unknowns                           uint32
+	Held                                         bool // somebody asks at this moment
+}
+
+type unknownsView struct {
+	Open   []unknownView
+	Parked []rowView
+}
+
+// unknownPage shows the outcomes that are open, oldest first.
+func (s *console) unknownPage(r *http.Request, p *page) error {
+	regions, err := s.regions(r.Context())
+	if err != nil {
+		return err
+	}
+	read, errs := inEach(regions, func(region string) (v unknownsView, err error) {
+		all, err := s.Queues.Unknown(r.Context(), region, unknownRows)
+		if err != nil {
+			return v, err
+		}
+		for _, rec := range all {
+			v.Open = append(v.Open, unknownView{
+				Home: region, Tenant: rec.Key.Tenant, Key: rec.Key.Value, Object: rec.Minted.ID, Operation: rec.Operation, Reason: rec.Reason,
+				FirstUse: rec.FirstUse, Next: rec.LeaseUntil, Attempts: rec.Attempts, Unknowns: rec.Unknowns, Held: rec.Holder != "",
+			})
+		}
+		parked, err := s.Queues.Queue(outbox.ProviderCalls).Parked(r.Context(), region, "", queueRows)
+		for _, m := range parked {
+			v.Parked = append(v.Parked, newRowView(outbox.ProviderCalls, m))
+		}
+		return v, err
+	})
+	v := &unknownsView{}
+	for _, one := range read {
+		v.Open, v.Parked = append(v.Open, one.Open...), append(v.Parked, one.Parked...)
+	}
+	slices.SortStableFunc(v.Open, func(a, b unknownView) int { return a.FirstUse.Compare(b.FirstUse) })
+	slices.SortStableFunc(v.Parked, func(a, b rowView) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	p.trouble(regions, errs)
+	p.Body = v
+	return nil
+}

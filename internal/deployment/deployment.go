@@ -41,6 +41,11 @@ type Store interface {
 	// InFlight counts the claims at home in a region whose outcome is to come, without
 	// those that are parked for a person. It is for operators, and reads row by row.
 	InFlight(ctx context.Context, home string) (int, error)
+	// Unknown lists up to limit claims at home in a region that an attempt has left with
+	// its outcome unknown, oldest first, without those that are parked for a person and
+	// without what they answer. It is for operators: of more than 5,000 open provider calls
+	// it looks at those that are due first.
+	Unknown(ctx context.Context, home string, limit int) ([]claim.Record, error)
 }
 
 // Deployment is what all regions share, and the way to the rows of each. It is safe for

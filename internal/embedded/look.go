@@ -1,12 +1,15 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -40,6 +43,91 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 		}
 	}
 	return outlook, nil
+}
+
+// Waiting implements [outbox.Store]. Of a line it lists the first.
+func (qv queueView) Waiting(ctx context.Context, region string, limit int) (waiting []outbox.Message, err error) {
+	code, err := qv.v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if err := qv.v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer qv.v.db.leave()
+	err = qv.v.db.eachDue(qv.q, code, limit, func(d due) error {
+		id := d.id()
+		owner, owned := readOwner([]byte(d.owner))
+		if !owned {
+			return damaged("due row", id, errCutShort)
+		}
+		lock := qv.v.db.rows.of(code, owner)
+		lock.RLock()
+		m, err := qv.v.db.readMessage(qv.q, region, code, id)
+		lock.RUnlock()
+		if err == nil && m != nil && !m.Parked {
+			waiting = append(waiting, *m)
+		}
+		return err
+	})
+	return waiting, err
+}
+
+// eachDue calls see for up to limit due rows, those that are due first before others. A
+// row may have been worked off meanwhile.
+func (db *DB) eachDue(q *queue, code claim.RegionCode, limit int, see func(due) error) error {
+	first := db.due(q, code)
+	now := db.clock.now()
+	page := make([]due, 0, min(max(limit, 0), dueWindow))
+	for at := ""; limit > 0; at = page[len(page)-1].at {
+		var err error
+		if page, err = first.after(db, page[:0], at, behindAll, now, false); err != nil || len(page) == 0 {
+			return err
+		}
+		for _, d := range page {
+			if limit--; limit < 0 {
+				return nil
+			}
+			if err := see(d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unknownAmong is how many open provider calls Unknown looks at.
+const unknownAmong = 5_000
+
+// Unknown lists up to limit claims of a region in flight that an attempt has left with its
+// outcome unknown, oldest first; of more than 5,000 open calls, among those that are due
+// first. What is parked for a person is not among them. The records have no response.
+func (v *View) Unknown(ctx context.Context, region string, limit int) (unknown []claim.Record, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	if err := v.db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer v.db.leave()
+	err = v.db.eachDue(providerCalls, code, unknownAmong, func(d due) error {
+		owner, owned := readOwner([]byte(d.owner))
+		if !owned {
+			return damaged("due row", d.id(), errCutShort)
+		}
+		rec, err := v.db.readSynced(region, code, owner)
+		if err == nil && rec != nil && rec.State == claim.InFlight && rec.Unknowns > 0 && rec.Minted.ID == d.id() {
+			one := *rec
+			one.Response, one.Refusal = nil, nil
+			unknown = append(unknown, one)
+		}
+		return err
+	})
+	slices.SortFunc(unknown, func(a, b claim.Record) int {
+		return cmp.Or(a.FirstUse.Compare(b.FirstUse), cmp.Compare(a.Minted.ID, b.Minted.ID))
+	})
+	return unknown[:min(len(unknown), limit)], err
 }
 
 // Steps of several rows are one commit for each: they wait for the disk together.

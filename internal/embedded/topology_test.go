@@ -90,6 +90,24 @@ func TestInFlight(t *testing.T) {
 	_, err = v.Settle(ctx, held[1], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "timeout"})
 	require.NoError(t, err)
 	is(2) // an unknown outcome is still to come
+	unknown := func(limit int) (keys []string) {
+		all, err := view(t, db, regions[0].Name).Unknown(ctx, home, limit)
+		require.NoError(t, err)
+		for _, rec := range all {
+			require.Equal(t, home, rec.Home)
+			require.EqualValues(t, 1, rec.Unknowns)
+			keys = append(keys, rec.Key.Value)
+		}
+		return keys
+	}
+	require.Equal(t, []string{"k1"}, unknown(10), "one that somebody holds is not unknown yet")
+	_, err = v.Settle(ctx, held[2], claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "500"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"k1", "k2"}, unknown(10), "oldest first")
+	require.Equal(t, []string{"k1"}, unknown(1))
+	require.Empty(t, unknown(0))
+	_, err = v.Unknown(ctx, "mars", 1)
+	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 	_, err = v.InFlight(ctx, "mars")
 	require.ErrorIs(t, err, claim.ErrHomeUnreachable)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/parts"
 )
@@ -18,6 +19,8 @@ type Console struct {
 	TLS *tls.Config
 	// Actions lets operators act.
 	Actions bool
+	// TraceURL is as in [console.Config].
+	TraceURL string
 	// Hint is what to send, where nothing has arrived yet.
 	Hint func() []string
 }
@@ -40,7 +43,7 @@ func (n *Node) serveConsole(context.Context) (parts.Stop, error) {
 		return nil, nil
 	}
 	handler, err := console.New(console.Config{
-		Deployment: n.admin, Access: c.Access, Actions: c.Actions, Hint: c.Hint, Logger: n.log,
+		Deployment: n.admin, Queues: n.c.Store, History: histories{n}, TraceURL: c.TraceURL, Region: n.c.Region, Node: n.c.Name, Access: c.Access, Actions: c.Actions, Hint: c.Hint, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -58,4 +61,13 @@ func (n *Node) ConsoleAddr() string {
 		return ""
 	}
 	return n.conListener.Addr().String()
+}
+
+// histories reads what became of a key, in the regions that there are by now.
+type histories struct{ *Node }
+
+// Read implements [console.History].
+func (h histories) Read(ctx context.Context, q inspect.Query) (inspect.History, error) {
+	r := inspect.Reader{Rows: h.c.Store, Regions: h.c.Topology.Regions(), Policy: h.c.Policy}
+	return r.Read(ctx, q)
 }

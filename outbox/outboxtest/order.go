@@ -28,6 +28,14 @@ var orderTests = []test{
 		require.Empty(w, w.take(10))
 		require.Equal(w, outbox.Depth{}, w.depth())
 	}},
+	{name: "waiting: of one key the first is listed at least", only: ordered, run: func(w *world) {
+		rows := w.append("k", 2)
+		other := w.append("k2", 1)
+		w.Pass(w, w.Delay)
+		got := w.waiting(10)
+		require.Subset(w, got, []string{rows[0], other[0]})
+		require.Subset(w, append(rows, other...), got)
+	}},
 	{name: "order: other keys and other tenants are not held back", only: ordered, run: func(w *world) {
 		want := []string{
 			w.append("k", 3)[0], w.append("k2", 2)[0],

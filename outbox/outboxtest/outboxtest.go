@@ -108,6 +108,30 @@ var queueTests = []test{
 		require.Empty(w, w.take(2))
 		require.Empty(w, w.take(0))
 	}},
+	{name: "waiting: in the order in which rows are due, also those that are not yet", run: func(w *world) {
+		var all []string
+		for i := range 3 {
+			all = append(all, w.Insert(w, w.home, fmt.Sprint("k", i)))
+			w.Pass(w, time.Millisecond)
+		}
+		w.Insert(w, w.Regions[1], "far")
+		require.Equal(w, all, w.waiting(10))
+		require.Equal(w, all[:2], w.waiting(2))
+		require.Empty(w, w.waiting(0))
+		w.Pass(w, w.Delay)
+		m := w.takeDue(1)[0]
+		require.Equal(w, all[0], m.ID, "to look is not to take")
+		require.Equal(w, []string{all[1], all[2], all[0]}, w.waiting(10), "one in hand is due when its lease is over")
+		require.NoError(w, w.at().Retry(w.ctx, w.home, m.ID, m.Fence, 2*w.Lease+w.Delay, "down"))
+		got, err := w.at().Waiting(w.ctx, w.home, 3)
+		require.NoError(w, err)
+		require.Equal(w, "down", got[2].LastError)
+		require.EqualValues(w, 1, got[2].Attempts)
+		require.Equal(w, w.home, got[2].Region)
+		park := w.takeDue(1)[0]
+		w.park(park)
+		require.Equal(w, []string{all[2], all[0]}, w.waiting(10))
+	}},
 	{name: "take: only rows of the region", run: func(w *world) {
 		w.Insert(w, w.Regions[1], "far")
 		id := w.due("near")

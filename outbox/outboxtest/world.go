@@ -69,6 +69,14 @@ func (w *world) look() (in time.Duration, there bool) {
 	return in, there
 }
 
+// waiting are the ids of what waits.
+func (w *world) waiting(limit int) []string {
+	w.Helper()
+	all, err := w.at().Waiting(w.ctx, w.home, limit)
+	require.NoError(w, err)
+	return ids(all)
+}
+
 func (w *world) depth() outbox.Depth {
 	w.Helper()
 	d, err := w.at().Depth(w.ctx, w.home)

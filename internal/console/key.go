@@ -1,0 +1,165 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/inspect"
+)
+
+// History reads what became of one key or object. *inspect.Reader is one.
+type History interface {
+	Read(ctx context.Context, q inspect.Query) (inspect.History, error)
+}
+
+// eventsShown is how much of a timeline a page has: its end, which says how it stands.
+const eventsShown = 200
+
+// keyView is the body of a key's page.
+type keyView struct {
+	Of, Tenant string
+	Ask        string // what is missing before it can be looked up
+	*inspect.History
+	Calm     bool
+	Entries  []string // the regions at which requests with the key came in of late
+	TraceURL string
+	Earlier  int // events that are not shown
+	Lanes    []string
+	Events   []eventView
+}
+
+// eventView is one line of the timeline.
+type eventView struct {
+	inspect.Entry
+	Gap   time.Duration // since the one before
+	Away  bool          // another region than the home did it
+	Class string
+}
+
+// keyPage shows what happened to one key or object.
+func (s *console) keyPage(r *http.Request, p *page) error {
+	of, tenant := strings.TrimSpace(r.URL.Query().Get("q")), strings.TrimSpace(r.URL.Query().Get("tenant"))
+	p.Query, p.At = of, "/key"
+	v := &keyView{Of: of, Tenant: tenant}
+	p.Body = v
+	if of == "" {
+		v.Ask = "Name an idempotency key and its tenant, or the id of a charge, transfer or refund."
+		return nil
+	}
+	_, _, object := claim.ReadObjectID(of)
+	if !object && tenant == "" {
+		if tenant = s.guess(r.Context(), of); tenant == "" {
+			v.Ask = "Whose key is it? A key belongs to its tenant."
+			return nil
+		}
+		v.Tenant = tenant
+	}
+	h, err := s.History.Read(r.Context(), inspect.Query{Of: of, Tenant: tenant})
+	bad := (*claim.KeyError)(nil)
+	switch {
+	case errors.Is(err, inspect.ErrNotFound):
+		return &pageError{http.StatusNotFound, fmt.Sprintf("Nothing is known of %s%s: it was never used, or so long ago that its claim is forgotten. The books keep what was booked.", of, ofTenant(tenant))}
+	case errors.As(err, &bad):
+		return &pageError{http.StatusBadRequest, of + " cannot be a key: " + bad.Reason}
+	case err != nil:
+		return err
+	}
+	p.Title = h.Key
+	if h.Key == "" {
+		p.Title = h.Object
+	}
+	if unsettled(&h) {
+		p.Refresh = "every 3s"
+	}
+	v.show(&h, s.TraceURL)
+	return s.eachArrival(r.Context(), func(a arrivalView) {
+		if a.Tenant == h.Tenant && a.Key == h.Key && !slices.Contains(v.Entries, a.Entry) {
+			v.Entries = append(v.Entries, a.Entry)
+		}
+	})
+}
+
+func ofTenant(tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	return " of tenant " + tenant
+}
+
+// unsettled reports whether more is to come by itself.
+func unsettled(h *inspect.History) bool {
+	return h.Claim != nil && h.Claim.State == claim.InFlight.String() || len(h.Waiting) > 0
+}
+
+// eachArrival goes through the latest requests that the nodes remember.
+func (s *console) eachArrival(ctx context.Context, see func(arrivalView)) error {
+	all, err := s.watch.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range all.Members {
+		if m.Part == nil || m.Part.Traffic == nil {
+			continue
+		}
+		for _, a := range m.Part.Traffic.Arrivals {
+			see(arrivalView{a, m.Region})
+		}
+	}
+	return nil
+}
+
+// guess is the tenant whose request with the key arrived of late, if that is one.
+func (s *console) guess(ctx context.Context, key string) string {
+	var tenants []string
+	err := s.eachArrival(ctx, func(a arrivalView) {
+		if a.Key == key && !slices.Contains(tenants, a.Tenant) {
+			tenants = append(tenants, a.Tenant)
+		}
+	})
+	if err != nil || len(tenants) != 1 {
+		return ""
+	}
+	return tenants[0]
+}
+
+func (v *keyView) show(h *inspect.History, traceURL string) {
+	v.History, v.Tenant = h, h.Tenant
+	v.Calm = !unsettled(h) && len(h.Missing) == 0
+	if h.TraceID != "" && traceURL != "" {
+		v.TraceURL = strings.ReplaceAll(traceURL, "{trace}", h.TraceID)
+	}
+	all := h.Timeline
+	v.Earlier = max(0, len(all)-eventsShown)
+	for i, e := range all[v.Earlier:] {
+		one := eventView{Entry: e, Away: h.Home != "" && e.Region != h.Home, Class: eventClass(e)}
+		if i > 0 {
+			one.Gap = e.At.Sub(all[v.Earlier+i-1].At)
+		}
+		v.Events = append(v.Events, one)
+		if !slices.Contains(v.Lanes, e.Region) {
+			v.Lanes = append(v.Lanes, e.Region)
+		}
+	}
+}
+
+// eventClass is how an event is marked.
+func eventClass(e inspect.Entry) string {
+	switch {
+	case e.Event == claim.EventSettled && e.Detail == "":
+		return "yes"
+	case e.Event == claim.EventReplied && e.Detail == "mismatch", e.Event == claim.EventReleased:
+		return "no"
+	case e.Event == claim.EventReplied:
+		return "same"
+	case e.Event == claim.EventDeferred, e.Event == claim.EventGivenUp, e.Event == claim.EventTakenOver, e.Detail == "unknown":
+		return "bad"
+	default:
+		return "plain"
+	}
+}
