@@ -9,7 +9,10 @@
 //
 //   - It dedupes. Every attempt of a generation sends the same provider key, so
 //     a repeat reads the first call's result. Providers forget keys, most after
-//     24 h, so this is relied on for [dedupeTrust] only.
+//     24 h, so this is relied on for as long as the provider promises, less
+//     [dedupeMargin]. Some know a key only at the endpoint that it was sent to: an
+//     attempt names the claim's home, and the adapter has one endpoint for each home,
+//     so that a deputy repeats a call where it was made.
 //   - It does not, or may have forgotten, but can be asked. The provider must
 //     say "nothing under this reference" in [askBeforeCall] attempts a settle
 //     window apart, and once more, before another call.

@@ -17,10 +17,12 @@ const (
 	// askBeforeCall is how many attempts in a row must have found nothing at a
 	// provider that may not dedupe before one may ask again and then call.
 	askBeforeCall = 2
-	// dedupeTrust is how long after a provider key's first use a provider is trusted
-	// to remember it. The shortest promise among providers in use is 24 h (Stripe); an
-	// hour is left for clocks and for a call on its way.
-	dedupeTrust = 23 * time.Hour
+	// dedupeMargin is how long before a provider may forget a key it is not trusted to
+	// remember it any more: an hour for clocks and for a call on its way.
+	dedupeMargin = time.Hour
+	// dedupeTrust is how long after a key's first use a provider is trusted that does not
+	// say how long it remembers keys.
+	dedupeTrust = psp.DefaultKeyLife - dedupeMargin
 )
 
 // Reasons of unknown outcomes, for the audit; merchants can read them.
@@ -133,7 +135,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		return t.expired()
 	}
 	switch t.op {
-	case Charge, Transfer:
+	case Charge:
+	case Transfer:
+		t.cleared = t.caps.NoTransfers // no attempt has sent anything
 	case Refund:
 		if v, refused := t.read(ctx); refused {
 			return v
@@ -185,7 +189,11 @@ func (t *attempt) goTo(name string) bool {
 
 // dedupes reports whether repeating the call cannot move money twice.
 func (t *attempt) dedupes() bool {
-	return t.caps.Dedupe != psp.DedupeNone && t.age() < dedupeTrust
+	trust := dedupeTrust
+	if t.caps.KeyLife > 0 {
+		trust = t.caps.KeyLife - dedupeMargin
+	}
+	return t.caps.Dedupe != psp.DedupeNone && t.age() < trust
 }
 
 // lapsed reports whether a charge whose outcome is unknown must not be waited for
@@ -205,7 +213,7 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 	defer cancel()
 	c := psp.Call{
 		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
-		Amount: t.intent.Amount, Currency: t.intent.Currency,
+		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
 		// A refund's reason is the merchant's own affair and not the payer's.
 		Source: t.intent.Source, Description: t.intent.Description(),
 	}

@@ -335,6 +335,50 @@ func TestAYoungGenerationOfAnOldKeyIsRepeated(t *testing.T) {
 	require.Equal(t, claim.OutcomeUnknown, executorOf(p, nil, nil).Attempt(t.Context(), a).Outcome)
 }
 
+// A key is repeated for as long as the provider promises to remember it, less the margin,
+// and at the home of its claim, whichever node makes the attempt.
+func TestKeysAreTrustedForTheirLife(t *testing.T) {
+	const life = 7 * 24 * time.Hour
+	for age, want := range map[time.Duration]claim.Outcome{
+		dedupeTrust: claim.OutcomeDone, life - dedupeMargin - 1: claim.OutcomeDone, life - dedupeMargin: claim.OutcomeUnknown,
+	} {
+		p := &fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, KeyLife: life, Timeout: time.Second}, result: approved}
+		a := attemptOf(Charge)
+		a.Recovery, a.Record.FirstUse, a.Record.Home = true, a.Now.Add(-age), "eu"
+		a.Payload = []byte(strings.Replace(string(a.Payload), "2030-01-01T01", "2031-01-01T01", 1))
+		if v := executorOf(p, nil, nil).Attempt(t.Context(), a); v.Outcome != want {
+			t.Errorf("after %s: %+v, want %v", age, v, want)
+		}
+		for _, call := range p.calls {
+			if call.Home != "eu" {
+				t.Errorf("a call of a claim at home in eu is made for %q", call.Home)
+			}
+		}
+	}
+}
+
+// A provider without transfers refuses each before it sends anything, so that the refusal
+// of a repeat says what became of the first attempt, too.
+func TestTransfersThatAProviderDoesNotMakeAreRefused(t *testing.T) {
+	p := &fake{
+		caps:   psp.Capabilities{Dedupe: psp.DedupeKey, NoTransfers: true, Timeout: time.Second},
+		result: psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "transfers_unsupported"}},
+	}
+	for _, recovery := range []bool{false, true} {
+		a := attemptOf(Transfer)
+		a.Recovery = recovery
+		if v := executorOf(p, nil, nil).Attempt(t.Context(), a); v.Outcome != claim.OutcomeReleased || v.Reason != "transfers_unsupported" {
+			t.Errorf("recovery %t: %+v", recovery, v)
+		}
+	}
+	p.caps.NoTransfers = false
+	a := attemptOf(Transfer)
+	a.Recovery = true
+	if v := executorOf(p, nil, nil).Attempt(t.Context(), a); v.Outcome != claim.OutcomeUnknown {
+		t.Errorf("of a provider that makes transfers: %+v", v)
+	}
+}
+
 // A charge that an older version accepted and began is recovered, also where a new one
 // would be refused for its look: that nobody may send it now says nothing of whether
 // money has moved.

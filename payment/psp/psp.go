@@ -156,6 +156,10 @@ type Call struct {
 	Again string
 	// Terms is what else the merchant asks for; nil for nothing.
 	Terms *Terms
+	// Home is the home region of the claim, the same in every attempt, whichever node
+	// makes it. A provider that knows a key only in the place that it was sent to is
+	// called there, see [Capabilities].RegionalKeys.
+	Home string
 }
 
 // Terms is what a merchant may ask of a charge, and of a transfer so far as it has such
@@ -228,6 +232,10 @@ const (
 	FoundNo
 )
 
+// DefaultKeyLife is the shortest promise to remember a key among providers in use
+// (Stripe).
+const DefaultKeyLife = 24 * time.Hour
+
 // Dedupe is what a provider does with a key it has seen.
 type Dedupe uint8
 
@@ -243,11 +251,25 @@ const (
 // Capabilities is what an adapter declares about its provider.
 type Capabilities struct {
 	Dedupe Dedupe
+	// KeyLife is how long the provider remembers a key at least; 0 means [DefaultKeyLife].
+	// After it a second call may move money a second time.
+	KeyLife time.Duration
+	// RegionalKeys: the provider has endpoints that do not know each other's keys. The
+	// adapter sends all calls of one [Call.Home] to one endpoint. So the endpoint of a home
+	// must not change while a key that was sent there may be sent again.
+	RegionalKeys bool
+	// NoTransfers: the provider makes no transfers. [Provider.Transfer] refuses each as
+	// Invalid, and sends nothing.
+	NoTransfers bool
 	// Lookup: the provider can be asked by our Reference.
 	Lookup bool
 	// Blind: the provider shows no movement by its own id, so that nothing can be
-	// proved with [Provider.Show]. It must not answer Pending or Authorized.
+	// proved with [Provider.Show]. What a Blind provider without Lookup leaves Pending is
+	// told on by a [Notice] alone.
 	Blind bool
+	// Asynchronous: a refund, a capture or a cancellation is answered Pending, each time
+	// that it is asked for, and a [Notice] tells what came of it.
+	Asynchronous bool
 	// Captures: the provider knows Terms.Manual, Capture and Cancel.
 	Captures bool
 	// Timeout bounds one call. It must exceed the provider's slowest healthy

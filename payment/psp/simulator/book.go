@@ -60,7 +60,7 @@ type book struct {
 	byKey    map[string]uint32    // provider key → record
 	byRef    map[string]refRecord // kind letter and reference → records
 	refunded map[uint32]int64     // charge → minor units refunded so far
-	refundOf map[uint32]uint32    // refund → the charge it gives back
+	refundOf map[uint32]uint32    // refund, declined ones too → the charge it gives back
 	failed   map[uint32]uint32    // movement → the record that says that it has failed
 	failure  map[uint32]uint32    // such a record → the movement
 }
@@ -120,6 +120,10 @@ func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 		b.fail(call, uint32(i), refText)
 		return i
 	}
+	c, refund := parseID(psp.KindCharge, call.Source)
+	if refund = refund && call.Kind == psp.KindRefund; refund {
+		b.refundOf[uint32(i)] = uint32(c)
+	}
 	ref := b.byRef[refText]
 	ref.last = uint32(i) + 1
 	if v == approved {
@@ -127,11 +131,8 @@ func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 		if ref.approved == 0 {
 			ref.approved = ref.last
 		}
-		if call.Kind == psp.KindRefund {
-			if c, ok := parseID(psp.KindCharge, call.Source); ok {
-				b.refunded[uint32(c)] += call.Amount
-				b.refundOf[uint32(i)] = uint32(c)
-			}
+		if refund {
+			b.refunded[uint32(c)] += call.Amount
 		}
 	}
 	b.byRef[refText] = ref

@@ -45,6 +45,15 @@
 // key that starts with sk_ opens, and ids are pi_…, tr_… and re_… with the digits
 // of psp_ch_…, psp_tr_… and psp_re_….
 //
+// # Adyen's spelling
+//
+// Below /adyen they are shown as Adyen's Checkout API would: POST /v71/payments with a
+// stored card, and /v71/payments/{pspReference}/refunds, which is answered received and
+// told of in an event. The merchant account is HomewardSimulator, any X-API-Key opens,
+// storedPaymentMethodId is a test token, and references are HWC0… and HWR0… with the
+// digits of psp_ch_… and psp_re_…. A key is answered as the first time, whatever comes
+// with it.
+//
 // # Test tokens
 //
 // A charge's source: pm_card_visa approves; pm_card_insufficient_funds declines
@@ -82,7 +91,7 @@
 // where data is the body of a look-up. One that fails later is told as refund.failed or
 // charge.failed, with the id of the movement, and stated in a line of its own, whose
 // kind is refund_failed or charge_failed. A target with "stripe" gets Stripe's event
-// and signature instead. At least once: what a process did not see taken before
+// and signature instead, one with "adyen" Adyen's. At least once: what a process did not see taken before
 // it ended, the next sends again, with the same id. Nobody is told twice what was
 // noted as taken (webhooks.json, each second).
 //

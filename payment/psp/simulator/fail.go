@@ -46,7 +46,7 @@ var failing = []psp.Kind{psp.KindCharge, psp.KindRefund}
 var errNoMovement = errors.New("simulator: there is no such charge or refund that has succeeded and stands: name one by the provider's id")
 
 // Fail makes a charge or refund fail that has succeeded, by the provider's own id of
-// it in either spelling: its money is back where it was. It returns once that is durable.
+// it in any spelling: its money is back where it was. It returns once that is durable.
 func (s *Simulator) Fail(id string) error {
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
@@ -57,6 +57,8 @@ func (s *Simulator) Fail(id string) error {
 	for _, kind := range failing {
 		id := id
 		if own, ok := fromStripeID(kind, id); ok {
+			id = own
+		} else if own, ok := fromAdyenID(kind, id); ok {
 			id = own
 		}
 		if i, ok := parseID(kind, id); ok && i < s.book.len() && s.book.at(i).kind() == kind && s.book.stands(i) {

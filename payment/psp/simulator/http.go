@@ -51,7 +51,7 @@ func (s *Simulator) NewServer(addr string) *http.Server {
 // order to cut the connection.
 func (s *Simulator) Handler() http.Handler {
 	mux := http.NewServeMux()
-	plain := dialect{readCall, writeOutcome, refuse}
+	plain := dialect{read: readCall, outcome: writeOutcome, refuse: refuse}
 	mux.HandleFunc("POST /v1/charges", s.move(psp.KindCharge, plain))
 	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, plain))
 	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, plain))
@@ -70,6 +70,7 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("POST /_sim/webhooks/release", s.serveRelease)
 	mux.HandleFunc("POST /_sim/webhooks/discard", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.DiscardNotices()}) })
 	mux.Handle("/stripe/", http.StripPrefix("/stripe", s.stripeHandler()))
+	mux.Handle("/adyen/", http.StripPrefix("/adyen", s.adyenHandler()))
 	return mux
 }
 
@@ -113,6 +114,8 @@ type dialect struct {
 	read    func(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error)
 	outcome func(w http.ResponseWriter, rec record, i int)
 	refuse  func(w http.ResponseWriter, status int, class, code, message string)
+	// firstAnswer: a key is answered as the first time, whatever comes with it.
+	firstAnswer bool
 }
 
 func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
@@ -143,7 +146,7 @@ func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
 			return
 		}
 		s.before(ctx, call)
-		rec, i, err := s.decide(call)
+		rec, i, err := s.decideAs(call, d.firstAnswer || s.ignoreParameters)
 		if err != nil {
 			s.refuseUndecided(w, d, call, err)
 			return

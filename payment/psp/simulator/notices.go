@@ -40,11 +40,13 @@ type NoticeTarget struct {
 	// URL is absolute, http or https.
 	URL string `json:"url"`
 	// Secret signs: base64, with or without "whsec_", for the provider's own events;
-	// any text for Stripe's.
+	// any text for Stripe's, hexadecimal digits for Adyen's.
 	Secret string `json:"secret"`
 	// Stripe sends events in Stripe's shape, signed in Stripe's way, in place of
 	// those of the package comment with Standard Webhooks signatures.
 	Stripe bool `json:"stripe,omitempty"`
+	// Adyen sends Adyen's, which tell of refunds that were declined, too: nothing else does.
+	Adyen bool `json:"adyen,omitempty"`
 }
 
 // NoticeStats is what has been set and what came of it. The counters are those
@@ -122,7 +124,8 @@ const (
 // signer signs and spells events for a target.
 type signer struct {
 	NoticeTarget
-	standard *standardwebhooks.Webhook // nil for Stripe
+	standard *standardwebhooks.Webhook // of the provider's own
+	adyen    []byte                    // the key, of Adyen's
 }
 
 func (w Notices) signers() ([]signer, error) {
@@ -139,7 +142,14 @@ func (w Notices) signers() ([]signer, error) {
 		if t.Secret == "" {
 			return nil, fmt.Errorf("webhooks: the target %s has no secret", t.URL)
 		}
-		if !t.Stripe {
+		switch {
+		case t.Stripe && t.Adyen:
+			return nil, fmt.Errorf("webhooks: the target %s cannot have the events of both Stripe and Adyen", t.URL)
+		case t.Adyen:
+			if s.adyen, err = adyenKey(t.Secret); err != nil {
+				return nil, fmt.Errorf("webhooks: the secret for %s is not hexadecimal", t.URL)
+			}
+		case !t.Stripe:
 			if s.standard, err = standardwebhooks.NewWebhook(t.Secret); err != nil {
 				return nil, fmt.Errorf("webhooks: the secret for %s is not base64", t.URL)
 			}

@@ -213,10 +213,13 @@ func (n *notifier) look() {
 
 		n.sim.mu.Lock()
 		end := min(from+effectsPage, n.sim.durable)
-		var tell []int
+		var tell []tidings
 		for i := from; i < end; i++ {
-			if v := n.sim.book.at(i).outcome; v == approved || v == failedSince || (declines && outcomes[v].Class > 0) {
-				tell = append(tell, i)
+			switch v := n.sim.book.at(i).outcome; {
+			case v == approved, v == failedSince, declines && outcomes[v].Class > 0:
+				tell = append(tell, tidings{i, false})
+			case v == refundExceedsCharge, v == currencyMismatch:
+				tell = append(tell, tidings{i, true})
 			}
 		}
 		n.sim.mu.Unlock()
@@ -226,8 +229,8 @@ func (n *notifier) look() {
 
 		n.mu.Lock()
 		if n.next == from { // nobody else has looked meanwhile
-			for _, i := range tell {
-				n.queueLocked(i)
+			for _, t := range tell {
+				n.queueLocked(t)
 			}
 			n.next = end
 			n.advanceLocked()
@@ -236,9 +239,19 @@ func (n *notifier) look() {
 	}
 }
 
+// tidings is a record that targets are told of, or those alone that get Adyen's events.
+type tidings struct {
+	record int
+	adyen  bool
+}
+
 // queueLocked takes the same number of draws per target, whatever they come to.
-func (n *notifier) queueLocked(i int) {
+func (n *notifier) queueLocked(of tidings) {
+	i := of.record
 	for _, t := range n.signers {
+		if of.adyen && !t.Adyen {
+			continue
+		}
 		drop, twice, first, second := n.rng.Float64(), n.rng.Float64(), n.rng.Float64(), n.rng.Float64()
 		if drop < n.set.Drop {
 			n.stats.Dropped++
@@ -401,12 +414,17 @@ func (n *notifier) post(d delivery) error {
 	var body []byte
 	var err error
 	header := http.Header{"Content-Type": {"application/json"}}
-	if d.target.Stripe {
+	switch {
+	case d.target.Adyen:
+		if body, err = adyenEvent(rec, d.record, id, int(charge), failed, d.target.adyen); err != nil {
+			return err
+		}
+	case d.target.Stripe:
 		if body, err = json.Marshal(stripeEvent(rec, d.record, id, int(charge), refund, failed)); err != nil {
 			return err
 		}
 		header.Set("Stripe-Signature", stripeSignature(d.target.Secret, now, body))
-	} else {
+	default:
 		out := describe(rec, id)
 		if failed {
 			out.ID = formatID(rec.kind(), id)

@@ -197,6 +197,12 @@ func (s *Simulator) kick() {
 // It returns once the outcome is durable. The context ends nothing here: money
 // that moved has moved, whoever still listens.
 func (s *Simulator) decide(call psp.Call) (record, int, error) {
+	return s.decideAs(call, s.ignoreParameters)
+}
+
+// decideAs is decide; a key whose parameters have changed has its first answer, or is
+// refused.
+func (s *Simulator) decideAs(call psp.Call, firstAnswer bool) (record, int, error) {
 	if s.ignoreKeys {
 		call.Key = ""
 	}
@@ -207,7 +213,7 @@ func (s *Simulator) decide(call psp.Call) (record, int, error) {
 		return record{}, 0, err
 	}
 	i, seen := s.book.find(call.Key)
-	if seen && s.book.at(i).sum != sum && !s.ignoreParameters {
+	if seen && s.book.at(i).sum != sum && !firstAnswer {
 		s.keyReuses++
 		s.mu.Unlock()
 		return record{}, 0, errKeyReuse

@@ -190,7 +190,7 @@ func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 // stripeHandler serves /v1/… in Stripe's spelling.
 func (s *Simulator) stripeHandler() http.Handler {
 	mux := http.NewServeMux()
-	d := dialect{s.readStripeCall, s.writeStripeOutcome, refuseStripe}
+	d := dialect{read: s.readStripeCall, outcome: s.writeStripeOutcome, refuse: refuseStripe}
 	mux.HandleFunc("POST /v1/payment_intents", s.move(psp.KindCharge, d))
 	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, d))
 	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, d))

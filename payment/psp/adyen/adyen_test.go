@@ -1,0 +1,128 @@
+package adyen_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/adyen"
+	"github.com/homeward-io/homeward/payment/psp/psptest"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	apiKey  = "AQE_test"
+	account = "HomewardSimulator"
+	hmacKey = "d3b07384d113edec49eaa6238ad5ff00c86c1b2b0f0f8f5a6b7f1b0a4c6d7e8f"
+	another = "0000000000000000000000000000000000000000000000000000000000000000"
+)
+
+func TestConformance(t *testing.T) {
+	psptest.Exercise(t, harness)
+}
+
+// opened is a simulator that serves Adyen's API below url.
+func opened(t testing.TB) (sim *simulator.Simulator, url string) {
+	t.Helper()
+	sim, err := simulator.Open(simulator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(sim.Handler())
+	t.Cleanup(func() { srv.Close(); _ = sim.Close() })
+	return sim, srv.URL + "/adyen/"
+}
+
+func effects(sim *simulator.Simulator, kind psp.Kind, reference string) (n int) {
+	for _, e := range sim.Effects() {
+		if e.Kind == kind && e.Reference == reference {
+			n++
+		}
+	}
+	return n
+}
+
+// harness puts the adapter before the simulator's Adyen-shaped API.
+func harness(t *testing.T) psptest.Harness { return harnessOver(t, nil) }
+
+// harnessOver is harness with the requests sent through wire.
+func harnessOver(t *testing.T, wire http.RoundTripper) psptest.Harness {
+	t.Helper()
+	sim, url := opened(t)
+	setFaults := func(f simulator.Faults) {
+		if err := sim.SetFaults(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probability := map[bool]float64{true: 1}
+	cfg := config(url, hmacKey)
+	cfg.Transport = wire
+	return psptest.Harness{
+		Provider: made(t, cfg),
+		Approves: "pm_card_visa", DeclinesSoftly: "pm_card_insufficient_funds",
+		DeclinesHard: "pm_card_stolen", Invalid: "pm_unheard_of", Destination: "acct_supplier",
+		Terms:       &psp.Terms{Customer: "shopper_1"},
+		Effects:     func(kind psp.Kind, reference string) int { return effects(sim, kind, reference) },
+		DropReplies: func(on bool) { setFaults(simulator.Faults{DropReply: probability[on]}) },
+		FailBefore:  func(on bool) { setFaults(simulator.Faults{ErrorBefore: probability[on]}) },
+		Hold: func() (<-chan struct{}, func()) {
+			arrived, gate := make(chan struct{}, 64), make(chan struct{})
+			sim.SetHooks(simulator.Hooks{Before: func(context.Context, psp.Call) {
+				arrived <- struct{}{}
+				<-gate
+			}})
+			return arrived, sync.OnceFunc(func() { close(gate) })
+		},
+		Late: func() func() {
+			setFaults(simulator.Faults{LateEffect: 1, LateBy: time.Hour})
+			return func() { setFaults(simulator.Faults{}); sim.ReleaseLate() }
+		},
+		Fail: func(providerRef string) {
+			if err := sim.Fail(providerRef); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Notices:  func() <-chan psptest.Delivery { return notices(t, sim) },
+		Stranger: adapter(t, "http://127.0.0.1:1", another), SignsValues: true,
+	}
+}
+
+func notices(t *testing.T, sim *simulator.Simulator) <-chan psptest.Delivery {
+	t.Helper()
+	handler, in := psptest.Receiver()
+	receiver := httptest.NewServer(handler)
+	t.Cleanup(func() { _ = sim.Close(); receiver.Close() })
+	if err := sim.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: receiver.URL, Secret: hmacKey, Adyen: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func config(url, hmacKey string) adyen.Config {
+	return adyen.Config{
+		Key: apiKey, HMACKey: hmacKey, MerchantAccount: account, BaseURL: url, ReturnURL: "https://shop.example/return",
+	}
+}
+
+func adapter(t testing.TB, url, hmacKey string) *adyen.Provider {
+	t.Helper()
+	return made(t, config(url, hmacKey))
+}
+
+func made(t testing.TB, cfg adyen.Config) *adyen.Provider {
+	t.Helper()
+	p, err := adyen.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}

@@ -1,0 +1,213 @@
+package adyen
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// webhook is Adyen's NotificationRequest ("Webhook types", Standard webhook).
+type webhook struct {
+	Items []struct {
+		Item *item `json:"NotificationRequestItem"`
+	} `json:"notificationItems"`
+}
+
+// item is a NotificationRequestItem. Its signature covers what is named by signed, and
+// nothing else: what follows from an event is read off those members alone.
+type item struct {
+	PSPReference        string `json:"pspReference"`
+	OriginalReference   string `json:"originalReference"`
+	MerchantAccountCode string `json:"merchantAccountCode"`
+	MerchantReference   string `json:"merchantReference"`
+	Amount              amount `json:"amount"`
+	EventCode           string `json:"eventCode"`
+	Success             string `json:"success"`
+
+	EventDate      string `json:"eventDate"`
+	AdditionalData struct {
+		HMACSignature string `json:"hmacSignature"`
+	} `json:"additionalData"`
+}
+
+// signed is what the signature stands on ("Verify HMAC signatures", Standard webhooks):
+// the values as they are, without any escape. [item.sane] sees to it that no other than
+// the merchant's reference holds a colon, so that one text stands for one event.
+func (i *item) signed() string {
+	return strings.Join([]string{
+		i.PSPReference, i.OriginalReference, i.MerchantAccountCode, i.MerchantReference,
+		strconv.FormatInt(i.Amount.Value, 10), i.Amount.Currency, i.EventCode, i.Success,
+	}, ":")
+}
+
+// sane reports whether the signed members are what Adyen sends: short, visible, and
+// without a colon. The merchant's reference may be anything: not every payment is ours.
+func (i *item) sane() bool {
+	for _, s := range []string{i.PSPReference, i.MerchantAccountCode, i.Amount.Currency, i.EventCode} {
+		if !readable(s) || strings.Contains(s, ":") {
+			return false
+		}
+	}
+	if i.OriginalReference != "" && !readable(i.OriginalReference) || strings.Contains(i.OriginalReference, ":") {
+		return false
+	}
+	return i.Success == "true" || i.Success == "false"
+}
+
+// ours reports whether the event is about a payment that we made.
+func (i *item) ours(account string) bool {
+	ref := i.MerchantReference
+	return i.MerchantAccountCode == account && (strings.HasPrefix(ref, "ch_") || strings.HasPrefix(ref, "re_")) &&
+		readable(ref) && !strings.Contains(ref, ":")
+}
+
+// id names an event, which has no id of Adyen's: "Handle webhook events" tells duplicates
+// by eventCode and pspReference. An event may come again with the other outcome, and is
+// another one then.
+func (i *item) id() string { return i.EventCode + "." + i.PSPReference + "." + i.Success }
+
+// itemOf reads the one event that a webhook in JSON has.
+func itemOf(body []byte) (*item, error) {
+	if len(body) > psp.MaxNotice {
+		return nil, malformed("over %d bytes", psp.MaxNotice)
+	}
+	var w webhook
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := dec.Decode(&w); err != nil || dec.More() {
+		return nil, malformed("not the expected JSON")
+	}
+	switch {
+	case len(w.Items) != 1 || w.Items[0].Item == nil:
+		return nil, malformed("it has %d events, where a standard webhook in JSON has one", len(w.Items))
+	case !w.Items[0].Item.sane():
+		return nil, malformed("its event lacks a pspReference, merchantAccountCode, amount, eventCode or success, or has one that Adyen would not send")
+	}
+	return w.Items[0].Item, nil
+}
+
+// Verify implements [psp.Notifier]. The signature is in the body and has no time in it: an
+// event is never stale. One that is repeated has the same id, and is kept once.
+func (p *Provider) Verify(_ http.Header, body []byte, _ time.Time) (eventID string, err error) {
+	if p.hmacKey == nil {
+		return "", fmt.Errorf("adyen: %w", psp.ErrUnchecked)
+	}
+	forged := fmt.Errorf("adyen: %w", psp.ErrForged)
+	i, err := itemOf(body)
+	if err != nil {
+		return "", forged // nothing in it is signed
+	}
+	signature, err := base64.StdEncoding.Strict().DecodeString(i.AdditionalData.HMACSignature)
+	if err != nil {
+		return "", forged
+	}
+	mac := hmac.New(sha256.New, p.hmacKey)
+	_, _ = mac.Write([]byte(i.signed())) // a hash takes everything
+	if !hmac.Equal(signature, mac.Sum(nil)) {
+		return "", forged
+	}
+	return i.id(), nil
+}
+
+// Events that are acted on ("Webhook types"; the pages of each modification).
+const (
+	eventAuthorisation    = "AUTHORISATION"
+	eventCapture          = "CAPTURE"
+	eventCaptureFailed    = "CAPTURE_FAILED"
+	eventCancellation     = "CANCELLATION"
+	eventTechnicalCancel  = "TECHNICAL_CANCEL"
+	eventExpire           = "EXPIRE"
+	eventRefund           = "REFUND"
+	eventRefundFailed     = "REFUND_FAILED"
+	eventRefundedReversed = "REFUNDED_REVERSED"
+)
+
+// Read implements [psp.Notifier]. An event of another merchant account of the company, or
+// of a payment that has no reference of ours, is none of our business.
+//
+// An event that tells of a decline does not say why in any member that is signed, so that
+// the decline is soft: the payment may be tried again, and Adyen then answers with the
+// reason.
+func (p *Provider) Read(body []byte) (psp.Notice, error) {
+	i, err := itemOf(body)
+	if err != nil {
+		return psp.Notice{}, err
+	}
+	nothing := psp.Notice{ID: i.id()}
+	if at, err := time.Parse(time.RFC3339, i.EventDate); err == nil {
+		nothing.At = at.UTC()
+	}
+	if !i.ours(p.account) {
+		return nothing, nil
+	}
+	n := nothing
+	ref, held := strings.CutSuffix(i.MerchantReference, heldMark)
+	n.Kind, n.Reference = psp.KindCharge, ref
+	if !i.says(&n, held) {
+		return nothing, nil
+	}
+	n.Movement = true
+	var ok bool
+	if n.Amount, n.Currency, ok = i.Amount.minor(); !ok || n.Amount <= 0 || !readable(n.ProviderRef) {
+		return psp.Notice{}, malformed("its event has no amount above 0 of a currency, or no reference of the payment")
+	}
+	return n, nil
+}
+
+// says notes in n what became of the movement. false: nothing that follows from it.
+func (i *item) says(n *psp.Notice, held bool) bool {
+	done := i.Success == "true"
+	declined := func(code, message string) {
+		n.Outcome, n.Decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: code, Message: message}
+	}
+	n.ProviderRef = i.OriginalReference // of what is done to a charge, the charge's
+	switch i.EventCode {
+	case eventAuthorisation:
+		n.ProviderRef = i.PSPReference
+		switch {
+		case !done:
+			declined("generic_decline", "The payment was declined.")
+		case held:
+			n.Outcome = psp.Authorized
+		default:
+			n.Outcome = psp.Approved
+		}
+	case eventCapture:
+		if done {
+			n.Outcome = psp.Approved
+			break
+		}
+		declined("capture_failed", "The payment was authorized, and could not be captured.")
+	case eventCaptureFailed:
+		declined("capture_failed", "The payment was authorized, and could not be captured.")
+	case eventCancellation, eventTechnicalCancel:
+		if !done {
+			return false // as it was
+		}
+		declined("canceled", "The payment was canceled.")
+	case eventExpire:
+		declined("expired_authorization", "The authorization has expired before it was captured.")
+	case eventRefund, eventRefundFailed, eventRefundedReversed:
+		n.Kind, n.ProviderRef = psp.KindRefund, i.PSPReference
+		if i.EventCode == eventRefund && done {
+			n.Outcome = psp.Approved
+			break
+		}
+		declined("refund_failed", "The refund could not be paid out.")
+	default:
+		return false
+	}
+	return true
+}
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("adyen: %w: %s", psp.ErrMalformed, fmt.Sprintf(format, args...))
+}

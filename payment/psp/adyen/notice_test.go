@@ -1,0 +1,137 @@
+package adyen_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/psptest"
+)
+
+// The example of "Verify HMAC signatures": the event, the key and the signature.
+const (
+	documentedEvent = `{"live":"false","notificationItems":[{"NotificationRequestItem":{"additionalData":{"hmacSignature":"coqCmt/IZ4E3CzPvMY8zTjQVL5hYJUiBRg8UU+iCWo0="},"amount":{"value":1130,"currency":"EUR"},"pspReference":"7914073381342284","eventCode":"AUTHORISATION","eventDate":"2019-05-06T17:15:34.121+02:00","merchantAccountCode":"TestMerchant","operations":["CANCEL","CAPTURE","REFUND"],"merchantReference":"TestPayment-1407325143704","paymentMethod":"visa","success":"true"}}]}`
+	documentedKey   = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056"
+)
+
+func TestTheDocumentedSignatureVerifies(t *testing.T) {
+	id, err := adapter(t, "", documentedKey).Verify(nil, []byte(documentedEvent), time.Now())
+	if err != nil || id != "AUTHORISATION.7914073381342284.true" {
+		t.Errorf("got %q, %v", id, err)
+	}
+	for name, p := range map[string]string{"another key": another, "a shorter key": documentedKey[:62]} {
+		if _, err := adapter(t, "", p).Verify(nil, []byte(documentedEvent), time.Now()); !errors.Is(err, psp.ErrForged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := adapter(t, "", "").Verify(nil, []byte(documentedEvent), time.Now()); !errors.Is(err, psp.ErrUnchecked) {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
+// The signature stands on values that are joined by colons without any escape. A value
+// with a colon in it could be two of another event.
+func TestColonsCannotMoveValues(t *testing.T) {
+	n := adapter(t, "", hmacKey)
+	sign := func(payload string) string {
+		key, err := hex.DecodeString(hmacKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(payload))
+		return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	body := func(psp, original, reference string) string {
+		return fmt.Sprintf(`{"notificationItems":[{"NotificationRequestItem":{"additionalData":{"hmacSignature":%q},"amount":{"value":5,"currency":"EUR"},"pspReference":%q,"originalReference":%q,"merchantAccountCode":"HomewardSimulator","merchantReference":%q,"eventCode":"REFUND","success":"true"}}]}`,
+			sign("P:O:HomewardSimulator:re_1:5:EUR:REFUND:true"), psp, original, reference)
+	}
+	if _, err := n.Verify(nil, []byte(body("P", "O", "re_1")), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, moved := range []string{body("P:O", "HomewardSimulator", "re_1"), body("P", "O:HomewardSimulator", "re_1"), body("", "P:O", "re_1")} {
+		if _, err := n.Verify(nil, []byte(moved), time.Now()); !errors.Is(err, psp.ErrForged) {
+			t.Errorf("%s verifies: %v", moved, err)
+		}
+	}
+}
+
+// event is one as Adyen would send it, unsigned.
+func event(code, success, ref, original, merchant string, value int) string {
+	return fmt.Sprintf(`{"live":"false","notificationItems":[{"NotificationRequestItem":{"amount":{"currency":"USD","value":%d},"eventCode":%q,"eventDate":"2026-03-01T13:00:00+01:00","merchantAccountCode":%q,"merchantReference":%q,"originalReference":%q,"paymentMethod":"visa","pspReference":%q,"reason":"null","success":%q}}]}`,
+		value, code, account, merchant, original, ref, success)
+}
+
+func TestRead(t *testing.T) {
+	n := adapter(t, "", hmacKey)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	charge := psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "PAY", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
+	refund := psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_1", ProviderRef: "REF", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
+	with := func(n psp.Notice, o psp.Outcome) psp.Notice { n.Outcome = o; return n }
+	for name, c := range map[string]struct {
+		body string
+		want psp.Notice
+		code string
+	}{
+		"authorised":           {event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250), charge, ""},
+		"held":                 {event("AUTHORISATION", "true", "PAY", "", "ch_1-held", 1250), with(charge, psp.Authorized), ""},
+		"refused":              {event("AUTHORISATION", "false", "PAY", "", "ch_1", 1250), with(charge, psp.Declined), "generic_decline"},
+		"captured":             {event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1250), charge, ""},
+		"capture refused":      {event("CAPTURE", "false", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
+		"capture failed":       {event("CAPTURE_FAILED", "true", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
+		"canceled":             {event("CANCELLATION", "true", "CAN", "PAY", "ch_1-held", 1250), with(charge, psp.Declined), "canceled"},
+		"canceled by Adyen":    {event("TECHNICAL_CANCEL", "true", "CAN", "PAY", "ch_1", 1250), with(charge, psp.Declined), "canceled"},
+		"cancellation refused": {event("CANCELLATION", "false", "CAN", "PAY", "ch_1-held", 1250), psp.Notice{}, ""},
+		"expired":              {event("EXPIRE", "true", "EXP", "PAY", "ch_1-held", 1250), with(charge, psp.Declined), "expired_authorization"},
+		"refunded":             {event("REFUND", "true", "REF", "PAY", "re_1", 1250), refund, ""},
+		"refund refused":       {event("REFUND", "false", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refund failed":        {event("REFUND_FAILED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refund came back":     {event("REFUNDED_REVERSED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"another event":        {event("REPORT_AVAILABLE", "true", "REP", "", "ch_1", 0), psp.Notice{}, ""},
+		"not ours":             {event("AUTHORISATION", "true", "PAY", "", "order №7: a gift", 1250), psp.Notice{}, ""},
+		"like ours":            {event("AUTHORISATION", "true", "PAY", "", "ch_1:2", 1250), psp.Notice{}, ""},
+		"another account's":    {strings.Replace(event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250), account, "AnotherShop", 1), psp.Notice{}, ""},
+	} {
+		got, err := n.Read([]byte(c.body))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if (got.Decline == nil) != (c.code == "") || got.Decline != nil && (got.Decline.Code != c.code || got.Decline.Class != psp.Soft || got.Decline.Message == "") {
+			t.Errorf("%s: decline %+v, want %q", name, got.Decline, c.code)
+		}
+		id := got.ID
+		got.Decline, got.ID, c.want.At = nil, "", at
+		if got != c.want || strings.Count(id, ".") != 2 {
+			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
+		}
+	}
+	good := event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250)
+	for name, body := range map[string]string{
+		"cut short":  good[:99],
+		"no item":    `{"notificationItems":[]}`,
+		"an empty":   `{"notificationItems":[{}]}`,
+		"two":        strings.Replace(good, `"notificationItems":[`, `"notificationItems":[{"NotificationRequestItem":{}},`, 1),
+		"no success": strings.Replace(good, `"success":"true"`, `"success":"maybe"`, 1),
+		"no psp":     strings.Replace(good, `"PAY"`, `""`, 1),
+		"no amount":  event("AUTHORISATION", "true", "PAY", "", "ch_1", 0),
+		"no payment": event("CAPTURE", "true", "CAP", "", "ch_1", 1250),
+		"oversized":  good + strings.Repeat(" ", psp.MaxNotice),
+	} {
+		if got, err := n.Read([]byte(body)); !errors.Is(err, psp.ErrMalformed) || got != (psp.Notice{}) {
+			t.Errorf("%s: got %+v, %v; want %v", name, got, err, psp.ErrMalformed)
+		}
+	}
+}
+
+func FuzzNotices(f *testing.F) {
+	psptest.FuzzNotifier(f, adapter(f, "", hmacKey), "Hmacsignature", documentedEvent,
+		event("REFUND", "false", "REF", "PAY", "re_1", 1250), event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1), `{"notificationItems":[{}]}`, `[]`, ``)
+}

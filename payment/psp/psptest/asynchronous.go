@@ -1,0 +1,103 @@
+package psptest
+
+import (
+	"testing"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// heard is what has come in of notices, by our reference.
+type heard struct {
+	in    <-chan Delivery
+	about map[string]psp.Notice
+}
+
+// listening has an Asynchronous provider send its notices from the beginning.
+func (h Harness) listening() Harness {
+	if h.Provider.Capabilities().Asynchronous {
+		h.heard = &heard{h.Notices(), map[string]psp.Notice{}}
+	}
+	return h
+}
+
+// told waits until a notice tells what became of call.
+func (h Harness) told(t *testing.T, call psp.Call) psp.Notice {
+	t.Helper()
+	n, ok := h.Provider.(psp.Notifier)
+	if !ok {
+		t.Fatalf("%T is asynchronous and no psp.Notifier", h.Provider)
+	}
+	for {
+		if told, ok := h.heard.about[call.Reference]; ok {
+			return told
+		}
+		d := <-h.heard.in
+		if _, err := n.Verify(d.Header, d.Body, d.At); err != nil {
+			t.Fatalf("%s does not verify: %v", d.Body, err)
+		}
+		told, err := n.Read(d.Body)
+		if err != nil {
+			t.Fatalf("%s does not read: %v", d.Body, err)
+		}
+		h.heard.about[told.Reference] = told
+	}
+}
+
+// wantRefund makes a refund that succeeds, at once or as a notice tells.
+func (h Harness) wantRefund(t *testing.T, call psp.Call) (providerRef string) {
+	t.Helper()
+	r := h.Provider.Refund(t.Context(), call)
+	if !h.Provider.Capabilities().Asynchronous {
+		return wantApproved(t, r)
+	}
+	ref := wantPending(t, r)
+	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Approved || told.ProviderRef != ref ||
+		told.Amount != call.Amount || told.Currency != call.Currency {
+		t.Fatalf("the refund %s is told of as %+v", ref, told)
+	}
+	return ref
+}
+
+// wantNoRefund makes a refund that the provider refuses as Invalid, or, if asynchronous,
+// declines in a notice.
+func (h Harness) wantNoRefund(t *testing.T, call psp.Call) {
+	t.Helper()
+	r := h.Provider.Refund(t.Context(), call)
+	if !h.Provider.Capabilities().Asynchronous {
+		wantDeclined(t, r, psp.Invalid)
+		return
+	}
+	ref := wantPending(t, r)
+	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Declined || told.Decline == nil || told.ProviderRef != ref {
+		t.Fatalf("the refund %s is told of as %+v; want a decline", ref, told)
+	}
+}
+
+// A refund that is under way is neither a success nor a failure, however often it is
+// asked for, and is made once.
+func refundsPend(t *testing.T, h Harness) {
+	charge := wantApproved(t, h.Provider.Charge(t.Context(), h.charge("1")))
+	call := h.refund("2", charge, 1000)
+	first := wantPending(t, h.Provider.Refund(t.Context(), call))
+	h.wantRefund(t, call)
+	if again := wantPending(t, h.Provider.Refund(t.Context(), call)); again != first {
+		t.Errorf("the same key was answered with %q, then %q", first, again)
+	}
+	h.wantEffects(t, psp.KindRefund, call.Reference, 1)
+}
+
+func refusesTransfers(t *testing.T, h Harness) {
+	call := h.transfer("1")
+	wantDeclined(t, h.Provider.Transfer(t.Context(), call), psp.Invalid)
+	h.FailBefore(true) // were it sent, it would be unknown now
+	wantDeclined(t, h.Provider.Transfer(t.Context(), call), psp.Invalid)
+	h.wantEffects(t, psp.KindTransfer, call.Reference, 0)
+}
+
+func wantPending(t *testing.T, r psp.Result) (providerRef string) {
+	t.Helper()
+	if r.Outcome != psp.Pending || r.ProviderRef == "" || r.Wait == nil || r.Wait.State != psp.Processing || r.Decline != nil {
+		t.Fatalf("got %s; want pending, with a provider reference", describe(r))
+	}
+	return r.ProviderRef
+}

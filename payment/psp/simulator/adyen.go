@@ -1,0 +1,320 @@
+package simulator
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// The Adyen-shaped API, version 71 of Checkout, as far as an adapter needs it. It shows
+// the same books, with references in Adyen's spelling.
+
+// adyenAccount is the one merchant account there is.
+const adyenAccount = "HomewardSimulator"
+
+// adyenPrefix starts Adyen's references of 16 characters.
+func adyenPrefix(k psp.Kind) string {
+	if k == psp.KindRefund {
+		return "HWR"
+	}
+	return "HWC"
+}
+
+// adyenID and fromAdyenID turn record i into Adyen's spelling, and that into the
+// provider's own.
+func adyenID(k psp.Kind, i int) string {
+	return adyenPrefix(k) + "0" + strings.ToUpper(strings.TrimPrefix(formatID(k, i), idPrefix(k)))
+}
+
+func fromAdyenID(k psp.Kind, id string) (string, bool) {
+	digits, ok := strings.CutPrefix(id, adyenPrefix(k)+"0")
+	return idPrefix(k) + strings.ToLower(digits), ok && digits == strings.ToUpper(digits)
+}
+
+// adyenMoreDecimals is how many more decimals Adyen has than ISO 4217 ("Currency codes
+// and minor units"). It is spelled out here, and not taken from the adapter.
+func adyenMoreDecimals(currency string) int {
+	switch currency {
+	case "clp", "isk":
+		return 2
+	case "cve", "idr":
+		return -2
+	}
+	return 0
+}
+
+type adyenAmount struct {
+	Currency string `json:"currency"`
+	Value    int64  `json:"value"`
+}
+
+// hundred is what two decimals make.
+const hundred = 100
+
+func toAdyenAmount(minor int64, currency string) adyenAmount {
+	switch adyenMoreDecimals(currency) {
+	case 2:
+		minor *= hundred
+	case -2:
+		minor /= hundred
+	}
+	return adyenAmount{strings.ToUpper(currency), minor}
+}
+
+// books is a as the books have it.
+func (a adyenAmount) books() (minor int64, currency string, err error) {
+	currency = strings.ToLower(a.Currency)
+	if currency == a.Currency || a.Value < 1 || a.Value > 1<<56 {
+		return 0, "", errors.New("Invalid amount specified")
+	}
+	switch adyenMoreDecimals(currency) {
+	case 2:
+		if a.Value%hundred != 0 {
+			return 0, "", errors.New("Invalid amount specified: the books of this provider have no decimals of " + a.Currency)
+		}
+		return a.Value / hundred, currency, nil
+	case -2:
+		return a.Value * hundred, currency, nil
+	}
+	return a.Value, currency, nil
+}
+
+// adyenPayment is PaymentRequest, adyenModification what the requests of modifications
+// have in common. Any other member is refused.
+type adyenPayment struct {
+	Amount          adyenAmount `json:"amount"`
+	MerchantAccount string      `json:"merchantAccount"`
+	Reference       string      `json:"reference"`
+	ReturnURL       string      `json:"returnUrl"`
+	PaymentMethod   struct {
+		Type                  string `json:"type"`
+		StoredPaymentMethodID string `json:"storedPaymentMethodId"`
+	} `json:"paymentMethod"`
+	ShopperReference         string            `json:"shopperReference"`
+	ShopperInteraction       string            `json:"shopperInteraction"`
+	RecurringProcessingModel string            `json:"recurringProcessingModel"`
+	CaptureDelayHours        *int              `json:"captureDelayHours"`
+	AdditionalData           map[string]string `json:"additionalData"`
+	ShopperStatement         string            `json:"shopperStatement"`
+	MerchantOrderReference   string            `json:"merchantOrderReference"`
+	Metadata                 map[string]string `json:"metadata"`
+}
+
+type adyenModification struct {
+	MerchantAccount string      `json:"merchantAccount"`
+	Reference       string      `json:"reference"`
+	Amount          adyenAmount `json:"amount"`
+}
+
+// adyenPaid is PaymentResponse.
+type adyenPaid struct {
+	PSPReference      string       `json:"pspReference"`
+	RefusalReason     string       `json:"refusalReason,omitempty"`
+	ResultCode        string       `json:"resultCode"`
+	RefusalReasonCode string       `json:"refusalReasonCode,omitempty"`
+	Amount            *adyenAmount `json:"amount,omitempty"`
+	MerchantReference string       `json:"merchantReference"`
+}
+
+// adyenReceived is PaymentRefundResponse.
+type adyenReceived struct {
+	MerchantAccount     string      `json:"merchantAccount"`
+	PaymentPSPReference string      `json:"paymentPspReference"`
+	PSPReference        string      `json:"pspReference"`
+	Reference           string      `json:"reference"`
+	Status              string      `json:"status"`
+	Amount              adyenAmount `json:"amount"`
+}
+
+// adyenError is ServiceError.
+type adyenError struct {
+	Status    int    `json:"status"`
+	ErrorCode string `json:"errorCode"`
+	Message   string `json:"message"`
+	ErrorType string `json:"errorType"`
+}
+
+// adyenHandler serves /v71/… in Adyen's spelling.
+func (s *Simulator) adyenHandler() http.Handler {
+	mux := http.NewServeMux()
+	d := dialect{read: s.readAdyenCall, outcome: s.writeAdyenOutcome, refuse: refuseAdyen, firstAnswer: true}
+	mux.HandleFunc("POST /v71/payments", s.move(psp.KindCharge, d))
+	mux.HandleFunc("POST /v71/payments/{payment}/refunds", s.move(psp.KindRefund, d))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-API-Key") == "" {
+			write(w, http.StatusUnauthorized, adyenError{http.StatusUnauthorized, "000", "HTTP Status Response - Unauthorized", "security"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (s *Simulator) readAdyenCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
+	call := psp.Call{Kind: kind, Key: r.Header.Get("Idempotency-Key")}
+	var account string
+	var money adyenAmount
+	if kind == psp.KindRefund {
+		var m adyenModification
+		if status, err := readJSON(w, r, &m); err != nil {
+			return psp.Call{}, status, err
+		}
+		account, money, call.Reference = m.MerchantAccount, m.Amount, m.Reference
+		call.Source, _ = fromAdyenID(psp.KindCharge, r.PathValue("payment"))
+	} else {
+		var m adyenPayment
+		if status, err := readJSON(w, r, &m); err != nil {
+			return psp.Call{}, status, err
+		}
+		if err := m.check(); err != nil {
+			return psp.Call{}, http.StatusUnprocessableEntity, err
+		}
+		account, money, call.Reference = m.MerchantAccount, m.Amount, m.Reference
+		call.Source, call.Description = m.PaymentMethod.StoredPaymentMethodID, m.ShopperStatement
+	}
+	if account != adyenAccount {
+		return psp.Call{}, http.StatusForbidden, errors.New("Invalid Merchant Account")
+	}
+	var err error
+	if call.Amount, call.Currency, err = money.books(); err != nil {
+		return psp.Call{}, http.StatusUnprocessableEntity, err
+	}
+	return call, http.StatusUnprocessableEntity, validate(call)
+}
+
+// check refuses what Adyen would, or what this provider does not know.
+func (m *adyenPayment) check() error {
+	for name, missing := range map[string]bool{
+		"returnUrl": m.ReturnURL == "", "reference": m.Reference == "", "paymentMethod.type": m.PaymentMethod.Type != "scheme",
+		"shopperReference": len(m.ShopperReference) < 3, "shopperInteraction": m.ShopperInteraction != "ContAuth",
+		"recurringProcessingModel": m.RecurringProcessingModel == "",
+	} {
+		if missing {
+			return fmt.Errorf("Required field '%s' is not provided.", name)
+		}
+	}
+	if m.CaptureDelayHours == nil || *m.CaptureDelayHours != 0 || m.AdditionalData["manualCapture"] != "" {
+		return errors.New("captureDelayHours must be 0: this provider captures at once")
+	}
+	return nil
+}
+
+// adyenRefusals are declines of a charge in Adyen's words ("Refusal reasons").
+var adyenRefusals = map[outcome]struct{ code, reason string }{
+	insufficientFunds: {"12", "Not enough balance"},
+	stolenCard:        {"5", "Blocked Card"},
+}
+
+func (s *Simulator) writeAdyenOutcome(w http.ResponseWriter, rec record, i int) {
+	refusal, refused := adyenRefusals[rec.outcome]
+	money := toAdyenAmount(rec.amount, string(rec.currency[:]))
+	switch {
+	case rec.outcome == invalidPaymentMethod:
+		writeAdyenError(w, http.StatusUnprocessableEntity, "800", "Contract not found")
+	case rec.outcome == chargeNotFound:
+		writeAdyenError(w, http.StatusUnprocessableEntity, "167", "Original pspReference required for this operation")
+	case rec.kind() == psp.KindRefund:
+		write(w, http.StatusCreated, adyenReceived{
+			MerchantAccount: adyenAccount, PaymentPSPReference: s.adyenCharge(i), PSPReference: adyenID(psp.KindRefund, i),
+			Reference: rec.reference(), Status: "received", Amount: money,
+		})
+	case refused:
+		write(w, http.StatusOK, adyenPaid{
+			PSPReference: adyenID(psp.KindCharge, i), ResultCode: "Refused", RefusalReason: refusal.reason,
+			RefusalReasonCode: refusal.code, MerchantReference: rec.reference(),
+		})
+	default:
+		write(w, http.StatusOK, adyenPaid{
+			PSPReference: adyenID(psp.KindCharge, i), ResultCode: "Authorised", Amount: &money, MerchantReference: rec.reference(),
+		})
+	}
+}
+
+// adyenCharge is the charge that refund i was to give back.
+func (s *Simulator) adyenCharge(i int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return adyenID(psp.KindCharge, int(s.book.refundOf[uint32(i)]))
+}
+
+func writeAdyenError(w http.ResponseWriter, status int, code, message string) {
+	write(w, status, adyenError{status, code, message, "validation"})
+}
+
+// refuseAdyen spells a refusal. What happened to nothing is transient ("API idempotency").
+func refuseAdyen(w http.ResponseWriter, status int, class, code, message string) {
+	switch {
+	case status == http.StatusForbidden:
+		write(w, status, adyenError{status, "901", message, "security"})
+	case class == "invalid":
+		writeAdyenError(w, status, "702", message)
+	case code == "unavailable":
+		w.Header().Set("transient-error", "true")
+		write(w, status, adyenError{status, "703", "required resource temporarily unavailable", "internal"})
+	default:
+		write(w, status, adyenError{status, "905", message, "internal"})
+	}
+}
+
+// adyenItem is a NotificationRequestItem.
+type adyenItem struct {
+	AdditionalData      map[string]string `json:"additionalData"`
+	Amount              adyenAmount       `json:"amount"`
+	EventCode           string            `json:"eventCode"`
+	EventDate           string            `json:"eventDate"`
+	MerchantAccountCode string            `json:"merchantAccountCode"`
+	MerchantReference   string            `json:"merchantReference"`
+	OriginalReference   string            `json:"originalReference,omitempty"`
+	PaymentMethod       string            `json:"paymentMethod"`
+	PSPReference        string            `json:"pspReference"`
+	Reason              string            `json:"reason"`
+	Success             string            `json:"success"`
+}
+
+// adyenEvent is a notice as Adyen would send it: of record i, about movement id.
+func adyenEvent(rec record, i, id, charge int, failed bool, key []byte) ([]byte, error) {
+	item := adyenItem{
+		Amount: toAdyenAmount(rec.amount, string(rec.currency[:])), EventCode: "AUTHORISATION",
+		EventDate: time.Unix(0, rec.at).UTC().Format(time.RFC3339), MerchantAccountCode: adyenAccount,
+		MerchantReference: rec.reference(), PaymentMethod: "visa", PSPReference: adyenID(rec.kind(), id),
+		Success: strconv.FormatBool(failed || rec.outcome == approved),
+	}
+	switch {
+	case rec.kind() == psp.KindRefund:
+		item.OriginalReference, item.EventCode = adyenID(psp.KindCharge, charge), "REFUND"
+		if failed {
+			item.EventCode, item.Reason = "REFUND_FAILED", "Refund Failed"
+		} else if rec.outcome != approved {
+			item.Reason = "Insufficient balance on payment"
+		}
+	case failed:
+		item.EventCode, item.Reason = "CAPTURE_FAILED", "Capture Failed"
+		item.PSPReference, item.OriginalReference = adyenID(psp.KindCharge, i), item.PSPReference
+	case rec.outcome != approved:
+		item.Reason = adyenRefusals[rec.outcome].reason
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(mac, "%s:%s:%s:%s:%d:%s:%s:%s", item.PSPReference, item.OriginalReference, item.MerchantAccountCode, // a hash takes everything
+		item.MerchantReference, item.Amount.Value, item.Amount.Currency, item.EventCode, item.Success)
+	item.AdditionalData = map[string]string{"hmacSignature": base64.StdEncoding.EncodeToString(mac.Sum(nil))}
+	type wrapped struct {
+		Item adyenItem `json:"NotificationRequestItem"`
+	}
+	return json.Marshal(struct {
+		Live  string    `json:"live"`
+		Items []wrapped `json:"notificationItems"`
+	}{"false", []wrapped{{item}}})
+}
+
+// adyenKey reads the key that events are signed with.
+func adyenKey(secret string) ([]byte, error) { return hex.DecodeString(secret) }
