@@ -1,3 +1,6 @@
 // Package monitoring keeps what Prometheus and Grafana are given: recording.yaml,
-// alerts.yaml with their cases in tests.yaml, and the dashboards.
+// alerts.yaml with their cases in tests.yaml and slow_tests.yaml, and dashboards, which
+// go generate writes from [Dashboards].
 package monitoring
+
+//go:generate go test -run TestTheDashboardsAreCurrent -count=1 . -write

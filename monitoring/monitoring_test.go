@@ -79,9 +79,10 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 
 var names = regexp.MustCompile(`\b(homeward|db_client|http_server)_[a-z_]+|homeward:[a-z_]+:[a-z0-9_]+`)
 
-// TestRulesAskForWhatThereIs: each metric in a rule is in the catalogue or recorded.
-func TestRulesAskForWhatThereIs(t *testing.T) {
-	there := map[string]bool{}
+// catalogue is the name of every metric, label and record, as PromQL has them.
+func catalogue(t *testing.T) map[string]bool {
+	t.Helper()
+	there := map[string]bool{"homeward_region": true, "homeward_node": true} // labels of every series
 	for _, m := range meter.All() {
 		there[m.Prometheus()] = true
 		if m.Kind() == meter.KindHistogram {
@@ -93,14 +94,16 @@ func TestRulesAskForWhatThereIs(t *testing.T) {
 			there[strings.ReplaceAll(string(l), ".", "_")] = true
 		}
 	}
-	for _, l := range []string{"homeward_region", "homeward_node"} { // of every series
-		there[l] = true
-	}
-	recorded := rules(t, "recording.yaml")
-	for _, r := range recorded {
+	for _, r := range rules(t, "recording.yaml") {
 		there[r.Record] = true
 	}
-	for _, r := range append(recorded, rules(t, "alerts.yaml")...) {
+	return there
+}
+
+// TestRulesAskForWhatThereIs: each metric in a rule is in the catalogue or recorded.
+func TestRulesAskForWhatThereIs(t *testing.T) {
+	there := catalogue(t)
+	for _, r := range append(rules(t, "recording.yaml"), rules(t, "alerts.yaml")...) {
 		for _, name := range names.FindAllString(r.Expr, -1) {
 			if !there[name] {
 				t.Errorf("%s%s asks for %s, which is no metric, label or record", r.Alert, r.Record, name)

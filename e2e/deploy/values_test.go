@@ -27,7 +27,7 @@ ingress: {enabled: true, host: api.example.com, tlsSecret: public}
 gateway: {enabled: true, parentRefs: [{name: edge}], hostnames: [api.example.com]}
 networkPolicy: {egress: [{ports: [{port: 26257}, {port: 443}]}]}
 autoscaling: {enabled: false}
-monitoring: {podMonitor: {enabled: true}, rules: {enabled: false}, dashboards: {enabled: false}}
+monitoring: {podMonitor: {enabled: true}, rules: {enabled: true}, dashboards: {enabled: true}}
 image: {tag: v1}
 peers:
 `, region)
