@@ -194,6 +194,7 @@ const usedTables = `(VALUES
     ('brakes', 'SELECT INSERT UPDATE'),
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
+    ('audit_chains', 'SELECT INSERT UPDATE'),
     ('unpaid', 'SELECT INSERT UPDATE DELETE'),
     ('windows', 'SELECT INSERT UPDATE')
 ) AS tables (name, uses)`

@@ -59,6 +59,8 @@
 //	outbox_unpark   that it is parked              reported: a person looks again
 //	ledger_post     there is no row                run again; whatever transaction there is now is the answer
 //	ledger_book     there is no row                as ledger_post: its events are booked with it
+//	audit_advance   the version that was read      reported as unknown: the exporter reads the chain
+//	audit_forget    that no claim says anything    run again: what is gone is forgotten
 //	brake_put       the version that was read      reported as unknown: the next look finds what there is
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close   the fence                      run again; on "no row" read: closed in our words is closed

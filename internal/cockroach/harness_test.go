@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -370,4 +372,11 @@ func (p parts) now(t testing.TB) time.Time {
 	_, now, _, err := p.Store(p.Regions[0]).Get(context.Background(), claim.Key{Tenant: "acme", Value: "clock"}, p.Regions[0])
 	require.NoError(t, err)
 	return now
+}
+
+func TestAudit(t *testing.T) {
+	audittest.Exercise(t, func(t *testing.T) audittest.Harness {
+		p := newParts(t)
+		return audittest.Harness{Harness: p.Harness, Audit: func(region string) audit.Store { return p.view(region) }, Lag: p.ReplicaLag}
+	})
 }

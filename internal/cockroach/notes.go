@@ -3,6 +3,7 @@ package cockroach
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -43,16 +44,48 @@ type notes struct {
 	mu      sync.Mutex
 	waiting []note
 	dropped uint64
+	lost    map[notesOf]uint64 // dropped, and not yet said in the audit
 }
+
+// notesOf are the notes of one node on the keys of a home.
+type notesOf struct{ home, region, node string }
 
 func (n *notes) add(e note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.waiting) >= maxNotes {
+		n.drop(n.waiting[:notesPerStatement])
 		n.waiting = slices.Delete(n.waiting, 0, notesPerStatement)
-		n.dropped += notesPerStatement
 	}
 	n.waiting = append(n.waiting, e)
+}
+
+// drop counts what is dropped. The caller holds the lock.
+func (n *notes) drop(some []note) {
+	if n.lost == nil {
+		n.lost = map[notesOf]uint64{}
+	}
+	for i := range some {
+		e, count := &some[i].entry, uint64(1)
+		if e.Event == claim.EventRepliesLost { // it says how many, and they are lost again
+			count, _ = strconv.ParseUint(e.Detail, 10, 64)
+		} else {
+			n.dropped++
+		}
+		n.lost[notesOf{some[i].home, e.Region, e.Node}] += count
+	}
+}
+
+// sayLost makes a note of how many were lost.
+func (n *notes) sayLost() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for of, count := range n.lost {
+		n.waiting = append(n.waiting, note{id: newEntry(), home: of.home, noted: time.Now(), entry: claim.AuditEntry{
+			Event: claim.EventRepliesLost, Region: of.region, Node: of.node, Detail: strconv.FormatUint(count, 10),
+		}})
+	}
+	n.lost = nil
 }
 
 func (n *notes) first() []note {
@@ -113,6 +146,7 @@ func (db *DB) flushNotes(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	db.notes.sayLost()
 	for {
 		some := db.notes.first()
 		if len(some) == 0 {

@@ -49,7 +49,7 @@ const booksView = "ledger_entries"
 
 // readable are the tables without secrets and without the words of merchants, payers
 // and providers. What is not named here, as what a later migration makes, is not.
-var readable = []string{versionTable, "regions", "tenants", "pins", "claims", "ledger", booksView, "audit", "windows"}
+var readable = []string{versionTable, "regions", "tenants", "pins", "claims", "ledger", booksView, "audit", "audit_chains", "windows"}
 
 // nodeRights are the rights of the node role on a table. Those of nodes are in needed;
 // tools also add tenants, keys and endpoints, and remove them.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
 )
@@ -16,6 +17,7 @@ var (
 	_ claim.Store   = (*View)(nil)
 	_ outbox.Queues = (*View)(nil)
 	_ outbox.Looker = (*View)(nil)
+	_ audit.Store   = (*View)(nil)
 )
 
 // View is the database as the nodes of one region use it. It is safe for

@@ -1,6 +1,6 @@
 // Package embedded keeps claims, pins, outbox, books, notices, audit and tenants in
 // one Pebble store: one process, one directory, any number of regions. It implements
-// [claim.Store], [outbox.Store], [ledger.Store], [notice.Store] and
+// [claim.Store], [outbox.Store], [ledger.Store], [notice.Store], [audit.Store] and
 // [relay.Endpoints] for `homeward demo`, for development and for tests, with the
 // same durability and the same answers as the SQL store.
 //
@@ -55,7 +55,9 @@
 //	n r · notice id            Notice               Keep, Close, Rewrite, Sweep
 //	U r · object id            Unpaid               Settle, unless money moved
 //	a r tenant · key · seq(8)  Audit                notes; and of steps what the claim's
-//	                                                row has no room for
+//	                                                row has no room for. Of no key: how
+//	                                                many notes were lost
+//	H r                        version(8), JSON     AdvanceAudit: how far audit is exported
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant
@@ -155,6 +157,9 @@
 //	MoveRegistrar   the old registrar                the new one, and the old looked at too
 //	SetRegionStatus the old status                   the new one
 //	PutBrake        the old brake                    the new one
+//	AdvanceAudit    the old chain; the exporter      the new one
+//	                finds its object and adopts it
+//	ForgetAudit     there, and found again           gone
 //	PutEndpoint,    the old endpoint                 the new one
 //	NoteDelivery,
 //	RewriteSecrets

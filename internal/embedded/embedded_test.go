@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
@@ -252,4 +254,11 @@ func names() (all []string) {
 		all = append(all, r.Name)
 	}
 	return all
+}
+
+func TestAudit(t *testing.T) {
+	audittest.Exercise(t, func(t *testing.T) audittest.Harness {
+		h := harness(t, testPolicy())
+		return audittest.Harness{Harness: h, Audit: func(region string) audit.Store { return h.Ledger(region).(*embedded.View) }}
+	})
 }

@@ -29,6 +29,7 @@ const (
 	tableEndpoint = 's'
 	tableTenant   = 't'
 	tableUnpaid   = 'U'
+	tableChain    = 'H'
 
 	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
 	tableCallsV3  = 'd' // due rows of provider calls, before format 4

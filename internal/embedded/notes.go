@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type notes struct {
 	head    int // index of the oldest
 	count   int
 	dropped uint64
+	lost    map[claim.RegionCode]uint64 // dropped, and not yet said in the audit
 }
 
 func (n *notes) add(e note) {
@@ -46,12 +48,30 @@ func (n *notes) add(e note) {
 		n.ring = make([]note, maxNotes)
 	}
 	if n.count == maxNotes {
+		n.lose(n.ring[n.head].code, 1)
 		n.head = (n.head + 1) % maxNotes
 		n.count--
-		n.dropped++
 	}
 	n.ring[(n.head+n.count)%maxNotes] = e
 	n.count++
+}
+
+// lose counts notes that are dropped. The caller holds the lock.
+func (n *notes) lose(code claim.RegionCode, count uint64) {
+	if n.lost == nil {
+		n.lost = map[claim.RegionCode]uint64{}
+	}
+	n.lost[code] += count
+	n.dropped += count
+}
+
+// takeLost moves out what is to be said of notes that were dropped.
+func (n *notes) takeLost() map[claim.RegionCode]uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lost := n.lost
+	n.lost = nil
+	return lost
 }
 
 // take moves up to len(into) of the oldest notes out.
@@ -91,10 +111,22 @@ func (n *notes) empty() bool {
 	return n.count == 0
 }
 
-// drain adds all waiting notes to b. One that cannot be encoded is dropped.
+// drain adds all waiting notes to b, and how many were lost before. One that cannot be
+// encoded is dropped.
 func (n *notes) drain(db *DB, b *pebble.Batch) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
+	for code, count := range n.takeLost() {
+		e := claim.AuditEntry{At: db.clock.now(), Event: claim.EventRepliesLost, Detail: strconv.FormatUint(count, 10)}
+		for _, r := range db.order {
+			if r.Code == code {
+				e.Region = r.Name
+			}
+		}
+		if err := appendAudit(b, s, code, claim.Key{}, db.seq.Add(1), &e); err != nil {
+			db.log.Error("store: an audit note was dropped", "error", err)
+		}
+	}
 	var some [notesPerBatch]note
 	for {
 		got := n.take(some[:])

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/ledger"
@@ -17,8 +18,8 @@ import (
 
 // View is the store as a node of one region sees it: rows of that region are
 // near, those of others cost a round trip, replicas are near everywhere. It
-// implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store] and
-// [relay.Endpoints], and is safe for concurrent use.
+// implements [claim.Store], [outbox.Queues], [ledger.Store], [notice.Store],
+// [relay.Endpoints] and [audit.Store], and is safe for concurrent use.
 type View struct {
 	db   *DB
 	name string
@@ -30,6 +31,7 @@ var (
 	_ ledger.Store    = (*View)(nil)
 	_ notice.Store    = (*View)(nil)
 	_ relay.Endpoints = (*View)(nil)
+	_ audit.Store     = (*View)(nil)
 )
 
 // Region returns the view of a node in the region of that name.
