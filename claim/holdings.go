@@ -221,6 +221,7 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 			hold.extend(asked.Add(s.c.Policy.Lease - s.c.Policy.LeaseMargin))
 		} else {
 			hold.lost()
+			s.meters.fenced.Add(1, "renew")
 		}
 	}
 }

@@ -97,7 +97,9 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 		return outbox.Failed("closing gave " + verdict.Outcome.String())
 	}
 	verdict.Node, verdict.Region = s.c.Node, s.c.Region
-	switch _, err := s.record(ctx, &rec, &verdict); {
+	settled, err := s.record(ctx, &rec, &verdict)
+	s.meters.ended(rec.Operation, &settled, err)
+	switch {
 	case err == nil:
 		return outbox.Done()
 	case errors.Is(err, ErrFenced):
@@ -110,5 +112,9 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 func (s *Service) takeOver(ctx context.Context, key Key, home, object string) (rec Record, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &rec, string(EventTakenOver), err); sp.End() }()
-	return s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region)
+	rec, err = s.c.Store.TakeOver(ctx, key, home, object, s.c.Node, s.c.Region)
+	if err == nil {
+		s.meters.takeOvers.Add(1, byRecovery)
+	}
+	return rec, err
 }

@@ -68,6 +68,12 @@ type Reply struct {
 	// ServedBy is the region whose node answered; Hops how many forwards it took.
 	ServedBy string
 	Hops     int
+	// Way is how it was answered, a Way of package span, as the entry's router saw it. Away
+	// is the part of its time that it spent waiting for others, as far as this region knows:
+	// at the provider, for a rival, or on the way to another region and there. Neither
+	// travels.
+	Way  string
+	Away time.Duration
 }
 
 // The ways in which a request that reached its claim gets no response of its

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/span"
 )
@@ -85,6 +86,8 @@ type Config struct {
 	Operations Operations
 	// Random yields ids; nil means crypto/rand. Safe for concurrent use.
 	Random io.Reader
+	// Meters are told of claims; nil: nobody is.
+	Meters *meter.Set
 	Logger *slog.Logger
 }
 
@@ -93,6 +96,7 @@ type Config struct {
 // hand; Stop ends the heartbeat, after which held claims lapse on their own.
 type Service struct {
 	c      Config
+	meters meters
 	held   holdings
 	flight flights
 	// executing counts the attempts in hand.
@@ -116,13 +120,13 @@ func NewService(c Config) (*Service, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{c: c}, nil
+	return &Service{c: c, meters: newMeters(c.Meters)}, nil
 }
 
 // Do runs req at home: it executes, waits, replays or refuses. The caller's ctx
 // bounds waiting and reading only: once a claim is won the attempt goes on to
 // its settlement though the caller may hang up, bounded by the lease.
-func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, error) {
+func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Reply, err error) {
 	arrival, err := s.arrival(home, req)
 	if err != nil {
 		return Reply{}, err
@@ -131,8 +135,9 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 		timed := *req
 		timed.Began, req = time.Now(), &timed
 	}
-	begun, asked, err := s.begin(ctx, req, &arrival)
-	if err != nil {
+	begun, asked, waited, err := s.begin(ctx, req, &arrival)
+	defer func() { reply.Away += waited }()
+	if s.meters.begun(req, &begun, err); err != nil {
 		return Reply{}, err
 	}
 	rec := &begun.Record
@@ -142,7 +147,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 	if begun.Decision == NeedPin {
 		return Reply{}, ErrNeedPin // the home may be another region
 	}
-	reply := s.frame(rec, begun.Now, true)
+	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
 		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
@@ -174,25 +179,30 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (Reply, err
 
 // begin brings the arrival before the claim, again and again while a rival holds
 // it. Busy is what is left when the wait is over. asked is the local time before
-// the store was asked for what it decided last.
-func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, asked time.Time, err error) {
+// the store was asked for what it decided last, waited how long the wait took.
+func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, asked time.Time, waited time.Duration, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &begun.Record, begun.Decision.String(), err); sp.End() }()
 	var wait *waiter
-	defer func() { wait.close() }()
+	defer func() {
+		if wait.close(); wait != nil {
+			waited = time.Since(wait.since)
+			s.meters.wait(ctx, begun.Decision, waited)
+		}
+	}()
 	for {
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
 		asked = time.Now()
 		a.UnderWay = req.underWay(asked)
 		begun, err = s.c.Store.Begin(ctx, *a)
 		if err != nil || begun.Decision != Busy {
-			return begun, asked, err
+			return begun, asked, 0, err
 		}
 		if wait == nil {
 			wait = newWaiter(&s.c.Policy)
 		}
 		if !wait.next(ctx, done) {
-			return begun, asked, nil
+			return begun, asked, 0, nil
 		}
 	}
 }
@@ -275,6 +285,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)
 	if err != nil {
 		open := s.frame(rec, rec.HeldSince, false)
+		open.Away = verdict.Took
 		if errors.Is(err, ErrFenced) {
 			// Somebody took the claim over: their answer is the answer.
 			s.c.Logger.Warn("claim was taken over while it was being executed", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
@@ -289,6 +300,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
 	reply := s.frame(&settled, rec.HeldSince, false)
+	reply.Away = verdict.Took
 	if settled.Interim != nil {
 		// As it is stored: what this attempt would have said may be spelled otherwise.
 		return s.answered(ctx, reply, &settled.Interim.Response)
@@ -318,6 +330,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
 	defer s.held.remove(hold) // the heartbeat must not renew what nobody works on
+	began := time.Now()
 	// Where trust has ended before the executor is called, nothing was sent.
 	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
 	var caught *fault.Error
@@ -339,10 +352,11 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	}
 	traceAttempt(try, rec, a.Recovery, &verdict)
 	try.End()
-	verdict.Node, verdict.Region = s.c.Node, s.c.Region
+	verdict.Node, verdict.Region, verdict.Took = s.c.Node, s.c.Region, time.Since(began)
 
 	// Held, and so renewed, until what is known is recorded.
 	settled, err = s.settle(ctx, callCtx, rec, verdict)
+	s.meters.ended(rec.Operation, &settled, err)
 	s.held.remove(hold)
 	if caught != nil {
 		err = errors.Join(caught, err)

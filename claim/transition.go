@@ -301,6 +301,8 @@ type Verdict struct {
 	// once.
 	ID      uuid.UUID
 	Outcome Outcome
+	// Took is how long the attempt took, for who measures; no store keeps it.
+	Took time.Duration
 	// Response answers the caller; for OutcomePending, for now. For OutcomeUnknown it is the final answer to
 	// be remembered if this unknown is the last one allowed; without one it never is.
 	Response Response

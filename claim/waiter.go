@@ -9,12 +9,13 @@ import (
 // waiter paces the losing side.
 type waiter struct {
 	p     *Policy
+	since time.Time
 	total *time.Timer
 	poll  *time.Timer
 }
 
 func newWaiter(p *Policy) *waiter {
-	return &waiter{p: p, total: time.NewTimer(p.WaitMax), poll: time.NewTimer(0)}
+	return &waiter{p: p, since: time.Now(), total: time.NewTimer(p.WaitMax), poll: time.NewTimer(0)}
 }
 
 // next waits for done (nil when the holder is elsewhere: then for the poll

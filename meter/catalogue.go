@@ -44,7 +44,7 @@ var (
 		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions.",
 		Code)
 	LayerDuration = requests.histogram("homeward.layer.duration", "s", layerBuckets,
-		"Homeward's own part of a request: its time without the provider's, without the wait for a rival, and at the entry of a forward without the way there and the home's time. What the home adds has the path `home`. The objective is a p99 of 15 ms.",
+		"Homeward's own part of a request: its time without the attempt at the provider, without the wait for a rival, and at the entry of a forward without the way there and the home's time. What the home adds has the path `home`. The objective is a p99 of 15 ms.",
 		"Statements (db.client.operation.duration), waits for connections and group sizes say where; else the node's processors.",
 		Path)
 	InHand = requests.gauge("homeward.requests.in_hand", "{request}",
@@ -56,7 +56,7 @@ var (
 // Claims and their life.
 var (
 	Claims = claims.counter("homeward.claims", "{claim}",
-		"What arrivals at a claim came to, once each: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin, or unavailable.",
+		"What arrivals at a claim came to, once each: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin; or unavailable, where the store gave no answer, and error.",
 		"The replay share is some 3 % in health; a jump means that clients retry.",
 		Decision)
 	Conflicts = claims.counter("homeward.claim.conflicts", "{claim}",
@@ -111,7 +111,7 @@ var (
 // Providers.
 var (
 	ProviderDuration = provider.histogram("homeward.provider.duration", "s", providerBuckets,
-		"How long the provider took: by call (charge, transfer, refund, lookup, show) and outcome (approved, declined, unknown, found, not_found, not_sent, panicked).",
+		"How long the provider took: by call (charge, transfer, refund, capture, cancel, lookup, show) and outcome (approved, declined, pending, authorized, unknown, found, not_found, not_sent).",
 		"Slow or unknown: the provider's status page. Charges wait for it, and so does everybody who retries.",
 		Provider, Call, Outcome)
 	Circuit = provider.gauge("homeward.provider.circuit", "",
@@ -188,7 +188,7 @@ var (
 // Money that nobody asked for, and proofs.
 var (
 	Notices = money.counter("homeward.notices", "{notice}",
-		"Webhooks in by verdict: kept, duplicate, forged, stale, malformed, unchecked, refused, busy or unavailable.",
+		"Webhooks in by verdict: kept, duplicate, forged, stale, malformed, unchecked, unknown_provider, refused, busy or unavailable. The provider is `other` where notices of several were kept in one step.",
 		"forged or unchecked: the signing secret. unavailable: the store; the provider repeats them.",
 		Provider, Verdict)
 	NoticesClosed = money.counter("homeward.notices.closed", "{notice}",
@@ -272,8 +272,8 @@ var (
 		"A setting: database.max_conns.",
 		Pool)
 	PoolWaits = stores.counter("homeward.pool.waits", "{wait}",
-		"Acquisitions that found no idle connection and waited.",
-		"With homeward.pool.wait.time: more connections, or a faster database.",
+		"Acquisitions that found no idle connection and waited, as for one that was being opened. Who waits for a turn is in homeward.room.waits.",
+		"With homeward.pool.wait.time: connections are opened again and again.",
 		Pool)
 	PoolWaitTime = stores.counter("homeward.pool.wait.time", "s",
 		"The time of these waits together.",
@@ -283,9 +283,17 @@ var (
 		"Acquisitions that were given up.",
 		"Callers were answered 503.",
 		Pool)
-	RoomWaiting = stores.gauge("homeward.room.waiting", "{call}",
-		"Calls of the database that are inside a room: waiting for, or at, a connection.",
+	RoomInside = stores.gauge("homeward.room.inside", "{call}",
+		"Calls of the database that wait for a connection or have one, by what they are for: claims, errands or arrivals, on rows at home (near) or elsewhere (far).",
 		"At database.max_waiting callers are refused at once.",
+		Room)
+	RoomWaits = stores.counter("homeward.room.waits", "{wait}",
+		"Calls that waited for their turn at a connection.",
+		"More connections (database.max_conns), or a faster database.",
+		Room)
+	RoomWaitTime = stores.counter("homeward.room.wait.time", "s",
+		"The time of these waits together.",
+		"Divided by homeward.room.waits it is the mean wait; it is a part of the layer's time.",
 		Room)
 	GroupSize = stores.histogram("homeward.group.size", "{step}", groupBuckets,
 		"Steps that shared one statement, by statement.",

@@ -47,6 +47,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -68,6 +69,9 @@ const (
 	fateParked
 	fateFaulted
 )
+
+// fates are their names in metrics.
+var fates = [...]string{fateGone: "gone", fateDone: "done", fateLater: "later", fateFailed: "failed", fateParked: "parked", fateFaulted: "faulted"}
 
 // Gone: the handler's own atomic step has removed or rescheduled the row.
 func Gone() Disposition { return Disposition{kind: fateGone} }
@@ -142,7 +146,9 @@ type WorkerConfig struct {
 	MaxAttempts uint32
 	// BackoffMin and BackoffMax bound the pause after a failure. 1 s, 5 min.
 	BackoffMin, BackoffMax time.Duration
-	Logger                 *slog.Logger
+	// Meters are told what became of rows; nil: nobody is.
+	Meters *meter.Set
+	Logger *slog.Logger
 }
 
 // defaultPoll is well under the lease, which dominates recovery time.
@@ -161,6 +167,7 @@ const pageFaulted = "page: our code panics on a row, which is parked; mend the c
 // may be called any number of times, from any goroutine.
 type Worker struct {
 	c    WorkerConfig
+	took *meter.Histogram
 	mu   sync.Mutex
 	pool *pool // the latest started; nil before the first
 }
@@ -188,7 +195,7 @@ func NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{c: c}, nil
+	return &Worker{c: c, took: c.Meters.Histogram(meter.HandleDuration)}, nil
 }
 
 // Start begins taking rows. Starting a started worker does nothing.
@@ -314,6 +321,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 		sp.SetAttributes(span.Tenant.String(m.Tenant), span.HomeRegion.String(m.Region), span.OutboxID.String(m.ID),
 			span.Operation.String(m.Operation), span.Fence.Int64(int64(m.Fence)))
 	}
+	began := time.Now()
 	disposition, parked := w.ask(ctx, m), "outbox row parked; retry it by hand once the cause is mended"
 	switch {
 	case disposition.kind == fateFaulted && m.Attempts+1 >= min(maxFaults, w.c.MaxAttempts):
@@ -321,6 +329,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	case disposition.kind == fateFailed && m.Attempts+1 >= w.c.MaxAttempts:
 		disposition.kind = fateParked
 	}
+	w.took.Took(ctx, time.Since(began), string(m.Kind), fates[disposition.kind])
 	if disposition.reason = storable(disposition.reason); disposition.reason != "" {
 		span.Fail(sp, errors.New(disposition.reason))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	peerv1 "github.com/homeward-io/homeward/internal/gen/homeward/peer/v1"
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -56,6 +57,8 @@ type PeersConfig struct {
 	// Heard is told how each request to a region ended: with an answer, whatever
 	// it was, or with failures on the wire only. Default: nobody.
 	Heard func(region string, answered bool)
+	// Meters are told of round trips; nil: nobody is.
+	Meters *meter.Set
 	// Logger is told of failed tries. Default: discard.
 	Logger *slog.Logger
 }
@@ -72,6 +75,8 @@ type Peers struct {
 	scheme     string
 	tryTimeout time.Duration
 	heard      func(region string, answered bool)
+	trips      *meter.Histogram
+	misses     *meter.Counter
 	log        *slog.Logger
 
 	mu      sync.RWMutex
@@ -104,6 +109,8 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 		scheme:     "http://",
 		tryTimeout: cfg.TryTimeout,
 		heard:      cfg.Heard,
+		trips:      cfg.Meters.Histogram(meter.ForwardDuration),
+		misses:     cfg.Meters.Counter(meter.ForwardMisses),
 		log:        cfg.Logger,
 		clients:    make(map[string]peerv1connect.PeerServiceClient),
 	}
@@ -129,8 +136,9 @@ func (p *Peers) Close() error {
 // is the region that req arrived at. The reply's bytes are those of the home; beside
 // an error of claim's it has what the home said of the key.
 func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (_ claim.Reply, err error) {
+	began := time.Now()
 	ctx, sp := forwarding(ctx, home, hops)
-	defer func() { forwarded(sp, err) }()
+	defer func() { p.forwarded(ctx, sp, home, "execute", began, err) }()
 	if hops > MaxHops {
 		return claim.Reply{}, ErrHopLimit
 	}
@@ -153,8 +161,9 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 // Inspect tells what a merchant may know of key, from home. The status carries
 // no fingerprint, holder, provider key or response.
 func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ claim.Status, _ bool, err error) {
+	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
-	defer func() { forwarded(sp, err) }()
+	defer func() { p.forwarded(ctx, sp, home, "inspect", began, err) }()
 	msg := &peerv1.InspectRequest{Tenant: key.Tenant, Key: key.Value, Home: home}
 	resp, err := ask(ctx, p, home, key, "", same(msg), peerv1connect.PeerServiceClient.Inspect)
 	if err != nil {
@@ -166,8 +175,9 @@ func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ clai
 // Object finds the state of the claim that minted id at home, and its response
 // where the state is final.
 func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.State, _ claim.Response, _ bool, err error) {
+	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
-	defer func() { forwarded(sp, err) }()
+	defer func() { p.forwarded(ctx, sp, home, "object", began, err) }()
 	msg := &peerv1.ObjectRequest{Tenant: tenant, Home: home, Id: id}
 	resp, err := ask(ctx, p, home, claim.Key{Tenant: tenant, Value: id}, "", same(msg), peerv1connect.PeerServiceClient.Object)
 	if err != nil || !resp.GetFound() {
@@ -224,6 +234,7 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 		p.log.LogAttrs(ctx, slog.LevelWarn, "a forward failed on the wire",
 			slog.String("home", home), slog.String("node", node.Name), slog.String("addr", node.RPCAddr), slog.Any("error", err))
 		missed(ctx, node)
+		p.misses.Add(1, home)
 		last = err
 	}
 	p.heard(home, false)

@@ -141,6 +141,18 @@ type credentials struct {
 
 func (c *credentials) expires() time.Time { return c.svid.Certificates[0].NotAfter }
 
+// Expire is when the certificate that is shown ends, and the first of the CAs that are
+// trusted.
+func (t *TLS) Expire() (own, ca time.Time) {
+	c := t.credentials()
+	for _, authority := range c.bundle.X509Authorities() {
+		if ca.IsZero() || authority.NotAfter.Before(ca) {
+			ca = authority.NotAfter
+		}
+	}
+	return c.expires(), ca
+}
+
 var (
 	_ x509svid.Source   = (*TLS)(nil)
 	_ x509bundle.Source = (*TLS)(nil)

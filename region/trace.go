@@ -3,6 +3,7 @@ package region
 import (
 	"context"
 	"errors"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -20,7 +21,14 @@ func forwarding(ctx context.Context, home string, hop int) (context.Context, spa
 	return ctx, sp
 }
 
-func forwarded(sp span.Span, err error) {
+func (p *Peers) forwarded(ctx context.Context, sp span.Span, home, call string, began time.Time, err error) {
+	outcome := "answered"
+	for _, none := range []error{ErrNoNode, ErrNoAnswer, ErrPeerFailed, ErrRefused, ErrHopLimit} {
+		if errors.Is(err, none) {
+			outcome = "failed"
+		}
+	}
+	p.trips.Took(ctx, time.Since(began), home, call, outcome)
 	if !answered(err) {
 		span.Fail(sp, err)
 	}

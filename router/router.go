@@ -46,6 +46,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/span"
 )
@@ -93,6 +94,7 @@ type Router struct {
 	lost     func(region string) bool
 	rtt      func(region string) (time.Duration, bool)
 	lately   *lately
+	told     *meter.Counter
 }
 
 // New returns the router of a node in region self. lost tells for which regions
@@ -105,6 +107,12 @@ func New(self string, local Local, peers Peers, pins Pins, topology *region.Topo
 // [region.Membership.RTT] measures them. Call it before r is used.
 func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *Router {
 	r.rtt = rtt
+	return r
+}
+
+// WithMeters has r tell what pins came to. Call it before r is used.
+func (r *Router) WithMeters(s *meter.Set) *Router {
+	r.told = s.Counter(meter.Pins)
 	return r
 }
 
@@ -129,6 +137,7 @@ type trip struct {
 	// What the trace tells: that the registrar was asked for the pin; that a replica
 	// had the final answer.
 	asked, remembered bool
+	away              time.Duration // that forwards took
 }
 
 // Do answers req from wherever its key is at home. hint is the region that the
@@ -146,9 +155,11 @@ func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.
 		err = claim.ErrNoClaim
 	}
 	reply.Hops, err = t.hops, unreachable(err)
+	reply.Away += t.away
 	if reply.Home == "" {
 		reply.Home = t.known
 	}
+	reply.Way = t.way(&reply)
 	t.trace(sp, &reply, err)
 	return reply, err
 }
@@ -336,7 +347,9 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 		return t.local.Do(ctx, home, t.req)
 	}
 	t.hops++
+	began := time.Now()
 	reply, err := t.execute(ctx, home)
+	t.away += time.Since(began)
 	// It may have run there; the row knows.
 	if err != nil && ctx.Err() == nil && t.deputises(home, err) {
 		return t.local.Do(ctx, home, t.req)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/span"
 )
 
@@ -22,7 +23,26 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 		}
 	}
 	t.asked = true
+	t.told.Add(1, t.found(&pin, err))
 	return pin, err
+}
+
+// found is what became of the question for a pin.
+func (t *trip) found(pin *claim.Pin, err error) string {
+	switch {
+	case errors.Is(err, claim.ErrNeedPin):
+		return "none"
+	case errors.Is(err, claim.ErrNoNewHomes):
+		return "no_new_homes"
+	case err != nil && !claim.Answered(err):
+		return meter.Unavailable
+	case err != nil:
+		return meter.Failed
+	case pin.Home == t.self:
+		return "here"
+	default:
+		return "elsewhere"
+	}
 }
 
 // replica asks the nearest replica for the final answer, or else for the pin.

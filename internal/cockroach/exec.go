@@ -157,6 +157,9 @@ func (db *DB) call(ctx context.Context, name string, again repeat, most int, try
 	defer leave()
 	pause := firstPause
 	for tries := 1; ; tries++ {
+		if tries > 1 {
+			db.meters.retries.Add(1, name)
+		}
 		err := try(ctx, turn)
 		switch {
 		case err == nil:
@@ -201,7 +204,7 @@ func (db *DB) limitsIn(region string) Pool {
 // try runs a statement once. Waiting for a connection ends with turn, so that who
 // gets one has a statement's whole time left: a statement whose caller gives up
 // costs its connection, too.
-func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(rows pgx.Rows) error) error {
+func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(rows pgx.Rows) error) (err error) {
 	conn, err := db.pool.Acquire(turn)
 	if err != nil {
 		if turn.Err() != nil {
@@ -217,6 +220,7 @@ func (db *DB) try(ctx, turn context.Context, sql string, bound []any, read func(
 		}
 		defer restore()
 	}
+	defer db.meters.statement(ctx, statementName(sql), time.Now(), &err)
 	rows, err := conn.Query(ctx, sql, bound...)
 	if err != nil {
 		return err

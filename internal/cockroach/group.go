@@ -287,6 +287,7 @@ func (g *group[T, A]) run(batch []*member[T]) (err error) {
 	if len(steps) == 0 {
 		return errLeft
 	}
+	g.db.meters.groups.Record(ctx, float64(len(steps)), g.statement.name)
 	slices.SortFunc(steps, func(a, b *T) int { return g.key(a).Compare(g.key(b)) })
 	return g.try(ctx, turn, steps)
 }

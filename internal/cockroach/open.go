@@ -139,6 +139,7 @@ type DB struct {
 	version string
 	queries queries
 	log     *slog.Logger
+	meters  meters
 	doubts  []string
 
 	rooms    *rooms
@@ -176,7 +177,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{
-		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger,
+		pool: pool, policy: c.Policy, tool: c.Tool, limits: c.Pool, log: c.Logger, meters: newMeters(c.Meters),
 		rooms:   newRooms(int(c.Pool.MaxConns), c.Pool.MaxWaiting),
 		since:   time.Since,
 		stopped: make(chan struct{}),
@@ -194,6 +195,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if db.door, err = openDoor(ctx, c); err != nil {
 		pool.Close()
 		return nil, err
+	}
+	if err := db.observe(c.Meters); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	db.begins, db.pins, db.settles, db.replicas = beginGroup(db), pinGroup(db), settleGroup(db), replicaGroup(db)
 	background, stop := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -68,6 +69,13 @@ type room struct {
 	parties map[whose]*party  // those inside
 	regions map[string]*share // of those inside that are far, by region
 	turn    []*party          // those with somebody waiting, in turn
+	waits   waits             // so far
+}
+
+// waits are those for a turn.
+type waits struct {
+	count int
+	took  time.Duration
 }
 
 // share counts calls of one room: all of them, or those on rows of one region.
@@ -177,6 +185,8 @@ func (rs *rooms) wait(turn context.Context, inside bool) (leave func(), err erro
 		return leave, nil
 	default:
 	}
+	began := time.Now()
+	defer func() { rs.waited(r, time.Since(began)) }()
 	select {
 	case <-mine.got:
 		return leave, nil
@@ -274,6 +284,20 @@ func (rs *rooms) may(r *room, p *party) bool {
 		return p.placed == 0
 	}
 	return true
+}
+
+func (rs *rooms) waited(r *room, d time.Duration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.waits.count++
+	r.waits.took += d
+}
+
+// look is how many calls are in a room, and what they have waited.
+func (rs *rooms) look(i int) (inside int, w waits) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.all[i].inside, rs.all[i].waits
 }
 
 // calls is how many are in all rooms.

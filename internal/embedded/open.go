@@ -155,6 +155,9 @@ func Open(cfg Config) (*DB, error) {
 	if err := errors.Join(db.prepareMeta(cfg.Dir), db.loadTopology(), db.loadTenants(), db.lines.load(db)); err != nil {
 		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
 	}
+	if err := db.observe(cfg.Meters); err != nil {
+		return nil, errors.Join(err, db.pebble.Close(), db.dirLock.Close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	db.stop = cancel
 	go db.flushNotesEvery(ctx, noteFlushEvery)

@@ -120,6 +120,9 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
 	res.code = p.Code
+	if p.Code == problem.StoreUnavailable || p.Code == problem.HomeUnavailable {
+		s.closed.Add(1, string(p.Code))
+	}
 	h := res.Header()
 	if res.tenant.ID != "" {
 		// Wherever the request went, it is this region that tells of its failure.

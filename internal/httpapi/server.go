@@ -14,6 +14,7 @@ import (
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 )
 
@@ -81,6 +82,8 @@ type Config struct {
 	Answered func(Answer)
 	// Logger; nil means slog.Default. Requests are logged at debug level.
 	Logger *slog.Logger
+	// Meters are told of answers; nil: nobody is.
+	Meters *meter.Set
 	// Now is the clock of the rate limits; nil means time.Now.
 	Now func() time.Time
 	// Random feeds minted keys; nil means crypto/rand.
@@ -98,6 +101,8 @@ type server struct {
 	canonical claim.CanonicalOptions
 	rates     *rates
 	mux       *http.ServeMux
+	took      *meter.Histogram
+	closed    *meter.Counter
 }
 
 // New returns the API. It is safe for concurrent use and runs nothing in the
@@ -142,6 +147,8 @@ func New(c Config) (http.Handler, error) {
 		canonical: claim.CanonicalOptions{Drop: c.Unstable},
 		rates:     newRates(c.Limits.TenantRate, c.Limits.TenantBurst),
 		mux:       http.NewServeMux(),
+		took:      c.Meters.Histogram(meter.HTTPDuration),
+		closed:    c.Meters.Counter(meter.FailClosed),
 	}
 	s.mount()
 	return s, nil
@@ -188,11 +195,12 @@ func (s *server) mount() {
 		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			res := w.(*response) // ServeHTTP put it there
 			if open {
+				defer func() { s.measure(pattern, res, r) }()
 				s.answer(res, r, h)
 				return
 			}
 			r, sp := s.traced(r, pattern)
-			defer func() { s.ended(sp, pattern, res, r) }()
+			defer func() { s.measure(pattern, res, r); s.ended(sp, pattern, res, r) }()
 			err := s.admit(res, r)
 			if err == nil && res.stripe != nil {
 				err = res.stripe.acceptable(r)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/outbox"
@@ -29,7 +30,8 @@ type follower struct {
 
 	mu      sync.Mutex // one reading at a time
 	trouble trouble
-	told    bool // what the others know
+	told    bool         // what the others know
+	readAt  atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
 }
 
 func newFollower(table claim.Regions, topology *region.Topology, self string, log *slog.Logger) *follower {
@@ -51,6 +53,9 @@ func (f *follower) read(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if err == nil {
+		f.readAt.Store(time.Now().UnixNano())
+	}
 	f.trouble.note(err)
 	if changed {
 		f.log.Info("the table of regions has changed", "epoch", epoch, "regions", fmt.Sprint(f.topology.Regions()))
@@ -58,6 +63,9 @@ func (f *follower) read(ctx context.Context) error {
 	f.say(ctx)
 	return err
 }
+
+// lastRead is when the table was read last.
+func (f *follower) lastRead() time.Time { return time.Unix(0, f.readAt.Load()) }
 
 // meet says how the others are told, from now on.
 func (f *follower) meet(ctx context.Context, tell func(ctx context.Context, draining bool) error) {

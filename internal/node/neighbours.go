@@ -13,6 +13,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -106,7 +107,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 		n.transport = c.WrapTransport(c.Region, n.transport)
 	}
 	if n.peers, err = region.NewPeers(region.PeersConfig{
-		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Heard: n.outages.Heard,
+		Directory: n.membership, Transport: n.transport, TLS: c.TLS != nil, Logger: n.log, Heard: n.outages.Heard, Meters: c.Meters,
 	}); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 // serves those that have not heard.
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	handler, err := region.NewHandler(region.HandlerConfig{
-		Local: local{n.service, &n.hand.forwards}, Self: n.c.Region, Topology: n.c.Topology, Logger: n.log,
+		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -140,10 +141,14 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 type local struct {
 	*claim.Service
 	inHand *atomic.Int64
+	layer  *meter.Histogram
 }
 
 func (l local) Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error) {
 	l.inHand.Add(1)
 	defer l.inHand.Add(-1)
-	return l.Do(ctx, home, &req)
+	began := time.Now()
+	reply, err := l.Do(ctx, home, &req)
+	l.layer.Took(ctx, time.Since(began)-reply.Away, meter.PathHome)
+	return reply, err
 }

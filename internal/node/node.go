@@ -150,6 +150,7 @@ func (n *Node) parts() []parts.Part {
 		n.watchRegions,
 		n.serveAPI,
 		n.joinGossip,
+		n.observe,
 		n.serveConsole,
 	}
 }
@@ -195,7 +196,7 @@ func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	n.service.Start()
-	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT)
+	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters)
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
 		return n.service.Drain(ctx)
@@ -208,12 +209,12 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: c.Store, Notices: n.receiver, Region: c.Region, RegionCode: code, Limits: c.Limits,
 		Providers: c.Providers.Names(),
-		Router:    n.routes, HomeOf: c.home,
+		Router:    measure(n.routes, c.Meters), HomeOf: c.home,
 		NewKeys: func() (claim.RegionCode, bool) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok
 		},
-		Ready: n.ready, Answered: n.traffic.answered, Logger: n.log,
+		Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
 	return claim.NewService(claim.Config{
 		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
 		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Code: c.code,
-		Operations: payment.Operations(), Logger: log,
+		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})
 }
 
@@ -53,9 +53,11 @@ func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
 func (c *Config) executor(log *slog.Logger) *payment.Executor {
 	guarded := make(psp.Providers, len(c.Providers))
 	for i, p := range c.Providers {
-		guarded[i] = breaker.New(p, log)
+		b := breaker.New(p, log)
+		c.watchCircuit(b)
+		guarded[i] = b
 	}
-	return payment.NewExecutor(guarded, payment.Options{
+	return payment.NewExecutor(c.time(guarded), payment.Options{
 		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(),
 		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
 	})
@@ -69,7 +71,9 @@ func (c *Config) brakes(log *slog.Logger) *notice.Brakes {
 	if s.PerHour == 0 { // none was given, as in tests: a file cannot say so
 		s = DefaultCompensations()
 	}
-	return s.brakes(c.Store, log)
+	b := s.brakes(c.Store, log)
+	b.Meters = c.Meters
+	return b
 }
 
 // compensator gives ghosts back by claims that do runs and inspect reads.
@@ -77,7 +81,7 @@ func (c *Config) compensator(
 	do func(context.Context, claim.Request, string) (claim.Reply, error),
 	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
 ) *notice.Compensator {
-	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Providers: c.Providers, Brakes: c.brakes(log)}
+	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Providers: c.time(c.Providers), Brakes: c.brakes(log), Meters: c.Meters}
 }
 
 // startWork starts what goes on beside requests: a worker for each queue and who wakes
@@ -88,7 +92,7 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Logger: n.log,
+		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 		}
 	}
 	if b.workers[outbox.Events], err = relay.NewWorker(relay.Config{
-		Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Logger: n.log,
+		Store: c.Store.Queue(outbox.Events), Regions: regions, Sinks: c.Sinks, Poll: c.Outbox.Poll, Woken: true, Meters: c.Meters, Logger: n.log,
 	}); err != nil {
 		return b, err
 	}
@@ -164,7 +168,7 @@ func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	}
 	var err error
 	if n.receiver, err = notice.NewReceiver(notice.ReceiverConfig{
-		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Logger: n.log,
+		Region: c.Region, Store: c.Store, Notifiers: c.Notifiers, Seal: sealing, Meters: c.Meters, Logger: n.log,
 	}); err != nil {
 		return nil, err
 	}
@@ -181,7 +185,7 @@ func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 // newWorker completes a worker's configuration by the deployment's.
 func (n *Node) newWorker(w outbox.WorkerConfig, regions func() []string, log *slog.Logger) (*outbox.Worker, error) {
 	c := &n.c.Outbox
-	w.Regions, w.Poll, w.Woken, w.Lease, w.Logger = regions, c.Poll, true, c.Lease, log
+	w.Regions, w.Poll, w.Woken, w.Lease, w.Meters, w.Logger = regions, c.Poll, true, c.Lease, n.c.Meters, log
 	if w.Batch == 0 {
 		w.Batch = c.Batch
 	}

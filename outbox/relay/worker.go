@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 )
 
@@ -45,7 +46,9 @@ type Config struct {
 	// Poll is the pause after a look that found nothing. Default 500 ms.
 	Poll time.Duration
 	// Woken is as of outbox.WorkerConfig.
-	Woken  bool
+	Woken bool
+	// Meters are as of outbox.WorkerConfig.
+	Meters *meter.Set
 	Logger *slog.Logger
 }
 
@@ -61,7 +64,7 @@ func NewWorker(c Config) (*outbox.Worker, error) {
 	}
 	return outbox.NewWorker(outbox.WorkerConfig{
 		Store: c.Store, Regions: c.Regions, Handlers: handlers, Poll: c.Poll, Woken: c.Woken, Batch: batch,
-		MaxAttempts: maxAttempts, BackoffMin: backoffMin, BackoffMax: backoffMax, Logger: c.Logger,
+		MaxAttempts: maxAttempts, BackoffMin: backoffMin, BackoffMax: backoffMax, Meters: c.Meters, Logger: c.Logger,
 	})
 }
 

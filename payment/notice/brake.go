@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 )
 
@@ -116,7 +117,9 @@ type Brakes struct {
 	Store  BrakeStore
 	Limits Limits
 	// Off: this process makes no automatic refunds, whatever the rows say.
-	Off    bool
+	Off bool
+	// Meters are told when a limit stops refunds; nil: nobody is.
+	Meters *meter.Set
 	Logger *slog.Logger
 }
 
@@ -193,6 +196,7 @@ func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reaso
 		case admitted:
 			return "", nil
 		}
+		b.Meters.Counter(meter.BrakesApplied).Add(1, provider)
 		next.Version++
 		b.page(ctx, next)
 		return next.Held.Reason, nil

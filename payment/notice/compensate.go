@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -105,6 +107,8 @@ type Compensator struct {
 	Providers psp.Providers
 	// Brakes say whether refunds may be made at all.
 	Brakes *Brakes
+	// Meters are told of ghosts; nil: nobody is.
+	Meters *meter.Set
 }
 
 // compensationPath stands for a path in the fingerprint: no request can have it.
@@ -113,6 +117,12 @@ const compensationPath = "compensations"
 // Compensate refunds g, or finds that it has been refunded. detail is one line for
 // people. An error means that nothing is known about this try; try again.
 func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
+	p, detail, err = c.compensate(ctx, g)
+	c.Meters.Counter(meter.Compensations).Add(1, g.Provider, strings.ToLower(p.String()))
+	return p, detail, err
+}
+
+func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
 	failed, stands, err := ledger.GivenBack(ctx, c.Books, g.Home, g.Provider, g.ProviderRef, ledger.MaxGhostRefunds)
 	switch {
 	case err != nil:
@@ -198,11 +208,14 @@ func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, s
 
 // book puts g into suspense: Pending without detail where it is there.
 func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
-	_, err = c.Books.Post(ctx, ledger.Transaction{
+	posted, err := c.Books.Post(ctx, ledger.Transaction{
 		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
 		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
 		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
 	})
+	if err == nil && posted {
+		c.Meters.Counter(meter.Ghosts).Add(1, g.Provider)
+	}
 	if errors.Is(err, ledger.ErrConflict) {
 		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
 		case err != nil:

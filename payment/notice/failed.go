@@ -8,6 +8,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -106,6 +107,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		case err != nil:
 			return p.later(m, "books", err)
 		case posted:
+			p.c.Meters.Counter(meter.Fallen).Add(1, of.Provider, string(of.Kind))
 			p.c.Logger.Warn("a movement failed after it was booked; it is taken back", "notice", m.ID, "kind", of.Kind, "object", of.Object,
 				"tenant", of.Tenant, "home", home, "provider", of.Provider, "provider_ref", of.ProviderRef, "code", code)
 		}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -42,7 +44,9 @@ type ProcessorConfig struct {
 	// Seal opens bodies; nil opens those that are not sealed.
 	Seal *seal.Ring
 	// Sinks get one message each for every event, as of payment.Options.
-	Sinks  []outbox.Kind
+	Sinks []outbox.Kind
+	// Meters are told of what is done; nil: nobody is.
+	Meters *meter.Set
 	Logger *slog.Logger
 	// Now tells how old a notice is; nil means time.Now.
 	Now func() time.Time
@@ -301,6 +305,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	waited := p.c.Now().Sub(m.CreatedAt)
 	switch {
 	case progress == Compensated:
+		p.c.Meters.Histogram(meter.CompensationDuration).Took(ctx, waited, g.Provider)
 		log.Info("ghost payment refunded", "reason", g.Reason, "time_to_compensate", waited)
 		return p.close(ctx, m, ProcessedCompensated, g.Reason)
 	case progress == Limbo:
@@ -363,7 +368,10 @@ func (p *Processor) later(m outbox.Message, what string, err error) outbox.Dispo
 }
 
 func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detail string) outbox.Disposition {
-	if err := p.c.Store.Close(ctx, m.Region, m.ID, m.Fence, s, detail); err != nil && !errors.Is(err, outbox.ErrFenced) {
+	switch err := p.c.Store.Close(ctx, m.Region, m.ID, m.Fence, s, detail); {
+	case err == nil:
+		p.c.Meters.Counter(meter.NoticesClosed).Add(1, m.Operation, strings.ToLower(string(s)))
+	case !errors.Is(err, outbox.ErrFenced):
 		p.c.Logger.Warn("a notice is worked off again: it could not be closed", "notice", m.ID, "error", err)
 	}
 	return outbox.Gone()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/seal"
 	"github.com/homeward-io/homeward/span"
@@ -64,7 +65,9 @@ type ReceiverConfig struct {
 	// Notifiers check signatures, by the provider's name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals bodies before they are kept; nil leaves them as they come.
-	Seal   *seal.Ring
+	Seal *seal.Ring
+	// Meters are told of verdicts; nil: nobody is.
+	Meters *meter.Set
 	Logger *slog.Logger
 	// Now is compared with the time that is signed; nil means time.Now.
 	Now func() time.Time
@@ -76,6 +79,7 @@ type ReceiverConfig struct {
 // use; Stop ends it.
 type Receiver struct {
 	c       ReceiverConfig
+	told    *meter.Counter
 	waiting chan arrival
 	stop    context.CancelFunc
 	ctx     context.Context
@@ -98,7 +102,7 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	r := &Receiver{c: c, waiting: make(chan arrival, maxWaiting)}
+	r := &Receiver{c: c, told: c.Meters.Counter(meter.Notices), waiting: make(chan arrival, maxWaiting)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for range keepers {
 		r.done.Go(r.keep)
@@ -121,6 +125,34 @@ func (r *Receiver) Knows(provider string) bool {
 // Receive keeps one notice and returns once it is durable; nil also when it was
 // there already. After an error nothing may be assumed: the provider repeats it.
 func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
+	err := r.receive(ctx, provider, header, body)
+	switch verdict := ""; {
+	case err == nil: // the step that kept it has told
+	case errors.Is(err, ErrUnknownProvider):
+		r.told.Add(1, meter.Other, "unknown_provider") // anybody can name one
+	default:
+		switch {
+		case errors.Is(err, ErrForged):
+			verdict = "forged"
+		case errors.Is(err, ErrStale):
+			verdict = "stale"
+		case errors.Is(err, ErrMalformed):
+			verdict = "malformed"
+		case errors.Is(err, ErrUnchecked):
+			verdict = "unchecked"
+		case errors.Is(err, ErrRefused):
+			verdict = meter.Refused
+		case errors.Is(err, ErrBusy):
+			verdict = "busy"
+		default:
+			verdict = meter.Unavailable
+		}
+		r.told.Add(1, provider, verdict)
+	}
+	return err
+}
+
+func (r *Receiver) receive(ctx context.Context, provider string, header http.Header, body []byte) error {
 	notifier, ok := r.c.Notifiers[provider]
 	if !ok {
 		return ErrUnknownProvider
@@ -211,6 +243,19 @@ func (r *Receiver) keep() {
 	}
 }
 
+// kept tells how many were new. Where one step has notices of several providers it is not
+// known whose they were.
+func (r *Receiver) kept(notices []Notice, fresh int) {
+	provider := notices[0].Provider
+	for _, n := range notices {
+		if n.Provider != provider {
+			provider = meter.Other
+		}
+	}
+	r.told.Add(int64(fresh), provider, "kept")
+	r.told.Add(int64(len(notices)-fresh), provider, "duplicate")
+}
+
 // oneToBlame: the step failed for what is in one of its notices. A panic is taken for
 // that; whether it was kept is unknown, and it is kept once, whoever tries.
 func oneToBlame(err error) bool {
@@ -233,9 +278,10 @@ func (r *Receiver) store(batch []arrival) (err error) {
 	// Not under r.ctx: a step that was begun is finished.
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
-	_, err = r.c.Store.Keep(ctx, r.c.Region, notices)
+	fresh, err := r.c.Store.Keep(ctx, r.c.Region, notices)
 	switch {
 	case err == nil:
+		r.kept(notices, fresh)
 		return nil
 	case !errors.Is(err, ErrRefused):
 		r.c.Logger.Warn("notices could not be kept; the provider repeats them", "region", r.c.Region, "notices", len(notices), "error", err)

@@ -1,0 +1,209 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/breaker"
+	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/router"
+)
+
+// measured is a node's router that tells of the requests that merchants make.
+type measured struct {
+	httpapi.Router
+	requests, tenants *meter.Counter
+	layer             *meter.Histogram
+}
+
+func measure(r httpapi.Router, s *meter.Set) httpapi.Router {
+	if s == nil {
+		return r
+	}
+	return &measured{r, s.Counter(meter.Requests), s.Counter(meter.TenantRequests), s.Histogram(meter.LayerDuration)}
+}
+
+// Do implements [httpapi.Router].
+func (m *measured) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
+	reply, err := m.Router.Do(ctx, req, hint)
+	outcome := outcomeOf(&reply, err)
+	m.requests.Add(1, req.Operation, outcome, reply.Home, reply.Way)
+	m.tenants.Add(1, req.Key.Tenant, outcome)
+	m.layer.Took(ctx, time.Since(req.Began)-reply.Away, reply.Way)
+	return reply, err
+}
+
+// outcomeOf is what a request came to, as [meter.Requests] has it.
+func outcomeOf(reply *claim.Reply, err error) string {
+	var (
+		inUse   *claim.InUseError
+		unknown *claim.UnknownError
+		expired *claim.ExpiredError
+	)
+	switch {
+	case err == nil && reply.Replayed:
+		return meter.Replayed
+	case err == nil && reply.State == claim.Completed:
+		return meter.Succeeded
+	case err == nil && reply.State == claim.FailedRetry:
+		return meter.Released
+	case err == nil:
+		return meter.Declined
+	case errors.Is(err, claim.ErrMismatch):
+		return meter.Mismatched
+	case errors.As(err, &inUse), errors.Is(err, claim.ErrLeaseHeld):
+		return meter.InUse
+	case errors.As(err, &expired):
+		return meter.Expired
+	case errors.As(err, &unknown), errors.Is(err, claim.ErrFenced), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return meter.Unknown
+	case errors.Is(err, router.ErrHomeUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrNeedPin):
+		return meter.HomeUnavailable
+	case errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrFingerprintVersion):
+		return meter.Unavailable
+	case errors.Is(err, claim.ErrUnknownTenant), errors.Is(err, claim.ErrNoClaim):
+		return meter.Refused
+	default:
+		return meter.Failed
+	}
+}
+
+// timed is a provider, with its circuit, that tells how long its answers take.
+type timed struct {
+	psp.Provider
+	took *meter.Histogram
+}
+
+func (t *timed) moved(ctx context.Context, call string, began time.Time, r *psp.Result) {
+	outcome := r.Outcome.String()
+	if unsent := (*psp.NotSentError)(nil); r.Outcome == psp.Unknown && errors.As(r.Err, &unsent) {
+		outcome = "not_sent"
+	}
+	t.took.Took(ctx, time.Since(began), t.Name(), call, outcome)
+}
+
+// Charge implements [psp.Provider].
+func (t *timed) Charge(ctx context.Context, call psp.Call) (r psp.Result) {
+	began := time.Now()
+	defer func() { t.moved(ctx, "charge", began, &r) }()
+	return t.Provider.Charge(ctx, call)
+}
+
+// Transfer implements [psp.Provider].
+func (t *timed) Transfer(ctx context.Context, call psp.Call) (r psp.Result) {
+	began := time.Now()
+	defer func() { t.moved(ctx, "transfer", began, &r) }()
+	return t.Provider.Transfer(ctx, call)
+}
+
+// Refund implements [psp.Provider].
+func (t *timed) Refund(ctx context.Context, call psp.Call) (r psp.Result) {
+	began := time.Now()
+	defer func() { t.moved(ctx, "refund", began, &r) }()
+	return t.Provider.Refund(ctx, call)
+}
+
+// Capture implements [psp.Provider].
+func (t *timed) Capture(ctx context.Context, call psp.Call) (r psp.Result) {
+	began := time.Now()
+	defer func() { t.moved(ctx, "capture", began, &r) }()
+	return t.Provider.Capture(ctx, call)
+}
+
+// Cancel implements [psp.Provider].
+func (t *timed) Cancel(ctx context.Context, call psp.Call) (r psp.Result) {
+	began := time.Now()
+	defer func() { t.moved(ctx, "cancel", began, &r) }()
+	return t.Provider.Cancel(ctx, call)
+}
+
+// founds are the answers to questions as labels.
+var founds = map[psp.Found]string{psp.FoundYes: "found", psp.FoundNo: "not_found", psp.FoundUnknown: meter.Unknown}
+
+// Lookup implements [psp.Provider].
+func (t *timed) Lookup(ctx context.Context, call psp.Call) (found psp.Found, r psp.Result) {
+	began := time.Now()
+	defer func() {
+		if found != psp.FoundUnknown {
+			t.took.Took(ctx, time.Since(began), t.Name(), "lookup", founds[found])
+			return
+		}
+		t.moved(ctx, "lookup", began, &psp.Result{Err: r.Err})
+	}()
+	return t.Provider.Lookup(ctx, call)
+}
+
+// Show implements [psp.Provider].
+func (t *timed) Show(ctx context.Context, kind psp.Kind, reference, providerRef string) (found psp.Found, m psp.Movement, err error) {
+	began := time.Now()
+	defer func() { t.took.Took(ctx, time.Since(began), t.Name(), "show", founds[found]) }()
+	return t.Provider.Show(ctx, kind, reference, providerRef)
+}
+
+// time puts clocks around providers.
+func (c *Config) time(providers psp.Providers) psp.Providers {
+	if c.Meters == nil {
+		return providers
+	}
+	all := make(psp.Providers, len(providers))
+	for i, p := range providers {
+		all[i] = &timed{p, c.Meters.Histogram(meter.ProviderDuration)}
+	}
+	return all
+}
+
+// observe tells of what the node sees, whenever somebody asks.
+func (n *Node) observe(context.Context) (parts.Stop, error) {
+	return nil, n.c.Meters.Observe(func(o *meter.Observer) {
+		o.Is(meter.InHand, float64(n.hand.requests.Load()), "api")
+		o.Is(meter.InHand, float64(n.hand.forwards.Load()), "forward")
+		o.Is(meter.TopologyEpoch, float64(n.c.Topology.Epoch()))
+		o.Is(meter.TopologyAge, time.Since(n.follower.lastRead()).Seconds())
+		for _, r := range n.c.Topology.Regions() {
+			o.Is(meter.RegionNodes, float64(len(n.membership.Nodes(r.Name))), r.Name)
+			o.Is(meter.RegionLost, flag(n.outages.Lost(r.Name)), r.Name)
+			for _, status := range []region.Status{region.Active, region.Draining, region.Down} {
+				o.Is(meter.RegionStatus, flag(r.Status == status), r.Name, strings.ToLower(status.String()))
+			}
+			if rtt, ok := n.membership.RTT(r.Name); ok {
+				o.Is(meter.RegionRTT, rtt.Seconds(), r.Name)
+			}
+		}
+		versions := map[string]int{}
+		for _, m := range n.membership.Members() {
+			versions[m.Version]++
+		}
+		for version, nodes := range versions {
+			o.Is(meter.VersionNodes, float64(nodes), version)
+		}
+		if n.c.TLS != nil {
+			own, ca := n.c.TLS.Expire()
+			o.Is(meter.CertificateNotAfter, float64(own.Unix()), "node")
+			o.Is(meter.CertificateNotAfter, float64(ca.Unix()), "ca")
+		}
+	})
+}
+
+// watchCircuit tells which state a provider's circuit is in.
+func (c *Config) watchCircuit(b *breaker.Provider) {
+	_ = c.Meters.Observe(func(o *meter.Observer) {
+		now := b.State()
+		for _, state := range []string{"closed", "half-open", "open"} {
+			o.Is(meter.Circuit, flag(state == now), b.Name(), state)
+		}
+	})
+}
+
+func flag(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
