@@ -34,6 +34,7 @@ test: ## Run every test with the race detector; those on a database where Postgr
 	CGO_ENABLED=1 $(GO) vet -race ./...
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
+	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
 
 # What touches the SQL store. Go does not run again what it has just run in the
 # same environment, as `make test` did for all but the end-to-end tests.

@@ -33,6 +33,8 @@
 //	failures_test.go   the stories of movements that fail after they had succeeded
 //	fault_test.go      panics of our own code
 //	flood_test.go      forged and flooding webhooks
+//	stripe_client_test.go, stripe_node_test.go
+//	                   Stripe's own libraries as merchants' clients, and what they survive
 //	cards_test.go      card numbers stay out, and their retries are answered
 //	idle_test.go       what nodes ask of a database while nobody asks them
 //

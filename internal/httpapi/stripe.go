@@ -222,10 +222,8 @@ func (res *response) failStripe(err error, p *problem.Problem) {
 // head sets the headers that each answer of Stripe's has. The id of a request is that of
 // its trace.
 func (x *stripeExchange) head(h http.Header, status int) {
-	trace := ""
-	if told := h[headerTraceparent]; len(told) == 1 {
-		trace = told[0]
-	} else {
+	trace := h.Get(headerTraceparent)
+	if trace == "" {
 		trace = traceparent(x.request)
 	}
 	h[headerRequestID] = []string{"req_" + trace[len("00-"):len("00-")+traceIDLength]}

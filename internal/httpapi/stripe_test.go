@@ -186,8 +186,8 @@ func TestStripesErrors(t *testing.T) {
 }
 
 func TestBasicIsAPIKey(t *testing.T) {
-	for password, r := range map[string]*http.Request{"": nil, "whatever": nil} {
-		r = stripely("POST", "/v1/charges", okForm, "Authorization", "")
+	for _, password := range []string{"", "whatever"} {
+		r := stripely("POST", "/v1/charges", okForm, "Authorization", "")
 		r.SetBasicAuth("sk_acme", password)
 		if w := serve(newAPI(t, stripeFake()), r); w.Code != 200 {
 			t.Errorf("got %d %s", w.Code, w.Body)

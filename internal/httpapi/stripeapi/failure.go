@@ -104,6 +104,7 @@ func (v View) Failure(p problem.Problem) Failure {
 		f.Type, f.Code = typeAPI, string(p.Code)
 	case problem.Internal:
 		f.Type = typeAPI
+	default: // the detail says it all
 	}
 	return f.as(status, again)
 }

@@ -182,7 +182,12 @@ func (v *View) take(p param, g *given, members map[string]any) error {
 			}
 		}
 		return err
+	default:
+		return v.takeOne(p, g, members)
 	}
+}
+
+func (v *View) takeOne(p param, g *given, members map[string]any) error {
 	value, err := g.one(p.name)
 	if err != nil {
 		return err

@@ -1,0 +1,160 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// nodeCall is a call of Stripe's library: stripe.<On>.<Method>(…Args).
+type nodeCall struct {
+	On     string `json:"on"`
+	Method string `json:"method"`
+	Args   []any  `json:"args"`
+}
+
+// nodeMade is what became of it.
+type nodeMade struct {
+	Object struct {
+		ID, Object, Status string
+		Amount             int64
+		Metadata           map[string]string
+		LatestCharge       json.RawMessage `json:"latest_charge"`
+		PaymentIntent      string          `json:"payment_intent"`
+		Charge             string
+	}
+	Status              int
+	RequestID, Replayed string
+	Error               *struct {
+		Kind, Code, DeclineCode, Param, Message, Again string
+	}
+}
+
+// stripeNode finds the library, or skips the test.
+func stripeNode(t *testing.T) (program string) {
+	t.Helper()
+	program, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not on PATH: install Node.js 20 or later, then npm ci --prefix e2e/stripenode")
+	}
+	if _, err := os.Stat(filepath.Join("stripenode", "node_modules", "stripe")); err != nil {
+		t.Skip("stripe-node is not installed: npm ci --prefix e2e/stripenode")
+	}
+	return program
+}
+
+// viaNode makes the calls, one behind the other or together.
+func viaNode(t *testing.T, l *lossy, together bool, calls ...nodeCall) []nodeMade {
+	t.Helper()
+	in, err := json.Marshal(map[string]any{"url": l.url, "key": acme, "together": together, "calls": calls})
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), stripeNode(t), filepath.Join("stripenode", "client.mjs"))
+	var out, said strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(in)), &out, &said
+	require.NoError(t, cmd.Run(), "%s", &said)
+	var made []nodeMade
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &made), "%s", &out)
+	require.Len(t, made, len(calls))
+	for _, m := range made {
+		require.NotEmpty(t, m.RequestID)
+	}
+	return made
+}
+
+type args = map[string]any
+
+func nodeIntent(amount int, method string, options ...any) nodeCall {
+	return nodeCall{"paymentIntents", "create", append([]any{
+		args{"amount": amount, "currency": "usd", "payment_method": method, "confirm": true, "metadata": args{"order_id": "6735"}, "expand": []string{"latest_charge"}},
+	}, options...)}
+}
+
+// stripe-node pays, refunds and reads. Where the entry asks for nothing again, the
+// library's own retries find out what was lost, unknown or in use: one movement each.
+func TestStripeNode(t *testing.T) {
+	stripeNode(t)
+	t.Parallel()
+	w := startWorld(t, nil, func(c *node.ClusterConfig) { c.Limits.AskAgain = 0 })
+	l := startLossy(t, w, us)
+	done := func(made []nodeMade) nodeMade {
+		t.Helper()
+		require.Nil(t, made[0].Error, "%+v", made[0].Error)
+		require.Equal(t, http.StatusOK, made[0].Status)
+		return made[0]
+	}
+	retried := func() {
+		t.Helper()
+		keys := l.sent()
+		require.Greater(t, len(keys), 1)
+		require.Len(t, slices.Compact(keys), 1, "one call has one key")
+		require.NotEmpty(t, keys[0])
+	}
+
+	intent := done(viaNode(t, l, false, nodeIntent(2500, "pm_card_visa")))
+	require.Equal(t, "payment_intent succeeded", intent.Object.Object+" "+intent.Object.Status)
+	require.Equal(t, map[string]string{"order_id": "6735"}, intent.Object.Metadata)
+	require.Contains(t, string(intent.Object.LatestCharge), `"object":"charge"`)
+	charge := done(viaNode(t, l, false, nodeCall{"charges", "create", []any{args{"amount": 100, "currency": "usd", "source": "pm_card_visa"}}}))
+	read := done(viaNode(t, l, false, nodeCall{"paymentIntents", "retrieve", []any{charge.Object.PaymentIntent}}))
+	require.Equal(t, `"`+charge.Object.ID+`"`, string(read.Object.LatestCharge))
+	w.judge.once(t, 2)
+
+	l.fates(losesRequest, losesReply)
+	refund := done(viaNode(t, l, false, nodeCall{"refunds", "create", []any{args{"payment_intent": intent.Object.ID, "amount": 500, "reason": "duplicate"}}}))
+	require.Equal(t, "true", refund.Replayed)
+	require.Equal(t, intent.Object.ID, refund.Object.PaymentIntent)
+	retried()
+	w.judge.once(t, 3)
+
+	w.failsOnce(simulator.Faults{DropReply: 1})
+	l.fates()
+	require.Equal(t, "true", done(viaNode(t, l, false, nodeIntent(2501, "pm_card_visa"))).Replayed)
+	retried()
+	w.judge.once(t, 4)
+
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{Latency: 2 * w.policy.WaitMax}))
+	l.fates()
+	shared := nodeIntent(2502, "pm_card_visa", args{"idempotencyKey": "order-17"})
+	made := viaNode(t, l, true, shared, shared)
+	require.Equal(t, done(made).Object, made[1].Object)
+	retried()
+	w.judge.once(t, 5)
+	require.NoError(t, w.judge.SetFaults(simulator.Faults{}))
+
+	refused := []struct {
+		call                           nodeCall
+		status                         int
+		kind, code, declineCode, param string
+	}{
+		{nodeIntent(1, "pm_card_insufficient_funds"), 402, "StripeCardError", "card_declined", "insufficient_funds", ""},
+		{nodeIntent(1, "pm_card_stolen"), 402, "StripeCardError", "card_declined", "stolen_card", ""},
+		{nodeIntent(1, "pm_card_visa", args{"idempotencyKey": "order-17"}), 400, "StripeIdempotencyError", "", "", ""},
+		{nodeIntent(0, "pm_card_visa"), 400, "StripeInvalidRequestError", "", "", "amount"},
+		{nodeIntent(1, "pm_card_visa", args{"apiKey": "sk_nobody"}), 401, "StripeAuthenticationError", "", "", ""},
+		{nodeIntent(1, "pm_card_visa", args{"stripeAccount": "acct_1"}), 400, "StripeInvalidRequestError", "", "", ""},
+		{nodeCall{"customers", "create", []any{args{"name": "x"}}}, 404, "StripeInvalidRequestError", "", "", ""},
+	}
+	var calls []nodeCall
+	for _, c := range refused {
+		calls = append(calls, c.call)
+	}
+	l.fates()
+	for i, m := range viaNode(t, l, false, calls...) {
+		c := refused[i]
+		require.NotNil(t, m.Error)
+		got := []any{m.Status, m.Error.Kind, m.Error.Code, m.Error.DeclineCode, m.Error.Param, m.Error.Again}
+		require.Equal(t, []any{c.status, c.kind, c.code, c.declineCode, c.param, "false"}, got, m.Error.Message)
+	}
+	require.Len(t, l.sent(), len(refused), "a refusal is sent once")
+	w.judge.once(t, 5)
+}
