@@ -194,6 +194,23 @@ func (t *Transaction) Undone() string {
 	return FailureID(t.ID)
 }
 
+// Unprompted reports whether a kind gives back what payers paid without our asking.
+func (k Kind) Unprompted() bool { return k == ProviderRefund || k == DisputeOpened }
+
+// ReturnedWithout sums up what payers have got back of a charge or ghost without our asking.
+// It reads one region's books, and one row more for each refund and dispute there.
+func ReturnedWithout(ctx context.Context, books interface {
+	Reader
+	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
+}, region, id string,
+) (int64, error) {
+	all, err := books.ReversalsAt(ctx, region, id)
+	if err != nil {
+		return 0, err
+	}
+	return Returned(ctx, books, slices.DeleteFunc(all, func(t Transaction) bool { return !t.Kind.Unprompted() }))
+}
+
 // Returned sums up what payers, or whoever a transfer was to, have got back, of what is
 // among the reversals of one transaction: refunds that have not failed since, and disputes
 // that were not won. It reads one row for each.

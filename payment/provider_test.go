@@ -228,6 +228,15 @@ func (l ledgerOf) Transaction(_ context.Context, _, id string) (ledger.Transacti
 	return t, found, nil
 }
 
+func (l ledgerOf) ReversalsAt(_ context.Context, _, id string) (all []ledger.Transaction, _ error) {
+	for _, t := range l {
+		if t.Reverses == id {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
 func TestProviderDeclines(t *testing.T) {
 	for token, want := range map[string]struct {
 		outcome claim.Outcome

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -14,7 +15,9 @@ import (
 // Books is the part of ledger.Store that says what a charge was. It reads with
 // authority: what it does not find has not been booked.
 type Books interface {
-	Transaction(ctx context.Context, region, id string) (t ledger.Transaction, found bool, err error)
+	ledger.Reader
+	// ReversalsAt lists what reverses a transaction in the books of region.
+	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
 }
 
 // readTime bounds the reading of one transaction: a round trip round the planet is
@@ -35,6 +38,7 @@ const (
 	codeTooMuch   = "amount_too_large"
 	codeElsewhere = "provider_not_available"
 	codeUndone    = "charge_failed"
+	codeDisputed  = "charge_disputed"
 )
 
 // read completes the refund's intent by its charge's transaction, which never
@@ -66,7 +70,45 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 		in.Amount = charge.Amount
 	}
 	in.Currency, in.Source = charge.Currency, charge.ProviderRef
-	return t.failed(ctx, charge.ID)
+	return t.left(ctx, &charge)
+}
+
+// left finds out what is left of a charge, by what its own books say has happened to it
+// since: that it has failed, and what payers have got back of it without us. A first attempt
+// at more than is left is refused. A later one goes on, as one before it may have called.
+// Refunds that merchants asked for may stand in other books: of those the provider knows.
+func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim.Verdict, stop bool) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	since, err := t.o.Books.ReversalsAt(ctx, charge.Region, charge.ID)
+	failed := func(r ledger.Transaction) bool { return r.ID == ledger.FailureID(charge.ID) }
+	refunds, disputes := int64(0), int64(0)
+	if err == nil && !t.Recovery {
+		if refunds, err = sumOf(ctx, t.o.Books, since, ledger.ProviderRefund); err == nil {
+			disputes, err = sumOf(ctx, t.o.Books, since, ledger.DisputeOpened)
+		}
+	}
+	t.undone = slices.ContainsFunc(since, failed)
+	left := charge.Amount - refunds - disputes
+	switch {
+	case err != nil:
+		t.log.WarnContext(ctx, "what is left of the charge of a refund cannot be read; nothing was sent to the provider",
+			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+		return t.unsent(ctx, reasonNoFacts, 0), true
+	case t.Recovery || t.intent.Amount <= left && !t.undone:
+		return v, false
+	case t.undone:
+		return t.needless(), true
+	case disputes > 0:
+		return t.wrong(codeDisputed, "charge", fmt.Sprintf("The payer disputes %d of this charge, and at most %d of it is left to refund. Answer the dispute at the provider instead.", disputes, max(left, 0))), true
+	default:
+		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("%d of this charge has been refunded at the provider; at most %d is left. Lower the amount.", refunds, max(left, 0))), true
+	}
+}
+
+// sumOf sums up what payers have got back by transactions of one kind.
+func sumOf(ctx context.Context, books Books, all []ledger.Transaction, kind ledger.Kind) (int64, error) {
+	return ledger.Returned(ctx, books, slices.DeleteFunc(slices.Clone(all), func(t ledger.Transaction) bool { return t.Kind != kind }))
 }
 
 // failed finds out whether what t gives back, booked under id, has failed since: then

@@ -28,6 +28,15 @@ func (b *books) Transaction(_ context.Context, region, id string) (ledger.Transa
 	return t, found, b.err
 }
 
+func (b *books) ReversalsAt(_ context.Context, region, id string) (all []ledger.Transaction, _ error) {
+	for _, t := range b.all {
+		if t.Region == region && t.Reverses == id {
+			all = append(all, t)
+		}
+	}
+	return all, b.err
+}
+
 // Charges at home in europe, and what the books know of each.
 var (
 	paid, elsewhere, unbooked, foreign = chargeOf(2), chargeOf(2), chargeOf(2), chargeOf(2)
@@ -54,6 +63,13 @@ func someBooks() *books {
 		"europe/" + paid: booked(paid, "acme", "fake"), "europe/" + foreign: booked(foreign, "globex", "fake"),
 		"europe/" + elsewhere: booked(elsewhere, "acme", "old"),
 	}}
+}
+
+// unasked books what the provider did to the paid charge without us.
+func (b *books) unasked(kind ledger.Kind, amount int64) ledger.Transaction {
+	t := ledger.UnaskedOf(b.all["europe/"+paid], kind, "px_unasked", amount)
+	b.all["europe/"+t.ID] = t
+	return t
 }
 
 // lines collects the messages of one level.
@@ -140,6 +156,24 @@ func TestRefund(t *testing.T) {
 				a.Recovery, p.caps.Dedupe = true, psp.DedupeNone
 				p.found, p.known = psp.FoundYes, approved
 			}},
+		{name: "less is left, as somebody refunded at the provider", body: whole, outcome: claim.OutcomeReleased, reason: codeTooMuch, status: 400, says: "500 of this charge has been refunded at the provider; at most 1499 is left",
+			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.ProviderRefund, 500) }},
+		{name: "enough is left", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201,
+			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.ProviderRefund, 1499) }},
+		{name: "what was refunded at the provider failed", body: whole, amount: 1999, outcome: claim.OutcomeDone, status: 201,
+			change: func(_ *claim.Attempt, _ *fake, b *books) {
+				failed := ledger.FailureOf(b.unasked(ledger.ProviderRefund, 500))
+				b.all["europe/"+failed.ID] = failed
+			}},
+		{name: "disputed", body: part, outcome: claim.OutcomeReleased, reason: codeDisputed, status: 400, says: `"code":"charge_disputed"`,
+			change: func(_ *claim.Attempt, _ *fake, b *books) { b.unasked(ledger.DisputeOpened, 1999) }},
+		{name: "disputed, and won", body: whole, amount: 1999, outcome: claim.OutcomeDone, status: 201,
+			change: func(_ *claim.Attempt, _ *fake, b *books) {
+				b.unasked(ledger.DisputeOpened, 1999)
+				b.unasked(ledger.DisputeWon, 1999)
+			}},
+		{name: "disputed since, recovery", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201,
+			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery = true; b.unasked(ledger.DisputeOpened, 1999) }},
 		{name: "recovery: unreadable", body: part, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true, status: 503,
 			change: func(a *claim.Attempt, _ *fake, b *books) { a.Recovery, b.err = true, claim.ErrHomeUnreachable }},
 		{name: "told by the provider", body: part, outcome: claim.OutcomeDone, status: 201, says: `"reference":"px_1"`,

@@ -160,6 +160,8 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	_, found, err = v.Transaction(ctx, home, "ghost_1")
 	require.NoError(t, err)
 	require.True(t, found)
+	_, err = v.ReversalsAt(ctx, home, "ch_1")
+	require.NoError(t, err)
 	_, found, err = v.GhostRefund(ctx, home, "re_1")
 	require.NoError(t, err)
 	require.False(t, found)

@@ -222,7 +222,7 @@ func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
 			require.Len(t, lines(err), 1)
 			require.NotContains(t, err.Error(), "hunter2")
 			one := s.providers()[0]
-	provider, err := one.open(secrets.Providers[one.Name])
+			provider, err := one.open(secrets.Providers[one.Name])
 			require.Error(t, err)
 			require.True(t, provider == nil, "a nil pointer in an interface is none") //nolint:testifylint // Nil would take that pointer
 		})

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,16 @@ func (c *Config) code(home string) (claim.RegionCode, bool) {
 func (c *Config) home(code claim.RegionCode) (string, bool) {
 	r, ok := c.Topology.ByCode(code)
 	return r.Name, ok
+}
+
+// homes are all regions, in the order of their codes, which never change.
+func (c *Config) homes() (names []string) {
+	all := c.Topology.Regions()
+	slices.SortFunc(all, func(a, b claim.Region) int { return cmp.Compare(a.Code, b.Code) })
+	for _, r := range all {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // service acts on claims: in a node, or beside one.
@@ -92,7 +103,7 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
 	notices, err := notice.NewProcessor(notice.ProcessorConfig{
 		Store: c.Store, Notifiers: c.Notifiers, Claims: c.Store, Calls: c.Store.Queue(outbox.ProviderCalls), Books: c.Store,
-		Learn: n.service.Learn, Home: c.home, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log,
+		Learn: n.service.Learn, Home: c.home, Homes: c.homes, Compensator: n.compensator, Seal: c.Seal, Sinks: c.sinkKinds(), Meters: c.Meters, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -133,6 +133,9 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Limbo, fmt.Sprintf("the provider has accepted %d refunds, and each has failed since", failed), nil
 	}
 	g.failed = failed
+	if p, detail, err := c.returned(ctx, &g); p != Pending || err != nil {
+		return p, detail, err
+	}
 	if p, detail, err := c.wanted(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
 	}

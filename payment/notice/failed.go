@@ -247,13 +247,6 @@ func (p *Processor) given(ctx context.Context, of *ledger.Transaction) (bool, er
 	if err != nil {
 		return false, err
 	}
-	for i := range all {
-		if _, failure := all[i].Kind.Failed(); failure {
-			continue
-		}
-		if _, failed, err := p.c.Books.Transaction(ctx, all[i].Region, ledger.FailureID(all[i].ID)); err != nil || !failed {
-			return err == nil, err
-		}
-	}
-	return false, nil
+	sum, err := ledger.Returned(ctx, p.c.Books, all)
+	return sum > 0, err
 }

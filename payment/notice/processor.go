@@ -39,7 +39,10 @@ type ProcessorConfig struct {
 	// the provider asked.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// Home names the region of a code.
-	Home        func(claim.RegionCode) (string, bool)
+	Home func(claim.RegionCode) (string, bool)
+	// Homes are all regions, at least one, in the order of their codes. What is no
+	// tenant's, as payouts, stands in the books of the first.
+	Homes       func() []string
 	Compensator *Compensator
 	// Seal opens bodies; nil opens those that are not sealed.
 	Seal *seal.Ring
@@ -63,14 +66,14 @@ type ProcessorConfig struct {
 //
 // The row of a notice is due again when its lease ends, and every step before its
 // last one, which closes notice and row together, finds what it did before: see
-// [Compensator], [Processor.failed], and claim.Service.Learn, which takes a claim over
+// [Compensator], [Processor.failed], [Processor.unasked], and claim.Service.Learn, which takes a claim over
 // like a recovery.
 type Processor struct{ c ProcessorConfig }
 
 // NewProcessor checks the configuration.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
-	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Compensator == nil {
-		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home and Compensator")
+	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
+		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home, Homes and Compensator")
 	}
 	if len(c.Compensator.Providers) == 0 || c.Compensator.Brakes == nil {
 		return nil, errors.New("webhook: compensator needs Providers and Brakes")
@@ -123,6 +126,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		}
 	}
 	switch {
+	case len(n.Unasked) > 0:
+		return p.unasked(ctx, m, &n)
 	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
 		return p.failed(ctx, m, &n)
 	case !n.Movement || n.Outcome != psp.Approved:

@@ -165,7 +165,7 @@ func (w *world) processor() *Processor {
 			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: told}
 			return outbox.Gone()
 		},
-		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 },
+		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 }, Homes: func() []string { return []string{home} },
 		Compensator: &Compensator{
 			Books: bookkeeper{world: w}, Do: w.do, Inspect: w.inspect,
 			Code:      func(h string) (claim.RegionCode, bool) { return 1, h == home },

@@ -16,6 +16,22 @@ func (g *Ghost) again() string {
 	return fmt.Sprintf("\x00%d", g.failed)
 }
 
+// returned says whether the payer has got g back without us, by a refund that somebody made
+// at the provider or by a dispute: Pending where not.
+func (c *Compensator) returned(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
+	sum, err := ledger.ReturnedWithout(ctx, c.Books, g.Home, ledger.GhostID(g.Provider, g.ProviderRef))
+	switch {
+	case err != nil:
+		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+	case sum >= g.Amount:
+		return Compensated, "the payer has it back by the provider", nil
+	case sum > 0:
+		return Limbo, fmt.Sprintf("the payer has %d of %d %s back by the provider; decide by hand about the rest", sum, g.Amount, g.Currency), nil
+	default:
+		return Pending, "", nil
+	}
+}
+
 // wanted says whether g is to be given back now: Pending without detail where it is.
 //
 // The provider is asked for the movement by its own id, where it can be: a notice may be

@@ -1,12 +1,19 @@
 package psp
 
+import "time"
+
 // Movements that a provider makes or tells of without being asked to, in notices and in
 // statements.
 const (
-	// KindDispute: the payer disputes a charge, and its money has been withdrawn from us.
-	KindDispute Kind = "dispute"
-	// KindDisputeReversal: what was withdrawn for a dispute is with us again.
+	// KindDisputeOpened: the payer disputes a charge. KindDispute: its money has been
+	// withdrawn from us. KindDisputeReversal: it is with us again. KindDisputeWon and
+	// KindDisputeLost: it has been decided, for us or for the payer. Money moves by the
+	// second and the third alone.
+	KindDisputeOpened   Kind = "dispute_opened"
+	KindDispute         Kind = "dispute"
 	KindDisputeReversal Kind = "dispute_reversal"
+	KindDisputeWon      Kind = "dispute_won"
+	KindDisputeLost     Kind = "dispute_lost"
 	// KindTransferReversal: a transfer, or a part of it, has come back.
 	KindTransferReversal Kind = "transfer_reversal"
 	// KindPayout: the provider has paid out to our bank.
@@ -20,3 +27,26 @@ const (
 	// a statement has it that states the authorization whole.
 	KindCaptureReversal Kind = "capture_reversal"
 )
+
+// Unasked is something that a provider did without our asking, as a [Notice] tells it:
+// a KindRefund that somebody made at the provider, or one of the kinds above.
+type Unasked struct {
+	Kind Kind
+	// ProviderRef is the provider's own id: of the dispute, the refund, the reversal, the
+	// payout.
+	ProviderRef string
+	// Of is the provider's own id of the charge or transfer that it is about; of a payout
+	// that came back, that of the payout. "" where it is about none.
+	Of string
+	// Reference is our id of what Of names, "" where the provider does not repeat it.
+	Reference string
+	// Amount is in minor units of Currency, above 0.
+	Amount   int64
+	Currency string
+	// Failed: the refund has failed, now or since.
+	Failed bool
+	// Reason is the provider's code of why; Status its word for how a dispute stands.
+	Reason, Status string
+	// DueBy is until when a dispute can be answered; zero where nothing says so.
+	DueBy time.Time
+}

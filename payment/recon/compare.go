@@ -27,8 +27,10 @@ type object struct {
 // or nil.
 func (o *object) own() *booking {
 	for i := range o.bookings {
-		if b := &o.bookings[i]; b.Kind != ledger.Ghost && !b.side().Failed {
-			return &o.bookings[i]
+		switch b := &o.bookings[i]; b.Kind {
+		case ledger.Charge, ledger.Transfer, ledger.Refund, ledger.GhostRefund:
+			return b
+		default: // about it
 		}
 	}
 	return nil
@@ -71,11 +73,13 @@ func (r *run) found(ctx context.Context, m Mismatch) error {
 
 // judge compares what is stated, booked and claimed of one reference.
 func (r *run) judge(ctx context.Context, o *object) error {
+	o.reduce()
 	booked := make(map[side]*booking, len(o.bookings))
 	var again []*booking
 	for i := range o.bookings {
 		switch b := &o.bookings[i]; {
 		case b.Elsewhere:
+		case b.Kind == ledger.Conversion: // two halves
 		case booked[b.side()] != nil:
 			again = append(again, b)
 		default:
@@ -85,6 +89,16 @@ func (r *run) judge(ctx context.Context, o *object) error {
 	o.stated = make(map[side]bool, len(o.lines))
 	for _, l := range o.lines {
 		o.stated[l.side()] = true
+		switch {
+		case byItself(l.Kind):
+		case l.Fee > 0:
+			o.stated[side{ID: l.Entry, Aside: psp.KindFee}] = true
+		case l.Fee < 0:
+			o.stated[side{ID: l.Entry, Aside: psp.KindFeeRefund}] = true
+		}
+		if !byItself(l.Kind) {
+			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // of a dispute it is not known
+		}
 	}
 	seen := make(map[side]bool, len(o.lines))
 	for _, l := range o.lines {
@@ -131,20 +145,29 @@ func (b *booking) mismatch(c Class) Mismatch {
 
 // stated judges a line, b its booking among those of the period or nil.
 func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
+	if b == nil && r.outside(&l) {
+		r.report.Outside++
+		return nil
+	}
+	if byItself(l.Kind) {
+		return r.alone(ctx, o, &l)
+	}
 	if b == nil {
-		at := time.Unix(0, l.At)
-		if !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To) {
-			r.report.Outside++
-			return nil
-		}
 		var err error
 		look := r.unbooked
-		if l.Failed {
+		switch {
+		case r.about(&l), !asked(l.Kind):
+			look = func(ctx context.Context, _ *object, l line) (*booking, error) { return r.unbookedAside(ctx, l) }
+		case l.Failed:
 			look = r.unbookedFailure
 		}
 		if b, err = look(ctx, o, l); b == nil || err != nil {
 			return err
 		}
+	}
+	if !asked(l.Kind) && l.Currency != b.Currency && l.Currency == l.Settled {
+		// Of what nobody paid the statement may have the settled amount alone.
+		l.Amount, l.Currency = b.Amount, b.Currency
 	}
 	m := b.mismatch("")
 	m.Kind, m.Stated, m.StatedCurrency = l.Kind, l.Amount, l.Currency
@@ -157,7 +180,7 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 		m.Class, m.Detail = AmountDiffers, fmt.Sprintf("stated and booked amounts differ by %d", l.Amount-b.Amount)
 	default:
 		r.report.Agree++
-		return nil
+		return r.besides(ctx, o, &l, b)
 	}
 	return r.found(ctx, m)
 }
@@ -243,7 +266,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Tenant = rec.Key.Tenant
 		m.Detail = fmt.Sprintf("the claim is %v (%s): the merchant was told that no money moved", rec.State, rec.Reason)
 	}
-	if o.stated[side{l.ID, true}] {
+	if o.stated[side{ID: l.ID, Failed: true}] {
 		proved = false
 		m.Detail += "; it has failed since, so that nothing is to be given back"
 	}
@@ -337,6 +360,9 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	if stated {
 		return nil
 	}
+	if aside := b.side().Aside; aside != "" && !r.states(aside) {
+		return nil
+	}
 	at := time.Unix(0, b.At)
 	// It may have been stated before the period, or have come after it.
 	if !r.c.From.IsZero() && at.Before(r.c.From.Add(r.c.Slack)) || !at.Before(r.end()) {
@@ -348,7 +374,7 @@ func (r *run) booked(ctx context.Context, o *object, b *booking, stated bool) er
 	if b.side().Failed {
 		m.Detail = "booked as failed after it had succeeded, and the provider does not state that it failed"
 	}
-	if b.Kind == ledger.Refund || b.Kind == ledger.GhostRefund {
+	if b.Kind == ledger.Refund || b.Kind == ledger.GhostRefund || b.Kind == ledger.ProviderRefund {
 		m.Class, m.Detail = RefundMissing, "booked as refunded, and the provider does not state the refund"
 	}
 	return r.found(ctx, m)
@@ -362,6 +388,13 @@ func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
 		return false, fmt.Errorf("recon: the books of %s cannot be read: %w", b.Home, err)
 	}
 	if stands {
+		return false, nil
+	}
+	sum, err := ledger.ReturnedWithout(ctx, r.c.Books, b.Home, ledger.GhostID(r.c.Provider, b.Ref))
+	if err != nil {
+		return false, fmt.Errorf("recon: the books of %s cannot be read: %w", b.Home, err)
+	}
+	if sum >= b.Amount {
 		return false, nil
 	}
 	_, failed, err := r.transaction(ctx, b.Home, ledger.FailureID(ledger.GhostID(r.c.Provider, b.Ref)))
@@ -425,10 +458,13 @@ func kindOf(k ledger.Kind) psp.Kind {
 	if of, failed := k.Failed(); failed {
 		k = of
 	}
+	if aside, is := asides[k]; is {
+		return aside
+	}
 	switch k {
 	case ledger.Transfer:
 		return psp.KindTransfer
-	case ledger.Refund, ledger.GhostRefund:
+	case ledger.Refund, ledger.GhostRefund, ledger.ProviderRefund:
 		return psp.KindRefund
 	default:
 		return psp.KindCharge

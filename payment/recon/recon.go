@@ -58,13 +58,16 @@ const (
 	// FailedButBooked: stated as failed after it had succeeded, and booked as if it had
 	// not.
 	FailedButBooked Class = "failed_but_booked"
+	// UnaskedNotBooked: stated as done by the provider without us, as a dispute or a refund
+	// by hand, and not booked.
+	UnaskedNotBooked Class = "unasked_not_booked"
 	// RepeatedLine: the statement has the same movement twice.
 	RepeatedLine Class = "repeated_line"
 )
 
 // Classes are all of them, in the order of reports.
 func Classes() []Class {
-	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, RepeatedLine}
+	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, UnaskedNotBooked, RepeatedLine}
 }
 
 // Mismatch is one disagreement.
@@ -106,6 +109,11 @@ type Report struct {
 	// Undecided counts what is too near an edge of the period, or still in flight.
 	Undecided  int           `json:"undecided"`
 	Mismatches map[Class]int `json:"mismatches"`
+	// NotBooked counts fees, payouts and conversions that are stated and not booked, which
+	// is no mismatch: nobody but the statement tells of them. Posted are those that
+	// Config.Book has booked.
+	NotBooked map[psp.Kind]int `json:"not_booked,omitempty"`
+	Posted    map[psp.Kind]int `json:"posted,omitempty"`
 	// Unknown counts lines whose kind is not known here, by the provider's word for it.
 	// Nothing follows from them.
 	Unknown map[string]int `json:"unknown_kinds,omitempty"`
@@ -153,6 +161,10 @@ type Config struct {
 	// before the end of the period, and not stated, is in flight. 0 means that of the
 	// statement's mapping, or [DefaultLag].
 	Lag time.Duration
+	// Book books fees, payouts and conversions that only the statement tells of; nil: they
+	// are not booked. What is no tenant's is booked in the books of Common.
+	Book   func(context.Context, ledger.Transaction) error
+	Common string
 	// Mapping describes a statement that is in no format of ours; nil: Run is told which.
 	Mapping *Mapping
 	// Parts is how many parts are compared one after the other; 0 means 64: a million
@@ -190,19 +202,32 @@ type line struct {
 	Currency  string
 	At        int64 // ns since the Unix epoch
 	Failed    bool
+
+	Entry, Of, Settled string
+	Gross, Fee         int64
 }
 
-// side tells a movement and its failure apart, which have one id.
+// side tells a movement, its failure, and what else has its id apart.
 type side struct {
 	ID     string
 	Failed bool
+	// Aside is the kind of what nobody asked for, "" for charges, transfers and refunds.
+	Aside psp.Kind
 }
 
-func (l *line) side() side { return side{l.ID, l.Failed} }
+func (l *line) side() side {
+	if asked(l.Kind) {
+		return side{ID: l.ID, Failed: l.Failed}
+	}
+	return side{ID: l.ID, Aside: l.Kind}
+}
 
 func (b *booking) side() side {
+	if kind, aside := asides[b.Kind]; aside {
+		return side{ID: b.Ref, Aside: kind}
+	}
 	_, failed := b.Kind.Failed()
-	return side{b.Ref, failed}
+	return side{ID: b.Ref, Failed: failed}
 }
 
 type booking struct {
@@ -257,7 +282,7 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 		return nil, fmt.Errorf("recon: make a directory for temporary files: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &run{c: c, upTo: c.To, report: Report{Mismatches: map[Class]int{}}}
+	r := &run{c: c, upTo: c.To, report: Report{Mismatches: map[Class]int{}}, has: map[psp.Kind]bool{}}
 	if c.To.IsZero() {
 		r.upTo = time.Now()
 		if c.Now != nil {
@@ -276,8 +301,16 @@ func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Repor
 		return nil, fmt.Errorf("recon: %w", err)
 	}
 	defer r.claims.Close()
+	if r.nameless, err = spill.New[line](dir, "nameless", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.nameless.Close()
+	if r.refs, err = spill.New[ref](dir, "refs", c.Parts); err != nil {
+		return nil, fmt.Errorf("recon: %w", err)
+	}
+	defer r.refs.Close()
 	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error { return r.readStatement(ctx, statement, f) }, r.readClaims, r.readBooks, r.compare,
+		func(ctx context.Context) error { return r.readStatement(ctx, statement, f) }, r.readClaims, r.readBooks, r.name, r.compare,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -293,15 +326,27 @@ type run struct {
 	lines    *spill.Parts[line]
 	bookings *spill.Parts[booking]
 	claims   *spill.Parts[settled]
+	// nameless are lines without our reference, and refs how movements are booked by the
+	// provider's: read only where there are nameless ones.
+	nameless *spill.Parts[line]
+	refs     *spill.Parts[ref]
+	names    int
+	has      map[psp.Kind]bool // the kinds that the statement has
 }
 
 // key is what rows are joined by. A movement without our reference joins with
 // nothing: it stands alone under its own id.
 func (l *line) key() string {
-	if l.Reference == "" {
+	switch {
+	case l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal:
+		return l.ID
+	case l.Kind == psp.KindFee || l.Kind == psp.KindFeeRefund:
+		return l.Entry
+	case l.Reference == "":
 		return "\x00" + l.ID
+	default:
+		return l.Reference
 	}
-	return l.Reference
 }
 
 func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) (err error) {
@@ -309,7 +354,15 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano(), l.Failed}
+		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano(), l.Failed, l.Entry, l.Of, l.Settled, l.Gross, l.Fee}
+		if row.Kind == psp.KindFee || row.Kind == psp.KindFeeRefund {
+			row.ID = row.Entry // it has no other name in the books
+		}
+		r.has[l.Kind] = true
+		if r.isNameless(&row) {
+			r.names++
+			return r.nameless.Put(row.ID, row)
+		}
 		return r.lines.Put(row.key(), row)
 	})
 	return err
@@ -357,8 +410,16 @@ func (r *run) readBooks(ctx context.Context) error {
 			for i := range rows {
 				at = rows[i].Position()
 				b := r.booking(&rows[i])
+				if unstated(b.Kind) {
+					continue
+				}
 				if !b.Elsewhere {
 					r.report.Bookings++
+				}
+				if r.names > 0 && !b.Elsewhere {
+					if err := r.refs.Put(b.Ref, ref{b.Ref, b.Object}); err != nil {
+						return fmt.Errorf("recon: %w", err)
+					}
 				}
 				if err := r.bookings.Put(b.Object, b); err != nil {
 					return fmt.Errorf("recon: %w", err)

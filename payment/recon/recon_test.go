@@ -44,6 +44,28 @@ func (r *rows) Transaction(_ context.Context, _, id string) (ledger.Transaction,
 	return ledger.Transaction{}, false, nil
 }
 
+func (r *rows) Reversals(_ context.Context, id string) (all []ledger.Transaction, _ error) {
+	for _, t := range r.books {
+		if t.Reverses == id {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+func (r *rows) ReversalsAt(ctx context.Context, _, id string) ([]ledger.Transaction, error) {
+	return r.Reversals(ctx, id)
+}
+
+func (r *rows) Arrivals(_ context.Context, provider, ref string) (all []ledger.Transaction, _ error) {
+	for _, t := range r.books {
+		if t.Arrival() && t.Provider == provider && t.ProviderRef == ref {
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
 func (r *rows) Transactions(_ context.Context, _ string, after ledger.Position, before time.Time, limit int) (some []ledger.Transaction, _ error) {
 	if r.fail != nil {
 		return nil, r.fail

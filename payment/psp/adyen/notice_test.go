@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestRead(t *testing.T) {
 		}
 		id := got.ID
 		got.Decline, got.ID, c.want.At = nil, "", at
-		if got != c.want || strings.Count(id, ".") != 2 {
+		if !reflect.DeepEqual(got, c.want) || strings.Count(id, ".") != 2 {
 			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)
 		}
 	}
@@ -125,7 +126,7 @@ func TestRead(t *testing.T) {
 		"no payment": event("CAPTURE", "true", "CAP", "", "ch_1", 1250),
 		"oversized":  good + strings.Repeat(" ", psp.MaxNotice),
 	} {
-		if got, err := n.Read([]byte(body)); !errors.Is(err, psp.ErrMalformed) || got != (psp.Notice{}) {
+		if got, err := n.Read([]byte(body)); !errors.Is(err, psp.ErrMalformed) || !reflect.DeepEqual(got, psp.Notice{}) {
 			t.Errorf("%s: got %+v, %v; want %v", name, got, err, psp.ErrMalformed)
 		}
 	}

@@ -91,6 +91,17 @@ func harness(t *testing.T, caps psp.Capabilities) psptest.Harness {
 				t.Fatal(err)
 			}
 		},
+		Unasked: func(kind psp.Kind, of string, amount int64) string {
+			u := simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"}
+			if kind == psp.KindPayout {
+				u.Currency = "usd"
+			}
+			id, err := sim.Do(u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		},
 		Notices: func() <-chan psptest.Delivery {
 			handler, in := psptest.Receiver()
 			receiver := httptest.NewServer(handler)

@@ -3,6 +3,7 @@ package psptest
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +59,16 @@ func notices(t *testing.T, h Harness) {
 		}
 		h.refusesForgeries(t, n, d, got)
 		got.ID, got.At = "", time.Time{}
-		if got != want[got.Reference] {
+		if !reflect.DeepEqual(got, want[got.Reference]) {
 			t.Errorf("got  %+v\nwant %+v", got, want[got.Reference])
 		}
 		delete(want, got.Reference)
 	}
 	if len(want) > 0 {
 		t.Errorf("no notice of %+v", want)
+	}
+	if h.Unasked != nil {
+		unasked(t, h, n, in)
 	}
 	if len(in) > 0 {
 		t.Errorf("a notice too many: %s", (<-in).Body)
@@ -93,7 +97,7 @@ func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Deliver
 		if want := (psp.Notice{
 			Movement: true, Kind: call.Kind, Reference: call.Reference, ProviderRef: ref,
 			Outcome: psp.Declined, Amount: call.Amount, Currency: call.Currency,
-		}); got != want {
+		}); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
@@ -119,7 +123,7 @@ func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, sign
 		if _, err := n.Verify(tampered.Header, tampered.Body, tampered.At); err == nil && h.SignsValues {
 			// No more than when it happened can have changed.
 			got, err := n.Read(tampered.Body)
-			if got.At = signed.At; err != nil || got != signed {
+			if got.At = signed.At; err != nil || !reflect.DeepEqual(got, signed) {
 				t.Errorf("%s is signed, and reads as %+v, %v; want %+v", tampered.Body, got, err, signed)
 			}
 			continue
@@ -172,7 +176,7 @@ func FuzzNotifier(f *testing.F, n psp.Notifier, signatureHeader string, seeds ..
 			if !errors.Is(err, psp.ErrMalformed) || strings.ContainsAny(err.Error(), "\r\n") {
 				t.Errorf("%q is not one line that says it is malformed", err)
 			}
-			if got != (psp.Notice{}) {
+			if !reflect.DeepEqual(got, psp.Notice{}) {
 				t.Errorf("%v, and yet %+v", err, got)
 			}
 		case got.ID == "":

@@ -16,7 +16,8 @@ import (
 )
 
 // Harness is an adapter and the provider behind it. All functions are called
-// from the test's goroutine and must be set, but for Notices and Stranger, and for Terms.
+// from the test's goroutine and must be set, but for Unasked, Notices and Stranger, and for
+// Terms.
 type Harness struct {
 	Provider psp.Provider
 
@@ -37,6 +38,10 @@ type Harness struct {
 	Late func() (release func())
 	// Fail makes a charge or refund fail that has succeeded, by the provider's id of it.
 	Fail func(providerRef string)
+	// Unasked makes the provider do something by itself, and returns its id of it: a
+	// refund or a dispute of the charge of, a reversal of the transfer of, a payout of amount
+	// usd, or what goes on with the dispute or payout of. Nil: it tells of no such thing.
+	Unasked func(kind psp.Kind, of string, amount int64) (id string)
 	// Notices makes the provider send its notices from now on, and returns what
 	// comes in. Nil for a provider that sends none. Stranger is the same adapter
 	// with another signing secret.

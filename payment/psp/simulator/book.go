@@ -63,13 +63,14 @@ type book struct {
 	refundOf map[uint32]uint32    // refund, declined ones too → the charge it gives back
 	failed   map[uint32]uint32    // movement → the record that says that it has failed
 	failure  map[uint32]uint32    // such a record → the movement
+	unasked  map[uint32]occurrence
 }
 
 // refRecord holds record numbers from 1; 0 is none.
 type refRecord struct{ approved, last uint32 }
 
 func newBook() book {
-	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}, failed: map[uint32]uint32{}, failure: map[uint32]uint32{}}
+	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}, failed: map[uint32]uint32{}, failure: map[uint32]uint32{}, unasked: map[uint32]occurrence{}}
 }
 
 func (b *book) len() int         { return b.n }
@@ -118,6 +119,10 @@ func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 	refText := r.text[r.keyLen:]
 	if v == failedSince {
 		b.fail(call, uint32(i), refText)
+		return i
+	}
+	if v == happened {
+		b.happen(call, uint32(i))
 		return i
 	}
 	c, refund := parseID(psp.KindCharge, call.Source)

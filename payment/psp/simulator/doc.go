@@ -78,7 +78,7 @@
 //	POST /_sim/webhooks/discard   forgets what is held
 //
 // A statement has one line per movement, see [StatementLine]; its CSV form starts
-// with the line id,kind,reference,refunded,amount,currency,created. The bounds are
+// with the line id,kind,reference,of,amount,currency,created. The bounds are
 // times as in RFC 3339; from is within, to is not.
 //
 // # Notices

@@ -40,7 +40,7 @@ func TestFailAfterSuccess(t *testing.T) {
 	if r := do(s, "POST", "/v1/refunds", "c", body("re_2", 1250, "psp_ch_000000000001")); r.status != 200 {
 		t.Errorf("the money cannot be given back anew: %d %s", r.status, r.body)
 	}
-	want := "id,kind,reference,refunded,amount,currency,created\n" +
+	want := "id,kind,reference,of,amount,currency,created\n" +
 		"psp_ch_000000000001,charge,ch_1,,1250,usd,2026-03-01T12:00:00.0000005Z\n" +
 		"psp_re_000000000002,refund,re_1,psp_ch_000000000001,1250,usd,2026-03-01T12:00:00.0000005Z\n" +
 		"psp_re_000000000002,refund_failed,re_1,psp_ch_000000000001,1250,usd,2026-03-01T13:00:00.0000005Z\n" +

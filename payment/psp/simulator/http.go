@@ -64,6 +64,7 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("PUT /_sim/faults", s.serveSetFaults)
 	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
 	mux.HandleFunc("POST /_sim/fail", s.serveFail)
+	mux.HandleFunc("POST /_sim/unasked", s.serveUnasked)
 	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
 	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.NoticeStats()) })
 	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetNotices)

@@ -216,7 +216,7 @@ func (n *notifier) look() {
 		var tell []tidings
 		for i := from; i < end; i++ {
 			switch v := n.sim.book.at(i).outcome; {
-			case v == approved, v == failedSince, declines && outcomes[v].Class > 0:
+			case v == approved, v == failedSince, v == happened, declines && outcomes[v].Class > 0:
 				tell = append(tell, tidings{i, false})
 			case v == refundExceedsCharge, v == currencyMismatch:
 				tell = append(tell, tidings{i, true})
@@ -408,6 +408,7 @@ func (n *notifier) post(d delivery) error {
 	n.sim.mu.Lock()
 	rec, id, failed := n.sim.told(d.record)
 	charge, refund := n.sim.book.refundOf[uint32(id)]
+	what, unasked := n.sim.book.happening(d.record)
 	n.sim.mu.Unlock()
 	now := n.sim.now()
 
@@ -415,12 +416,18 @@ func (n *notifier) post(d delivery) error {
 	var err error
 	header := http.Header{"Content-Type": {"application/json"}}
 	switch {
+	case d.target.Adyen && unasked:
+		return nil // it has no spelling for these here
 	case d.target.Adyen:
 		if body, err = adyenEvent(rec, d.record, id, int(charge), failed, d.target.adyen); err != nil {
 			return err
 		}
 	case d.target.Stripe:
-		if body, err = json.Marshal(stripeEvent(rec, d.record, id, int(charge), refund, failed)); err != nil {
+		told := stripeEvent(rec, d.record, id, int(charge), refund, failed)
+		if unasked {
+			told = what.stripeEvent(d.record)
+		}
+		if body, err = json.Marshal(told); err != nil {
 			return err
 		}
 		header.Set("Stripe-Signature", stripeSignature(d.target.Secret, now, body))
@@ -430,7 +437,11 @@ func (n *notifier) post(d delivery) error {
 			out.ID = formatID(rec.kind(), id)
 			out.failed()
 		}
-		if body, err = json.Marshal(event{eventID(d.record), string(rec.kind()) + "." + out.Status, out.Created, out}); err != nil {
+		var told any = event{eventID(d.record), string(rec.kind()) + "." + out.Status, out.Created, out}
+		if unasked {
+			told = what.event()
+		}
+		if body, err = json.Marshal(told); err != nil {
 			return err
 		}
 		signature, err := d.target.standard.Sign(eventID(d.record), now, body)

@@ -23,6 +23,8 @@ const (
 	currencyMismatch
 	// failedSince is no outcome of a call: an approved movement has failed.
 	failedSince
+	// happened is no outcome of a call, either: money moved that nobody asked for.
+	happened
 )
 
 // outcomes holds each decline's code, class and message. They are part of
@@ -37,6 +39,7 @@ var outcomes = [...]psp.Decline{
 	chargeNotFound:       {Class: psp.Invalid, Code: "charge_not_found", Message: "The charge to refund does not exist."},
 	refundExceedsCharge:  {Class: psp.Invalid, Code: "refund_exceeds_charge", Message: "The refunds would exceed the charge."},
 	currencyMismatch:     {Class: psp.Invalid, Code: "currency_mismatch", Message: "A refund is made in the currency of its charge."},
+	happened:             {Code: "happened_unasked"},
 	failedSince:          {Class: psp.Soft, Code: "failed_after_success", Message: "The movement had succeeded, and has failed since."},
 }
 

@@ -156,6 +156,11 @@ func (s *Simulator) restore(e entry) error {
 	if i, ok := parseID(call.Kind, call.Source); v == failedSince && (!ok || i >= s.book.len() || !s.book.stands(i)) {
 		return fmt.Errorf("entry %d says that %q has failed, which has not succeeded before", e.N, call.Source)
 	}
+	if v == happened {
+		if err := s.book.couldHappen(call); err != nil {
+			return fmt.Errorf("entry %d: %w", e.N, err)
+		}
+	}
 	s.book.add(call, e.Sum, v, e.At)
 	s.count(s.book.len())
 	return nil
@@ -293,8 +298,10 @@ func (s *Simulator) count(end int) {
 		if r.keyLen > 0 {
 			s.totals.Keys++
 		}
-		if r.outcome == failedSince {
-			s.failures++
+		if r.outcome == failedSince || r.outcome == happened {
+			if r.outcome == failedSince {
+				s.failures++
+			}
 			continue
 		}
 		if r.outcome != approved {

@@ -22,8 +22,9 @@ type StatementLine struct {
 	// back, at the time that it failed.
 	Kind      psp.Kind `json:"kind"`
 	Reference string   `json:"reference"`
-	// Refunded is the provider's id of the charge that a refund gives back.
-	Refunded string `json:"refunded,omitempty"`
+	// Of is the provider's id of the charge that a refund gives back, or that a dispute is
+	// about, of the transfer that was reversed, of the payout that came back.
+	Of string `json:"of,omitempty"`
 	// Amount is in minor units of Currency, above 0 whatever the kind.
 	Amount   int64     `json:"amount"`
 	Currency string    `json:"currency"`
@@ -31,7 +32,7 @@ type StatementLine struct {
 }
 
 // statementHeader names the columns of the CSV form.
-var statementHeader = []string{"id", "kind", "reference", "refunded", "amount", "currency", "created"}
+var statementHeader = []string{"id", "kind", "reference", "of", "amount", "currency", "created"}
 
 // Statement says which one [Simulator.WriteStatement] writes.
 type Statement struct {
@@ -54,7 +55,7 @@ func (s *Simulator) WriteStatement(w io.Writer, q Statement) error {
 	case "csv":
 		enc, row := csv.NewWriter(out), make([]string, len(statementHeader))
 		line = func(l StatementLine) error {
-			row[0], row[1], row[2], row[3] = l.ID, string(l.Kind), l.Reference, l.Refunded
+			row[0], row[1], row[2], row[3] = l.ID, string(l.Kind), l.Reference, l.Of
 			row[4], row[5], row[6] = strconv.FormatInt(l.Amount, 10), l.Currency, l.Created.Format(time.RFC3339Nano)
 			return enc.Write(row)
 		}
@@ -92,18 +93,24 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 	for ; i < end; i++ {
 		r, n, failed := s.told(i)
 		at := time.Unix(0, r.at).UTC()
-		if r.outcome != approved && !failed || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
+		what, unasked := s.book.happening(i)
+		if r.outcome != approved && !failed && !(unasked && what.moves()) || (!q.From.IsZero() && at.Before(q.From)) || (!q.To.IsZero() && !at.Before(q.To)) {
 			continue
 		}
 		l := StatementLine{
 			ID: id(r.kind(), n), Kind: r.kind(), Reference: r.reference(),
 			Amount: r.amount, Currency: string(r.currency[:]), Created: at,
 		}
+		if unasked {
+			l.Kind, l.ID, l.Of, l.Reference = what.kind, what.id(q.Stripe), what.of(q.Stripe), ""
+			page = append(page, l)
+			continue
+		}
 		if failed {
 			l.Kind += "_failed"
 		}
 		if c, ok := s.book.refundOf[uint32(n)]; ok {
-			l.Refunded = id(psp.KindCharge, int(c))
+			l.Of = id(psp.KindCharge, int(c))
 		}
 		page = append(page, l)
 	}

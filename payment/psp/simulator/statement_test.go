@@ -20,7 +20,7 @@ func TestStatement(t *testing.T) {
 	now = now.Add(time.Hour)
 	do(s, "POST", "/v1/refunds", "d", body("re_1", 250, "psp_ch_000000000001"))
 	const (
-		header = "id,kind,reference,refunded,amount,currency,created\n"
+		header = "id,kind,reference,of,amount,currency,created\n"
 		one    = "psp_ch_000000000001,charge,ch_1,,1250,usd,2026-03-01T12:00:00.0000005Z\n"
 		two    = "psp_tr_000000000003,transfer,tr_1,,7,usd,2026-03-01T13:00:00.0000005Z\n"
 		three  = "psp_re_000000000004,refund,re_1,psp_ch_000000000001,250,usd,2026-03-01T14:00:00.0000005Z\n"
@@ -32,7 +32,7 @@ func TestStatement(t *testing.T) {
 		"?to=2026-03-01T14:00:00.0000005Z": header + one + two,
 		"?from=2026-03-01T13:00:00.0000005Z&to=2026-03-01T13:30:00Z": header + two,
 		"?from=2027-01-01T00:00:00Z":                                 header,
-		"?format=jsonl&from=2026-03-01T13:30:00Z":                    `{"id":"psp_re_000000000004","kind":"refund","reference":"re_1","refunded":"psp_ch_000000000001","amount":250,"currency":"usd","created":"2026-03-01T14:00:00.0000005Z"}` + "\n",
+		"?format=jsonl&from=2026-03-01T13:30:00Z":                    `{"id":"psp_re_000000000004","kind":"refund","reference":"re_1","of":"psp_ch_000000000001","amount":250,"currency":"usd","created":"2026-03-01T14:00:00.0000005Z"}` + "\n",
 		"?format=jsonl&to=2026-03-01T13:00:00Z&ids=stripe":           `{"id":"pi_000000000001","kind":"charge","reference":"ch_1","amount":1250,"currency":"usd","created":"2026-03-01T12:00:00.0000005Z"}` + "\n",
 	} {
 		if r := do(s, "GET", "/_sim/statement"+query, "", ""); r.status != 200 || r.body != want {

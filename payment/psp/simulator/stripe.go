@@ -154,7 +154,7 @@ func stripeDecline(v outcome) stripeError {
 // made reports whether a record left an object behind: a request that was
 // refused outright did not.
 func (r *record) made() bool {
-	return r.outcome == approved || (r.outcome != failedSince && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
+	return r.outcome == approved || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
 }
 
 // stripeEvent is a notice as Stripe would send it: of record i, about object id.

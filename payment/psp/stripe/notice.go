@@ -87,12 +87,21 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		n.Kind = psp.KindRefund
 		m, err = read(event.Data.Object, ofRefund)
 	default:
+		nothing.Unasked, err = unasked(event.Type, event.Data.Object)
+		if err != nil {
+			return psp.Notice{}, err
+		}
 		return nothing, nil
 	}
 	if err != nil {
 		return psp.Notice{}, malformed("its object is not that of %s", event.Type)
 	}
 	if m.reference == "" {
+		if n.Kind == psp.KindRefund {
+			if nothing.Unasked, err = refundByHand(event.Data.Object); err != nil {
+				return psp.Notice{}, err
+			}
+		}
 		return nothing, nil
 	}
 	if !readable(m.id) || !readable(m.reference) || m.amount <= 0 || len(m.currency) != len("usd") || !readable(m.currency) {

@@ -1,0 +1,223 @@
+package notice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// booksAs are the transactions that a thing is booked as.
+var booksAs = map[psp.Kind]ledger.Kind{
+	psp.KindDisputeOpened: ledger.DisputeOpened, psp.KindDispute: ledger.Dispute, psp.KindDisputeReversal: ledger.DisputeReversal,
+	psp.KindDisputeWon: ledger.DisputeWon, psp.KindDisputeLost: ledger.DisputeLost,
+	psp.KindRefund: ledger.ProviderRefund, psp.KindTransferReversal: ledger.TransferReversal,
+}
+
+// unasked books what a provider did without our asking, each thing once, by the provider's
+// own reference of it, in the books of the charge or transfer that it is about, and tells
+// the merchant.
+//
+// The steps of a dispute may be told in any order, and some never: each books that the
+// dispute was opened, if that is not booked. A refund that has failed is booked as made
+// and failed, if it was not booked before.
+//
+// # Crash points
+//
+//	find what it is about | book the opening with its event | book the step with its event |
+//	book a failure with its event | give a ghost back | close
+//
+//	before a booking        nothing has happened
+//	after one               it is there once, and with it its events; a dispute without its
+//	                        step is one that was opened, as it was; what follows is done again
+//	while a ghost is        see [Compensator]
+//	given back
+//	before the close        all of it is found done
+func (p *Processor) unasked(ctx context.Context, m outbox.Message, n *psp.Notice) outbox.Disposition {
+	status, detail := Ignored, "nothing of ours"
+	for i := range n.Unasked {
+		ours, v := p.happened(ctx, m, n, &n.Unasked[i])
+		if v != nil {
+			return *v
+		}
+		if ours {
+			status, detail = ProcessedOK, "booked"
+		}
+	}
+	return p.close(ctx, m, status, detail)
+}
+
+// happened books one thing. v is what becomes of the notice, nil where it goes on.
+func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked) (ours bool, v *outbox.Disposition) {
+	is := func(d outbox.Disposition) (bool, *outbox.Disposition) { return false, &d }
+	if u.Kind == psp.KindPayout || u.Kind == psp.KindPayoutReversal {
+		return p.payout(ctx, m, u)
+	}
+	kind, known := booksAs[u.Kind]
+	if !known {
+		return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s, which is not known here", u.Kind)))
+	}
+	of, found, v := p.about(ctx, m, u)
+	switch {
+	case v != nil || !found:
+		return false, v
+	case of.Currency != u.Currency || u.Amount > of.Amount:
+		return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s of %d %s where %d %s are booked for %s; book with homeward ledger adjust what is right",
+			u.Kind, u.Amount, u.Currency, of.Amount, of.Currency, of.Object)))
+	}
+	steps := []ledger.Transaction{ledger.UnaskedOf(of, kind, u.ProviderRef, u.Amount)}
+	switch {
+	case kind == ledger.ProviderRefund && u.Failed:
+		steps = append(steps, ledger.FailureOf(steps[0]))
+	case kind != ledger.ProviderRefund && kind != ledger.TransferReversal && kind != ledger.DisputeOpened:
+		steps = append([]ledger.Transaction{ledger.UnaskedOf(of, ledger.DisputeOpened, u.ProviderRef, u.Amount)}, steps...)
+	}
+	if v := p.bookAll(ctx, m, n, u, &of, steps); v != nil {
+		return false, v
+	}
+	if of.Kind == ledger.Ghost && (u.Failed || u.Kind == psp.KindDisputeWon) {
+		// The payer had the money back, and has not any more.
+		d := p.compensate(ctx, m, Ghost{
+			Tenant: of.Tenant, Object: of.Object, Home: of.Region, Provider: of.Provider, ProviderRef: of.ProviderRef,
+			Amount: of.Amount, Currency: of.Currency, Reason: "refund_failed",
+		})
+		return true, &d
+	}
+	return true, nil
+}
+
+// bookAll books steps, each with the events that tell of it.
+func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked, of *ledger.Transaction, steps []ledger.Transaction) *outbox.Disposition {
+	key := of.Object // whose events there are none left of to come before
+	rec, found, err := p.c.Claims.ByObject(ctx, of.Region, of.Object)
+	if err != nil {
+		d := p.later(m, "claim", err)
+		return &d
+	}
+	if found {
+		key = rec.Key.Value
+	}
+	for _, t := range steps {
+		var events []outbox.Message
+		if of.Kind != ledger.Ghost { // of which no merchant was told
+			events = payment.HappenedUnasked(payment.Happened{
+				Transaction: t, Of: *of, Key: key, Reason: u.Reason, Status: u.Status, DueBy: u.DueBy, At: n.At,
+			}, p.c.Sinks)
+		}
+		posted, err := p.c.Store.Book(ctx, t, events)
+		switch {
+		case errors.Is(err, ledger.ErrConflict):
+			d := outbox.Parked(fmt.Sprintf("the books have another %s of %s than of %d %s; book with homeward ledger adjust what is right", t.Kind, u.ProviderRef, u.Amount, u.Currency))
+			return &d
+		case err != nil:
+			d := p.later(m, "books", err)
+			return &d
+		case posted:
+			p.c.Logger.Info("money moved at the provider without us", "notice", m.ID, "kind", t.Kind, "object", t.Object, "tenant", t.Tenant,
+				"home", t.Region, "provider", t.Provider, "provider_ref", t.ProviderRef, "amount", t.Amount, "currency", t.Currency)
+		}
+	}
+	return nil
+}
+
+// about finds the charge, ghost or transfer that u is about. Where it is not booked the
+// provider, asked for it, says whether it is one of ours.
+func (p *Processor) about(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
+	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
+	if u.Reference != "" {
+		prefix, home, known := p.homeOf(u.Reference)
+		if known && (u.Kind != psp.KindTransferReversal || prefix == payment.Prefix(payment.Transfer)) {
+			t, booked, err := p.c.Books.Transaction(ctx, home, u.Reference)
+			switch {
+			case err != nil:
+				return is(p.later(m, "books", err))
+			case booked && t.Provider == m.Operation && t.ProviderRef == u.Of:
+				return t, true, nil
+			}
+		}
+	}
+	if u.Kind != psp.KindTransferReversal {
+		all, err := p.c.Books.Arrivals(ctx, m.Operation, u.Of)
+		switch {
+		case err != nil:
+			return is(p.later(m, "books", err))
+		case len(all) == 1:
+			return all[0], true, nil
+		case len(all) > 1:
+			return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s of %s, which is booked in %s and in %s", u.Kind, u.Of, all[0].Region, all[1].Region)))
+		}
+	}
+	return p.unbooked(ctx, m, u)
+}
+
+func (p *Processor) homeOf(reference string) (prefix, home string, known bool) {
+	prefix, code, ok := claim.ReadObjectID(reference)
+	if ok {
+		home, ok = p.c.Home(code)
+	}
+	return prefix, home, ok
+}
+
+// unbooked decides about what is told of a movement that is not booked: it may be yet, may
+// never have been ours, or there is no telling.
+func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
+	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
+	kind := psp.KindCharge
+	if u.Kind == psp.KindTransferReversal {
+		kind = psp.KindTransfer
+	}
+	detail := fmt.Sprintf("the provider tells of a %s of %s, which is not booked", u.Kind, u.Of)
+	provider, named := p.c.Compensator.Providers.Named(m.Operation)
+	if named && !provider.Capabilities().Blind {
+		switch known, shown, err := provider.Show(ctx, kind, u.Reference, u.Of); {
+		case known == psp.FoundUnknown:
+			return is(outbox.Failed(fmt.Sprintf("%s; it does not say what that is: %v", detail, err)))
+		case known == psp.FoundYes:
+			if _, _, ours := p.homeOf(shown.Reference); !ours {
+				return of, false, nil // somebody else's, who has the same account
+			}
+		}
+	}
+	if p.c.Now().Sub(m.CreatedAt) >= heardOf {
+		return is(outbox.Parked("unknown charge: " + detail))
+	}
+	return is(outbox.Failed(detail))
+}
+
+// payout books a payout, or that it came back, in the books of the whole deployment. No
+// merchant is told: it is the money of all.
+func (p *Processor) payout(ctx context.Context, m outbox.Message, u *psp.Unasked) (ours bool, v *outbox.Disposition) {
+	is := func(d outbox.Disposition) (bool, *outbox.Disposition) { return false, &d }
+	ref := u.ProviderRef
+	if u.Kind == psp.KindPayoutReversal {
+		ref = u.Of
+	}
+	homes := p.c.Homes()
+	out := ledger.PayoutOf(homes[0], m.Operation, ref, u.Amount, u.Currency)
+	for _, home := range homes[1:] { // which was the first, perhaps, when it was booked
+		switch there, booked, err := p.c.Books.Transaction(ctx, home, out.ID); {
+		case err != nil:
+			return is(p.later(m, "books", err))
+		case booked:
+			out.Region = there.Region
+		}
+	}
+	steps := []ledger.Transaction{out}
+	if u.Kind == psp.KindPayoutReversal {
+		steps = append(steps, ledger.PayoutBackOf(out, u.ProviderRef))
+	}
+	for _, t := range steps {
+		switch _, err := p.c.Books.Post(ctx, t); {
+		case errors.Is(err, ledger.ErrConflict):
+			return is(outbox.Parked(fmt.Sprintf("the books have another %s %s than of %d %s; book with homeward ledger adjust what is right", t.Kind, ref, u.Amount, u.Currency)))
+		case err != nil:
+			return is(p.later(m, "books", err))
+		}
+	}
+	return true, nil
+}

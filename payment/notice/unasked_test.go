@@ -1,0 +1,264 @@
+package notice
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// happens is the notice that the provider did something by itself.
+func happens(kind psp.Kind, ref, of string) psp.Notice {
+	u := psp.Unasked{Kind: kind, ProviderRef: ref, Of: of, Amount: 60, Currency: "usd", Reason: "fraudulent", Status: "needs_response"}
+	switch kind {
+	case psp.KindDisputeWon, psp.KindDisputeLost:
+		u.Status = ""
+	case psp.KindDisputeOpened:
+		u.DueBy = time.Unix(1772366400, 0).UTC()
+	}
+	return psp.Notice{ID: fmt.Sprint(kind, " ", ref), Unasked: []psp.Unasked{u}, At: time.Unix(1771000000, 0).UTC()}
+}
+
+// stands is what each account stands at, but for those at zero.
+func (w *world) stands() map[ledger.Account]int64 {
+	sums := map[ledger.Account]int64{}
+	for _, t := range w.books {
+		sums[t.Debit] += t.Amount
+		sums[t.Credit] -= t.Amount
+	}
+	for a, sum := range sums {
+		if sum == 0 {
+			delete(sums, a)
+		}
+	}
+	return sums
+}
+
+var provider60, merchant60 = map[ledger.Account]int64{"provider:sim": 40, "merchant:acme": -40}, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}
+
+// What each thing comes to in the books and for the merchant, told twice and in any order.
+func TestWhatHappensUnasked(t *testing.T) {
+	charge := objectID(t, "ch", 1)
+	dispute := func(kinds ...psp.Kind) (all []psp.Notice) {
+		for _, kind := range kinds {
+			all = append(all, happens(kind, "du_1", "p1"))
+		}
+		return all
+	}
+	failed := happens(psp.KindRefund, "r1", "p1")
+	failed.ID, failed.Unasked[0].Failed, failed.Unasked[0].Reason = "refund failed", true, "lost_or_stolen_card"
+	const data = `"amount":60,"currency":"usd","charge":"%s","reason":"fraudulent","status":"%s"`
+	for name, c := range map[string]struct {
+		told   []psp.Notice
+		stands map[ledger.Account]int64
+		events map[string]string
+	}{
+		"a dispute is opened": {dispute(psp.KindDisputeOpened), map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -40, "disputed:acme": -60},
+			map[string]string{"charge.dispute.created": fmt.Sprintf(data, charge, "needs_response") + `,"evidence_details":{"due_by":1772366400}`}},
+		"its money is withdrawn": {dispute(psp.KindDisputeOpened, psp.KindDispute), map[ledger.Account]int64{"provider:sim": 40, "withheld:sim": 60, "merchant:acme": -40, "disputed:acme": -60},
+			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": fmt.Sprintf(data, charge, "needs_response")}},
+		"it is won": {dispute(psp.KindDisputeOpened, psp.KindDispute, psp.KindDisputeReversal, psp.KindDisputeWon), merchant60,
+			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": "", "charge.dispute.funds_reinstated": "", "charge.dispute.closed": fmt.Sprintf(data, charge, "won")}},
+		"it is lost": {dispute(psp.KindDisputeOpened, psp.KindDispute, psp.KindDisputeLost), provider60,
+			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": "", "charge.dispute.closed": fmt.Sprintf(data, charge, "lost")}},
+		"an inquiry is closed, of which no money was withdrawn": {dispute(psp.KindDisputeOpened, psp.KindDisputeWon), merchant60,
+			map[string]string{"charge.dispute.created": "", "charge.dispute.closed": ""}},
+		"a refund by hand": {[]psp.Notice{happens(psp.KindRefund, "r1", "p1")}, provider60,
+			map[string]string{"refund.created": `"object":"refund","amount":60,"currency":"usd","status":"succeeded","charge":"` + charge + `","reason":"made_at_provider"`}},
+		"a refund by hand that fails": {[]psp.Notice{happens(psp.KindRefund, "r1", "p1"), failed}, merchant60,
+			map[string]string{"refund.created": "", "refund.failed": `"status":"failed","charge":"` + charge + `","reason":"made_at_provider","provider":{"name":"sim","reference":"r1"},"code":"lost_or_stolen_card"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range permutations(c.told) {
+				w := newWorld(t)
+				w.have(charge, claim.Completed, "p1")
+				for range 2 {
+					for _, n := range order {
+						w.tell(n)
+						require.Equal(t, ProcessedOK, w.closed["sim:"+n.ID])
+					}
+				}
+				require.Equal(t, c.stands, w.stands())
+				require.Empty(t, w.moved)
+				require.Len(t, w.told, 2*len(c.events), "each sink is told of each once")
+				told := map[string]string{}
+				for _, said := range w.toldOf() {
+					for kind := range c.events {
+						if len(said) > len(kind) && said[:len(kind)] == kind {
+							told[kind] = said
+						}
+					}
+				}
+				for kind, want := range c.events {
+					require.Contains(t, told[kind], want, kind)
+				}
+			}
+		})
+	}
+}
+
+func permutations(all []psp.Notice) (orders [][]psp.Notice) {
+	if len(all) < 2 {
+		return [][]psp.Notice{all}
+	}
+	for i := range all {
+		rest := append(append([]psp.Notice{}, all[:i]...), all[i+1:]...)
+		for _, p := range permutations(rest) {
+			orders = append(orders, append([]psp.Notice{all[i]}, p...))
+		}
+	}
+	return orders
+}
+
+func TestATransferComesBackAndBalancesArePaidOut(t *testing.T) {
+	transfer := objectID(t, "tr", 1)
+	w := newWorld(t)
+	w.have(transfer, claim.Completed, "t1")
+	of := w.books[transfer]
+	of.Kind, of.Debit, of.Credit = ledger.Transfer, of.Credit, of.Debit
+	w.books[transfer] = of
+	back := happens(psp.KindTransferReversal, "trr_1", "t1")
+	back.Unasked[0].Reference = transfer
+	second := back.Unasked[0]
+	second.ProviderRef, second.Amount = "trr_2", 10
+	back.Unasked = append(back.Unasked, second) // the event of the first was lost
+	out, returned := happens(psp.KindPayout, "po_1", ""), happens(psp.KindPayoutReversal, "po_1", "po_1")
+	for range 2 {
+		for _, n := range []psp.Notice{back, returned, out, happens(psp.KindPayout, "po_2", "")} {
+			w.tell(n)
+			require.Equal(t, ProcessedOK, w.closed["sim:"+n.ID])
+		}
+	}
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": -30 - 60, "merchant:acme": 30, "bank:sim": 60}, w.stands())
+	require.Len(t, w.told, 4, "of the two reversals, and not of payouts")
+	for _, said := range w.toldOf() {
+		require.Contains(t, said, `transfer.reversed {"id":"`+transfer+`","object":"transfer","amount":100,"currency":"usd","reversal":{"id":"trr_`)
+	}
+}
+
+// Money that payers have got back by the provider is not given back again: the ghost's
+// suspense is cleared. Once a refund fails, or the dispute is won, it is owed again.
+func TestAGhostThatThePayerHasBackAlready(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	for _, c := range []struct {
+		back, undone psp.Kind
+		ref          string
+	}{{psp.KindRefund, psp.KindRefund, "r1"}, {psp.KindDispute, psp.KindDisputeWon, "du_1"}} {
+		w := newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		w.refuse = "unknown"
+		w.tell(charged(id, "p1"))
+		whole := happens(c.back, c.ref, "p1")
+		whole.Unasked[0].Amount = 100
+		w.tell(whole)
+		require.Zero(t, w.stands()[ledger.Suspense(tenant)])
+		w.refuse = ""
+		w.tell(charged(id, "p1"))
+		require.Equal(t, ProcessedCompensated, w.closed["sim:e"])
+		require.Empty(t, w.moved)
+		require.Empty(t, w.told, "no merchant was told of the ghost")
+
+		undone := happens(c.undone, c.ref, "p1")
+		undone.ID, undone.Unasked[0].Amount, undone.Unasked[0].Failed = "undone", 100, c.undone == psp.KindRefund
+		w.tell(undone)
+		require.Len(t, w.moved, 1, "the payer is owed it again")
+		require.Zero(t, w.stands()[ledger.Suspense(tenant)])
+		require.Equal(t, ProcessedCompensated, w.closed["sim:undone"])
+	}
+
+	w := newWorld(t)
+	w.have(id, claim.FailedTerminal, "")
+	w.refuse = "unknown"
+	w.tell(charged(id, "p1"))
+	w.tell(happens(psp.KindRefund, "r1", "p1"))
+	w.refuse = ""
+	require.Contains(t, fmt.Sprint(w.tell(charged(id, "p1"))), "LIMBO", "of a part a person decides")
+	require.Empty(t, w.moved)
+}
+
+// What is told of something that is not booked waits where it is ours, and ends where it
+// is somebody else's, who has the same account.
+func TestWhatHappensToWhatIsNotBooked(t *testing.T) {
+	n := happens(psp.KindDispute, "du_1", "p1")
+	for name, c := range map[string]struct {
+		have   func(w *world)
+		status Status
+		says   string
+	}{
+		"somebody else's":          {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Outcome: psp.Approved} }, Ignored, ""},
+		"ours, and not booked yet": {func(w *world) { w.shows["p1"] = psp.Movement{ProviderRef: "p1", Reference: objectID(t, "ch", 1)} }, "", "which is not booked"},
+		"unknown to the provider":  {func(w *world) { w.aliases = true }, "", "which is not booked"},
+		"that nobody can ask for":  {func(w *world) { w.blind = true }, "", "which is not booked"},
+		"while it does not answer": {func(w *world) { w.silent = true }, "", "does not say what that is"},
+		"for an hour":              {func(w *world) { w.blind, w.waited = true, 2*time.Hour }, "", "unknown charge"},
+		"of more than was paid":    {func(w *world) { w.have(objectID(t, "ch", 1), claim.Completed, "p1"); n.Unasked[0].Amount = 101 }, "", "homeward ledger adjust"},
+		"of another amount than told": {func(w *world) {
+			w.have(objectID(t, "ch", 1), claim.Completed, "p1")
+			w.tell(happens(psp.KindDisputeOpened, "du_1", "p1"))
+			n.Unasked[0].Amount = 70
+		}, "", "homeward ledger adjust"},
+	} {
+		w := newWorld(t)
+		n = happens(psp.KindDispute, "du_1", "p1")
+		w.aliases = true
+		c.have(w)
+		verdict := fmt.Sprint(w.tell(n))
+		require.Equal(t, c.status, w.closed["sim:"+n.ID], "%s: %s", name, verdict)
+		require.Contains(t, verdict, c.says, name)
+		require.NotContains(t, w.stands(), ledger.Withheld("sim"), name)
+	}
+}
+
+// The process dies at every point of what is told of a ghost whose dispute is won: the
+// books and the refund come to the same.
+func TestWhatHappensUnaskedDiesAnywhere(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	points := 0
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		w.have(id, claim.FailedTerminal, "")
+		w.refuse = "unknown"
+		w.tell(charged(id, "p1"))
+		w.refuse = ""
+		all := []psp.Notice{happens(psp.KindDispute, "du_1", "p1"), happens(psp.KindDisputeReversal, "du_1", "p1"), happens(psp.KindDisputeWon, "du_1", "p1")}
+		w.steps, w.dieAt = 0, die
+		for _, n := range all {
+			w.tell(n)
+		}
+		died := w.steps >= die
+		w.dieAt = 0
+		for _, n := range all {
+			w.tell(n)
+		}
+		w.tell(charged(id, "p1"))
+		require.Empty(t, w.stands(), "death at point %d", die)
+		require.Len(t, w.moved, 1, "death at point %d", die)
+		require.Equal(t, ProcessedCompensated, w.closed["sim:"+all[2].ID], "death at point %d", die)
+		if !died {
+			break
+		}
+		points++
+	}
+	require.Greater(t, points, 30, "a run has that many points at which it can die")
+
+	for die := 1; ; die++ {
+		w := newWorld(t)
+		w.have(id, claim.Completed, "p1")
+		w.steps, w.dieAt = 0, die
+		lost := happens(psp.KindDisputeLost, "du_1", "p1")
+		w.tell(lost)
+		died := w.steps >= die
+		w.dieAt = 0
+		w.tell(lost)
+		require.Len(t, w.told, 4, "death at point %d: each sink is told once of each step", die)
+		require.Equal(t, ProcessedOK, w.closed["sim:"+lost.ID])
+		if !died {
+			break
+		}
+	}
+}

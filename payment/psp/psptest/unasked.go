@@ -1,0 +1,58 @@
+package psptest
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// What the provider does by itself is told as such, with its ids and amounts, and never as
+// a movement that we asked for.
+func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
+	charge, transfer := h.charge("5"), h.transfer("6")
+	chargeRef := wantApproved(t, h.Provider.Charge(t.Context(), charge))
+	transferRef := wantApproved(t, h.Provider.Transfer(t.Context(), transfer))
+	for range 2 {
+		<-in
+	}
+	tell := func(want psp.Unasked, of string, amount int64) string {
+		t.Helper()
+		id := h.Unasked(want.Kind, of, amount)
+		d := <-in
+		got, err := n.Read(d.Body)
+		if err != nil || got.Movement || got.Reference != "" || len(got.Unasked) != 1 {
+			t.Fatalf("%s reads as %+v, %v; want one thing that is unasked", d.Body, got, err)
+		}
+		u := got.Unasked[0]
+		if want.ProviderRef = id; want.Kind == psp.KindDisputeOpened {
+			if u.DueBy.IsZero() || u.DueBy.Location() != time.UTC || u.Reason == "" || u.Status == "" {
+				t.Errorf("a dispute without a time to answer, a reason or a status: %+v", u)
+			}
+		}
+		if want.Kind == psp.KindPayoutReversal {
+			want.Of = id
+		}
+		u.DueBy, u.Reason, u.Status = time.Time{}, "", ""
+		if !reflect.DeepEqual(u, want) {
+			t.Errorf("got  %+v\nwant %+v", u, want)
+		}
+		return id
+	}
+	about := func(kind psp.Kind, amount int64) psp.Unasked {
+		return psp.Unasked{Kind: kind, Of: chargeRef, Amount: amount, Currency: charge.Currency}
+	}
+	tell(about(psp.KindRefund, 200), chargeRef, 200)
+	for _, end := range []psp.Kind{psp.KindDisputeWon, psp.KindDisputeLost} {
+		dispute := tell(about(psp.KindDisputeOpened, 300), chargeRef, 300)
+		for _, next := range []psp.Kind{psp.KindDispute, psp.KindDisputeReversal, end} {
+			if again := tell(about(next, 300), dispute, 0); again != dispute {
+				t.Errorf("%s is told of the dispute %s, not of %s", next, again, dispute)
+			}
+		}
+	}
+	tell(psp.Unasked{Kind: psp.KindTransferReversal, Of: transferRef, Reference: transfer.Reference, Amount: 100, Currency: transfer.Currency}, transferRef, 100)
+	payout := tell(psp.Unasked{Kind: psp.KindPayout, Amount: 700, Currency: "usd"}, "", 700)
+	tell(psp.Unasked{Kind: psp.KindPayoutReversal, Amount: 700, Currency: "usd"}, payout, 0)
+}

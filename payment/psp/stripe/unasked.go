@@ -1,0 +1,130 @@
+package stripe
+
+import (
+	"encoding/json"
+	"time"
+
+	sdk "github.com/stripe/stripe-go/v85"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Events of money that moves without us (Stripe's API reference, "Types of events", and
+// "How disputes work"): a charge.dispute.created takes nothing by itself. An inquiry, whose
+// status begins with warning_, is a dispute by which no money is withdrawn unless it
+// escalates.
+var disputeEvents = map[string]psp.Kind{
+	"charge.dispute.created": psp.KindDisputeOpened, "charge.dispute.funds_withdrawn": psp.KindDispute,
+	"charge.dispute.funds_reinstated": psp.KindDisputeReversal, "charge.dispute.closed": "",
+}
+
+var payoutEvents = map[string]psp.Kind{
+	"payout.created": psp.KindPayout, "payout.paid": psp.KindPayout,
+	"payout.failed": psp.KindPayoutReversal, "payout.canceled": psp.KindPayoutReversal,
+}
+
+// unasked reads an event that may be of such money; of others it is nil.
+func unasked(event string, raw json.RawMessage) ([]psp.Unasked, error) {
+	if kind, ok := disputeEvents[event]; ok {
+		return dispute(kind, raw)
+	}
+	if kind, ok := payoutEvents[event]; ok {
+		return payout(kind, raw)
+	}
+	if event == "transfer.reversed" {
+		return reversals(raw)
+	}
+	return nil, nil
+}
+
+func dispute(kind psp.Kind, raw json.RawMessage) ([]psp.Unasked, error) {
+	var d sdk.Dispute
+	if json.Unmarshal(raw, &d) != nil {
+		return nil, malformed("its object is not a dispute")
+	}
+	u := psp.Unasked{Kind: kind, ProviderRef: d.ID, Reason: string(d.Reason), Status: string(d.Status)}
+	if d.PaymentIntent != nil {
+		u.Of = d.PaymentIntent.ID
+	}
+	if d.EvidenceDetails != nil && d.EvidenceDetails.DueBy > 0 {
+		u.DueBy = time.Unix(d.EvidenceDetails.DueBy, 0).UTC()
+	}
+	if kind == "" { // closed
+		switch d.Status {
+		case sdk.DisputeStatusLost:
+			u.Kind = psp.KindDisputeLost
+		case sdk.DisputeStatusWon, sdk.DisputeStatusWarningClosed, sdk.DisputeStatusPrevented:
+			u.Kind = psp.KindDisputeWon
+		default:
+			return nil, malformed("a dispute that is closed has the status %.40q", string(d.Status))
+		}
+	}
+	return whole(u, d.Amount, string(d.Currency))
+}
+
+// whole adds the amount, and checks that there is what every event has. What concerns a
+// payment without a PaymentIntent, or moves nothing, is none of ours.
+func whole(u psp.Unasked, amount int64, currency string) (all []psp.Unasked, err error) {
+	if u.Of == "" && u.Kind != psp.KindPayout || amount <= 0 {
+		return nil, nil
+	}
+	if !readable(u.ProviderRef) || u.Of != "" && !readable(u.Of) || len(currency) != len("usd") || !readable(currency) {
+		return nil, malformed("its object lacks an id or a currency")
+	}
+	if u.Amount, err = FromStripe(amount, currency); err != nil {
+		return nil, malformed("%v", err)
+	}
+	u.Currency = currency
+	return []psp.Unasked{u}, nil
+}
+
+// refundByHand reads a refund that does not carry our reference. While it is pending it
+// may become either.
+func refundByHand(raw json.RawMessage) ([]psp.Unasked, error) {
+	var r sdk.Refund
+	if json.Unmarshal(raw, &r) != nil {
+		return nil, malformed("its object is not a refund")
+	}
+	m := ofRefund(&r)
+	if m.status != psp.Approved && m.status != psp.Declined || r.PaymentIntent == nil {
+		return nil, nil
+	}
+	u := psp.Unasked{Kind: psp.KindRefund, ProviderRef: r.ID, Of: r.PaymentIntent.ID, Reason: string(r.Reason), Status: string(r.Status)}
+	if m.status == psp.Declined {
+		u.Failed, u.Reason = true, m.decline.Code
+	}
+	return whole(u, r.Amount, string(r.Currency))
+}
+
+func payout(kind psp.Kind, raw json.RawMessage) ([]psp.Unasked, error) {
+	var p sdk.Payout
+	if json.Unmarshal(raw, &p) != nil {
+		return nil, malformed("its object is not a payout")
+	}
+	u := psp.Unasked{Kind: kind, ProviderRef: p.ID, Reason: string(p.FailureCode), Status: string(p.Status)}
+	if kind == psp.KindPayoutReversal {
+		u.Of = p.ID
+	}
+	return whole(u, p.Amount, string(p.Currency))
+}
+
+// reversals reads every reversal that the transfer lists, which are the newest ten: an
+// event before this one may have been lost.
+func reversals(raw json.RawMessage) (all []psp.Unasked, err error) {
+	var t sdk.Transfer
+	if json.Unmarshal(raw, &t) != nil {
+		return nil, malformed("its object is not a transfer")
+	}
+	m := ofTransfer(&t)
+	if m.reference == "" || t.Reversals == nil {
+		return nil, nil
+	}
+	for _, r := range t.Reversals.Data {
+		one, err := whole(psp.Unasked{Kind: psp.KindTransferReversal, ProviderRef: r.ID, Of: t.ID, Reference: m.reference}, r.Amount, string(r.Currency))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one...)
+	}
+	return all, nil
+}

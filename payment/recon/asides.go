@@ -1,0 +1,292 @@
+package recon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// KindConversion is the exchange of a line's money into the currency that it settles in.
+const KindConversion psp.Kind = "conversion"
+
+// asides are the kinds of transactions that a statement has beside charges, transfers and
+// refunds.
+var asides = map[ledger.Kind]psp.Kind{
+	ledger.Dispute: psp.KindDispute, ledger.DisputeReversal: psp.KindDisputeReversal, ledger.TransferReversal: psp.KindTransferReversal,
+	ledger.Payout: psp.KindPayout, ledger.PayoutReversal: psp.KindPayoutReversal,
+	ledger.Fee: psp.KindFee, ledger.FeeRefund: psp.KindFeeRefund, ledger.Conversion: KindConversion,
+}
+
+// bookedAs is the inverse of asides, for what notices tell of.
+var bookedAs = map[psp.Kind]ledger.Kind{
+	psp.KindDispute: ledger.Dispute, psp.KindDisputeReversal: ledger.DisputeReversal, psp.KindTransferReversal: ledger.TransferReversal,
+	psp.KindRefund: ledger.ProviderRefund,
+}
+
+// unstated reports whether a kind moves no money at a provider, so that no statement has it.
+func unstated(k ledger.Kind) bool {
+	return k == ledger.DisputeOpened || k == ledger.DisputeWon || k == ledger.DisputeLost || k == ledger.Adjustment
+}
+
+// byItself reports whether a line is of money that belongs to no movement.
+func byItself(k psp.Kind) bool {
+	return k == psp.KindPayout || k == psp.KindPayoutReversal || k == psp.KindFee || k == psp.KindFeeRefund
+}
+
+// states reports whether the statement would have bookings of a kind. Reports that have no
+// payouts, or no fees, are common.
+func (r *run) states(kind psp.Kind) bool {
+	if r.has[kind] || asked(kind) {
+		return true
+	}
+	if r.c.Mapping == nil || byItself(kind) || kind == KindConversion {
+		return false
+	}
+	for _, k := range r.c.Mapping.Kinds {
+		if mapped, _, ok := kindIn(k.Kind); ok && mapped == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// ref says what object is booked by a provider's reference.
+type ref struct{ Ref, Object string }
+
+// isNameless reports whether a line must be joined by the provider's references: it has none
+// of ours, or repeats that of the charge that it is about.
+func (r *run) isNameless(l *line) bool {
+	if byItself(l.Kind) || l.Reference == "" && l.Of == "" && !asked(l.Kind) {
+		return false
+	}
+	return l.Reference == "" || r.about(l)
+}
+
+// about reports whether a line's reference is that of what it is about.
+func (r *run) about(l *line) bool {
+	prefix, _, ok := claim.ReadObjectID(l.Reference)
+	return ok && (!asked(l.Kind) || l.Kind == psp.KindRefund && l.Of != "" && prefix == payment.Prefix(payment.Charge))
+}
+
+// name joins nameless lines by the provider's references: with what is booked in the
+// period, and, for the few that are left, with what is booked at any time.
+func (r *run) name(ctx context.Context) error {
+	if r.names == 0 {
+		return nil
+	}
+	for i := range r.nameless.Len() {
+		objects := map[string]string{}
+		if err := r.refs.Each(i, func(b ref) { objects[b.Ref] = b.Object }); err != nil {
+			return fmt.Errorf("recon: %w", err)
+		}
+		var failed error
+		if err := r.nameless.Each(i, func(l line) {
+			if failed != nil {
+				return
+			}
+			if object, booked := objects[l.ID]; booked {
+				l.Reference = object
+			} else if failed = r.lookUp(ctx, &l); failed != nil {
+				return
+			}
+			failed = r.lines.Put(l.key(), l)
+		}); err != nil || failed != nil {
+			return fmt.Errorf("recon: %w", orError(err, failed))
+		}
+	}
+	return nil
+}
+
+func orError(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// lookUp finds the charge that a line is, or is about.
+func (r *run) lookUp(ctx context.Context, l *line) error {
+	of := l.Of
+	if l.Kind == psp.KindCharge || l.Kind == psp.KindCaptureReversal {
+		of = l.ID
+	}
+	if l.Reference != "" || of == "" || l.Kind == psp.KindTransfer || r.outside(l) {
+		return ctx.Err()
+	}
+	all, err := r.c.Books.Arrivals(ctx, r.c.Provider, of)
+	if err != nil {
+		return fmt.Errorf("the books cannot be read: %w", err)
+	}
+	if len(all) > 0 {
+		l.Reference = all[0].Object
+	}
+	return nil
+}
+
+func (r *run) outside(l *line) bool {
+	at := time.Unix(0, l.At)
+	return !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To)
+}
+
+// reduce takes what was never captured off the charge that a statement has whole.
+func (o *object) reduce() {
+	kept := o.lines[:0]
+	for _, l := range o.lines {
+		if l.Kind != psp.KindCaptureReversal {
+			kept = append(kept, l)
+		}
+	}
+	for _, l := range o.lines[:len(o.lines):len(o.lines)] {
+		if l.Kind != psp.KindCaptureReversal {
+			continue
+		}
+		for i := range kept {
+			if c := &kept[i]; c.Kind == psp.KindCharge && c.ID == l.ID && !c.Failed {
+				c.Amount, c.Gross, c.Fee = c.Amount-l.Amount, c.Gross-l.Gross, c.Fee+l.Fee
+			}
+		}
+	}
+	o.lines = kept
+}
+
+// unbookedAside judges what the provider did without us and is not among the bookings of
+// the period.
+func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
+	m := Mismatch{
+		Class: UnaskedNotBooked, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
+		Detail: fmt.Sprintf("the provider states a %s of %s, of which no notice has come: send the notice again", l.Kind, l.Of),
+	}
+	_, code, ok := claim.ReadObjectID(l.Reference)
+	if ok {
+		m.Home, _ = r.c.Home(code)
+	}
+	if m.Home == "" {
+		r.report.Outside++ // of a movement that is not ours
+		return nil, nil
+	}
+	t, found, err := r.transaction(ctx, m.Home, ledger.UnaskedID(bookedAs[l.Kind], r.c.Provider, l.ID))
+	if err == nil && !found && l.Kind == psp.KindRefund {
+		t, found, err = r.ownRefund(ctx, &l)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if found && l.Failed {
+		t, found, err = r.transaction(ctx, t.Region, ledger.FailureID(t.ID))
+		if err != nil {
+			return nil, err
+		}
+	}
+	if found {
+		b := r.booking(&t)
+		return &b, nil
+	}
+	return nil, r.found(ctx, m)
+}
+
+// ownRefund finds a refund that was asked for by the provider's id of it, among those of
+// the charge that it gives back.
+func (r *run) ownRefund(ctx context.Context, l *line) (t ledger.Transaction, found bool, err error) {
+	charges, err := r.c.Books.Arrivals(ctx, r.c.Provider, l.Of)
+	for i := 0; i < len(charges) && err == nil; i++ {
+		var all []ledger.Transaction
+		all, err = r.c.Books.Reversals(ctx, charges[i].ID)
+		for _, t := range all {
+			if t.Provider == r.c.Provider && t.ProviderRef == l.ID {
+				return t, true, nil
+			}
+		}
+	}
+	if err != nil {
+		return t, false, fmt.Errorf("recon: the books cannot be read: %w", err)
+	}
+	return t, false, nil
+}
+
+// besides judges the fee and the conversion of a line whose movement is booked as b.
+func (r *run) besides(ctx context.Context, o *object, l *line, b *booking) error {
+	if l.Fee != 0 {
+		fee := ledger.FeeOf(b.Home, b.Tenant, b.Object, r.c.Provider, l.Entry, l.Fee, l.Settled)
+		if err := r.onlyStated(ctx, o, l, asides[fee.Kind], fee); err != nil {
+			return err
+		}
+	}
+	if !l.converted() {
+		return nil
+	}
+	amount, gross := b.Amount, l.Gross
+	if way(l) == went {
+		amount, gross = -amount, -gross
+	}
+	halves := ledger.ConversionOf(b.Home, b.Tenant, b.Object, r.c.Provider, l.Entry, amount, b.Currency, gross, l.Settled)
+	return r.onlyStated(ctx, o, l, KindConversion, halves[:]...)
+}
+
+func way(l *line) direction {
+	if l.Failed {
+		return -kinds[l.Kind]
+	}
+	return kinds[l.Kind]
+}
+
+// converted reports whether a line settles in another currency.
+func (l *line) converted() bool { return l.Settled != "" && l.Settled != l.Currency && l.Gross > 0 }
+
+// alone judges a line of money that belongs to no movement.
+func (r *run) alone(ctx context.Context, o *object, l *line) error {
+	switch l.Kind {
+	case psp.KindPayout:
+		return r.onlyStated(ctx, o, l, l.Kind, ledger.PayoutOf(r.c.Common, r.c.Provider, l.ID, l.Amount, l.Currency))
+	case psp.KindPayoutReversal:
+		out := ledger.PayoutOf(r.c.Common, r.c.Provider, l.ID, l.Amount, l.Currency)
+		return r.onlyStated(ctx, o, l, l.Kind, out, ledger.PayoutBackOf(out, l.ID))
+	case psp.KindFeeRefund:
+		return r.onlyStated(ctx, o, l, l.Kind, ledger.FeeOf(r.c.Common, "", "", r.c.Provider, l.Entry, -l.Amount, l.Currency))
+	default:
+		return r.onlyStated(ctx, o, l, l.Kind, ledger.FeeOf(r.c.Common, "", "", r.c.Provider, l.Entry, l.Amount, l.Currency))
+	}
+}
+
+// onlyStated compares what nobody but the statement tells of with how it is booked, or has
+// it booked as ts, the last of which it is.
+func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind, ts ...ledger.Transaction) error {
+	want := &ts[len(ts)-1]
+	for i := range o.bookings {
+		b := &o.bookings[i]
+		if b.Elsewhere || b.side() != (side{ID: want.ProviderRef, Aside: kind}) || kind == KindConversion && b.Currency != want.Currency {
+			continue
+		}
+		if b.Amount == want.Amount && b.Currency == want.Currency {
+			r.report.Agree++
+			return nil
+		}
+		m := b.mismatch(AmountDiffers)
+		m.Kind, m.Stated, m.StatedCurrency = kind, want.Amount, want.Currency
+		m.Detail = fmt.Sprintf("a %s of the line %s is stated and booked otherwise", kind, l.Entry)
+		return r.found(ctx, m)
+	}
+	if r.c.Book == nil {
+		r.report.NotBooked = count(r.report.NotBooked, kind)
+		return nil
+	}
+	for _, t := range ts {
+		if err := r.c.Book(ctx, t); err != nil {
+			return fmt.Errorf("recon: the %s of the line %s cannot be booked: %w", kind, l.Entry, err)
+		}
+	}
+	r.report.Posted = count(r.report.Posted, kind)
+	return nil
+}
+
+func count(counts map[psp.Kind]int, kind psp.Kind) map[psp.Kind]int {
+	if counts == nil {
+		counts = map[psp.Kind]int{}
+	}
+	counts[kind]++
+	return counts
+}

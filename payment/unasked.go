@@ -1,0 +1,158 @@
+package payment
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+)
+
+// Happened is what a provider did without our asking, as it is booked.
+type Happened struct {
+	ledger.Transaction
+	// Of is the charge or transfer that it is about.
+	Of ledger.Transaction
+	// Key is that of Of's claim, or stands for it where the claim is forgotten.
+	Key string
+	// Reason is the provider's code, Status its word for how a dispute stands.
+	Reason, Status string
+	// DueBy is until when a dispute can be answered; zero where nothing says so.
+	DueBy, At time.Time
+}
+
+// The types of events, which are Stripe's (its API reference, "Types of events"), as are
+// the members of their objects so far as the books know them ("The Dispute object", "The
+// Refund object", "The Transfer object").
+var happenings = map[ledger.Kind]string{
+	ledger.DisputeOpened: "charge.dispute.created", ledger.Dispute: "charge.dispute.funds_withdrawn",
+	ledger.DisputeReversal: "charge.dispute.funds_reinstated", ledger.DisputeWon: "charge.dispute.closed", ledger.DisputeLost: "charge.dispute.closed",
+	ledger.ProviderRefund: "refund.created", ledger.ProviderRefundFailed: "refund.failed", ledger.TransferReversal: "transfer.reversed",
+}
+
+// providerBody says where money moved, as in every object.
+type providerBody struct {
+	Name      string `json:"name"`
+	Reference string `json:"reference"`
+}
+
+// disputeBody is a dispute as merchants are told of it.
+type disputeBody struct {
+	ID       string        `json:"id"`
+	Object   string        `json:"object"`
+	Amount   int64         `json:"amount"`
+	Currency string        `json:"currency"`
+	Charge   string        `json:"charge"`
+	Reason   string        `json:"reason"`
+	Status   string        `json:"status"`
+	Evidence *evidenceBody `json:"evidence_details,omitempty"`
+	Provider providerBody  `json:"provider"`
+}
+
+type evidenceBody struct {
+	DueBy int64 `json:"due_by"` // s since the Unix epoch
+}
+
+type refundBody struct {
+	ID       string       `json:"id"`
+	Object   string       `json:"object"`
+	Amount   int64        `json:"amount"`
+	Currency string       `json:"currency"`
+	Status   string       `json:"status"`
+	Charge   string       `json:"charge"`
+	Reason   string       `json:"reason"`
+	Provider providerBody `json:"provider"`
+	Code     string       `json:"code,omitempty"`
+}
+
+type transferBody struct {
+	ID       string       `json:"id"`
+	Object   string       `json:"object"`
+	Amount   int64        `json:"amount"`
+	Currency string       `json:"currency"`
+	Reversal reversalBody `json:"reversal"`
+	Provider providerBody `json:"provider"`
+}
+
+type reversalBody struct {
+	ID     string `json:"id"`
+	Object string `json:"object"`
+	Amount int64  `json:"amount"`
+}
+
+// madeAtProvider is the reason of a refund that nobody asked us for.
+const madeAtProvider = "made_at_provider"
+
+// HappenedUnasked are the messages that tell every sink of h, under one id however often
+// it is told of. There are none of what is no merchant's, as payouts and fees.
+func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
+	kind, told := happenings[h.Kind]
+	if !told || len(sinks) == 0 {
+		return nil
+	}
+	id := "evt_" + h.ID
+	payload, err := json.Marshal(struct {
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Created int64  `json:"created"`
+		Data    any    `json:"data"`
+	}{id, kind, h.At.Unix(), h.object()})
+	if err != nil {
+		panic("payment: an event cannot be written: " + err.Error()) // of strings and numbers alone
+	}
+	all := make([]outbox.Message, len(sinks))
+	for i, sink := range sinks {
+		all[i] = outbox.Message{
+			ID: id + "/" + strings.TrimPrefix(string(sink), "event_"), Region: h.Region, Kind: sink,
+			Tenant: h.Tenant, Key: h.Key, Operation: string(h.Of.Kind), Payload: payload,
+		}
+	}
+	return all
+}
+
+// object is h as merchants are told of it.
+func (h *Happened) object() any {
+	provider := providerBody{h.Provider, h.ProviderRef}
+	switch h.Kind {
+	case ledger.ProviderRefund, ledger.ProviderRefundFailed:
+		made := ledger.UnaskedID(ledger.ProviderRefund, h.Provider, h.ProviderRef)
+		b := refundBody{nameOf("re", made), string(Refund), h.Amount, h.Currency, statusSucceeded, h.Object, madeAtProvider, provider, ""}
+		if h.Kind == ledger.ProviderRefundFailed {
+			b.Status, b.Code = statusFailed, h.Reason
+		}
+		return b
+	case ledger.TransferReversal:
+		return transferBody{
+			h.Object, string(Transfer), h.Of.Amount, h.Currency, reversalBody{nameOf("trr", h.ID), "transfer_reversal", h.Amount},
+			providerBody{h.Of.Provider, h.Of.ProviderRef},
+		}
+	default:
+		b := disputeBody{
+			nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, h.Provider, h.ProviderRef)), "dispute", h.Amount, h.Currency,
+			h.Object, h.Reason, h.disputeStatus(), nil, provider,
+		}
+		if !h.DueBy.IsZero() {
+			b.Evidence = &evidenceBody{h.DueBy.Unix()}
+		}
+		return b
+	}
+}
+
+// disputeStatus is the provider's word, or what follows from the step.
+func (h *Happened) disputeStatus() string {
+	switch {
+	case h.Kind == ledger.DisputeLost:
+		return "lost"
+	case h.Status != "":
+		return h.Status
+	case h.Kind == ledger.DisputeWon:
+		return "won"
+	default:
+		return "needs_response"
+	}
+}
+
+// nameOf is the id under which merchants know what is booked under id: the same for all
+// that is booked of it, and no id of an object that can be asked for.
+func nameOf(prefix, id string) string { return prefix + "_" + id[strings.LastIndexByte(id, '_')+1:] }
