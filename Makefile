@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
+.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,10 @@ fuzz: ## Fuzz each target: keys, stamps, canonical JSON, bodies, notices, statem
 		echo "$$room $$target"; \
 		$(GO) test "$$room" -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) </dev/null || exit 1; \
 	done
+
+pictures: export HOMEWARD_TEST_BROWSER := required
+pictures: ## The pictures of the console in docs/images, made by its test in a real browser; needs Chromium.
+	HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
 storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures (STORE=sql: on a database).

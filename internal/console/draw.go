@@ -74,8 +74,8 @@ func (f *flowView) bend(regions []regionView) {
 	if length < 2*wayStopsAway {
 		return
 	}
-	// What goes east passes north, and what goes west south of it.
-	cx, cy := (a.X+b.X)/2+dy*flowBend, (a.Y+b.Y)/2-dx*flowBend
+	// What goes west passes north, and what goes east south of it.
+	cx, cy := (a.X+b.X)/2-dy*flowBend, (a.Y+b.Y)/2+dx*flowBend
 	from, to := length1(cx-a.X, cy-a.Y), length1(cx-b.X, cy-b.Y)
 	f.Path = fmt.Sprintf("M%.1f %.1fQ%.1f %.1f %.1f %.1f",
 		a.X+from[0]*wayStopsAway, a.Y+from[1]*wayStopsAway, cx, cy, b.X+to[0]*wayStopsAway, b.Y+to[1]*wayStopsAway)
