@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // Failure is an error as Stripe tells it.
@@ -87,7 +88,7 @@ func (v View) Failure(p problem.Problem) Failure {
 	case problem.NotFound:
 		f.Code, f.Param = codeNoSuch, "id"
 	case problem.MethodNotAllowed:
-		f.Message = "Unrecognized request URL (" + v.Method + ": " + v.Path + "). " + p.Detail
+		f.Message = "Unrecognized request URL (" + v.Method + ": " + payment.MemberName(v.Path) + "). " + p.Detail
 	case problem.RateLimited:
 		f.Code, again = codeRate, false
 	case problem.KeyInUse:
@@ -127,7 +128,7 @@ func (v View) declined(f failure, p problem.Problem) Failure {
 
 // NoSuchURL is the answer where nothing is served.
 func (v View) NoSuchURL() Failure {
-	f := failure{Type: typeInvalid, Message: "Unrecognized request URL (" + v.Method + ": " + v.Path + "). What is served of Stripe's API is in the documentation of this one."}
+	f := failure{Type: typeInvalid, Message: "Unrecognized request URL (" + v.Method + ": " + payment.MemberName(v.Path) + "). What is served of Stripe's API is in the documentation of this one."}
 	return f.as(http.StatusNotFound, false)
 }
 

@@ -21,14 +21,49 @@ type native struct {
 	Metadata      json.RawMessage `json:"metadata"`
 	Reason        *string         `json:"reason"`
 	ReceiptNumber string          `json:"receipt_number"`
+	// What a payment has that waits for its payer.
+	ClientSecret *string         `json:"client_secret"`
+	NextAction   json.RawMessage `json:"next_action"`
 	// What Stripe's objects have not is shown behind what they have.
 	OrderID   json.RawMessage `json:"order_id"`
 	ExpiresAt json.RawMessage `json:"expires_at"`
 	Provider  json.RawMessage `json:"provider"`
 }
 
-// statusDone is the status of money that has moved.
-const statusDone = "succeeded"
+// The statuses of the merchant's API, which are those of a payment intent.
+const (
+	statusDone       = "succeeded"
+	statusAction     = "requires_action"
+	statusProcessing = "processing"
+	// statusPending is that of a charge or refund whose payment is neither made nor refused.
+	statusPending = "pending"
+)
+
+func (n *native) done() bool { return n.Status == statusDone }
+
+// intentStatus: what this build has no word for is not known to be made, and must not be
+// told as refused.
+func (n *native) intentStatus() string {
+	if n.done() || n.Status == statusAction {
+		return n.Status
+	}
+	return statusProcessing
+}
+
+func (n *native) chargeStatus() string {
+	if n.done() {
+		return n.Status
+	}
+	return statusPending
+}
+
+// moved is how much has.
+func (n *native) moved() int64 {
+	if n.done() {
+		return n.Amount
+	}
+	return 0
+}
 
 // Object renders a stored object, the body of an answer that is no error. It follows
 // from v and the body alone. Members that a later event changes, such as
@@ -38,8 +73,8 @@ func (v View) Object(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &n); err != nil {
 		return nil, fmt.Errorf("stripeapi: the stored object cannot be read: %w", err)
 	}
-	if n.ID == "" || n.Object == "" || n.Status != statusDone {
-		return nil, errors.New("stripeapi: the stored object has no id, no kind or a status that is not known")
+	if n.ID == "" || n.Object == "" || n.Status == "" {
+		return nil, errors.New("stripeapi: the stored object has no id, no kind or no status")
 	}
 	if n.Metadata == nil {
 		n.Metadata = json.RawMessage(`{}`)
@@ -146,9 +181,9 @@ const livemode = true
 
 func (n *native) charge(expand bool) *charge {
 	c := &charge{
-		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.Amount, Captured: true, Created: n.Created, Currency: n.Currency,
-		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: true, PaymentIntent: intentOf(n.ID),
-		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: statusDone, own: n.own(),
+		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), Captured: n.done(), Created: n.Created, Currency: n.Currency,
+		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.done(), PaymentIntent: intentOf(n.ID),
+		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 	}
 	if expand {
 		c.PaymentIntent = n.intent(false)
@@ -169,7 +204,7 @@ type paymentIntent struct {
 	CanceledAt                null            `json:"canceled_at"`
 	CancellationReason        null            `json:"cancellation_reason"`
 	CaptureMethod             string          `json:"capture_method"`
-	ClientSecret              null            `json:"client_secret"`
+	ClientSecret              *string         `json:"client_secret"`
 	ConfirmationMethod        string          `json:"confirmation_method"`
 	Created                   int64           `json:"created"`
 	Currency                  string          `json:"currency"`
@@ -179,7 +214,7 @@ type paymentIntent struct {
 	LatestCharge              any             `json:"latest_charge"` // an id, or an object
 	Livemode                  bool            `json:"livemode"`
 	Metadata                  json.RawMessage `json:"metadata"`
-	NextAction                null            `json:"next_action"`
+	NextAction                json.RawMessage `json:"next_action"`
 	OnBehalfOf                null            `json:"on_behalf_of"`
 	PaymentMethod             string          `json:"payment_method"`
 	PaymentMethodOptions      none            `json:"payment_method_options"`
@@ -199,10 +234,10 @@ type paymentIntent struct {
 
 func (n *native) intent(expand bool) *paymentIntent {
 	pi := &paymentIntent{
-		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountReceived: n.Amount, CaptureMethod: "automatic",
-		ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
+		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountReceived: n.moved(), CaptureMethod: "automatic",
+		ClientSecret: n.ClientSecret, NextAction: n.NextAction, ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
 		Livemode: livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
-		Status: statusDone, own: n.own(),
+		Status: n.intentStatus(), own: n.own(),
 	}
 	if expand {
 		pi.LatestCharge = n.charge(false)
@@ -232,7 +267,7 @@ type refund struct {
 func (n *native) refund() *refund {
 	return &refund{
 		ID: n.ID, Object: Refund, Amount: n.Amount, Charge: n.Charge, Created: n.Created, Currency: n.Currency, Metadata: n.Metadata,
-		PaymentIntent: intentOf(n.Charge), Reason: n.Reason, ReceiptNumber: n.ReceiptNumber, Status: statusDone, own: n.own(),
+		PaymentIntent: intentOf(n.Charge), Reason: n.Reason, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 	}
 }
 

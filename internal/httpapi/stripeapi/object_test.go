@@ -77,12 +77,46 @@ func TestRenderings(t *testing.T) {
 		"no JSON":         {Charge, `<html>`},
 		"another kind":    {Refund, string(charge)},
 		"no kind":         {Charge, `{"id":"ch_1"}`},
-		"a status to be":  {Charge, `{"id":"ch_1","object":"charge","status":"weird"}`},
+		"no status":       {Charge, `{"id":"ch_1","object":"charge"}`},
 		"a refund as one": {PaymentIntent, string(refund)},
 	} {
 		if got, err := (View{Resource: c.of}).Object([]byte(c.body)); err == nil {
 			t.Errorf("%s: got %s", name, got)
 		}
+	}
+}
+
+// What is not made yet is never told as made, nor as refused.
+func TestAPaymentThatIsNotMadeYet(t *testing.T) {
+	spec := readSpec(t)
+	for status, want := range map[string]string{"requires_action": "requires_action", "processing": "processing", "a word of tomorrow": "processing"} {
+		body := []byte(`{"id":"ch_1","object":"charge","amount":5,"currency":"usd","status":"` + status + `","created":1,"payment_method":"pm_1","receipt_number":"R",` +
+			`"client_secret":"pi_9_secret_x","next_action":{"type":"redirect_to_url"}}`)
+		var intent struct {
+			Status         string
+			AmountReceived int64  `json:"amount_received"`
+			ClientSecret   string `json:"client_secret"`
+			NextAction     struct{ Type string }
+			LatestCharge   struct {
+				Status         string
+				Paid, Captured bool
+			} `json:"latest_charge"`
+		}
+		got, err := View{Resource: PaymentIntent, expand: true}.Object(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(got, &intent); err != nil {
+			t.Fatal(err)
+		}
+		if c := intent.LatestCharge; intent.Status != want || intent.AmountReceived != 0 || intent.ClientSecret != "pi_9_secret_x" || c.Status != "pending" || c.Paid || c.Captured {
+			t.Errorf("%s: got %s", status, got)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(got, &object); err != nil {
+			t.Fatal(err)
+		}
+		spec.check(t, "payment_intent", object)
 	}
 }
 
