@@ -91,11 +91,11 @@ var (
 		"Ask the provider about each: what surfaces later is refunded by itself.",
 		Operation)
 	Stuck = claims.gauge("homeward.claim.stuck", "{claim}",
-		"Claims in flight whose lease has been over for a minute and whose recovery is due: nobody works on them.",
+		"Claims in flight whose lease has been over for a minute and whose recovery is due: nobody works on them. Counted up to 1,000.",
 		"Should be 0. Is a worker running in their home, and does it get answers from the provider?",
 		Home)
 	UnknownOpen = claims.gauge("homeward.claim.unknown.open", "{claim}",
-		"Claims in flight that nobody holds, as an attempt ended with its outcome unknown.",
+		"Claims in flight that nobody holds, as an attempt ended with its outcome unknown. Counted up to 1,000.",
 		"Grows: the provider does not answer, see homeward.provider.duration.",
 		Home)
 	UnknownAge = claims.gauge("homeward.claim.unknown.age", "s",
@@ -168,15 +168,15 @@ var (
 // Outbox.
 var (
 	OutboxLag = queues.gauge("homeward.outbox.lag", "s",
-		"How long the most overdue row of a kind has been due; 0 if none is. Of events the kind is the sink.",
+		"How long the most overdue row of a kind has been due; 0 if none is, among the 1,000 of a queue that were due first. Of events the kind is the sink.",
 		"p99 is below 5 s in health. Provider calls: recovery is behind. Events: the sink is down.",
 		Home, Queue, RowKind)
 	OutboxPending = queues.gauge("homeward.outbox.pending", "{row}",
-		"Rows that are neither done nor parked, counted up to a bound of 10,000 for each queue.",
+		"Rows that are neither done nor parked, counted up to some 100,000 for each queue.",
 		"Of provider calls about as many as requests in hand. At the bound: a backlog.",
 		Home, Queue)
 	OutboxParked = queues.gauge("homeward.outbox.parked", "{row}",
-		"Rows that wait for a person, by kind, counted up to a bound of 10,000 for each queue.",
+		"Rows that wait for a person, by kind, counted up to 1,000 for each queue.",
 		"homeward outbox parked shows why; homeward outbox retry puts one back.",
 		Home, Queue, RowKind)
 	HandleDuration = queues.histogram("homeward.outbox.handle.duration", "s", handleBuckets,

@@ -71,6 +71,8 @@ const (
 	Succeeded = "succeeded"
 	Declined  = "declined"
 	Released  = "released"
+	// Pending: the provider, the payer or a bank has yet to decide.
+	Pending = "pending"
 	// Replayed is another request's answer.
 	Replayed = "replayed"
 	// Mismatched, InUse and Expired are answers, too.

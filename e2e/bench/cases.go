@@ -121,6 +121,10 @@ func comparisons(o options, stores string) []comparison {
 	for _, keys := range o.stored {
 		sides = append(sides, side{name: fmt.Sprintf("%d-stored", keys), role: "homeward", spec: rounds, from: filepath.Join(stores, strconv.Itoa(keys))})
 	}
+	all = append(all, comparison{name: "viii/metrics", title: "Charges with metrics, and without", conns: middle, sides: []side{
+		{name: "without", role: "homeward", args: []string{"-metrics=false"}, spec: withConns(base, middle)},
+		{name: "with", role: "homeward", spec: withConns(base, middle)},
+	}})
 	return append(all, comparison{name: "vii/stored", title: fmt.Sprintf("Charges with %d keys stored, and with more", o.small), conns: middle, sides: sides})
 }
 

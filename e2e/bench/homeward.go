@@ -36,6 +36,7 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 	distance := f.Duration("wan", 0, "round trip between any two regions")
 	lag := f.Duration("lag", 0, "replica lag; 0 means the store's default")
 	db := f.String("db", "", "connection string of a database to use instead of a store; one region only")
+	metrics := f.Bool("metrics", true, "serve metrics, as a node does")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -49,6 +50,9 @@ func homewardRole(ctx context.Context, args []string, in io.Reader, out io.Write
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Notifiers: map[string]psp.Notifier{p.Name(): p},
 		Fatal:     func(error) { os.Exit(1) }, // the log has said why
+	}
+	if *metrics {
+		c.MetricsListen = "127.0.0.1:0"
 	}
 	if *db != "" {
 		c.Databases, c.Pool = map[string]string{regionNames[0]: *db}, patientPool()

@@ -149,7 +149,7 @@ func parseOptions(args []string) (options, error) {
 	f.IntVar(&o.small, "small", 10_000, "stored keys of case vii and of store/stored, few")
 	f.IntVar(&o.large, "large", 1_000_000, "stored keys of case vii and of store/stored, many")
 	f.Func("conns", "numbers of connections, separated by commas (default 16,64,256; with -store 1,16,64, with -sql 1,16,64,256)", o.setConns)
-	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/, or store/raw, store/stored, or webhooks/embedded, webhooks/sql, or sql/charge, sql/replay, sql/latency, sql/empty, sql/bare, sql/single")
+	f.StringVar(&o.only, "only", "", "run only the cases whose names start so: ii/, iii/, iv/, v/, vii/, viii/, or store/raw, store/stored, or webhooks/embedded, webhooks/sql, or sql/charge, sql/replay, sql/latency, sql/empty, sql/bare, sql/single")
 	f.StringVar(&o.out, "out", filepath.Join(os.TempDir(), "homeward-bench.txt"), "file for benchstat; empty for none (default of a suite: its name is in it, as in homeward-bench-sql.txt)")
 	f.StringVar(&o.profile, "profile", "", "directory for CPU profiles of each side's last run")
 	f.StringVar(&o.dir, "dir", "", "directory on the disk to measure; default: a temporary one")

@@ -52,6 +52,8 @@ func outcomeOf(reply *claim.Reply, err error) string {
 		return meter.Replayed
 	case err == nil && reply.State == claim.Completed:
 		return meter.Succeeded
+	case err == nil && reply.State == claim.InFlight:
+		return meter.Pending
 	case err == nil && reply.State == claim.FailedRetry:
 		return meter.Released
 	case err == nil:
@@ -161,6 +163,9 @@ func (c *Config) time(providers psp.Providers) psp.Providers {
 
 // observe tells of what the node sees, whenever somebody asks.
 func (n *Node) observe(context.Context) (parts.Stop, error) {
+	if err := n.collectFigures(); err != nil {
+		return nil, err
+	}
 	return nil, n.c.Meters.Observe(func(o *meter.Observer) {
 		o.Is(meter.InHand, float64(n.hand.requests.Load()), "api")
 		o.Is(meter.InHand, float64(n.hand.forwards.Load()), "forward")

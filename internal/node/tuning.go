@@ -30,6 +30,9 @@ type Tuning struct {
 	// SweepEvery is how often rows past their windows are deleted, by who starts nodes;
 	// 0 means 1 min.
 	SweepEvery time.Duration `koanf:"sweep_every"`
+	// FiguresEvery is how often the store is asked for what metrics tell of its rows; 0 means
+	// 15 s.
+	FiguresEvery time.Duration `koanf:"-"`
 	// Objects is the gocloud.dev URL of the bucket, the same one for all regions, for
 	// response bodies above claim.inline_body. "": a cluster in one process takes a
 	// directory beside its store, and a node of its own keeps every body in its row.

@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+// scraped are the series of a scrape, each with its labels as Prometheus spells them.
+type scraped map[string]float64
+
+func (w *world) scrape() scraped {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://"+w.cluster.MetricsAddr()+"/metrics", nil)
+	require.NoError(w.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	defer resp.Body.Close()
+	require.Equal(w.t, http.StatusOK, resp.StatusCode)
+	all := scraped{}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 || strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		value, err := strconv.ParseFloat(lines.Text()[at+1:], 64)
+		require.NoError(w.t, err)
+		all[lines.Text()[:at]] = value
+	}
+	return all
+}
+
+// moved is one metric with some of its labels, as name=value.
+type moved struct {
+	of     *meter.Metric
+	labels []string
+}
+
+func tells(of *meter.Metric, labels ...string) moved { return moved{of, labels} }
+
+func (m moved) String() string { return m.of.Name() + " " + strings.Join(m.labels, ",") }
+
+// sum is that of the series that have the labels; of a histogram its count. there reports
+// whether there is one.
+func (s scraped) sum(m moved) (total float64, there bool) {
+	name := m.of.Prometheus()
+	if m.of.Kind() == meter.KindHistogram {
+		name += "_count"
+	}
+series:
+	for series, value := range s {
+		if rest, ok := strings.CutPrefix(series, name); !ok || rest != "" && rest[0] != '{' {
+			continue
+		}
+		for _, l := range m.labels {
+			k, v, _ := strings.Cut(l, "=")
+			if !strings.Contains(series, `homeward_`+k+`="`+v+`"`) {
+				continue series
+			}
+		}
+		total, there = total+value, true
+	}
+	return total, there
+}
+
+// moves does something, and waits until each of these has grown since.
+func (w *world) moves(what string, do func(), all ...moved) {
+	w.t.Helper()
+	before := w.scrape()
+	do()
+	for _, m := range all {
+		was, _ := before.sum(m)
+		until(w.t, what+" moves "+m.String(), func() bool {
+			is, _ := w.scrape().sum(m)
+			return is > was
+		})
+	}
+}
+
+// is waits until a gauge is at a value.
+func (w *world) is(m moved, value float64) {
+	w.t.Helper()
+	until(w.t, fmt.Sprint(m, " is ", value), func() bool {
+		is, there := w.scrape().sum(m)
+		return there && is == value
+	})
+}
+
+// startMeasured is a cluster whose metrics are scraped.
+func startMeasured(t *testing.T) *world {
+	t.Helper()
+	return startNoticed(t, func(c *node.ClusterConfig) {
+		c.MetricsListen, c.FiguresEvery, c.Events.Log = "127.0.0.1:0", 50*time.Millisecond, true
+		c.Policy.WaitMax = 5 * time.Second
+	})
+}
+
+// TestMetricsMove: what happens is told, and by no other name than the catalogue's.
+func TestMetricsMove(t *testing.T) {
+	t.Parallel()
+	w := startMeasured(t)
+	first := charge("first", 100)
+	w.moves("a charge", func() { w.at(us, first, http.StatusCreated) },
+		tells(meter.Requests, "operation=charge", "outcome=succeeded", "home="+us, "path=local", "region="+us),
+		tells(meter.TenantRequests, "outcome=succeeded"), tells(meter.LayerDuration, "path=local"), tells(meter.HTTPDuration),
+		tells(meter.Claims, "decision=won"), tells(meter.Settled, "state=completed", "operation=charge"), tells(meter.Pins, "outcome=here"),
+		tells(meter.ProviderDuration, "provider=simulator", "call=charge", "outcome=approved"),
+		tells(meter.HandleDuration, "kind=event_log", "outcome=done"))
+	if onSQL() {
+		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.DBDuration), tells(meter.GroupSize))
+		for _, m := range []moved{tells(meter.DBConnections), tells(meter.DBConnectionsMax), tells(meter.RoomInside), tells(meter.PoolWaits)} {
+			_, there := w.scrape().sum(m)
+			require.True(t, there, m)
+		}
+	} else {
+		w.moves("a charge", func() { w.at(us, charge("rows", 100), http.StatusCreated) }, tells(meter.Syncs), tells(meter.SyncTime))
+	}
+	w.moves("a retry at home", func() { w.at(us, first, http.StatusCreated) },
+		tells(meter.Requests, "outcome=replayed", "path=local"), tells(meter.Claims, "decision=replay"))
+	w.moves("a retry elsewhere", func() {
+		until(t, "a replica has it", func() bool {
+			w.at(eu, first, http.StatusCreated)
+			is, _ := w.scrape().sum(tells(meter.Requests, "outcome=replayed", "path=replica", "region="+eu))
+			return is > 0
+		})
+	}, tells(meter.LayerDuration, "path=replica"))
+	w.moves("another request", func() { w.at(us, charge("first", 101), http.StatusUnprocessableEntity) },
+		tells(meter.Mismatches), tells(meter.Requests, "outcome=mismatch"), tells(meter.Claims, "decision=mismatch"))
+	w.moves("a forward", func() { w.at(us, charge(stamped(t, eu), 100), http.StatusCreated) },
+		tells(meter.ForwardDuration, "home="+eu, "call=execute", "outcome=answered"), tells(meter.LayerDuration, "path=home", "region="+eu),
+		tells(meter.LayerDuration, "path=forward"), tells(meter.Requests, "path=forward", "home="+eu))
+	w.moves("twins", func() {
+		held := w.judge.hold(t)
+		one := w.later(us, charge("twin", 100))
+		<-held.entered
+		w.is(tells(meter.InHand, "by=api", "region="+us), 1)
+		two := w.later(us, charge("twin", 100))
+		w.is(tells(meter.InHand, "by=api", "region="+us), 2)
+		held.release()
+		require.Equal(t, http.StatusCreated, receive(t, "the first", one).Status)
+		require.Equal(t, http.StatusCreated, receive(t, "its twin", two).Status)
+		w.judge.SetHooks(simulator.Hooks{})
+	}, tells(meter.Conflicts, "outcome=answered"), tells(meter.WaitDuration))
+	soft := request{acme, "/v1/charges", "soft", `{"amount":100,"currency":"usd","payment_method":"pm_card_insufficient_funds"}`, ""}
+	w.moves("a soft decline", func() { w.at(us, soft, http.StatusPaymentRequired) },
+		tells(meter.Settled, "state=failed_retry"), tells(meter.Requests, "outcome=released"), tells(meter.ProviderDuration, "outcome=declined"))
+	w.moves("the next try", func() {
+		until(t, "it is tried again", func() bool {
+			w.at(us, soft, http.StatusPaymentRequired)
+			is, _ := w.scrape().sum(tells(meter.Generations))
+			return is > 0
+		})
+	}, tells(meter.Claims, "decision=won"))
+	w.regionFigures()
+	w.unknownOutcome()
+	w.ghostMoney()
+	w.parkedRow()
+}
+
+// regionFigures are there whatever happens.
+func (w *world) regionFigures() {
+	for _, r := range regions {
+		w.is(tells(meter.RegionNodes, "region="+us, "peer="+r), 1)
+		w.is(tells(meter.RegionLost, "region="+us, "peer="+r), 0)
+		w.is(tells(meter.RegionStatus, "region="+us, "peer="+r, "state=active"), 1)
+	}
+	w.is(tells(meter.VersionNodes, "region="+us, "version="+node.Version), float64(len(regions)))
+	w.is(tells(meter.Circuit, "region="+us, "provider=simulator", "state=closed"), 1)
+	now := w.scrape()
+	for _, m := range []moved{tells(meter.TopologyEpoch), tells(meter.TopologyAge), tells(meter.ClockOffset), tells(meter.Collected)} {
+		_, there := now.sum(m)
+		require.True(w.t, there, m)
+	}
+	offset, _ := now.sum(tells(meter.ClockOffset, "region="+us))
+	require.InDelta(w.t, 0, offset, 2)
+}
+
+// unknownOutcome: a provider that does not answer, and then does.
+func (w *world) unknownOutcome() {
+	require.NoError(w.t, w.judge.SetFaults(simulator.Faults{ErrorBefore: 1}))
+	lost := charge("lost", 100)
+	w.moves("no answer", func() { w.at(us, lost, http.StatusServiceUnavailable) },
+		tells(meter.Requests, "outcome=unknown"), tells(meter.Settled, "state=in_flight"), tells(meter.ProviderDuration, "outcome=unknown"),
+		tells(meter.UnknownOpen, "home="+us), tells(meter.UnknownAge, "home="+us), tells(meter.OutboxPending, "home="+us, "queue=provider_calls"))
+	w.moves("recovery", func() { require.NoError(w.t, w.judge.SetFaults(simulator.Faults{})) },
+		tells(meter.TakeOvers, "by=recovery"), tells(meter.HandleDuration, "kind=provider_call"))
+	w.is(tells(meter.UnknownOpen, "home="+us), 0)
+	w.is(tells(meter.UnknownAge, "home="+us), 0)
+}
+
+// ghostMoney: a declined charge is paid at the provider after all, which says so.
+func (w *world) ghostMoney() {
+	refused := w.at(us, request{acme, "/v1/charges", "ghost", `{"amount":700,"currency":"usd","payment_method":"pm_card_stolen"}`, ""}, http.StatusPaymentRequired)
+	object := w.object("ghost")
+	require.NotNil(w.t, refused)
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodPost, w.judge.url+"/v1/charges", strings.NewReader(
+		fmt.Sprintf(`{"amount":700,"currency":"usd","source":"pm_card_visa","reference":%q}`, object)))
+	require.NoError(w.t, err)
+	req.Header.Set("Idempotency-Key", "by-hand")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(w.t, err)
+	require.NoError(w.t, resp.Body.Close())
+	require.Equal(w.t, http.StatusOK, resp.StatusCode, "%s", body)
+	said := fmt.Sprintf(`{"id":"evt_ghost","type":"charge.succeeded","created":1,"data":%s}`, strings.TrimSpace(string(body)))
+	tell := func() {
+		r := w.notice(w.ctx, us, "simulator", signedNotice(w.t, "evt_ghost", said, time.Now()), strings.NewReader(said))
+		require.Equal(w.t, http.StatusOK, r.Status, "%s", r.Body)
+	}
+	w.moves("a ghost", tell, tells(meter.Notices, "verdict=kept"), tells(meter.Ghosts, "provider=simulator"),
+		tells(meter.Compensations, "state=compensated"), tells(meter.CompensationDuration), tells(meter.NoticesClosed, "state=processed_compensated"))
+	w.moves("its notice again", tell, tells(meter.Notices, "verdict=duplicate"))
+	w.moves("a forgery", func() { w.notice(w.ctx, us, "simulator", http.Header{}, strings.NewReader(said)) }, tells(meter.Notices, "verdict=forged"))
+}
+
+// object is the id of what a key's claim is about.
+func (w *world) object(key string) string {
+	s, err := w.inspect(w.ctx, us, acme, key)
+	require.NoError(w.t, err)
+	return s.Object
+}
+
+// parkedRow: a notice of nothing that is known waits for a person, and a brake is on.
+func (w *world) parkedRow() {
+	const said = `{"id":"evt_x","type":"charge.succeeded","created":1,"data":{"id":"psp_x","status":"succeeded","reference":"nobody's","amount":1,"currency":"usd","created":1}}`
+	w.moves("a notice of nothing", func() {
+		w.notice(w.ctx, us, "simulator", signedNotice(w.t, "evt_x", said, time.Now()), strings.NewReader(said))
+	}, tells(meter.OutboxParked, "queue="+string(outbox.Notices), "kind=notice"))
+	changed, err := notice.Stop(context.Background(), w.cluster.DB, "simulator", "a test")
+	require.NoError(w.t, err)
+	require.True(w.t, changed)
+	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 1)
+	_, err = notice.Release(context.Background(), w.cluster.DB, "simulator")
+	require.NoError(w.t, err)
+	w.is(tells(meter.BrakeHeld, "region="+us, "provider=simulator"), 0)
+}

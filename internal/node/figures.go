@@ -1,0 +1,212 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+const (
+	// figuresEvery is how often the store is asked for what gauges tell of its rows: often
+	// enough for an alert on a minute, and some ten small questions.
+	figuresEvery = 15 * time.Second
+	// figuresTime bounds one round.
+	figuresTime = 10 * time.Second
+	// figuresRows is how many rows of a queue, or unknown claims, are looked at one by one.
+	figuresRows = 1000
+	// stuckAfter is how long a lease must have been over, and recovery due.
+	stuckAfter = time.Minute
+	// limboPrefix begins what notice.Processor parks in LIMBO with.
+	limboPrefix = "LIMBO"
+)
+
+// figures are what gauges tell of a region's rows: asked for now and then by one node of
+// the region, never by a scrape, at a cost that is bounded whatever the rows.
+type figures struct {
+	store    deployment.Store
+	region   string
+	mine     func() bool
+	failures *meter.Counter
+	trouble  trouble
+
+	mu sync.Mutex
+	// at is when the rows were counted, zero where that is another node's turn.
+	at     time.Time
+	told   []figure
+	brakes []notice.Brake
+	// offset is how far this node's clock is ahead of the store's; measured: it is known.
+	offset   time.Duration
+	measured bool
+}
+
+type figure struct {
+	of     *meter.Metric
+	value  float64
+	labels []string
+}
+
+func newFigures(n *Node) *figures {
+	return &figures{
+		store: n.c.Store, region: n.c.Region, mine: n.rounds(), failures: n.c.Meters.Counter(meter.CollectFailures),
+		trouble: trouble{log: n.log, began: "the store cannot be asked for the figures of metrics; they grow old", over: "the store can be asked for the figures of metrics again"},
+	}
+}
+
+// collectFigures begins the rounds.
+func (n *Node) collectFigures() error {
+	if n.c.Meters == nil {
+		return nil
+	}
+	f := newFigures(n)
+	n.background.every(n.log, cmp.Or(n.c.FiguresEvery, figuresEvery), f.round)
+	return n.c.Meters.Observe(f.tell)
+}
+
+// round asks the store. The brakes, and with them the store's clock, every node asks for.
+func (f *figures) round(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, figuresTime)
+	defer cancel()
+	err := f.readBrakes(ctx)
+	if err == nil && f.mine() {
+		err = f.count(ctx)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if f.trouble.note(err); err != nil {
+		f.failures.Add(1)
+	}
+}
+
+func (f *figures) readBrakes(ctx context.Context) error {
+	asked := time.Now()
+	brakes, now, err := f.store.Brakes(ctx)
+	if err != nil {
+		return err
+	}
+	took := time.Since(asked)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.brakes, f.offset, f.measured = brakes, asked.Add(took/2).Sub(now), true
+	return nil
+}
+
+// count looks at the rows of the region.
+func (f *figures) count(ctx context.Context) error {
+	var told []figure
+	tell := func(of *meter.Metric, value float64, labels ...string) {
+		told = append(told, figure{of, value, labels})
+	}
+	now := f.storeClock()
+	unknown, err := f.store.Unknown(ctx, f.region, figuresRows)
+	if err != nil {
+		return err
+	}
+	tell(meter.UnknownOpen, float64(len(unknown)), f.region)
+	age := time.Duration(0)
+	for i := range unknown {
+		age = max(age, now.Sub(unknown[i].FirstUse))
+	}
+	tell(meter.UnknownAge, age.Seconds(), f.region)
+	for _, q := range outbox.AllQueues() {
+		if err := f.queue(ctx, q, now, tell); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.told = time.Now(), told
+	return nil
+}
+
+func (f *figures) storeClock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Add(-f.offset)
+}
+
+// kinds are those of a queue's rows.
+var kinds = map[outbox.Queue][]outbox.Kind{
+	outbox.ProviderCalls: {outbox.KindProviderCall},
+	outbox.Expiries:      {outbox.KindExpiry},
+	outbox.Notices:       {outbox.KindNotice},
+	outbox.Events:        {outbox.KindNATS, outbox.KindWebhook, outbox.KindLog},
+}
+
+func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell func(*meter.Metric, float64, ...string)) error {
+	store := f.store.Queue(q)
+	depth, err := store.Depth(ctx, f.region)
+	if err != nil {
+		return err
+	}
+	tell(meter.OutboxPending, float64(depth.Pending), f.region, string(q))
+	lag, parked, limbo, stuck := map[outbox.Kind]time.Duration{}, map[outbox.Kind]int{}, 0, 0
+	// Rows are read where there is something to tell of them.
+	if depth.Due > 0 {
+		rows, err := store.Waiting(ctx, f.region, figuresRows)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			over := now.Sub(rows[i].Due)
+			lag[rows[i].Kind] = max(lag[rows[i].Kind], over)
+			if over >= stuckAfter {
+				stuck++
+			}
+		}
+	}
+	if depth.Parked > 0 {
+		rows, err := store.Parked(ctx, f.region, "", figuresRows)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			parked[rows[i].Kind]++
+			if strings.HasPrefix(rows[i].LastError, limboPrefix) {
+				limbo++
+			}
+		}
+	}
+	for _, kind := range kinds[q] {
+		tell(meter.OutboxLag, lag[kind].Seconds(), f.region, string(q), string(kind))
+		tell(meter.OutboxParked, float64(parked[kind]), f.region, string(q), string(kind))
+	}
+	switch q {
+	case outbox.ProviderCalls:
+		tell(meter.Stuck, float64(stuck), f.region)
+	case outbox.Notices:
+		tell(meter.Limbo, float64(limbo), f.region)
+	}
+	return nil
+}
+
+// tell says what was found last, and how long ago.
+func (f *figures) tell(o *meter.Observer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.measured {
+		o.Is(meter.ClockOffset, f.offset.Seconds())
+	}
+	for _, b := range f.brakes {
+		o.Is(meter.BrakeHeld, flag(b.Held != nil), cmp.Or(b.Provider, "all"))
+	}
+	if !slices.ContainsFunc(f.brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
+		o.Is(meter.BrakeHeld, 0, "all")
+	}
+	// Figures of a node whose turn it is not any more are another's to tell.
+	if age := time.Since(f.at); !f.at.IsZero() && age < seldom*2*figuresEvery {
+		o.Is(meter.Collected, age.Seconds())
+		for _, one := range f.told {
+			o.Is(one.of, one.value, one.labels...)
+		}
+	}
+}
