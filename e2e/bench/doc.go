@@ -27,6 +27,7 @@
 //	vi     Peak memory (VmHWM) over all of Homeward's runs.
 //	vii    Charges with a million keys in the store, against ten thousand; with -huge
 //	       ten million, too.
+//	viii   Charges with metrics, and without.
 //
 // At the end of each suite stands one table of all targets: the figure, that of the
 // floor, their ratio turn by turn, what was aimed at, and whether it was met.
