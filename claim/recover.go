@@ -13,7 +13,7 @@ import (
 // Recover works a due provider call off: it takes the claim over and attempts
 // it again. It implements the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
-	return s.recover(ctx, m, "", "")
+	return s.recover(ctx, m, Attempt{})
 }
 
 // Learn settles the claim of a provider call m that is in flight, now that the named
@@ -22,10 +22,17 @@ func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposit
 // been told. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
 // not in flight any more, whoever settled it, [outbox.Faulted] that our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
-	return s.recover(ctx, m, provider, told)
+	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider})
 }
 
-func (s *Service) recover(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
+// LearnRefusal is Learn for a provider that has said that what was asked, in the present
+// generation of the claim, was not made, with the code of its decline.
+func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string) outbox.Disposition {
+	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider})
+}
+
+// recover attempts m again with what a has of what was said.
+func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	if s.elsewhere(ctx, key, &m) {
 		return outbox.Later(otherProviderPause)
@@ -45,7 +52,8 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, provider, told 
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
 	}
-	if _, err := s.execute(context.WithoutCancel(ctx), &rec, Attempt{Payload: m.Payload, Recovery: true, Told: told, ToldBy: provider}, asked); err != nil {
+	a.Payload, a.Recovery = m.Payload, true
+	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
 		}

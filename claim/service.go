@@ -36,6 +36,9 @@ type Attempt struct {
 	// the provider ToldBy has said by itself that it was made. Where that is the one to
 	// call, nobody is called, and the verdict is OutcomeDone. "": it has not.
 	Told, ToldBy string
+	// Refused is the code of the decline, when ToldBy has said by itself that what this
+	// generation asked for was not made and never will be. Nobody is called then.
+	Refused string
 	// Closing: the claim is released and its request not payable any more. Nobody is
 	// called; the verdict is OutcomeRefused.
 	Closing bool

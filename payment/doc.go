@@ -62,6 +62,14 @@
 //
 // Both are recovered as charges are, by the same rules, with look-ups for refunds.
 //
+// # Pending where nobody can be asked
+//
+// A provider that shows no movement tells what became of a pending one in a notice, and
+// there is no other way ([psp.Capabilities].Blind). Until then the claim waits, and no
+// attempt calls or asks. Its word settles the claim either way; a decline has to be of the
+// very movement that is waited for. A charge past its time is closed as expired, and is a
+// ghost should it be paid after all. A refund waits for as long as it takes.
+//
 // # What is not sent
 //
 // An attempt of which the provider's adapter is certain that nothing left

@@ -156,6 +156,8 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	switch expired := intent.Expired(a.Now); {
 	case t.told():
 		return t.succeeded(a.Told)
+	case a.Refused != "" && a.ToldBy == t.name:
+		return t.toldRefused(ctx)
 	case a.Record.Interim != nil:
 		return t.resume(ctx)
 	case !a.Recovery && expired:
@@ -177,6 +179,13 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 
 // told reports whether the provider to call has said by itself that it did what was asked.
 func (t *attempt) told() bool { return t.Told != "" && t.ToldBy == t.name }
+
+// toldRefused is the verdict of a provider's own word that what was asked for was not
+// made. It may be asked for again: how long the reason holds is not in the word.
+func (t *attempt) toldRefused(ctx context.Context) claim.Verdict {
+	t.cleared = true
+	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
+}
 
 // goTo makes the named provider the one to call; false where there is none.
 func (t *attempt) goTo(name string) bool {

@@ -395,3 +395,32 @@ func TestWhatWasAcceptedOnceIsStillRead(t *testing.T) {
 		t.Fatalf("got %v, %s", v.Outcome, v.Reason)
 	}
 }
+
+// What is pending at a provider that cannot be asked waits for a notice, and counts for
+// nothing meanwhile: nobody is called. Past its time a charge is not waited for.
+func TestPendingAtAProviderThatCannotBeAsked(t *testing.T) {
+	p := &fake{caps: psp.Capabilities{Dedupe: psp.DedupeKey, Blind: true, Timeout: time.Second}, result: approved}
+	for name, c := range map[string]struct {
+		change  func(*claim.Attempt)
+		outcome claim.Outcome
+		reason  string
+	}{
+		"nothing is said":     {func(*claim.Attempt) {}, claim.OutcomePending, "processing"},
+		"it was made":         {func(a *claim.Attempt) { a.Told, a.ToldBy = "px_1", "fake" }, claim.OutcomeDone, ""},
+		"it was not":          {func(a *claim.Attempt) { a.Refused, a.ToldBy = "generic_decline", "fake" }, claim.OutcomeReleased, "generic_decline"},
+		"by somebody else":    {func(a *claim.Attempt) { a.Refused, a.ToldBy = "generic_decline", "another" }, claim.OutcomePending, "processing"},
+		"it is past its time": {func(a *claim.Attempt) { a.Now = a.Now.Add(365 * 24 * time.Hour) }, claim.OutcomeRefused, codeExpired},
+	} {
+		a := attemptOf(Charge)
+		a.Recovery, a.Record.ProviderRef = true, "px_1"
+		a.Record.Interim = &claim.Interim{State: string(psp.Processing), Response: claim.Response{Status: 202}}
+		c.change(&a)
+		v := executorOf(p, nil, nil).Attempt(t.Context(), a)
+		if v.Outcome != c.outcome || v.Reason != c.reason || len(p.calls)+p.lookups != 0 {
+			t.Errorf("%s: got %v %q after %d calls, want %v %q", name, v.Outcome, v.Reason, len(p.calls), c.outcome, c.reason)
+		}
+		if v.Outcome == claim.OutcomePending && (v.State != "processing" || v.Response.Status != 202 || v.ProviderRef != "px_1" || v.RetryIn <= 0) {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}

@@ -40,10 +40,7 @@ const codeCanceled = "canceled"
 // pending is the verdict of a payment that somebody else has to go on with.
 func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
 	state := string(r.Wait.State)
-	if waited := t.age(); r.Wait.State == psp.Processing && waited >= orDefault(t.o.ProcessingFor, defaultProcessingFor) {
-		t.log.ErrorContext(ctx, pageProcessing, "object", t.Record.Minted.ID, "tenant", t.Record.Key.Tenant,
-			"home", t.Record.Home, "provider", t.name, "provider_ref", r.ProviderRef, "waited", waited)
-	}
+	t.pageProcessing(ctx, r.Wait.State, r.ProviderRef)
 	v := claim.Verdict{
 		Outcome: claim.OutcomePending, State: state, Reason: state, ProviderRef: r.ProviderRef,
 		Response: Interim(t.Record.Minted, &t.intent, t.name, r.ProviderRef, r.Wait), RetryIn: t.pace(r.Wait.State),
@@ -55,8 +52,19 @@ func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
 	return v
 }
 
+// pageProcessing calls somebody for what takes longer than its method does.
+func (t *attempt) pageProcessing(ctx context.Context, state psp.State, ref string) {
+	if waited := t.age(); state == psp.Processing && waited >= orDefault(t.o.ProcessingFor, defaultProcessingFor) {
+		t.log.ErrorContext(ctx, pageProcessing, "object", t.Record.Minted.ID, "tenant", t.Record.Key.Tenant,
+			"home", t.Record.Home, "provider", t.name, "provider_ref", ref, "waited", waited)
+	}
+}
+
 // resume finds out what has become of a payment that was pending.
 func (t *attempt) resume(ctx context.Context) claim.Verdict {
+	if t.caps.Blind {
+		return t.await(ctx)
+	}
 	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
 	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, t.Record.ProviderRef)
@@ -80,6 +88,21 @@ func (t *attempt) resume(ctx context.Context) claim.Verdict {
 		return t.callOff(ctx, r)
 	}
 	return t.verdict(ctx, r)
+}
+
+// await is the verdict of what is pending at a provider that cannot be asked: a notice
+// tells what became of it. It counts for nothing, however long that takes. A charge that is
+// past its time is not waited for; should it be paid all the same, it is a ghost.
+func (t *attempt) await(ctx context.Context) claim.Verdict {
+	if t.overdue() {
+		return t.unconfirmed(ctx)
+	}
+	state := t.Record.Interim.State
+	t.pageProcessing(ctx, psp.State(state), t.Record.ProviderRef)
+	return claim.Verdict{
+		Outcome: claim.OutcomePending, State: state, Reason: state, ProviderRef: t.Record.ProviderRef,
+		Response: t.Record.Interim.Response, RetryIn: t.pace(psp.State(state)),
+	}
 }
 
 // stillPending is the verdict of an attempt that learned nothing of what is pending.

@@ -38,6 +38,8 @@ type ProcessorConfig struct {
 	// Learn settles a claim in flight; claim.Service.Learn does. With nothing told it has
 	// the provider asked.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
+	// LearnRefusal is Learn for what a provider that cannot be asked says it has not made.
+	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
 	// Homes are all regions, at least one, in the order of their codes. What is no
@@ -72,8 +74,8 @@ type Processor struct{ c ProcessorConfig }
 
 // NewProcessor checks the configuration.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
-	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
-		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, Home, Homes and Compensator")
+	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.LearnRefusal == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
+		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, LearnRefusal, Home, Homes and Compensator")
 	}
 	if len(c.Compensator.Providers) == 0 || c.Compensator.Brakes == nil {
 		return nil, errors.New("webhook: compensator needs Providers and Brakes")
@@ -196,7 +198,9 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 }
 
 // stirred asks about a claim that waits, of which the provider says something that is no
-// success: the provider's own answer, and not the notice, which may be old, settles it.
+// success: the provider's own answer, and not the notice, which may be old, settles it. A
+// provider that cannot be asked is taken at its word, where that is of the very movement
+// that the claim waits for and says that it never was made.
 // waits is true where the notice is worked off, or has to wait.
 func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice) (_ outbox.Disposition, waits bool) {
 	_, code, ok := claim.ReadObjectID(n.Reference)
@@ -220,7 +224,17 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	case !found:
 		return outbox.Later(lookAgain), true
 	}
-	asked := p.c.Learn(ctx, call, "", "")
+	var asked outbox.Disposition
+	switch provider, here := p.c.Compensator.Providers.Named(m.Operation); {
+	case !here || !provider.Capabilities().Blind:
+		asked = p.c.Learn(ctx, call, "", "")
+	case refuses(n, &rec):
+		asked = p.c.LearnRefusal(ctx, call, m.Operation, n.Decline.Code)
+	case n.Outcome == psp.Declined && !n.Never:
+		return outbox.Disposition{}, false // of a success that is to be learned of first
+	default:
+		return p.close(ctx, m, Ignored, noMoney), true
+	}
 	if caught := asked.Fault(); caught != nil {
 		return outbox.Faulted(caught), true
 	}
@@ -228,6 +242,14 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 		return outbox.Later(min(lookAgain, d)), true
 	}
 	return p.close(ctx, m, ProcessedOK, "asked about"), true
+}
+
+// refuses reports whether n says of what rec waits for that it was not made. A generation
+// before may have been told of late: its movement has another number, and where the one
+// that is waited for has none yet there must have been no other.
+func refuses(n *psp.Notice, rec *claim.Record) bool {
+	return n.Outcome == psp.Declined && n.Never && n.Decline != nil &&
+		(rec.ProviderRef == n.ProviderRef || rec.ProviderRef == "" && rec.Generation == 1)
 }
 
 // forgotten stands in for the claim of an unpaid object that is not stored any more.

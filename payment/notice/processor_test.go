@@ -42,6 +42,8 @@ type world struct {
 	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown".
 	refuse string
 	learnt string
+	// refused is what was learned to be declined.
+	refused []string
 	// keys are the keys under which refunds were asked for; old are the claims under keys
 	// of older builds.
 	keys  []string
@@ -163,6 +165,13 @@ func (w *world) processor() *Processor {
 			rec.State, rec.ProviderRef = claim.Completed, told
 			w.claims[m.ID] = rec
 			w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: 100, Currency: "usd", Provider: "sim", ProviderRef: told}
+			return outbox.Gone()
+		},
+		LearnRefusal: func(_ context.Context, m outbox.Message, by, code string) outbox.Disposition {
+			w.refused = append(w.refused, by+" "+code)
+			rec := w.claims[m.ID]
+			rec.State, rec.Interim = claim.FailedRetry, nil
+			w.claims[m.ID] = rec
 			return outbox.Gone()
 		},
 		Home: func(c claim.RegionCode) (string, bool) { return home, c == 1 }, Homes: func() []string { return []string{home} },

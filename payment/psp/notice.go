@@ -23,6 +23,10 @@ type Notice struct {
 	ProviderRef string
 	// Outcome is Unknown while the provider has not decided.
 	Outcome Outcome
+	// Never: the event says of a movement that is Declined that it was not made, and never
+	// had been. Without it one that had succeeded may have failed since. It settles what is
+	// pending at a provider that cannot be asked.
+	Never bool
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
 	// Amount is in minor units of Currency, an ISO 4217 code in lower case.

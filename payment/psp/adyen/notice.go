@@ -174,6 +174,7 @@ func (i *item) says(n *psp.Notice, held bool) bool {
 		n.ProviderRef = i.PSPReference
 		switch {
 		case !done:
+			n.Never = true
 			declined("generic_decline", "The payment was declined.")
 		case held:
 			n.Outcome = psp.Authorized
@@ -201,6 +202,7 @@ func (i *item) says(n *psp.Notice, held bool) bool {
 			n.Outcome = psp.Approved
 			break
 		}
+		n.Never = i.EventCode == eventRefund
 		declined("refund_failed", "The refund could not be paid out.")
 	default:
 		return false

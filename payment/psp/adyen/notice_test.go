@@ -76,6 +76,7 @@ func TestRead(t *testing.T) {
 	charge := psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "PAY", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
 	refund := psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_1", ProviderRef: "REF", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
 	with := func(n psp.Notice, o psp.Outcome) psp.Notice { n.Outcome = o; return n }
+	never := func(n psp.Notice) psp.Notice { n.Outcome, n.Never = psp.Declined, true; return n }
 	for name, c := range map[string]struct {
 		body string
 		want psp.Notice
@@ -83,7 +84,7 @@ func TestRead(t *testing.T) {
 	}{
 		"authorised":           {event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250), charge, ""},
 		"held":                 {event("AUTHORISATION", "true", "PAY", "", "ch_1-held", 1250), with(charge, psp.Authorized), ""},
-		"refused":              {event("AUTHORISATION", "false", "PAY", "", "ch_1", 1250), with(charge, psp.Declined), "generic_decline"},
+		"refused":              {event("AUTHORISATION", "false", "PAY", "", "ch_1", 1250), never(charge), "generic_decline"},
 		"captured":             {event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1250), charge, ""},
 		"capture refused":      {event("CAPTURE", "false", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
 		"capture failed":       {event("CAPTURE_FAILED", "true", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
@@ -92,7 +93,7 @@ func TestRead(t *testing.T) {
 		"cancellation refused": {event("CANCELLATION", "false", "CAN", "PAY", "ch_1-held", 1250), psp.Notice{}, ""},
 		"expired":              {event("EXPIRE", "true", "EXP", "PAY", "ch_1-held", 1250), with(charge, psp.Declined), "expired_authorization"},
 		"refunded":             {event("REFUND", "true", "REF", "PAY", "re_1", 1250), refund, ""},
-		"refund refused":       {event("REFUND", "false", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refund refused":       {event("REFUND", "false", "REF", "PAY", "re_1", 1250), never(refund), "refund_failed"},
 		"refund failed":        {event("REFUND_FAILED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
 		"refund came back":     {event("REFUNDED_REVERSED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
 		"another event":        {event("REPORT_AVAILABLE", "true", "REP", "", "ch_1", 0), psp.Notice{}, ""},

@@ -87,9 +87,10 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 	if !ok {
 		return req, indivisible(call.Currency)
 	}
+	token, shopper := stored(call.Source, terms.Customer)
 	req = paymentRequest{
 		Amount: money, MerchantAccount: p.account, Reference: reference(call.Reference, terms.Manual), ReturnURL: terms.ReturnURL,
-		PaymentMethod: storedMethod{"scheme", call.Source}, ShopperReference: terms.Customer,
+		PaymentMethod: storedMethod{"scheme", token}, ShopperReference: shopper,
 		// "Tokenization": with the payer there, one of his cards on file; without, one that
 		// the merchant takes the money from when it is due.
 		ShopperInteraction: "ContAuth", RecurringProcessingModel: "UnscheduledCardOnFile",
@@ -113,6 +114,17 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 		req.CaptureDelayHours = new(int)
 	}
 	return req, nil
+}
+
+// stored reads a merchant's name for a stored payment method: Adyen's token, with pm_
+// before it as all have at Homeward, and before it, where no customer is named, the
+// shopper that it belongs to: pm_SHOPPER-TOKEN. Adyen's tokens have no hyphen.
+func stored(source, customer string) (token, shopper string) {
+	token, shopper = strings.TrimPrefix(source, "pm_"), customer
+	if at := strings.LastIndexByte(token, '-'); at >= 0 && customer == "" {
+		token, shopper = token[at+1:], token[:at]
+	}
+	return token, shopper
 }
 
 // reference is what Adyen knows a charge by.

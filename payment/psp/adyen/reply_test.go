@@ -16,7 +16,7 @@ import (
 )
 
 var call = psp.Call{
-	Key: "hw_k", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "8415736344864224",
+	Key: "hw_k", Reference: "ch_1", Amount: 1250, Currency: "usd", Source: "pm_8415736344864224",
 	Description: "Order №7, with a gift in paper", Terms: &psp.Terms{Customer: "shopper_1"},
 }
 
@@ -208,12 +208,17 @@ func TestWhatAPaymentSends(t *testing.T) {
 			fmt.Sprintf(base, "captureDelayHours:0 ", "", "UnscheduledCardOnFile", "ch_1", "https://shop.example/return", "Order  7, with a gift ")},
 		"on session": {psp.Terms{Customer: "shopper_1", OnSession: true, ReturnURL: "https://a.example/", StatementSuffix: "A GIFT"},
 			fmt.Sprintf(base, "captureDelayHours:0 ", "", "CardOnFile", "ch_1", "https://a.example/", "A GIFT")},
+		"of a shopper": {psp.Terms{},
+			fmt.Sprintf(base, "captureDelayHours:0 ", "", "UnscheduledCardOnFile", "ch_1", "https://shop.example/return", "Order  7, with a gift ")},
 		"held": {psp.Terms{Customer: "shopper_1", Manual: true, StatementSuffix: "A", OrderID: "o-1", Metadata: map[string]string{"k": "v"}},
 			fmt.Sprintf(strings.Replace(base, "map[amount", "map[additionalData:map[manualCapture:true] amount", 1), "", " merchantOrderReference:o-1 metadata:map[k:v]", "UnscheduledCardOnFile", "ch_1-held", "https://shop.example/return", "A")},
 	} {
 		url, asked, sent := answers(t, 200, `{}`)
 		charge := call
 		charge.Terms = &c.terms
+		if c.terms.Customer == "" {
+			charge.Source = "pm_shopper_1-8415736344864224"
+		}
 		adapter(t, url, "").Charge(t.Context(), charge)
 		if got := fmt.Sprint(sent()); got != c.want {
 			t.Errorf("%s: sends %s\nwant %s", name, got, c.want)

@@ -68,7 +68,7 @@ func (h Harness) wantNoRefund(t *testing.T, call psp.Call) {
 		return
 	}
 	ref := wantPending(t, r)
-	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Declined || told.Decline == nil || told.ProviderRef != ref {
+	if told := h.told(t, call); told.Kind != psp.KindRefund || told.Outcome != psp.Declined || !told.Never || told.Decline == nil || told.ProviderRef != ref {
 		t.Fatalf("the refund %s is told of as %+v; want a decline", ref, told)
 	}
 }

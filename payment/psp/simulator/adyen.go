@@ -53,6 +53,9 @@ func adyenMoreDecimals(currency string) int {
 	return 0
 }
 
+// adyenToken is before Adyen's tokens in the books.
+const adyenToken = "pm_"
+
 type adyenAmount struct {
 	Currency string `json:"currency"`
 	Value    int64  `json:"value"`
@@ -180,7 +183,7 @@ func (s *Simulator) readAdyenCall(w http.ResponseWriter, r *http.Request, kind p
 			return psp.Call{}, http.StatusUnprocessableEntity, err
 		}
 		account, money, call.Reference = m.MerchantAccount, m.Amount, m.Reference
-		call.Source, call.Description = m.PaymentMethod.StoredPaymentMethodID, m.ShopperStatement
+		call.Source, call.Description = adyenToken+m.PaymentMethod.StoredPaymentMethodID, m.ShopperStatement
 	}
 	if account != adyenAccount {
 		return psp.Call{}, http.StatusForbidden, errors.New("Invalid Merchant Account")

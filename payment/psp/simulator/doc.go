@@ -50,7 +50,7 @@
 // Below /adyen they are shown as Adyen's Checkout API would: POST /v71/payments with a
 // stored card, and /v71/payments/{pspReference}/refunds, which is answered received and
 // told of in an event. The merchant account is HomewardSimulator, any X-API-Key opens,
-// storedPaymentMethodId is a test token, and references are HWC0… and HWR0… with the
+// storedPaymentMethodId is a test token without pm_, and references are HWC0… and HWR0… with the
 // digits of psp_ch_… and psp_re_…. A key is answered as the first time, whatever comes
 // with it.
 //

@@ -19,11 +19,11 @@ const adyen = require(require.resolve("@adyen/api-library", { paths: [library] }
   const pay = (key, reference, token) => payments.payments(payment(reference, token), { idempotencyKey: key });
 
   const saw = {};
-  const first = await pay("k1", "ch_1", "pm_card_visa");
+  const first = await pay("k1", "ch_1", "card_visa");
   saw.result = first.resultCode;
   saw.amount = `${first.amount.value} ${first.amount.currency}`;
-  saw.repeated = (await pay("k1", "ch_1", "pm_card_visa")).pspReference === first.pspReference;
-  const refused = await pay("k2", "ch_2", "pm_card_insufficient_funds");
+  saw.repeated = (await pay("k1", "ch_1", "card_visa")).pspReference === first.pspReference;
+  const refused = await pay("k2", "ch_2", "card_insufficient_funds");
   saw.refused = `${refused.resultCode} ${refused.refusalReasonCode} ${refused.refusalReason}`;
   try {
     await pay("k3", "ch_3", "unheard_of");
