@@ -32,7 +32,6 @@ type commands struct {
 	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`
 	Secrets       secretsCommand       `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
 	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
-	Account       accountCommand       `cmd:"" help:"Which account each provider's name stands for, as the database has it."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
 	Version       versionCommand       `cmd:"" help:"Print the version."`

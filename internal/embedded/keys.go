@@ -25,7 +25,6 @@ const (
 	tableReversal = 'r'
 	tableArrival  = 'A'
 	tableBrake    = 'B'
-	tableAccount  = 'C'
 	tableEvent    = 'e'
 	tableEndpoint = 's'
 	tableTenant   = 't'

@@ -87,8 +87,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 	return Config{
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
-		LeaveProviders: settings.LeaveProviders,
-		Seal:           m.seal, ReadSealed: !settings.Seal, Logger: log,
+		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
 	}
 }
 

@@ -55,9 +55,6 @@ type Config struct {
 	Blobs    claim.Blobs
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
-	// LeaveProviders are names that have been in use, and may have open work, and are not
-	// among Providers all the same.
-	LeaveProviders []string
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons, and opens it; without keys it is
@@ -100,7 +97,6 @@ type Node struct {
 	conListener net.Listener // of the console; nil: there is none
 	membership  *region.Membership
 	left        atomic.Bool // gossip
-	unsaid      atomic.Bool // a provider has not said whose account it is
 	outages     *region.Outages
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers
@@ -143,7 +139,6 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
 		n.readRegions,
-		n.knowProviders,
 		n.listen, // a port that is taken is news before anybody hears of this node
 		n.openGossip,
 		n.openPeers,
@@ -153,7 +148,6 @@ func (n *Node) parts() []parts.Part {
 		n.startWork,
 		n.startReceiver,
 		n.watchRegions,
-		n.watchAccounts,
 		n.serveAPI,
 		n.joinGossip,
 		n.observe,

@@ -36,11 +36,7 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 	if err != nil {
 		return nil, err
 	}
-	c := m.config(settings, name, log)
-	if err := c.accountsOf(ctx, c.Providers); err != nil {
-		return nil, errors.Join(err, m.close())
-	}
-	h, err := newHealer(c, log)
+	h, err := newHealer(m.config(settings, name, log), log)
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}

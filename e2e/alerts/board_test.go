@@ -1,0 +1,185 @@
+package alerts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/notifier"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/rules"
+	"github.com/prometheus/prometheus/util/teststorage"
+	"github.com/stretchr/testify/require"
+)
+
+// step is between two looks, in Prometheus' time.
+const step = 30 * time.Second
+
+// board is a Prometheus in this process: it scrapes, evaluates the rules and knows which
+// alerts fire.
+type board struct {
+	t       testing.TB
+	storage *teststorage.TestStorage
+	engine  *promql.Engine
+	groups  []*rules.Group
+	now     time.Time
+	target  string // host:port of the metrics; "" answers nothing
+}
+
+func newBoard(t testing.TB, target string) *board {
+	b := &board{t: t, storage: teststorage.New(t), now: time.Now(), target: target}
+	t.Cleanup(func() { require.NoError(t, b.storage.Close()) })
+	p := parser.NewParser(parser.Options{})
+	b.engine = promql.NewEngine(promql.EngineOpts{Logger: slog.New(slog.DiscardHandler), MaxSamples: 10_000_000, Timeout: time.Minute, EnableAtModifier: true, Parser: p})
+	m := rules.NewManager(&rules.ManagerOptions{
+		Context: t.Context(), Appendable: b.storage, Queryable: b.storage, Logger: slog.New(slog.DiscardHandler),
+		QueryFunc: rules.EngineQueryFunc(b.engine, b.storage), NotifyFunc: rules.SendAlerts(nobody{}, ""), Parser: p,
+	})
+	// Recorded series come before the alerts that ask for them.
+	for _, file := range []string{"recording.yaml", "alerts.yaml"} {
+		groups, errs := m.LoadGroups(step, labels.EmptyLabels(), "", nil, false, "../../monitoring/"+file)
+		require.Empty(t, errs)
+		var of []*rules.Group
+		for _, g := range groups {
+			of = append(of, g)
+		}
+		slices.SortFunc(of, func(x, y *rules.Group) int { return strings.Compare(x.Name(), y.Name()) })
+		b.groups = append(b.groups, of...)
+	}
+	return b
+}
+
+// nobody is who is sent alerts.
+type nobody struct{}
+
+func (nobody) Send(...*notifier.Alert) {}
+
+// look scrapes once, a step later than the last time, and evaluates all rules.
+func (b *board) look() {
+	b.t.Helper()
+	b.now = b.now.Add(step)
+	b.scrape()
+	for _, g := range b.groups {
+		g.Eval(b.t.Context(), b.now)
+		for _, r := range g.Rules() {
+			require.NoError(b.t, r.LastError(), r.Name())
+		}
+	}
+}
+
+// scrape writes down what the nodes tell.
+func (b *board) scrape() {
+	b.t.Helper()
+	at := b.now.UnixMilli()
+	app := b.storage.Appender(b.t.Context())
+	add := func(l labels.Labels, v float64) {
+		l = labels.NewBuilder(l).Set("job", "homeward").Set("instance", "cluster").Labels()
+		_, err := app.Append(0, l, at, v)
+		require.NoError(b.t, err)
+	}
+	up := 0.
+	if text, kind, err := b.read(); err == nil {
+		up = 1
+		p, err := textparse.New(text, kind, labels.NewSymbolTable(), textparse.ParserOptions{})
+		require.NoError(b.t, err)
+		for {
+			entry, err := p.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(b.t, err)
+			if entry != textparse.EntrySeries {
+				continue
+			}
+			var l labels.Labels
+			_, _, v := p.Series()
+			p.Labels(&l)
+			add(l, v)
+		}
+	}
+	add(labels.FromStrings("__name__", "up"), up)
+	require.NoError(b.t, app.Commit())
+}
+
+func (b *board) read() (text []byte, kind string, err error) {
+	if b.target == "" {
+		return nil, "", errors.New("nobody is there")
+	}
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, "http://"+b.target+"/metrics", nil)
+	if err != nil {
+		return nil, "", err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	text, err = io.ReadAll(res.Body)
+	return text, res.Header.Get("Content-Type"), err
+}
+
+// firing says which alerts fire, with their labels.
+func (b *board) firing() map[string]labels.Labels {
+	all := map[string]labels.Labels{}
+	for _, g := range b.groups {
+		for _, r := range g.Rules() {
+			if a, ok := r.(*rules.AlertingRule); ok {
+				for _, one := range a.ActiveAlerts() {
+					if one.State == rules.StateFiring {
+						all[a.Name()] = one.Labels
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// value is what an expression gives now, as text.
+func (b *board) value(expr string) string {
+	q, err := b.engine.NewInstantQuery(b.t.Context(), b.storage, nil, expr, b.now)
+	require.NoError(b.t, err, expr)
+	defer q.Close()
+	r := q.Exec(b.t.Context())
+	require.NoError(b.t, r.Err, expr)
+	return r.String()
+}
+
+// fires looks until an alert fires, with do before each look, for so many looks at most.
+func (b *board) fires(alert string, looks int, do func()) {
+	b.t.Helper()
+	for range looks {
+		if do != nil {
+			do()
+		}
+		b.look()
+		if _, ok := b.firing()[alert]; ok {
+			return
+		}
+	}
+	require.FailNow(b.t, fmt.Sprintf("%s does not fire after %d looks", alert, looks), "%v", b.firing())
+}
+
+// ends looks until an alert no longer fires.
+func (b *board) ends(alert string, looks int, do func()) {
+	b.t.Helper()
+	for range looks {
+		if do != nil {
+			do()
+		}
+		b.look()
+		if _, ok := b.firing()[alert]; !ok {
+			return
+		}
+	}
+	require.FailNow(b.t, alert+" fires for ever", "%v", b.firing())
+}

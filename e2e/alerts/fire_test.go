@@ -1,0 +1,194 @@
+package alerts
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+)
+
+func TestKeysThatComeAgain(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardMismatches", "HomewardReplaysHigh")
+	key := w.fresh(us)
+	require.Equal(t, http.StatusCreated, w.charge(us, key, 1))
+	again := func(amount int) func() {
+		return func() {
+			for range 12 {
+				w.charge(us, key, amount)
+			}
+		}
+	}
+	w.fires("HomewardMismatches", 30, again(2))
+	require.Equal(t, "acme", w.firing()["HomewardMismatches"].Get("homeward_tenant"))
+	w.ends("HomewardMismatches", 20, nil)
+	w.fires("HomewardReplaysHigh", 45, again(1))
+	w.ends("HomewardReplaysHigh", 20, nil)
+}
+
+func TestRivals(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardConflictsHigh", "HomewardWaitsLong")
+	w.faults(simulator.Faults{Latency: 1500 * time.Millisecond})
+	looks := 0
+	rivals := func() {
+		if looks++; looks%8 == 1 { // every four minutes
+			w.twins(us, w.fresh(us))
+		}
+	}
+	w.fires("HomewardConflictsHigh", 40, rivals)
+	w.fires("HomewardWaitsLong", 40, rivals)
+	w.faults(simulator.Faults{})
+	w.ends("HomewardConflictsHigh", 30, nil)
+	w.ends("HomewardWaitsLong", 30, nil)
+}
+
+func TestTheStoreGivesNoAnswer(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	mine := []string{"HomewardFailClosed", "HomewardAvailabilityBurnFast", "HomewardAvailabilityBurnSlow", "HomewardNodeDown", "HomewardSilent"}
+	w.healthy(mine...)
+	w.gone.Store(true)
+	turnedAway := func() { require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1)) }
+	for _, a := range mine[:3] {
+		w.fires(a, 60, turnedAway)
+	}
+	require.Equal(t, "store_unavailable", w.firing()["HomewardFailClosed"].Get("homeward_code"))
+	require.Equal(t, us, w.firing()["HomewardAvailabilityBurnFast"].Get("homeward_region"))
+	w.gone.Store(false)
+	w.ends("HomewardFailClosed", 30, func() { w.charge(us, w.fresh(us), 1) })
+
+	w.target = ""
+	w.fires("HomewardNodeDown", 10, nil)
+}
+
+func TestHomewardItselfIsSlow(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardLatencyBurnFast", "HomewardLatencyBurnSlow")
+	// acme's pins are in us: an opaque key in asia goes there and back first.
+	w.network.SetDistance(asia, us, 40*time.Millisecond)
+	far := func() { require.Equal(t, http.StatusCreated, w.charge(asia, w.opaque(), 1)) }
+	w.fires("HomewardLatencyBurnFast", 60, far)
+	w.fires("HomewardLatencyBurnSlow", 60, far)
+	require.Equal(t, asia, w.firing()["HomewardLatencyBurnFast"].Get("homeward_region"))
+}
+
+func TestTheProviderFails(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 3 })
+	w.healthy("HomewardProviderUnknown", "HomewardProviderDown", "HomewardGivenUp")
+	w.faults(simulator.Faults{ErrorAfter: .3, Seed: 1}) // too few in a row to open the circuit
+	w.fires("HomewardProviderUnknown", 60, func() { w.charge(us, w.fresh(us), 1) })
+	w.faults(simulator.Faults{ErrorBefore: 1})
+	w.fires("HomewardProviderDown", 60, func() { w.charge(us, w.fresh(us), 1) })
+	w.faults(simulator.Faults{})
+	w.fires("HomewardGivenUp", 60, func() { time.Sleep(20 * time.Millisecond) })
+}
+
+func TestNobodyWorksOffWhatIsDue(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *node.ClusterConfig) {
+		c.Events.Log = true
+		c.Policy.MaxUnknowns = 100
+	})
+	mine := []string{"HomewardOutboxLag", "HomewardEventsLag", "HomewardStuckInFlight", "HomewardUnknownOld"}
+	w.healthy(mine...)
+	w.idle.Store(true)
+	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1)) // whose event stays
+	w.faults(simulator.Faults{ErrorAfter: 1})
+	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
+	w.ahead.Add(int64(2 * time.Hour))
+	for _, a := range mine {
+		w.fires(a, 300, figures)
+		require.Equal(t, us, w.firing()[a].Get("homeward_home"), a)
+	}
+	require.Equal(t, "provider_calls", w.firing()["HomewardOutboxLag"].Get("homeward_queue"))
+	w.faults(simulator.Faults{})
+	w.idle.Store(false)
+	for _, a := range mine {
+		w.ends(a, 300, figures)
+	}
+}
+
+func TestWhatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardParked", "HomewardRefundsStopped")
+	w.idle.Store(true)
+	w.faults(simulator.Faults{ErrorAfter: 1})
+	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
+	store, err := w.cluster.DB.Region(us)
+	require.NoError(t, err)
+	queue := store.Queue(outbox.ProviderCalls)
+	rows, err := queue.Waiting(t.Context(), us, 1)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.NoError(t, queue.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "parked by hand"))
+	w.fires("HomewardParked", 300, figures)
+	require.Equal(t, "provider_calls", w.firing()["HomewardParked"].Get("homeward_queue"))
+	_, err = notice.Stop(t.Context(), w.cluster.DB, "simulator", "by hand")
+	require.NoError(t, err)
+	w.fires("HomewardRefundsStopped", 300, figures)
+	_, err = notice.Release(t.Context(), w.cluster.DB, "simulator")
+	require.NoError(t, err)
+	w.ends("HomewardRefundsStopped", 300, figures)
+}
+
+func TestNobodySeesTheRows(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(w *world, _ *node.ClusterConfig) { w.gone.Store(true) })
+	w.fires("HomewardFiguresOld", 60, figures)
+	w.gone.Store(false)
+	w.ends("HomewardFiguresOld", 300, figures)
+}
+
+func TestTheClockIsOff(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardClockOffset")
+	w.ahead.Add(int64(time.Second))
+	w.fires("HomewardClockOffset", 60, figures)
+}
+
+// figures are collected now and then; there is no signal.
+func figures() { time.Sleep(20 * time.Millisecond) }
+
+// gossip is given time to notice; it gives no signal.
+func gossip() { time.Sleep(100 * time.Millisecond) }
+
+func TestARegionIsTakenAway(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardRegionLost", "HomewardDeputising", "HomewardNodeAlone", "HomewardRegionOutOfService")
+	w.takeAway(eu, 1)
+	w.fires("HomewardNodeAlone", 600, gossip)
+	require.Equal(t, eu, w.firing()["HomewardNodeAlone"].Get("homeward_peer"))
+	w.takeAway(eu, 2)
+	w.fires("HomewardRegionLost", 600, gossip)
+	require.Equal(t, eu, w.firing()["HomewardRegionLost"].Get("homeward_peer"))
+	w.fires("HomewardDeputising", 60, func() { w.charge(us, w.fresh(eu), 1) })
+	_, err := w.cluster.DB.SetRegionStatus(t.Context(), eu, claim.RegionDown)
+	require.NoError(t, err)
+	w.fires("HomewardRegionOutOfService", 700, nil)
+}
+
+func TestForgedWebhooks(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardForgedWebhooks")
+	w.fires("HomewardForgedWebhooks", 60, func() {
+		for range 10 {
+			require.Equal(t, http.StatusBadRequest, w.post(us, "/v1/webhooks/simulator", "", `{}`))
+		}
+	})
+}
