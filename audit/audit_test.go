@@ -204,7 +204,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			require.True(t, slices.ContainsFunc(r.Failures, func(f audit.Failure) bool {
 				return f.Class == c.class && f.Number == c.number && f.Region == home
 			}), "%v", r.Failures)
-			require.False(t, r.Unread())
+			require.False(t, r.OnlyUnread())
 		})
 	}
 	t.Run("another's signature", func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	})
 	t.Run("what cannot be read is not said to be wrong", func(t *testing.T) {
 		r := w.verify(unreadable{w.bucket, names[3]})
-		require.True(t, r.Unread())
+		require.True(t, r.OnlyUnread())
 		require.Len(t, r.Failures, 1)
 		require.Equal(t, audit.Unread, r.Failures[0].Class)
 	})

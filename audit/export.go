@@ -97,6 +97,8 @@ type Status struct {
 	// Segments and Entries were written by this round, Late of them after their window, and
 	// Swept rows deleted.
 	Segments, Entries, Late, Swept int
+	// RepliesLost is how many the segments of this round say were lost.
+	RepliesLost uint64
 }
 
 // errRival: another exporter has moved the chain on. What is there now is as good.
@@ -196,6 +198,7 @@ func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, sta
 	}
 	status.Segments++
 	status.Entries += s.Entries
+	status.RepliesLost += s.RepliesLost
 	return nil
 }
 
@@ -271,6 +274,6 @@ func (e *Entry) size() int {
 
 func (x *Exporter) mask(e *Entry) {
 	if x.c.Mask != nil {
-		e.Detail, e.ProviderRef = x.c.Mask(e.Detail), x.c.Mask(e.ProviderRef)
+		e.Detail = x.c.Mask(e.Detail) // identifiers are never taken for cards
 	}
 }

@@ -82,6 +82,7 @@ func (x *Exporter) late(ctx context.Context, c *Chain, late map[string][]Entry, 
 		status.Segments++
 		status.Entries += len(late[d])
 		status.Late += len(late[d])
+		status.RepliesLost += s.RepliesLost
 		x.c.Logger.Warn("audit came after its window was exported; it is in a segment of its own", "home", x.c.Home, "day", d, "entries", len(late[d]))
 	}
 	return nil

@@ -85,9 +85,9 @@ type Report struct {
 // OK reports that every chain is whole.
 func (r *Report) OK() bool { return len(r.Failures) == 0 }
 
-// Unread reports that some of the failures are only what could not be read.
-func (r *Report) Unread() bool {
-	return slices.ContainsFunc(r.Failures, func(f Failure) bool { return f.Class == Unread })
+// OnlyUnread reports that there are failures, and all of them are what could not be read.
+func (r *Report) OnlyUnread() bool {
+	return !r.OK() && !slices.ContainsFunc(r.Failures, func(f Failure) bool { return f.Class != Unread })
 }
 
 // VerifyConfig says what to prove; Objects and Trust are required.

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/inspect"
@@ -276,4 +278,73 @@ func TestAHomeThatCannotBeReached(t *testing.T) {
 	require.Error(t, err)
 	require.NotErrorIs(t, err, inspect.ErrNotFound)
 	require.ErrorContains(t, err, fmt.Sprintf("claim of %s at europe-west1", id))
+}
+
+// What rows have forgotten segments still have: by key, by object, with its tenant or
+// without. What both have is shown once.
+func TestSegments(t *testing.T) {
+	w := newWorld(t)
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	bucket := audittest.NewBucket()
+	x, err := audit.NewExporter(audit.Config{Store: w.view, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: eu, Node: "node-1"})
+	require.NoError(t, err)
+	export := func() {
+		_, err := x.Round(t.Context())
+		require.NoError(t, err)
+	}
+	id := object(t, 2)
+	rec := w.begin("acme", "order-1", eu, id)
+	rec = w.settle(rec, claim.Verdict{Outcome: claim.OutcomeDone, Posting: claimtest.Posting(rec, id)})
+	w.reply(rec, "replay")
+	w.now = w.now.Add(24 * time.Hour)
+	_, err = w.view.Timeline(t.Context(), rec.Key, eu, 1)
+	require.NoError(t, err)
+	export()
+
+	r := w.reader()
+	r.Segments = &audit.Archive{Objects: bucket, Trust: keys.Trust()}
+	want := "charged once, replayed once; home europe-west1"
+	for _, q := range []inspect.Query{{Of: "order-1"}, {Of: id}, {Of: "order-1", Tenant: "acme"}} {
+		h, err := r.Read(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, want, h.Verdict)
+		require.Len(t, h.Timeline, 4)
+		for _, e := range h.Timeline {
+			require.Empty(t, e.Segment, "a row that is there is shown")
+		}
+	}
+
+	for range 10 { // until the claim is swept, and the rows after it
+		w.now = w.now.Add(24 * time.Hour)
+		_, err := w.db.Sweep(t.Context(), 100)
+		require.NoError(t, err)
+		export()
+	}
+	line, err := w.view.Timeline(t.Context(), rec.Key, eu, 10)
+	require.NoError(t, err)
+	require.Empty(t, line)
+	for _, q := range []inspect.Query{{Of: "order-1"}, {Of: id}, {Of: "order-1", Tenant: "acme"}, {Of: id, Until: w.now, Since: rec.FirstUse}} {
+		h, err := r.Read(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, "charged once, its key is free again, replayed once; home europe-west1", h.Verdict)
+		require.Equal(t, []string{"acme", "order-1", id}, []string{h.Tenant, h.Key, h.Object})
+		require.Len(t, h.Timeline, 4)
+		for _, e := range h.Timeline {
+			require.Equal(t, bucket.Names()[0], e.Segment)
+		}
+	}
+	_, err = r.Read(t.Context(), inspect.Query{Of: "order-1", Until: rec.FirstUse.Add(-48 * time.Hour)})
+	require.ErrorIs(t, err, inspect.ErrNotFound)
+
+	// A segment that is damaged is named, and nothing is said not to be there.
+	name := bucket.Names()[0]
+	data := bucket.Remove(name)
+	data[len(data)-1] ^= 1
+	require.NoError(t, bucket.Put(t.Context(), name, data))
+	_, err = r.Read(t.Context(), inspect.Query{Of: "order-1", Tenant: "acme"})
+	require.NotErrorIs(t, err, inspect.ErrNotFound)
+	require.ErrorContains(t, err, name)
 }

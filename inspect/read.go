@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
@@ -37,6 +38,9 @@ type Reader struct {
 	// Tenants lists up to limit tenants with ID > after, in order. It is asked for a key
 	// that comes without its tenant; nil: such keys are refused.
 	Tenants func(ctx context.Context, after string, limit int) ([]claim.Tenant, error)
+	// Segments finds what was exported; nil: rows alone are read. It reads a bucket, which
+	// takes its time.
+	Segments Segments
 }
 
 // Query says what to look for.
@@ -45,6 +49,8 @@ type Query struct {
 	Of string
 	// Tenant is whose key it is; "" looks through all tenants. An object needs none.
 	Tenant string
+	// Since and Until bound the days whose segments are looked through; zero: no bound.
+	Since, Until time.Time
 }
 
 const (
@@ -65,9 +71,14 @@ func (r *Reader) Read(ctx context.Context, q Query) (History, error) {
 	if err := g.find(ctx, q); err != nil {
 		return History{}, err
 	}
+	if err := g.segments(ctx, &q); err != nil {
+		return History{}, err
+	}
 	g.pin(ctx)
 	g.claim()
 	g.timeline(ctx)
+	g.merge()
+	slices.SortStableFunc(g.h.Timeline, func(a, b Entry) int { return a.At.Compare(b.At) })
 	g.books(ctx)
 	g.queues(ctx)
 	if err := ctx.Err(); err != nil {
@@ -90,6 +101,8 @@ type gathering struct {
 	rec    *claim.Record
 	unpaid *claim.Unpaid
 	now    time.Time
+	// exported is what segments have.
+	exported []audit.Found
 }
 
 func (g *gathering) missing(what string, err error) {
@@ -299,7 +312,6 @@ func (g *gathering) timeline(ctx context.Context) {
 			})
 		}
 	}
-	slices.SortStableFunc(g.h.Timeline, func(a, b Entry) int { return a.At.Compare(b.At) })
 }
 
 // books reads what was booked for the object.

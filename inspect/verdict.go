@@ -162,7 +162,7 @@ func (g *gathering) without() (what, next string) {
 	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
 		switch e := &g.h.Timeline[i]; {
 		case e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String():
-			return "done once, its claim is forgotten", nextNothing
+			return verb(g.operation()) + " once, its claim is forgotten", nextNothing
 		case e.Event == claim.EventGivenUp:
 			return "given up on with the outcome unknown, its claim is forgotten", nextNothing
 		case e.Event == claim.EventSettled, e.Event == claim.EventReleased:

@@ -242,8 +242,8 @@ var (
 		"What the last proof of the books found wrong; 0 is a proof that held.",
 		"Page. Stop compensations, keep the database as it is, and read the verdict.")
 	AuditLag = money.gauge("homeward.audit.export.lag", "s",
-		"The age of the oldest entry of the audit that no segment in object storage holds.",
-		"Grows: the bucket or its key. Rows are not swept before they are exported.",
+		"For how long the oldest window of the region's audit has been due that no segment in object storage holds; 0 where none is. The node of the region that exports tells it, where there is a bucket.",
+		"Grows: the bucket, its key or the store; the log says which. Rows wait for their segment until they are 400 days old.",
 		Home)
 	AuditSegments = money.counter("homeward.audit.segments", "{segment}",
 		"Audit segments written.",

@@ -31,6 +31,8 @@ type commands struct {
 	Outbox        outboxCommand        `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
 	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`
 	Secrets       secretsCommand       `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
+	Inspect       inspectCommand       `cmd:"" help:"Say what became of one key or object."`
+	Audit         auditCommand         `cmd:"" help:"Prove the exported audit, and find a key's history in it."`
 	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`

@@ -14,7 +14,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/embedded"
@@ -29,6 +31,7 @@ import (
 // Store is every contract that the nodes of one region keep their truth in. It is safe
 // for concurrent use.
 type Store interface {
+	audit.Store
 	claim.Store
 	claim.Regions
 	outbox.Queues
@@ -59,6 +62,8 @@ type Deployment interface {
 	Region(name string) (Store, error)
 	// Tenant reads a tenant; [claim.ErrUnknownTenant] where there is none of that id.
 	Tenant(ctx context.Context, id string) (claim.Tenant, error)
+	// Tenants lists up to limit tenants with ID > after, by id.
+	Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error)
 	// PutTenant writes a tenant and its API keys; one that exists is changed.
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 	// Sweep deletes up to limit rows of each sort that are past their windows.
@@ -72,6 +77,15 @@ func Embedded(db *embedded.DB) Deployment { return ofEmbedded{db} }
 type ofEmbedded struct{ *embedded.DB }
 
 func (d ofEmbedded) Region(name string) (Store, error) { return d.DB.Region(name) }
+
+func (d ofEmbedded) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
+	all, err := d.DB.Tenants(ctx)
+	from := slices.IndexFunc(all, func(t claim.Tenant) bool { return t.ID > after })
+	if err != nil || from < 0 {
+		return nil, err
+	}
+	return all[from:min(len(all), from+limit)], nil
+}
 
 // ErrNoStore: a directory holds no store.
 var ErrNoStore = errors.New("holds no store")

@@ -77,6 +77,15 @@ func TestEveryDeploymentIsOne(t *testing.T) {
 			tenant, err := d.Tenant(ctx, "acme")
 			require.NoError(t, err)
 			require.Equal(t, us, tenant.Registrar)
+			require.NoError(t, d.PutTenant(ctx, claim.Tenant{ID: "globex", Name: "Globex", Registrar: us}, "other"))
+			for after, want := range map[string]int{"": 2, "acme": 1, "globex": 0} {
+				page, err := d.Tenants(ctx, after, 10)
+				require.NoError(t, err)
+				require.Len(t, page, want)
+			}
+			page, err := d.Tenants(ctx, "", 1)
+			require.NoError(t, err)
+			require.Len(t, page, 1)
 
 			here, err := d.Region(us)
 			require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/node"
@@ -121,8 +122,12 @@ func (d *Demo) openSeal(ctx context.Context) (_ parts.Stop, err error) {
 
 func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	s := d.c.Settings
+	var keys *audit.Keys
+	if s.Audit, keys, err = node.DemoAudit(d.Data, s.Audit); err != nil {
+		return nil, err
+	}
 	c := node.ClusterConfig{
-		Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
+		AuditKeys: keys, Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
 		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
 		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/uuid"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
@@ -54,7 +55,9 @@ type ClusterConfig struct {
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
-	Seal       *seal.Ring
+	Seal *seal.Ring
+	// AuditKeys sign the audit, where Audit names a bucket.
+	AuditKeys  *audit.Keys
 	Network    *wan.Network
 	ReplicaLag time.Duration
 	// Clock is the store's; nil means the system's.
@@ -99,6 +102,7 @@ type Cluster struct {
 	metrics    *telemetry.Metrics
 	blobs      *Blobs
 	sinks      *Sinks
+	audit      auditMeans
 	background background
 	running    parts.Running
 }
@@ -117,7 +121,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 		return nil, err
 	}
 	if err := k.running.Start(ctx,
-		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
+		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openAudit, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
 	); err != nil {
 		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -164,6 +168,17 @@ func (k *Cluster) openBlobs(ctx context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	return parts.Closing(k.blobs.Close), nil
+}
+
+func (k *Cluster) openAudit(ctx context.Context) (_ parts.Stop, err error) {
+	if k.c.Audit.Bucket == "" {
+		return nil, nil
+	}
+	k.audit.keys = k.c.AuditKeys
+	if k.audit.bucket, err = OpenAudit(ctx, k.c.Audit.Bucket); err != nil {
+		return nil, err
+	}
+	return parts.Closing(k.audit.close), nil
 }
 
 func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
@@ -222,7 +237,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 	return Start(ctx, Config{
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers,
-		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network,
+		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
 		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Logger: c.Logger,
 	})
 }

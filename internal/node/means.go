@@ -21,7 +21,8 @@ type means struct {
 	db        *cockroach.DB
 	view      *cockroach.View // as the nodes of the settings' region see it
 	topology  *region.Topology
-	bucket    *Blobs    // nil: every body is in its row
+	bucket    *Blobs // nil: every body is in its row
+	audit     auditMeans
 	providers []gateway // the default first
 	seal      *seal.Ring
 	sinks     *Sinks
@@ -55,6 +56,9 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 			return nil, err
 		}
 	}
+	if m.audit, err = openAuditMeans(ctx, settings.Audit.Bucket, secrets.AuditKeys); err != nil {
+		return nil, err
+	}
 	for _, p := range settings.providers() {
 		adapter, err := p.open(secrets.Providers[p.Name])
 		if err != nil {
@@ -85,6 +89,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 		providers, notifiers[p.Name()] = append(providers, p), p
 	}
 	return Config{
+		AuditObjects: m.audit.objects(), AuditKeys: m.audit.keys,
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
 		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
@@ -103,7 +108,7 @@ func (m *means) close() error {
 	if m.bucket != nil {
 		errs = append(errs, m.bucket.Close())
 	}
-	errs = append(errs, m.seal.Close())
+	errs = append(errs, m.audit.close(), m.seal.Close())
 	if m.db != nil {
 		errs = append(errs, m.db.Close())
 	}

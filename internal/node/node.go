@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/httpapi"
@@ -34,8 +35,8 @@ import (
 var Version = "dev"
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, Meters, ReadSealed, Sinks, Ready, Network, WrapTransport, TLS, GossipKeys,
-// Console and Logger, and of Tuning the policy and the limits, is required.
+// Notifiers, Seal, Meters, ReadSealed, Sinks, AuditObjects, AuditKeys, Ready, Network,
+// WrapTransport, TLS, GossipKeys, Console and Logger, and of Tuning the policy and the limits, is required.
 type Config struct {
 	Tuning
 	// Name is unique in the cluster and per start: it signs leases.
@@ -63,6 +64,10 @@ type Config struct {
 	ReadSealed bool
 	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
 	Sinks map[outbox.Kind]relay.Sink
+	// AuditObjects get the audit of the region in segments that AuditKeys sign; nil: it is
+	// not exported.
+	AuditObjects audit.Objects
+	AuditKeys    *audit.Keys
 	// Ready says in one line fit for anyone why this node should get no traffic,
 	// beside what the node knows itself; nil: nothing does.
 	Ready func(context.Context) error
@@ -109,6 +114,7 @@ type Node struct {
 	compensator *notice.Compensator
 	beats       atomic.Pointer[[]beat] // nil while they are being made
 	hand        inHand
+	export      export
 	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
@@ -148,6 +154,7 @@ func (n *Node) parts() []parts.Part {
 		n.startWork,
 		n.startReceiver,
 		n.watchRegions,
+		n.exportAudit,
 		n.serveAPI,
 		n.joinGossip,
 		n.observe,

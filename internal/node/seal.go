@@ -156,20 +156,26 @@ func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, e
 	return ring, nil
 }
 
-// makeSealFile writes a new key under its name only when it is on disk.
+// makeSealFile writes a new key.
 func makeSealFile(data, path string) ([]byte, error) {
 	key, err := NewSealKey()
 	if err != nil {
 		return nil, err
 	}
+	return writeSecret(data, path, key+"\n")
+}
+
+// writeSecret writes text into a file of its owner's alone in the directory data, under its
+// name only when it is on disk.
+func writeSecret(data, path, text string) ([]byte, error) {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(data, sealFile+".*") // 0600
+	f, err := os.CreateTemp(data, filepath.Base(path)+".*") // 0600
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.WriteString(key + "\n")
+	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
@@ -177,5 +183,5 @@ func makeSealFile(data, path string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(f.Name()))
 	}
-	return []byte(key), syncPath(data)
+	return []byte(text), syncPath(data)
 }

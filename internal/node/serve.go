@@ -98,6 +98,9 @@ func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
 		s.log.Warn(doubt)
 	}
+	if s.settings.Audit.Bucket == "" {
+		s.log.Warn("no bucket is set for the audit; it is not exported, and its rows are deleted after 400 days", "set", "audit.bucket")
+	}
 	switch ring := s.means.seal; {
 	case !ring.HasKeys():
 		s.log.Warn("no sealing key is set; secrets of endpoints and bodies of notices are stored as they are", "set", SealKeys)

@@ -233,7 +233,8 @@ func (s ServeSettings) Validate() error {
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),
 		rateMistake(s.Limits),
-		bucketMistake(s.Objects),
+		bucketMistake("objects", s.Objects, `"" to keep bodies in their rows`),
+		s.Audit.validate(),
 		levelMistake(s.Log),
 	)
 }
@@ -339,14 +340,14 @@ func (s ServeSettings) callTimes() error {
 	return errors.Join(errs...)
 }
 
-func bucketMistake(objects string) error {
-	if objects == "" {
+func bucketMistake(setting, bucket, none string) error {
+	if bucket == "" {
 		return nil
 	}
-	u, err := url.Parse(objects)
+	u, err := url.Parse(bucket)
 	if err != nil || !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
-		return fmt.Errorf("settings: objects %q is no bucket that this build can open; write one of %s://…, or \"\" to keep bodies in their rows",
-			objects, strings.Join(blob.DefaultURLMux().BucketSchemes(), "://…, "))
+		return fmt.Errorf("settings: %s %q is no bucket that this build can open; write one of %s://…, or %s",
+			setting, bucket, strings.Join(blob.DefaultURLMux().BucketSchemes(), "://…, "), none)
 	}
 	return nil
 }
@@ -433,16 +434,21 @@ type Secrets struct {
 	Providers map[string]ProviderSecrets
 	// SealKeys are those of [SealKeys], as they were written.
 	SealKeys string
+	// AuditKeys are those of [AuditKeys], as they were written.
+	AuditKeys string
 }
 
 func readSecrets(environ []string) (Secrets, error) {
 	var s Secrets
-	var errs [5]error
+	var errs [6]error
 	var key string
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
 	s.SealKeys, errs[3] = Secret(environ, SealKeys)
 	errs[4] = checkSealKeys(s.SealKeys)
+	if s.AuditKeys, errs[5] = Secret(environ, AuditKeys); s.AuditKeys != "" {
+		_, errs[5] = ParseAuditKeys(s.AuditKeys)
+	}
 	if key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -466,6 +472,9 @@ func (s Secrets) Missing(settings ServeSettings) error {
 		if p.Kind == kindStripe && s.Providers[p.Name].Key == "" {
 			errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", p.key))
 		}
+	}
+	if settings.Audit.Bucket != "" && s.AuditKeys == "" {
+		errs = append(errs, fmt.Errorf("there is no key to sign the audit with: set %s; make one with: homeward audit key", AuditKeys))
 	}
 	// Whoever may gossip can have requests, and the answers to them, sent its way.
 	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {
@@ -510,6 +519,7 @@ var secretNames = map[string][]string{
 	ProviderKey:      {"provider_key", "provider.key", "provider.api_key", "provider.secret"},
 	ProviderWebhooks: {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
 	SealKeys:         {"seal_keys", "seal_key", "seal.keys", "seal.key"},
+	AuditKeys:        {"audit_keys", "audit_key", "audit.keys", "audit.key", "audit.signing_key"},
 }
 
 // isSecret reports whether a variable, as NAME=value, is a secret's.

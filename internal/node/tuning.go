@@ -37,6 +37,9 @@ type Tuning struct {
 	// response bodies above claim.inline_body. "": a cluster in one process takes a
 	// directory beside its store, and a node of its own keeps every body in its row.
 	Objects string `koanf:"objects"`
+	// Audit says where audit is exported to; a node leaves that to its
+	// [Config.AuditObjects].
+	Audit AuditSettings `koanf:"audit"`
 	// Limits: those of tenants, for whose row does not say, are settings.
 	Limits httpapi.Limits `koanf:",flatten,squash"`
 }
@@ -50,6 +53,7 @@ func DefaultTuning() Tuning {
 		DeputyAfter:   region.DefaultGrace,
 		TopologyEvery: defaultTopologyEvery,
 		SweepEvery:    defaultSweepEvery,
+		Audit:         DefaultAudit(),
 		Limits:        httpapi.DefaultLimits(),
 	}
 }

@@ -1,0 +1,119 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Segments finds exported audit. *audit.Archive does.
+type Segments interface {
+	Find(ctx context.Context, w audit.Wanted) (found []audit.Found, doubts []string, err error)
+}
+
+// segments reads what segments have of the key or object, which may name its key where no
+// row does any more.
+func (g *gathering) segments(ctx context.Context, q *Query) error {
+	if g.r.Segments == nil {
+		return nil
+	}
+	w := audit.Wanted{Tenant: g.h.Tenant, Key: g.h.Key, Object: g.h.Object, Since: q.Since, Until: q.Until}
+	if g.h.Stamped || g.h.Object != "" {
+		w.Regions = []string{g.h.Home}
+	}
+	if w.Key != "" && w.Tenant == "" {
+		for after := ""; ; {
+			page, err := g.r.Tenants(ctx, after, tenantsPage)
+			if err != nil {
+				return err
+			}
+			for _, t := range page {
+				w.Tenants, after = append(w.Tenants, t.ID), t.ID
+			}
+			if len(page) < tenantsPage {
+				break
+			}
+		}
+	}
+	found := g.search(ctx, w)
+	if g.h.Key == "" && len(found) > 0 { // by its object: what was before it, too
+		w.Tenant, w.Key = found[0].Tenant, found[0].Key
+		found = g.search(ctx, w)
+	}
+	tenants := map[string]bool{}
+	for i := range found {
+		tenants[found[i].Tenant] = true
+	}
+	if len(tenants) > 1 {
+		var names []string
+		for name := range tenants {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return fmt.Errorf("%w, name one: %s", ErrSeveral, strings.Join(names, ", "))
+	}
+	for i := range found {
+		f := &found[i]
+		g.h.Tenant, g.h.Key = orElse(g.h.Tenant, f.Tenant), orElse(g.h.Key, f.Key)
+		g.h.Home = orElse(g.h.Home, f.Home)
+		if g.rec == nil && q.Of == g.h.Key { // of several lives the last one counts
+			g.h.Object = orElse(f.Object, g.h.Object)
+		}
+	}
+	g.exported = found
+	return nil
+}
+
+func (g *gathering) search(ctx context.Context, w audit.Wanted) []audit.Found {
+	found, doubts, err := g.r.Segments.Find(ctx, w)
+	if err != nil {
+		g.missing("audit segments", err)
+	}
+	g.h.Missing = append(g.h.Missing, doubts...)
+	return found
+}
+
+// merge adds to the timeline what segments have and rows do not. Rows name no ids, so that
+// entries are one where all that they say is the same, as often as both have it.
+func (g *gathering) merge() {
+	if len(g.exported) == 0 {
+		return
+	}
+	rows := map[Entry]int{}
+	for _, e := range g.h.Timeline {
+		rows[alike(e)]++
+	}
+	for i := range g.exported {
+		f := &g.exported[i]
+		e := Entry{
+			At: f.At, Event: f.Event, Region: f.Region, Node: f.Node, Fence: f.Fence, Generation: f.Generation, Detail: f.Detail, Home: f.Home,
+		}
+		if rows[alike(e)] > 0 {
+			rows[alike(e)]--
+			continue
+		}
+		e.Segment = f.Segment
+		g.h.Timeline = append(g.h.Timeline, e)
+	}
+}
+
+// alike is e with a time that can be compared by ==.
+func alike(e Entry) Entry {
+	e.At = time.UnixMicro(e.At.UnixMicro()).UTC()
+	return e
+}
+
+// operation is what the key was first used for, as its audit says.
+func (g *gathering) operation() string {
+	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
+		if e := &g.h.Timeline[i]; e.Event == claim.EventClaimed || e.Event == claim.EventReplaced {
+			return e.Detail
+		}
+	}
+	return ""
+}

@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+type auditCommand struct {
+	Verify auditVerifyCommand `cmd:"" help:"Prove the chains of segments from the bucket alone. Exit code 1: something is wrong, 2: not everything could be read."`
+	Show   auditShowCommand   `cmd:"" help:"Show a key's or object's whole history, from rows and segments."`
+	Status auditStatusCommand `cmd:"" help:"Show how far each region's audit is exported."`
+	Key    auditKeyCommand    `cmd:"" help:"Print a new key that signs segments, or the public half of those that there are."`
+}
+
+// bucketFlags choose a bucket of segments and whose signatures are believed.
+type bucketFlags struct {
+	Bucket    string   `env:"HOMEWARD_AUDIT__BUCKET" placeholder:"URL" help:"The bucket of the segments, as the setting audit.bucket names it."`
+	PublicKey []string `name:"public-key" type:"path" placeholder:"FILE" help:"Believe these public keys, in PEM; default: those of HOMEWARD_AUDIT_KEYS."`
+}
+
+// bucketHelp is for the commands that read segments.
+const bucketHelp = `The segments are in --bucket, or in the variable HOMEWARD_AUDIT__BUCKET; those of a demo in the directory audit of its --data. `
+
+// open opens the bucket; data is a demo's directory, or "". The caller closes it.
+func (f *bucketFlags) open(ctx context.Context, data string) (b node.AuditBucket, trust audit.Trust, err error) {
+	url := f.Bucket
+	if url == "" && data != "" {
+		dir, err := filepath.Abs(node.DemoAuditDir(data))
+		if err != nil {
+			return b, nil, err
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return b, nil, fmt.Errorf("%s holds no audit of a demo: %w", data, err)
+		}
+		url = "file://" + dir
+	}
+	if url == "" {
+		return b, nil, errors.New("there is no bucket: name it with --bucket, as in --bucket s3://audit?region=eu-west-1, or file:///directory")
+	}
+	if trust, err = f.trust(data); err != nil {
+		return b, nil, err
+	}
+	b, err = node.OpenAudit(ctx, url)
+	return b, trust, err
+}
+
+// trust are the public keys that are believed.
+func (f *bucketFlags) trust(data string) (audit.Trust, error) {
+	all := audit.Trust{}
+	for _, path := range f.PublicKey {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("--public-key: %w", err)
+		}
+		trust, err := audit.ParseTrust(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("--public-key %s: %w", path, err)
+		}
+		maps.Copy(all, trust)
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	keys, err := auditKeys(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w; or name the public keys that signed with --public-key", err)
+	}
+	return keys.Trust(), nil
+}
+
+// auditKeys are those of the environment, or of a demo.
+func auditKeys(data string) (*audit.Keys, error) {
+	if data != "" {
+		_, keys, err := node.DemoAudit(data, node.AuditSettings{})
+		return keys, err
+	}
+	text, err := node.Secret(os.Environ(), node.AuditKeys)
+	if err != nil {
+		return nil, err
+	}
+	if text == "" {
+		return nil, fmt.Errorf("%s is not set", node.AuditKeys)
+	}
+	return node.ParseAuditKeys(text)
+}
+
+type auditVerifyCommand struct {
+	bucketFlags
+	Data   string        `type:"path" placeholder:"DIR" help:"Prove the audit of a demo in this --data directory."`
+	Region []string      `placeholder:"REGION" help:"Only these regions; one without any segment is wrong. Default: all that the bucket has."`
+	Stale  time.Duration `default:"48h" help:"How long ago a chain may end: what came after may have been removed. 0: any end is as good."`
+	JSON   bool          `name:"json" help:"Print JSON."`
+}
+
+// Help is what homeward audit verify --help adds.
+func (auditVerifyCommand) Help() string {
+	return bucketHelp + "Nothing but objects and public keys is read. Keep the digest that it prints of each region's last segment somewhere else: whoever has the signing key could write another chain."
+}
+
+func (c *auditVerifyCommand) Run(ctx context.Context, io streams) error {
+	bucket, trust, err := c.open(ctx, c.Data)
+	if err != nil {
+		return &exitError{exitUnread, err}
+	}
+	r, err := audit.Verify(ctx, audit.VerifyConfig{
+		Objects: bucket, Trust: trust, Regions: c.Region, Now: time.Now(), Stale: c.Stale, Progress: io.progress("segments proved"),
+	})
+	if err := errors.Join(err, bucket.Close()); err != nil {
+		return &exitError{exitUnread, err}
+	}
+	if c.JSON {
+		err = indented(io, r)
+	} else {
+		err = printAuditReport(io, &r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(r.Regions) == 0:
+		return &exitError{exitUnread, errors.New("the bucket has no segments")}
+	case r.OnlyUnread():
+		return &exitError{exitUnread, errors.New("not every segment could be read; what was read is whole")}
+	case !r.OK():
+		return &exitError{exitDiffers, errors.New("the audit is not what was signed: keep the bucket as it is, with its versions, and find out who could write to it")}
+	}
+	return nil
+}
+
+func printAuditReport(io streams, r *audit.Report) error {
+	for _, f := range r.Failures {
+		fmt.Fprintln(io.out, visible(f.String()))
+	}
+	t := table(io)
+	fmt.Fprintln(t, "REGION\tSEGMENTS\tENTRIES\tREPLIES LOST\tSPARE\tFROM\tTO\tLAST DIGEST")
+	for _, g := range r.Regions {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", visible(g.Region), g.Segments, g.Entries, g.RepliesLost, g.Spare, moment(g.From), moment(g.To), g.Digest)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Keys)) {
+		fmt.Fprintf(io.out, "key %s signed %d\n", key, r.Keys[key])
+	}
+	return nil
+}
+
+// moment is a time for people, "-" for none.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+type auditStatusCommand struct {
+	storeFlags
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// Help is what homeward audit status --help adds.
+func (auditStatusCommand) Help() string { return storeHelp }
+
+// auditStatus is the JSON of homeward audit status, for a region.
+type auditStatus struct {
+	Region string `json:"region"`
+	// Exported: all before it is in segments; absent where the export has not begun.
+	Exported time.Time `json:"exported,omitzero"`
+	// Behind is the age of what is not, in seconds.
+	Behind float64 `json:"behind"`
+	Number uint64  `json:"number"`
+	Digest string  `json:"digest"`
+	// Swept: rows before it were looked for in segments, and deleted where their claims are.
+	Swept time.Time `json:"swept,omitzero"`
+}
+
+func (c *auditStatusCommand) Run(ctx context.Context, io streams) error {
+	var all []auditStatus
+	if err := c.with(ctx, node.ToolPool(), false, func(s *store) error {
+		for _, region := range s.regions {
+			chain, now, found, err := s.rows.AuditChain(ctx, region)
+			if err != nil {
+				return fmt.Errorf("region %s: %w", region, err)
+			}
+			one := auditStatus{Region: region, Exported: chain.From, Number: chain.Number, Digest: chain.Digest, Swept: chain.SweptUntil}
+			if found {
+				one.Behind = now.Sub(chain.From).Seconds()
+			}
+			all = append(all, one)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if c.JSON {
+		return indented(io, all)
+	}
+	t := table(io)
+	fmt.Fprintln(t, "REGION\tEXPORTED UNTIL\tBEHIND\tSEGMENTS\tROWS SWEPT UNTIL\tLAST DIGEST")
+	for _, s := range all {
+		behind := "not begun"
+		if !s.Exported.IsZero() {
+			behind = time.Duration(s.Behind * float64(time.Second)).Round(time.Second).String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.Region, moment(s.Exported), behind, s.Number, moment(s.Swept), s.Digest)
+	}
+	return t.Flush()
+}
+
+type auditKeyCommand struct {
+	Public bool   `help:"Print the public halves of the keys in HOMEWARD_AUDIT_KEYS, for who verifies."`
+	Data   string `type:"path" placeholder:"DIR" help:"With --public: those of a demo's --data directory."`
+}
+
+// Run prints the key alone, so that it can go straight into a file.
+func (c *auditKeyCommand) Run(io streams) error {
+	if !c.Public {
+		key, err := audit.NewKey()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(io.out, key)
+		return err
+	}
+	keys, err := auditKeys(c.Data)
+	if err != nil {
+		return err
+	}
+	text, err := keys.Public()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(io.out, text)
+	return err
+}

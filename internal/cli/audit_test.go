@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/inspect"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// aCharge is a charge that was made, and is in the audit.
+func aCharge(t *testing.T, s *store, home, key, id string) {
+	t.Helper()
+	rows, err := s.Region(home)
+	require.NoError(t, err)
+	begun, err := rows.Begin(t.Context(), claimtest.NewArrival(claim.Key{Tenant: "acme", Value: key}, home, "1", "node-1", id))
+	require.NoError(t, err)
+	_, err = rows.Settle(t.Context(), begun.Record, claim.Verdict{
+		ID: uuid.New(), Outcome: claim.OutcomeDone, Response: claim.Response{Status: 201, Body: []byte("a secret body")}, Node: "node-1", Region: home,
+		Posting: claimtest.Posting(begun.Record, id),
+	})
+	require.NoError(t, err)
+}
+
+// exported writes the audit of a region to a bucket, as a node does, with windows of a
+// second, once they are over.
+func exported(t *testing.T, s *store, home, url string, keys *audit.Keys) {
+	t.Helper()
+	bucket, err := node.OpenAudit(t.Context(), url)
+	require.NoError(t, err)
+	x, err := audit.NewExporter(audit.Config{
+		Store: s.rows, Objects: bucket, Keys: keys, Home: home, Node: "node-1",
+		Policy: audit.Policy{Window: time.Second, KeepRows: audit.MinKeepRows},
+	})
+	require.NoError(t, err)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for entries := 0; entries < 3; <-tick.C { // until its second is over
+		status, err := x.Round(t.Context())
+		require.NoError(t, err)
+		entries += status.Entries
+	}
+	require.NoError(t, bucket.Close())
+}
+
+func TestAudit(t *testing.T) {
+	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
+		with := func(args ...string) []string { return append(args, flags...) }
+		private := does(t, "audit", "key")
+		keys, err := audit.ParseKeys(private)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		url := "file://" + filepath.Join(dir, "bucket")
+		public := filepath.Join(dir, "audit.pub")
+		t.Setenv(node.AuditKeys, private)
+		require.NoError(t, os.WriteFile(public, []byte(does(t, "audit", "key", "--public")), 0o600))
+		id, err := claim.NewObjectID("ch", 2, nil)
+		require.NoError(t, err)
+		open(func(s *store) {
+			aCharge(t, s, "europe-west1", "order-1", id)
+			exported(t, s, "europe-west1", url, keys)
+		})
+		t.Setenv(node.AuditKeys, "") // who verifies has no private key
+
+		out := does(t, "audit", "verify", "--bucket", url, "--public-key", public)
+		require.Regexp(t, `europe-west1 +\d+ +3 +0 +0 +2\d{3}-`, out)
+		require.Contains(t, out, "key "+keys.ID()+" signed")
+		var report audit.Report
+		require.NoError(t, json.Unmarshal([]byte(does(t, "audit", "verify", "--bucket", url, "--public-key", public, "--json")), &report))
+		require.True(t, report.OK())
+		require.Equal(t, int64(3), report.Regions[0].Entries)
+
+		require.Regexp(t, `europe-west1 +2\d{3}-.* `+report.Regions[0].Digest, does(t, with("audit", "status")...))
+		for _, of := range []string{"order-1", id} {
+			for _, args := range [][]string{{"inspect", of}, {"audit", "show", "--bucket", url, "--public-key", public, of}} {
+				out := does(t, with(args...)...)
+				require.Contains(t, out, "charged once; home europe-west1\n")
+				require.NotContains(t, out, "secret")
+				var h inspect.History
+				require.NoError(t, json.Unmarshal([]byte(does(t, with(append(args, "--json")...)...)), &h))
+				require.Equal(t, "charged once; home europe-west1", h.Verdict)
+				require.Len(t, h.Timeline, 3)
+				require.Equal(t, "psp_"+id, h.Attempts[0].ProviderRef)
+			}
+		}
+		code, _, errs := homeward(t, with("inspect", "order-2")...)
+		require.Equal(t, 1, code)
+		require.Contains(t, errs, "nothing is known of order-2")
+
+		// Who changes a segment is found out.
+		names, err := filepath.Glob(filepath.Join(dir, "bucket", "europe-west1", "*", "*.audit"))
+		require.NoError(t, err)
+		require.NotEmpty(t, names)
+		data, err := os.ReadFile(names[0])
+		require.NoError(t, err)
+		data[len(data)-1] ^= 1
+		require.NoError(t, os.WriteFile(names[0], data, 0o600))
+		code, out, errs = homeward(t, "audit", "verify", "--bucket", url, "--public-key", public)
+		require.Equal(t, exitDiffers, code)
+		require.Contains(t, out, "changed: europe-west1/")
+		require.Contains(t, errs, "not what was signed")
+	})
+}
+
+func TestAuditFlags(t *testing.T) {
+	t.Setenv(node.AuditKeys, "")
+	for want, args := range map[string][]string{
+		"there is no bucket":          {"audit", "verify"},
+		"HOMEWARD_AUDIT_KEYS is not":  {"audit", "verify", "--bucket", "file://" + t.TempDir()},
+		"--public-key: open":          {"audit", "verify", "--bucket", "file://" + t.TempDir(), "--public-key", "/nowhere"},
+		"holds no audit":              {"audit", "verify", "--data", t.TempDir()},
+		"is no day":                   {"audit", "show", "k", "--since", "yesterday"},
+		"HOMEWARD_AUDIT_KEYS is not ": {"audit", "key", "--public"},
+	} {
+		code, _, errs := homeward(t, args...)
+		require.NotZero(t, code)
+		require.Contains(t, errs, want)
+	}
+	_, err := auditKeys(t.TempDir())
+	require.NoError(t, err)
+}

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/inspect"
+)
+
+// subjectFlags say whose history is meant.
+type subjectFlags struct {
+	Of     string `arg:"" name:"key-or-object" help:"An idempotency key, or the id of an object, as in ch_…"`
+	Tenant string `placeholder:"ID" help:"Whose key it is, where several tenants have it. An object needs none."`
+	JSON   bool   `name:"json" help:"Print JSON."`
+}
+
+type inspectCommand struct {
+	storeFlags
+	subjectFlags
+}
+
+// Help is what homeward inspect --help adds.
+func (inspectCommand) Help() string {
+	return "One sentence says what happened, and the timeline how. Of what the rows have forgotten homeward audit show reads segments. " + storeHelp
+}
+
+func (c *inspectCommand) Run(ctx context.Context, io streams) error {
+	return c.withBooks(ctx, func(s *store) error { return c.show(ctx, io, s, inspect.Query{}, nil) })
+}
+
+type auditShowCommand struct {
+	storeFlags
+	bucketFlags
+	subjectFlags
+	Since string `placeholder:"DATE" help:"Look through segments from this day on, as in 2026-03-01."`
+	Until string `placeholder:"DATE" help:"Look through segments before this day."`
+}
+
+// Help is what homeward audit show --help adds.
+func (auditShowCommand) Help() string {
+	return "As homeward inspect, with what segments have. Without a claim that names its days all of them are looked through: --since and --until shorten that. " + bucketHelp + storeHelp
+}
+
+func (c *auditShowCommand) Run(ctx context.Context, io streams) error {
+	var q inspect.Query
+	for _, day := range []struct {
+		flag, text string
+		into       *time.Time
+	}{{"--since", c.Since, &q.Since}, {"--until", c.Until, &q.Until}} {
+		if day.text == "" {
+			continue
+		}
+		var err error
+		if *day.into, err = time.Parse(time.DateOnly, day.text); err != nil {
+			return fmt.Errorf("%s %q is no day; write it as in 2026-03-01", day.flag, day.text)
+		}
+	}
+	bucket, trust, err := c.open(ctx, c.Data)
+	if err != nil {
+		return err
+	}
+	archive := &audit.Archive{Objects: bucket, Trust: trust, Progress: io.progress("segments looked through")}
+	err = c.withBooks(ctx, func(s *store) error { return c.show(ctx, io, s, q, archive) })
+	return errors.Join(err, bucket.Close())
+}
+
+// show prints a history.
+func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect.Query, segments inspect.Segments) error {
+	regions, _, err := s.Regions(ctx)
+	if err != nil {
+		return err
+	}
+	r := inspect.Reader{Rows: s.rows, Regions: regions, Policy: claim.DefaultPolicy(), Tenants: s.Tenants, Segments: segments}
+	q.Of, q.Tenant = c.Of, c.Tenant
+	h, err := r.Read(ctx, q)
+	switch {
+	case errors.Is(err, inspect.ErrNotFound):
+		return fmt.Errorf("nothing is known of %s, here and in any region%s", visible(c.Of), whereElse(segments))
+	case errors.Is(err, inspect.ErrSeveral):
+		return fmt.Errorf("%w; say whose with --tenant", err)
+	case err != nil:
+		return err
+	}
+	if c.JSON {
+		return indented(io, h)
+	}
+	return printHistory(io, &h)
+}
+
+func whereElse(segments inspect.Segments) string {
+	if segments == nil {
+		return "; what rows have forgotten homeward audit show finds in segments"
+	}
+	return ""
+}
+
+func printHistory(io streams, h *inspect.History) error {
+	fmt.Fprintln(io.out, visible(h.Verdict))
+	if h.Next != "" {
+		fmt.Fprintln(io.out, "next:", visible(h.Next))
+	}
+	t := table(io)
+	for _, line := range facts(h) {
+		fmt.Fprintf(t, "%s\t%s\n", line[0], visible(line[1]))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = table(io)
+	fmt.Fprintln(t, "\nTIME\tEVENT\tDETAIL\tREGION\tNODE\tFENCE\tGENERATION\tFROM")
+	for _, e := range h.Timeline {
+		from := "row"
+		if e.Segment != "" {
+			from = e.Segment
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), e.Event, visible(e.Detail), e.Region, visible(e.Node), e.Fence, e.Generation, from)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if h.Truncated {
+		fmt.Fprintln(io.err, "there is more, older; homeward audit show has what was exported")
+	}
+	for _, missing := range h.Missing {
+		fmt.Fprintln(io.err, "not read:", visible(missing))
+	}
+	return nil
+}
+
+// facts are what is known besides the timeline, a name and a text each.
+func facts(h *inspect.History) (lines [][2]string) {
+	add := func(name, format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); strings.TrimSpace(text) != "" {
+			lines = append(lines, [2]string{name, text})
+		}
+	}
+	add("tenant", "%s", h.Tenant)
+	add("key", "%s", h.Key)
+	add("object", "%s", h.Object)
+	add("home", "%s", h.Home)
+	if c := h.Claim; c != nil {
+		add("claim", "%s, %s, fence %d, generation %d, %d attempts", c.State, c.Age, c.Fence, c.Generation, c.Attempts)
+		if c.Holder != "" {
+			add("holder", "%s, until %s", c.Holder, moment(c.LeaseUntil))
+		}
+		add("provider reference", "%s", c.ProviderRef)
+	}
+	for _, b := range h.Bookings {
+		add("booked", "%s %s %s %d %s, %s to %s, %s %s", moment(b.At), b.ID, b.Kind, b.Amount, b.Currency, b.Credit, b.Debit, b.Provider, b.ProviderRef)
+	}
+	for _, w := range h.Waiting {
+		state := "due " + moment(w.Due)
+		if w.Parked {
+			state = "parked: " + w.LastError
+		}
+		add("waits", "%s %s, %s", w.Queue, w.ID, state)
+	}
+	add("trace", "%s", h.TraceID)
+	return lines
+}

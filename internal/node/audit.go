@@ -1,0 +1,264 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/payment"
+)
+
+// AuditSettings say where the audit of claims is kept for years.
+type AuditSettings struct {
+	// Bucket is the gocloud.dev URL of the bucket for segments, the same one for all
+	// regions; "": audit stays in its rows, for 400 days.
+	Bucket string `koanf:"bucket"`
+	// Every is how often it is looked whether a window is due; 0 means 10 min.
+	Every        time.Duration `koanf:"every"`
+	audit.Policy `koanf:",flatten,squash"`
+}
+
+const defaultAuditEvery = 10 * time.Minute
+
+// DefaultAudit keeps audit in rows: a bucket has to be named.
+func DefaultAudit() AuditSettings {
+	return AuditSettings{Every: defaultAuditEvery, Policy: audit.DefaultPolicy()}
+}
+
+func (a AuditSettings) validate() error {
+	return errors.Join(bucketMistake("audit.bucket", a.Bucket, `"" to keep audit in its rows`), mustPass("audit.every", a.Every), a.Policy.Validate())
+}
+
+// AuditKeys is the variable of the keys that sign segments, in PEM, one after the other;
+// see [Secret]. The first signs, and what the others have signed is believed, so that a
+// deployment can go from one key to the next; those may be public keys alone.
+const AuditKeys = "HOMEWARD_AUDIT_KEYS"
+
+// ParseAuditKeys reads the text of [AuditKeys].
+func ParseAuditKeys(text string) (*audit.Keys, error) {
+	keys, err := audit.ParseKeys(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", AuditKeys, err)
+	}
+	return keys, nil
+}
+
+// AuditBucket implements [audit.Objects] over any bucket that gocloud.dev can open.
+type AuditBucket struct{ *Blobs }
+
+// OpenAudit opens the bucket named by a gocloud.dev URL. "file://DIR" is made if it does
+// not exist.
+func OpenAudit(ctx context.Context, url string) (AuditBucket, error) {
+	b, err := OpenBlobs(ctx, url)
+	if err != nil {
+		return AuditBucket{}, fmt.Errorf("audit.bucket: %w", err)
+	}
+	return AuditBucket{b}, nil
+}
+
+// Put implements [audit.Objects].
+func (b AuditBucket) Put(ctx context.Context, name string, data []byte) error {
+	if err := b.bucket.WriteAll(ctx, name, data, nil); err != nil || b.dir == "" {
+		return err
+	}
+	errs := []error{syncPath(filepath.Join(b.dir, filepath.FromSlash(name)))}
+	for at := name; at != ""; { // the directories may be new
+		at = strings.TrimSuffix(at[:strings.LastIndexByte(at, '/')+1], "/")
+		errs = append(errs, syncPath(filepath.Join(b.dir, filepath.FromSlash(at))))
+	}
+	return errors.Join(errs...)
+}
+
+// Get implements [audit.Objects].
+func (b AuditBucket) Get(ctx context.Context, name string, limit int64) (data []byte, err error) {
+	if limit <= 0 {
+		limit = -1 // to the end
+	}
+	r, err := b.bucket.NewRangeReader(ctx, name, 0, limit, nil)
+	if err != nil {
+		if gcerrors.Code(err) == gcerrors.NotFound {
+			return nil, fmt.Errorf("%w: %s", audit.ErrNoObject, name)
+		}
+		return nil, err
+	}
+	data, err = io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
+}
+
+// List implements [audit.Objects].
+func (b AuditBucket) List(ctx context.Context, prefix string, each func(name string) error) error {
+	for it := b.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+		o, err := it.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := each(o.Key); err != nil {
+			return err
+		}
+	}
+}
+
+// auditMeans is where audit is exported to; the zero value: nowhere.
+type auditMeans struct {
+	bucket AuditBucket
+	keys   *audit.Keys
+}
+
+func openAuditMeans(ctx context.Context, url, keys string) (m auditMeans, err error) {
+	if url == "" {
+		return m, nil
+	}
+	if m.keys, err = ParseAuditKeys(keys); err != nil {
+		return m, err
+	}
+	m.bucket, err = OpenAudit(ctx, url)
+	return m, err
+}
+
+// objects is the bucket, nil where there is none.
+func (m auditMeans) objects() audit.Objects {
+	if m.bucket.Blobs == nil {
+		return nil
+	}
+	return m.bucket
+}
+
+func (m auditMeans) close() error {
+	if m.bucket.Blobs == nil {
+		return nil
+	}
+	return m.bucket.Close()
+}
+
+// The demo's key that signs audit, and the directory of its bucket, within its --data
+// directory.
+const (
+	auditFile = "audit.key"
+	auditDir  = "audit"
+)
+
+// DemoAuditDir is the bucket of a demo whose settings name none.
+func DemoAuditDir(data string) string { return filepath.Join(data, auditDir) }
+
+// DemoAudit is where a demo's audit goes unless its settings say: beside its store, a
+// window every few minutes so that somebody sees it come, signed by a key of its own, which
+// is made where there is none.
+func DemoAudit(data string, s AuditSettings) (AuditSettings, *audit.Keys, error) {
+	if s.Bucket == "" {
+		dir, err := filepath.Abs(DemoAuditDir(data))
+		if err != nil {
+			return s, nil, err
+		}
+		s.Bucket, s.Every, s.Window, s.Settle = "file://"+dir, 10*time.Second, 5*time.Minute, 5*time.Second
+	}
+	path := filepath.Join(data, auditFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var key string
+		if key, err = audit.NewKey(); err == nil {
+			text, err = writeSecret(data, path, key)
+		}
+	}
+	if err != nil {
+		return s, nil, fmt.Errorf("the demo's audit key: %w", err)
+	}
+	keys, err := audit.ParseKeys(string(text))
+	if err != nil {
+		return s, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, keys, nil
+}
+
+// export is what a node knows of the export of its region.
+type export struct {
+	last atomic.Pointer[exported]
+}
+
+// exported is what a round came to.
+type exported struct {
+	at     time.Time
+	status audit.Status
+	failed bool
+}
+
+// lag is the age of the oldest window that is due and not exported, some time after the
+// last round.
+func (e *export) lag() (lag time.Duration, known bool) {
+	last := e.last.Load()
+	if last == nil || last.status.Exported.IsZero() {
+		return 0, false
+	}
+	if lag = last.status.Lag; last.failed || lag > 0 {
+		lag += time.Since(last.at)
+	}
+	return lag, true
+}
+
+// exportAudit writes the audit of the region to segments, at one node of it as a rule.
+func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
+	c := &n.c
+	if c.AuditObjects == nil {
+		return nil, nil
+	}
+	x, err := audit.NewExporter(audit.Config{
+		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: c.Region, Node: c.Name, Mask: maskCards, Logger: n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Meters.Observe(func(o *meter.Observer) {
+		if lag, known := n.export.lag(); known {
+			o.Is(meter.AuditLag, lag.Seconds(), c.Region)
+		}
+	}); err != nil {
+		return nil, err
+	}
+	segments, lost, mine := c.Meters.Counter(meter.AuditSegments), c.Meters.Counter(meter.AuditLost), n.rounds()
+	bad := trouble{log: n.log, began: "the audit cannot be exported; its rows wait for it", over: "the audit is exported again"}
+	every := c.Audit.Every
+	if every == 0 {
+		every = defaultAuditEvery
+	}
+	n.background.every(n.log, every, func(ctx context.Context) {
+		if !mine() {
+			n.export.last.Store(nil) // another node tells
+			return
+		}
+		status, err := x.Round(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		bad.note(err)
+		segments.Add(int64(status.Segments))
+		lost.Add(int64(status.RepliesLost))
+		n.export.last.Store(&exported{time.Now(), status, err != nil})
+		if status.Segments > 0 {
+			n.log.Info("audit was exported", "until", status.Exported, "segments", status.Segments, "entries", status.Entries, "late", status.Late, "swept", status.Swept)
+		}
+	})
+	return nil, nil
+}
+
+// maskCards takes the place of a provider's words that hold a card number.
+func maskCards(text string) string {
+	if payment.HasCardNumber(text) {
+		return "(masked: it held a card number)"
+	}
+	return text
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/region"
+)
+
+func TestAuditBucket(t *testing.T) {
+	ctx := t.Context()
+	b, err := OpenAudit(ctx, "file://"+filepath.Join(t.TempDir(), "new", "bucket"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	_, err = b.Get(ctx, "eu/2026-03-01/one.audit", 0)
+	require.ErrorIs(t, err, audit.ErrNoObject)
+	for _, name := range []string{"eu/2026-03-01/one.audit", "eu/2026-03-02/two.audit", "us/2026-03-01/three.audit"} {
+		require.NoError(t, b.Put(ctx, name, []byte("what "+name+" has")))
+	}
+	data, err := b.Get(ctx, "eu/2026-03-01/one.audit", 0)
+	require.NoError(t, err)
+	require.Equal(t, "what eu/2026-03-01/one.audit has", string(data))
+	data, err = b.Get(ctx, "eu/2026-03-01/one.audit", 4)
+	require.NoError(t, err)
+	require.Equal(t, "what", string(data))
+	var names []string
+	require.NoError(t, b.List(ctx, "eu/", func(name string) error {
+		names = append(names, name)
+		return nil
+	}))
+	require.Equal(t, []string{"eu/2026-03-01/one.audit", "eu/2026-03-02/two.audit"}, names)
+	require.ErrorIs(t, b.List(ctx, "", func(string) error { return context.Canceled }), context.Canceled)
+}
+
+// A cluster exports what its nodes write, each region its own.
+func TestAClusterExportsItsAudit(t *testing.T) {
+	dir := t.TempDir()
+	s, keys, err := DemoAudit(dir, DefaultAudit())
+	require.NoError(t, err)
+	again, same, err := DemoAudit(dir, DefaultAudit())
+	require.NoError(t, err)
+	require.Equal(t, []any{s, keys.ID()}, []any{again, same.ID()}, "the key stays")
+	info, err := os.Stat(filepath.Join(dir, auditFile))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	s.Every, s.Window, s.Settle = 20*time.Millisecond, time.Second, 0
+	tuning := DefaultTuning()
+	tuning.Audit = s
+	k, err := StartCluster(t.Context(), ClusterConfig{
+		Tuning: tuning, Dir: filepath.Join(dir, StoreDir), AuditKeys: keys,
+		Regions:   []ClusterRegion{{Region: region.Region{Name: "us-east1", Code: 1}}, {Region: region.Region{Name: "europe-west1", Code: 2}}},
+		Tenants:   []ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Name: "Acme", Registrar: "us-east1"}, APIKeys: []string{"sk"}}},
+		Providers: psp.Providers{generous{}},
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, k.Stop(context.WithoutCancel(t.Context()))) }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+k.Nodes[1].APIAddr()+"/v1/charges",
+		strings.NewReader(`{"amount":4200,"currency":"usd","payment_method":"pm_card_visa"}`))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer sk")
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", "order-1")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusCreated, resp.StatusCode)
+
+	bucket, err := OpenAudit(t.Context(), s.Bucket)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, bucket.Close()) }()
+	archive := audit.Archive{Objects: bucket, Trust: keys.Trust()}
+	require.Eventually(t, func() bool {
+		found, _, err := archive.Find(t.Context(), audit.Wanted{Tenant: "acme", Key: "order-1", Regions: []string{"europe-west1"}})
+		return err == nil && len(found) == 3
+	}, 20*time.Second, 50*time.Millisecond)
+	r, err := audit.Verify(t.Context(), audit.VerifyConfig{Objects: bucket, Trust: keys.Trust(), Regions: []string{"us-east1", "europe-west1"}})
+	require.NoError(t, err)
+	require.Empty(t, r.Failures)
+}
