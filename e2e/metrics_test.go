@@ -146,16 +146,13 @@ func TestMetricsMove(t *testing.T) {
 		tells(meter.ForwardDuration, "home="+eu, "call=execute", "outcome=answered"), tells(meter.LayerDuration, "path=home", "region="+eu),
 		tells(meter.LayerDuration, "path=forward"), tells(meter.Requests, "path=forward", "home="+eu))
 	w.moves("twins", func() {
-		held := w.judge.hold(t)
-		one := w.later(us, charge("twin", 100))
-		<-held.entered
-		w.is(tells(meter.InHand, "by=api", "region="+us), 1)
-		two := w.later(us, charge("twin", 100))
-		w.is(tells(meter.InHand, "by=api", "region="+us), 2)
-		held.release()
-		require.Equal(t, http.StatusCreated, receive(t, "the first", one).Status)
-		require.Equal(t, http.StatusCreated, receive(t, "its twin", two).Status)
-		w.judge.SetHooks(simulator.Hooks{})
+		n := 0
+		until(t, "they meet", func() bool { // the second may come too late
+			n++
+			w.twins(fmt.Sprint("twin", n))
+			is, _ := w.scrape().sum(tells(meter.Conflicts))
+			return is > 0
+		})
 	}, tells(meter.Conflicts, "outcome=answered"), tells(meter.WaitDuration))
 	soft := request{acme, "/v1/charges", "soft", `{"amount":100,"currency":"usd","payment_method":"pm_card_insufficient_funds"}`, ""}
 	w.moves("a soft decline", func() { w.at(us, soft, http.StatusPaymentRequired) },
@@ -171,6 +168,20 @@ func TestMetricsMove(t *testing.T) {
 	w.unknownOutcome()
 	w.ghostMoney()
 	w.parkedRow()
+}
+
+// twins are two requests of a key, of which the second finds the first under way.
+func (w *world) twins(key string) {
+	held := w.judge.hold(w.t)
+	one := w.later(us, charge(key, 100))
+	<-held.entered
+	w.is(tells(meter.InHand, "by=api", "region="+us), 1)
+	two := w.later(us, charge(key, 100))
+	w.is(tells(meter.InHand, "by=api", "region="+us), 2)
+	held.release()
+	require.Equal(w.t, http.StatusCreated, receive(w.t, "the first", one).Status)
+	require.Equal(w.t, http.StatusCreated, receive(w.t, "its twin", two).Status)
+	w.judge.SetHooks(simulator.Hooks{})
 }
 
 // regionFigures are there whatever happens.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/breaker"
@@ -108,17 +110,17 @@ func (x *exchange) Write(p []byte) (int, error)     { x.wrote += len(p); return 
 
 const hotBody = `{"amount":1250,"currency":"usd","payment_method":"pm_card_visa","description":"Two rocket engines","order_id":"order-20260101-000017","metadata":{"cart":"c0ffee","channel":"web","customer":"cus_18"}}`
 
-func newExchange(t testing.TB) *exchange {
+func newExchange(t testing.TB, meters *meter.Set) *exchange {
 	log := slog.New(slog.DiscardHandler)
 	policy := claim.DefaultPolicy()
 	store := &shelf{p: policy, claims: map[claim.Key]*claim.Record{}}
 	topology, err := region.NewTopology([]region.Region{{Name: "us-east1", Code: 1}})
 	require.NoError(t, err)
-	c := Config{Topology: topology}
+	c := Config{Topology: topology, Meters: meters}
 	service, err := claim.NewService(claim.Config{
-		Store: store, Executor: payment.NewExecutor(psp.Providers{breaker.New(generous{}, log)}, payment.Options{Logger: log, Home: c.home}),
+		Store: store, Executor: payment.NewExecutor(c.time(psp.Providers{breaker.New(generous{}, log)}), payment.Options{Logger: log, Home: c.home}),
 		Blobs: noBlobs{}, Policy: policy, Node: "n-1", Region: "us-east1", Providers: []string{"simulator"}, Code: c.code,
-		Operations: payment.Operations(), Logger: log,
+		Operations: payment.Operations(), Meters: meters, Logger: log,
 	})
 	require.NoError(t, err)
 	limits := httpapi.DefaultLimits()
@@ -126,7 +128,7 @@ func newExchange(t testing.TB) *exchange {
 	var hand inHand
 	api, err := httpapi.New(httpapi.Config{
 		Tenants: store, Region: "us-east1", RegionCode: 1, HomeOf: c.home, Limits: limits, Logger: log,
-		Router:   router.New("us-east1", service, nil, store, topology, func(string) bool { return false }),
+		Router: measure(router.New("us-east1", service, nil, store, topology, func(string) bool { return false }).WithMeters(meters), meters), Meters: meters,
 		Answered: newTraffic("us-east1", func(string) bool { return false }).answered,
 	})
 	require.NoError(t, err)
@@ -164,7 +166,7 @@ const (
 )
 
 func TestHotPathAllocates(t *testing.T) {
-	x := newExchange(t)
+	x := newExchange(t, nil)
 	n := 0
 	charge := testing.AllocsPerRun(1000, func() { n++; x.sent(t, hotKey(n)) })
 	replay := testing.AllocsPerRun(1000, func() { x.sent(t, hotKey(1)) })
@@ -175,7 +177,7 @@ func TestHotPathAllocates(t *testing.T) {
 
 func BenchmarkHotPath(b *testing.B) {
 	b.Run("charge", func(b *testing.B) {
-		x := newExchange(b)
+		x := newExchange(b, nil)
 		keys := make([]string, b.N)
 		for i := range keys {
 			keys[i] = hotKey(i)
@@ -190,7 +192,7 @@ func BenchmarkHotPath(b *testing.B) {
 		}
 	})
 	b.Run("replay", func(b *testing.B) {
-		x := newExchange(b)
+		x := newExchange(b, nil)
 		x.sent(b, hotKey(1))
 		b.ReportAllocs()
 		for b.Loop() {
@@ -202,4 +204,46 @@ func BenchmarkHotPath(b *testing.B) {
 func hotKey(i int) string {
 	digits := strconv.Itoa(1_000_000_000 + i)
 	return "3f6f0d8e-5a5c-4a5e-9a3e-00" + digits
+}
+
+// newMeters are those of a node that is scraped.
+func newMeters(t testing.TB) *meter.Set {
+	m, err := telemetry.OpenMetrics(t.Context(), telemetry.Process{Log: slog.New(slog.DiscardHandler)}, "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	s, err := m.Node(t.Context(), "us-east1", "n-1")
+	require.NoError(t, err)
+	return s
+}
+
+// TestMetricsAllocateNothing: a charge and a replay, once their labels have been seen.
+func TestMetricsAllocateNothing(t *testing.T) {
+	var charges, replays [2]float64
+	for i, meters := range []*meter.Set{nil, newMeters(t)} {
+		x := newExchange(t, meters)
+		n := 0
+		charges[i] = testing.AllocsPerRun(1000, func() { n++; x.sent(t, hotKey(n)) })
+		replays[i] = testing.AllocsPerRun(1000, func() { x.sent(t, hotKey(1)) })
+	}
+	require.InDelta(t, charges[0], charges[1], 1, "a pool may drop something now and then")
+	require.InDelta(t, replays[0], replays[1], 1)
+}
+
+// BenchmarkMetrics is what a charge costs without metrics and with, without its store, the
+// network and the provider: the difference is theirs, whatever those cost.
+func BenchmarkMetrics(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		meters *meter.Set
+	}{{"without", nil}, {"with", newMeters(b)}} {
+		b.Run(c.name, func(b *testing.B) {
+			x := newExchange(b, c.meters)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				x.sent(b, hotKey(n))
+			}
+		})
+	}
 }

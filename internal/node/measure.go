@@ -42,22 +42,29 @@ func (m *measured) Do(ctx context.Context, req claim.Request, hint string) (clai
 
 // outcomeOf is what a request came to, as [meter.Requests] has it.
 func outcomeOf(reply *claim.Reply, err error) string {
+	switch {
+	case err != nil:
+		return failureOf(err)
+	case reply.Replayed:
+		return meter.Replayed
+	case reply.State == claim.Completed:
+		return meter.Succeeded
+	case reply.State == claim.InFlight:
+		return meter.Pending
+	case reply.State == claim.FailedRetry:
+		return meter.Released
+	default:
+		return meter.Declined
+	}
+}
+
+func failureOf(err error) string {
 	var (
 		inUse   *claim.InUseError
 		unknown *claim.UnknownError
 		expired *claim.ExpiredError
 	)
 	switch {
-	case err == nil && reply.Replayed:
-		return meter.Replayed
-	case err == nil && reply.State == claim.Completed:
-		return meter.Succeeded
-	case err == nil && reply.State == claim.InFlight:
-		return meter.Pending
-	case err == nil && reply.State == claim.FailedRetry:
-		return meter.Released
-	case err == nil:
-		return meter.Declined
 	case errors.Is(err, claim.ErrMismatch):
 		return meter.Mismatched
 	case errors.As(err, &inUse), errors.Is(err, claim.ErrLeaseHeld):
@@ -85,8 +92,10 @@ type timed struct {
 
 func (t *timed) moved(ctx context.Context, call string, began time.Time, r *psp.Result) {
 	outcome := r.Outcome.String()
-	if unsent := (*psp.NotSentError)(nil); r.Outcome == psp.Unknown && errors.As(r.Err, &unsent) {
-		outcome = "not_sent"
+	if r.Outcome == psp.Unknown {
+		if _, unsent := errors.AsType[*psp.NotSentError](r.Err); unsent {
+			outcome = "not_sent"
+		}
 	}
 	t.took.Took(ctx, time.Since(began), t.Name(), call, outcome)
 }
