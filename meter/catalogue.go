@@ -212,7 +212,7 @@ var (
 		"A bank sent refunds or transfers back: tell the merchant.",
 		Provider, RowKind)
 	Suspense = money.gauge("homeward.suspense", "{minor_unit}",
-		"What the suspense accounts owe payers, by currency, in its minor units.",
+		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Told by homeward ledger verify --metrics-file.",
 		"0 in health. What stays for a day is in LIMBO, held or doubtful.",
 		Currency)
 	Limbo = money.gauge("homeward.limbo", "{notice}",
@@ -228,18 +228,18 @@ var (
 		"As above.",
 		Provider)
 	ReconciliationLast = money.gauge("homeward.reconciliation.last", "s",
-		"When a statement of the provider was last compared whole, in Unix time. Absent before the first.",
+		"When a statement of the provider was last compared whole, in Unix time. Told by homeward reconcile --metrics-file; absent before the first.",
 		"Older than the schedule: the statement cannot be fetched, see the log.",
 		Provider)
 	ReconciliationMismatches = money.gauge("homeward.reconciliation.mismatches", "{mismatch}",
-		"Mismatches of the last comparison that were not healed, by class; `all` is their sum, 0 included.",
+		"Mismatches of the last comparison by class; `all` is how many of them were not healed, 0 included.",
 		"Each is named in the run's output: homeward reconcile.",
 		Provider, Class)
 	LedgerVerifyLast = money.gauge("homeward.ledger.verify.last", "s",
-		"When the books were last proved, in Unix time. Absent before the first.",
+		"When the books were last proved, in Unix time. Told by homeward ledger verify --metrics-file; absent before the first.",
 		"Older than a day: run homeward ledger verify, by a schedule.")
 	LedgerVerifyFindings = money.gauge("homeward.ledger.verify.findings", "{finding}",
-		"What the last proof of the books found wrong; 0 is a proof that held.",
+		"How many things the last proof of the books found wrong; 0 is a proof that held.",
 		"Page. Stop compensations, keep the database as it is, and read the verdict.")
 	AuditLag = money.gauge("homeward.audit.export.lag", "s",
 		"For how long the oldest window of the region's audit has been due that no segment in object storage holds; 0 where none is. The node of the region that exports tells it, where there is a bucket.",

@@ -32,6 +32,8 @@ A node serves them in Prometheus' format at ` + "`GET /metrics`" + ` on a listen
 
 Each has the labels ` + "`homeward_region`" + ` and ` + "`homeward_node`" + ` of the node that tells it, beside its own. The headings are OpenTelemetry's names; below each is Prometheus', of which a histogram has ` + "`_bucket`, `_sum` and `_count`" + `. In labels dots are underscores, too. Gauges without a unit are 0 or 1. Observations of a histogram that were made in a sampled trace carry its id as an exemplar, in the OpenMetrics format.
 
+Commands that prove something, ` + "`homeward ledger verify` and `homeward reconcile`" + `, write their verdict to a file (` + "`--metrics-file`" + `), which node_exporter's textfile collector reads, or push it by the same variables; it has neither of these two labels.
+
 The Go runtime's own (` + "`go_*`, `process_*`" + `) are there under their usual names.
 `
 

@@ -22,14 +22,20 @@ func (ledgerCommand) Help() string { return storeHelp }
 
 type ledgerVerifyCommand struct {
 	storeFlags
+	metricsFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	var report verify.Report
-	if err := c.withBooks(ctx, func(s *store) (err error) {
-		report, err = verify.Books(ctx, s.rows, s.regions)
-		return err
+	if err := c.withVerdicts(ctx, io, func(v *verdicts) error {
+		return c.withBooks(ctx, func(s *store) (err error) {
+			if report, err = verify.Books(ctx, s.rows, s.regions); err != nil || v.metrics == nil {
+				return err
+			}
+			owed, err := suspended(ctx, s)
+			return errors.Join(err, v.books(time.Now(), &report, owed))
+		})
 	}); err != nil {
 		return &exitError{exitUnread, err}
 	}

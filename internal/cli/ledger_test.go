@@ -3,6 +3,8 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,14 @@ func TestLedger(t *testing.T) {
 		})
 		out := does(t, with("ledger", "verify")...)
 		require.Contains(t, out, "7 transactions in asia-northeast1, europe-west1, us-east1: 5 balances proved from zero, 0 moved")
+		file := filepath.Join(t.TempDir(), "books.prom")
+		does(t, with("ledger", "verify", "--metrics-file", file)...)
+		told, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(told), "homeward_ledger_verify_findings 0\n")
+		require.Regexp(t, `homeward_ledger_verify_last_seconds [1-9]`, string(told))
+		require.Contains(t, string(told), `homeward_suspense{homeward_currency="usd"} 7`)
+		require.NotContains(t, string(told), "target_info")
 		var report verify.Report
 		require.NoError(t, json.Unmarshal([]byte(does(t, with("ledger", "verify", "--json")...)), &report))
 		require.EqualValues(t, 7, report.Transactions)
@@ -117,8 +127,11 @@ func TestLedger(t *testing.T) {
 		open(func(s *store) {
 			post(t, s, ledger.Transaction{ID: "re_2", Region: "us-east1", Kind: ledger.Refund, Amount: 71, Reverses: "ch_1", ProviderRef: "r2"})
 		})
-		code, out, errs := homeward(t, with("ledger", "verify")...)
+		code, out, errs := homeward(t, with("ledger", "verify", "--metrics-file", file)...)
 		require.Equal(t, exitDiffers, code)
+		told, err = os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(told), "homeward_ledger_verify_findings 1\n")
 		require.Contains(t, out, "reversal: ch_1 in us-east1: 100 were booked, and 101 are taken back")
 		require.Contains(t, errs, "the books are wrong")
 	})

@@ -33,9 +33,10 @@ type reconcileCommand struct {
 	Heal      bool          `help:"Give back what nobody is owed, through the providers of the settings."`
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
 	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches there, as JSON lines. The file is replaced when the comparison has come to its end."`
-	JSON      bool          `name:"json" help:"Print JSON."`
-	Data      string        `type:"path" placeholder:"DIR" help:"Compare with what a stopped demo has left in its --data directory, instead of the database."`
-	Config    string        `type:"path" placeholder:"FILE" help:"Settings file (YAML): of the nodes, or with --data of the demo."`
+	metricsFlags
+	JSON   bool   `name:"json" help:"Print JSON."`
+	Data   string `type:"path" placeholder:"DIR" help:"Compare with what a stopped demo has left in its --data directory, instead of the database."`
+	Config string `type:"path" placeholder:"FILE" help:"Settings file (YAML): of the nodes, or with --data of the demo."`
 }
 
 // Help is what homeward reconcile --help adds.
@@ -77,6 +78,16 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 	}
 	r.Mapping = mapping
 	defer func() { err = errors.Join(err, parts.Within(ctx, node.DrainTime, stop)) }()
+	v, flush, err := c.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flush()) }()
+	r.Found = func(found *reconcile.Comparison) {
+		if err := v.statement(time.Now(), found); err != nil {
+			log.Error("the verdict cannot be told in metrics", "error", err)
+		}
+	}
 	if c.Every > 0 {
 		r.Repeat(ctx, c.Every, log)
 		return nil

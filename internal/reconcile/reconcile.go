@@ -58,7 +58,10 @@ type Comparison struct {
 }
 
 // OK reports whether all agree, or were made to.
-func (c *Comparison) OK() bool { return c.Total() == c.Healing[healed] }
+func (c *Comparison) OK() bool { return c.Left() == 0 }
+
+// Left is how many mismatches were not healed.
+func (c *Comparison) Left() int { return c.Total() - c.Healing[healed] }
 
 // Reconciler compares the statements of one provider.
 type Reconciler struct {
@@ -76,6 +79,8 @@ type Reconciler struct {
 	Open func(ctx context.Context, do func(recon.Config) error) error
 	// Heal gives a ghost back; nil: nothing is to be healed.
 	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
+	// Found is told of each comparison that came to its end; nil: nobody is.
+	Found func(*Comparison)
 }
 
 // Repeat compares every so often until ctx ends, and logs. What cannot be compared now is the next round's.
@@ -173,6 +178,9 @@ func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (_ *Compariso
 	})
 	if err != nil && found.Healing[healed] > 0 {
 		err = fmt.Errorf("%w; %d mismatches were healed before that", err, found.Healing[healed])
+	}
+	if err == nil && r.Found != nil {
+		r.Found(found)
 	}
 	return found, err
 }

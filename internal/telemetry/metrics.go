@@ -34,6 +34,7 @@ type Metrics struct {
 	p        Process
 	registry *prometheus.Registry // nil where nobody listens
 	push     bool
+	file     string // of a batch
 	listener net.Listener
 	server   *http.Server
 	served   sync.WaitGroup
@@ -88,6 +89,32 @@ const (
 	idleTime = 2 * time.Minute
 )
 
+// OpenBatch is for a process that does one thing and ends, or does it now and then: what it
+// tells is written to a file in Prometheus' text format, which node_exporter's textfile
+// collector reads, "" for none, and is pushed where the environment asks for it. It is nil
+// where neither is wanted.
+func OpenBatch(ctx context.Context, p Process, file string) (*Metrics, error) {
+	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS"), file: file}
+	if file == "" && !m.push {
+		return nil, nil
+	}
+	if file != "" {
+		m.registry = prometheus.NewRegistry()
+	}
+	return m, p.checkMetrics(ctx)
+}
+
+// Write replaces the file of a batch by what there is to tell now.
+func (m *Metrics) Write() error {
+	if m == nil || m.file == "" {
+		return nil
+	}
+	if err := prometheus.WriteToTextfile(m.file, m.registry); err != nil {
+		return fmt.Errorf("metrics cannot be written to %s: %w", m.file, err)
+	}
+	return nil
+}
+
 // Addr is where scrapes are answered, "" if nowhere.
 func (m *Metrics) Addr() string {
 	if m == nil || m.listener == nil {
@@ -110,11 +137,15 @@ func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, er
 	}
 	options := []metric.Option{metric.WithResource(who)}
 	if m.registry != nil {
-		reader, err := otelprometheus.New(
+		how := []otelprometheus.Option{
 			otelprometheus.WithRegisterer(m.registry), otelprometheus.WithoutScopeInfo(),
 			otelprometheus.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 			otelprometheus.WithResourceAsConstantLabels(attribute.NewAllowKeysFilter(meter.Region, meter.Node)),
-		)
+		}
+		if m.file != "" { // the target is whoever reads the file
+			how = append(how, otelprometheus.WithoutTargetInfo())
+		}
+		reader, err := otelprometheus.New(how...)
 		if err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/reconcile"
+	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/meter"
+	"github.com/homeward-io/homeward/payment/verify"
+)
+
+// verdicts are the metrics of commands that prove something: each tells all of what it found
+// last.
+type verdicts struct {
+	metrics *telemetry.Metrics
+
+	mu   sync.Mutex
+	tell func(*meter.Observer)
+}
+
+// metricsFlags are theirs.
+type metricsFlags struct {
+	MetricsFile string `type:"path" placeholder:"FILE.prom" help:"Write the verdict as metrics there, for node_exporter's textfile collector. It is pushed, too, where OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT asks for it."`
+}
+
+// open prepares to tell. stop pushes what is left.
+func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (v *verdicts, stop func() error, err error) {
+	v = &verdicts{}
+	if v.metrics, err = telemetry.OpenBatch(ctx, telemetry.Process{Version: node.Version, Log: log}, f.MetricsFile); err != nil {
+		return nil, nil, err
+	}
+	set, err := v.metrics.Node(ctx, "", "")
+	if err != nil {
+		return nil, nil, err
+	}
+	stop = func() error { return v.metrics.Stop(context.WithoutCancel(ctx)) }
+	return v, stop, set.Observe(func(o *meter.Observer) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.tell != nil {
+			v.tell(o)
+		}
+	})
+}
+
+func (v *verdicts) say(tell func(*meter.Observer)) error {
+	v.mu.Lock()
+	v.tell = tell
+	v.mu.Unlock()
+	return v.metrics.Write()
+}
+
+// books tells what a proof of the books found, and what payers are owed.
+func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int64) error {
+	return v.say(func(o *meter.Observer) {
+		o.Is(meter.LedgerVerifyLast, float64(at.Unix()))
+		o.Is(meter.LedgerVerifyFindings, float64(r.Failed))
+		for currency, owed := range suspense {
+			o.Is(meter.Suspense, float64(owed), currency)
+		}
+	})
+}
+
+// statement tells what a comparison found: of each class what was found, and in all what
+// was not healed.
+func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
+	mismatches, left := maps.Clone(c.Mismatches), c.Left()
+	return v.say(func(o *meter.Observer) {
+		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Provider)
+		o.Is(meter.ReconciliationMismatches, float64(left), c.Provider, "all")
+		for class, n := range mismatches {
+			o.Is(meter.ReconciliationMismatches, float64(n), c.Provider, string(class))
+		}
+	})
+}
+
+// suspensePage is how many balances are read at once.
+const suspensePage = 1000
+
+// suspended is what suspense accounts owe, by currency; currencies that owe nothing any more
+// are there, too.
+func suspended(ctx context.Context, s *store) (map[string]int64, error) {
+	owed := map[string]int64{}
+	for _, region := range s.regions {
+		for after := (ledger.AccountKey{Account: "suspense"}); ; {
+			page, err := s.rows.Balances(ctx, region, after, suspensePage)
+			if err != nil {
+				return nil, err
+			}
+			for _, b := range page {
+				if strings.HasPrefix(string(b.Account), "suspense:") {
+					owed[b.Currency] += b.Credits - b.Debits
+				}
+				after = ledger.AccountKey{Account: b.Account, Currency: b.Currency}
+			}
+			if len(page) < suspensePage || after.Account > "suspense;" { // ';' comes after ':'
+				break
+			}
+		}
+	}
+	return owed, nil
+}
+
+// withVerdicts runs do with what tells of its verdict.
+func (f *metricsFlags) withVerdicts(ctx context.Context, io streams, do func(*verdicts) error) error {
+	v, stop, err := f.open(ctx, warnings(io))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(v), stop())
+}
