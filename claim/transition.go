@@ -200,6 +200,9 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.Fence++
 	next.Generation++
 	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation, a.Provider)
+	if rec.ProviderRef != "" && rec.ProviderKey != providerKey(rec.Key, rec.Minted.ID, rec.Generation, a.Provider) {
+		next.ProviderRef = "" // another provider's, who cannot go on with it
+	}
 	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
 	next.Attempts++
 	next.Unknowns, next.NotFounds, next.Reason, next.SettledAt = 0, 0, "", time.Time{}

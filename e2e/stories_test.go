@@ -23,6 +23,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
@@ -49,6 +50,10 @@ var stories = []struct {
 	{"refunds and a charge that fail after they succeeded", failures},
 	{"webhooks that name movements otherwise", aliases},
 	{"too many ghosts", tooMany},
+	{"a currency of three decimals", threeDecimals},
+	{"a payer who authenticates after four minutes", payerActs},
+	{"a payer who never authenticates", payerNeverActs},
+	{"a bank debit that takes two days", bankDebit},
 }
 
 // TestStories tells every story on the embedded store and on a database, or on the
@@ -102,7 +107,9 @@ type tale struct {
 	on    string // the store
 	show  func(books string)
 	heard *hearing
-	notes []string // shown with the books
+	// stripe: the provider is spoken to as Stripe is.
+	stripe bool
+	notes  []string // shown with the books
 }
 
 // setting is where a story plays.
@@ -118,6 +125,8 @@ type setting struct {
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
 	read func(psp.Notifier) psp.Notifier
+	// stripe: the provider is spoken to as Stripe is.
+	stripe bool
 	// compensations are the limits of automatic refunds; zero: the defaults.
 	compensations node.CompensationSettings
 }
@@ -150,11 +159,8 @@ func (w *tale) begin(s setting) {
 
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
-	p, err := httpjson.New(httpjson.Config{
-		Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
-	})
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = p.Close() })
+	w.stripe = s.stripe
+	p := w.provider(j, name, s)
 	w.heard = &hearing{Notifier: p, ids: map[string]bool{}}
 	if s.read != nil {
 		w.heard.Notifier = s.read(p)
@@ -170,9 +176,31 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		}
 	})
 	for _, r := range s.told {
-		s.notices.Targets = append(s.notices.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret})
+		s.notices.Targets = append(s.notices.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret, Stripe: s.stripe})
 	}
 	require.NoError(w.t, j.SetNotices(s.notices))
+}
+
+// speaker is a provider's adapter.
+type speaker interface {
+	psp.Provider
+	psp.Notifier
+	Close() error
+}
+
+func (w *tale) provider(j *judge, name string, s setting) (p speaker) {
+	w.t.Helper()
+	var err error
+	if s.stripe {
+		p, err = stripe.New(stripe.Config{Name: name, Key: "sk_test_tale", WebhookSecret: noticeSecret, BaseURL: j.url + "/stripe"})
+	} else {
+		p, err = httpjson.New(httpjson.Config{
+			Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
+		})
+	}
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = p.Close() })
+	return p
 }
 
 // store is the rows as us sees them.

@@ -220,12 +220,7 @@ func (t *attempt) expiryGrace() time.Duration { return max(t.caps.Timeout, t.set
 func (t *attempt) call(ctx context.Context) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	c := psp.Call{
-		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
-		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
-		// A refund's reason is the merchant's own affair and not the payer's.
-		Source: t.intent.Source, Description: t.intent.Description(),
-	}
+	c := t.described()
 	switch c.Kind {
 	case psp.KindRefund:
 		return t.provider.Refund(ctx, c)
@@ -234,6 +229,20 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 	default:
 		return t.provider.Charge(ctx, c)
 	}
+}
+
+// described is what the provider is called with, and asked about.
+func (t *attempt) described() psp.Call {
+	c := psp.Call{
+		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
+		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
+		// A refund's reason is the merchant's own affair and not the payer's.
+		Source: t.intent.Source, Description: t.intent.Description(), Terms: t.intent.agreement(),
+	}
+	if t.op == Charge && t.Record.Generation > 1 {
+		c.Again = t.Record.ProviderRef // of the generation that was declined for now
+	}
+	return c
 }
 
 func kind(op Operation) psp.Kind {
@@ -332,7 +341,7 @@ func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
 func (t *attempt) lookup(ctx context.Context) (psp.Found, psp.Result) {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	return t.provider.Lookup(ctx, psp.Call{Kind: kind(t.op), Reference: t.Record.Minted.ID})
+	return t.provider.Lookup(ctx, t.described())
 }
 
 // settleWindow is how long a call may still be on its way. A provider that

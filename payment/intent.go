@@ -73,6 +73,7 @@ type Intent struct {
 	// The caller's own spelling of optional members, canonical JSON, nil when
 	// absent: what the caller sent is shown back to the byte.
 	description, orderID, metadata, expiresAt, reason []byte
+	terms                                             terms
 }
 
 // Description and OrderID are "" when the caller sent none. They are spelled out when

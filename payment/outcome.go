@@ -12,6 +12,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
+// longestPause is how long a provider may ask to wait before the same key is tried again:
+// half of the least time that a key is kept. After a longer one a new key is needed.
+const longestPause = 12 * time.Hour
+
 // codeExpired is the decline code of an operation past its expires_at.
 const codeExpired = "expired"
 
@@ -98,8 +102,14 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for good."))
 	case psp.Soft:
 		p = problem.New(problem.CardDeclined, orElse(r.Decline.Message, "The provider declined the "+what+" for now."))
-		if !t.Last { // the last one allowed is remembered, and the key with it
-			p.Retry, p.RetryAfter = problem.SameKey, t.o.DeclinePause
+		p.RetryAfter = max(t.o.DeclinePause, r.Decline.RetryIn)
+		switch {
+		case r.Decline.RetryIn > longestPause:
+			outcome = claim.OutcomeRefused // the key would be forgotten before it may be tried again
+		case t.Last: // the last one allowed is remembered, and the key with it
+			p.RetryAfter = 0
+		default:
+			p.Retry = problem.SameKey
 		}
 	case psp.Invalid:
 		if t.Recovery && !t.cleared {
@@ -123,7 +133,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}
 	v := t.refused(outcome, p)
-	v.ProviderRef = r.ProviderRef
+	v.ProviderRef, v.RetryIn = r.ProviderRef, r.Decline.RetryIn
 	return v
 }
 

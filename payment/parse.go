@@ -54,6 +54,9 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 	if missing := in.missing(); missing != "" {
 		return Intent{}, invalid(missing, "is required")
 	}
+	if err := in.agreed(); err != nil {
+		return Intent{}, err
+	}
 	return in, nil
 }
 
@@ -120,7 +123,13 @@ func (in *Intent) setPayment(name, raw []byte) (err error) {
 		in.expiresAt = raw
 		in.ExpiresAt, err = expiry(raw)
 	default:
-		err = unknownMember(name)
+		known := false
+		if in.Operation == Charge {
+			known, err = in.setTerms(string(name), raw)
+		}
+		if !known {
+			err = unknownMember(name)
+		}
 	}
 	return err
 }
@@ -177,20 +186,22 @@ func chargeID(raw []byte) (string, error) {
 	return id, nil
 }
 
-func amount(raw []byte) (int64, error) {
+func amount(raw []byte) (int64, error) { return amountOf("amount", raw) }
+
+func amountOf(member string, raw []byte) (int64, error) {
 	switch {
 	case raw[0] != '-' && (raw[0] < '0' || raw[0] > '9'):
-		return 0, invalid("amount", "must be a number: whole minor units, such as 1999 for 19.99")
+		return 0, invalid(member, "must be a number: whole minor units, such as 1999 for 19.99")
 	case raw[0] == '-' || string(raw) == "0":
-		return 0, invalid("amount", "must be above 0")
+		return 0, invalid(member, "must be above 0")
 	}
 	// Canonical integers below 10^21 are plain digits.
 	if bytes.IndexByte(raw, '.') >= 0 && bytes.IndexByte(raw, 'e') < 0 || bytes.Contains(raw, []byte("e-")) {
-		return 0, invalid("amount", "must be whole minor units, such as 1999 for 19.99")
+		return 0, invalid(member, "must be whole minor units, such as 1999 for 19.99")
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || n > MaxAmount {
-		return 0, invalid("amount", "must be at most %d minor units", int64(MaxAmount))
+		return 0, invalid(member, "must be at most %d minor units", int64(MaxAmount))
 	}
 	return n, nil
 }

@@ -47,7 +47,7 @@ func response(status int, m claim.Minted, in *Intent, body []byte) claim.Respons
 
 // sent is how many bytes the members have that are shown as they were sent.
 func (in *Intent) sent() int {
-	return len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt) + len(in.reason)
+	return len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt) + len(in.reason) + in.terms.sent()
 }
 
 // appendObject appends an object up to its receipt number. The amount, and what
@@ -85,6 +85,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	b = appendSent(b, "metadata", in.metadata)
 	b = appendSent(b, "expires_at", in.expiresAt)
 	b = appendSent(b, "reason", in.reason)
+	b = appendTerms(b, &in.terms)
 	b = append(b, `,"receipt_number":`...)
 	return appendString(b, m.Receipt)
 }

@@ -28,7 +28,7 @@ func (s *Screened) Refusal() error {
 }
 
 // Screen looks for card numbers in the free text of canonical, a request that [Parse]
-// has accepted: in description and reason, in metadata, names and values, but for those
+// has accepted: in description, reason, statement_descriptor_suffix and return_url, in metadata, names and values, but for those
 // that are digits alone, and in payment_method. Everything else is an identifier: one in
 // ten numbers has a right check digit, and an identifier is never refused for its look.
 // It copies nothing unless it finds one, and is safe for concurrent use.
@@ -42,7 +42,7 @@ func Screen(canonical []byte) Screened {
 		switch string(top.name) {
 		case `"payment_method"`:
 			token = hasCard(top.raw)
-		case `"description"`, `"reason"`:
+		case `"description"`, `"reason"`, `"statement_descriptor_suffix"`, `"return_url"`:
 			m = m.text(top.raw, top.at, "", top.name)
 		case `"metadata"`:
 			for inner := membersAt(canonical, top.at); inner.next(); {
@@ -69,7 +69,7 @@ func Screen(canonical []byte) Screened {
 // Screen is [Screen] of canonical, which in was parsed from. Where the texts at hand have
 // too few digits for a card number, as in most requests, nothing is walked again.
 func (in *Intent) Screen(canonical []byte) Screened {
-	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) {
+	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) || manyDigits(in.terms.returnURL) {
 		return Screen(canonical)
 	}
 	return Screened{}

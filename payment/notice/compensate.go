@@ -178,6 +178,8 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	switch {
 	case errors.As(err, &unknown), errors.As(err, &busy):
 		return Pending, "the provider has not answered the refund yet", nil
+	case err == nil && reply.State == claim.InFlight:
+		return Pending, "the provider has the refund, and has not paid it out yet", nil
 	case errors.Is(err, claim.ErrMismatch):
 		return Limbo, "the key of the compensation belongs to another request", nil
 	case errors.As(err, &expired):

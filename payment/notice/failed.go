@@ -81,7 +81,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		return p.later(m, "books", err)
 	}
 	if !known {
-		if disposition, contradicted := p.asked(ctx, n, &of); contradicted {
+		if disposition, contradicted := p.asked(ctx, m, n, &of, rec.Generation > 1); contradicted {
 			return disposition
 		}
 		ghost, disposition, err := p.ghostOf(ctx, &of)
@@ -179,8 +179,10 @@ func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.D
 }
 
 // asked has the provider confirm that a movement has failed, where it can be asked: a
-// notice may be older than what it tells of, and a refund is made on its word.
-func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transaction) (v outbox.Disposition, contradicted bool) {
+// notice may be older than what it tells of, and a refund is made on its word. A payment
+// that was declined for now is tried again under the same name, so that of a claim of
+// several generations the notice may tell of a try before.
+func (p *Processor) asked(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, contradicted bool) {
 	provider, here := p.c.Compensator.Providers.Named(of.Provider)
 	if !here || provider.Capabilities().Blind {
 		return v, false
@@ -192,6 +194,8 @@ func (p *Processor) asked(ctx context.Context, n *psp.Notice, of *ledger.Transac
 		return outbox.Failed(fmt.Sprintf("the provider does not say what became of %s, which it says has failed: %v", of.ProviderRef, err)), true
 	case found == psp.FoundYes && same && shown.Outcome == psp.Declined:
 		return v, false
+	case found == psp.FoundYes && same && shown.Outcome == psp.Approved && several:
+		return p.close(ctx, m, Ignored, noMoney), true
 	}
 	detail := fmt.Sprintf("the provider tells that %s has failed, and asked for it shows nothing of the name", of.ProviderRef)
 	if found == psp.FoundYes {

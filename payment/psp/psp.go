@@ -190,6 +190,34 @@ type Terms struct {
 	Metadata map[string]string
 }
 
+// Special names the first member of t, as merchants spell it, that not every provider
+// knows; "" for none. What is left can be ignored: the merchant's own data, and that the
+// payer is there.
+func (t *Terms) Special() string {
+	switch {
+	case t == nil:
+		return ""
+	case t.Manual:
+		return "capture_method"
+	case t.Customer != "":
+		return "customer"
+	case t.SetupFutureUsage != "":
+		return "setup_future_usage"
+	case t.StatementSuffix != "":
+		return "statement_descriptor_suffix"
+	case t.Account != "":
+		return "account"
+	case t.OnBehalfOf != "":
+		return "on_behalf_of"
+	case t.TransferTo != "":
+		return "transfer_data"
+	case t.ApplicationFee != 0:
+		return "application_fee_amount"
+	default:
+		return ""
+	}
+}
+
 // Result is what came of a [Call] or a look-up.
 type Result struct {
 	Outcome Outcome

@@ -245,6 +245,11 @@ func (p *Provider) Capabilities() psp.Capabilities { return p.caps }
 
 // Charge implements [psp.Provider].
 func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
+	if member := call.Terms.Special(); member != "" {
+		return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
+			Class: psp.Invalid, Code: "unsupported", Member: member, Message: "this provider knows nothing of " + member + "; nothing was sent.",
+		}}
+	}
 	return p.move(ctx, p.charges, call)
 }
 

@@ -64,13 +64,17 @@ type book struct {
 	failed   map[uint32]uint32    // movement → the record that says that it has failed
 	failure  map[uint32]uint32    // such a record → the movement
 	unasked  map[uint32]occurrence
+	acts     map[uint32]acted  // charge → what its last act made of it
+	actOf    map[uint32]uint32 // act → the charge
+	manual   map[uint32]bool   // charges that are to be captured
 }
 
 // refRecord holds record numbers from 1; 0 is none.
 type refRecord struct{ approved, last uint32 }
 
 func newBook() book {
-	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}, failed: map[uint32]uint32{}, failure: map[uint32]uint32{}, unasked: map[uint32]occurrence{}}
+	return book{byKey: map[string]uint32{}, byRef: map[string]refRecord{}, refunded: map[uint32]int64{}, refundOf: map[uint32]uint32{}, failed: map[uint32]uint32{}, failure: map[uint32]uint32{},
+		acts: map[uint32]acted{}, actOf: map[uint32]uint32{}, manual: map[uint32]bool{}, unasked: map[uint32]occurrence{}}
 }
 
 func (b *book) len() int         { return b.n }
@@ -125,6 +129,13 @@ func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 		b.happen(call, uint32(i))
 		return i
 	}
+	if n, ok := b.about(call); ok && v != invalidPaymentMethod {
+		b.act(i, n, refText)
+		return i
+	}
+	if call.Terms != nil && call.Terms.Manual || v == authorized {
+		b.manual[uint32(i)] = true
+	}
 	c, refund := parseID(psp.KindCharge, call.Source)
 	if refund = refund && call.Kind == psp.KindRefund; refund {
 		b.refundOf[uint32(i)] = uint32(c)
@@ -153,6 +164,10 @@ func fingerprint(c psp.Call) [16]byte {
 		buf = append(buf, s...)
 	}
 	buf = binary.AppendVarint(buf, c.Amount)
+	if t := c.Terms; t != nil {
+		buf = fmt.Appendf(buf, "%+v", *t) // maps are printed in order
+	}
+	buf = append(buf, c.Again...)
 	full := sha256.Sum256(buf)
 	return [16]byte(full[:16])
 }

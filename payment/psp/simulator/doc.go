@@ -39,7 +39,8 @@
 // # Stripe's spelling
 //
 // Below /stripe the same books are shown as Stripe would: POST
-// /v1/payment_intents (created and confirmed at once), /v1/transfers, /v1/refunds;
+// /v1/payment_intents (created and confirmed at once), with /confirm, /capture and
+// /cancel of one, /v1/transfers, /v1/refunds;
 // GET /v1/payment_intents/search by metadata['homeward_reference'], /v1/transfers
 // by transfer_group, /v1/refunds, and each object by its id. Bodies are forms, any
 // key that starts with sk_ opens, and ids are pi_…, tr_… and re_… with the digits
@@ -59,10 +60,17 @@
 // A charge's source: pm_card_visa approves; pm_card_insufficient_funds declines
 // softly; pm_card_insufficient_funds_once declines softly only while nothing is
 // recorded under the reference, so that a new key for the same reference
-// approves; pm_card_stolen declines hard; any other pm_card_… approves; anything
+// approves; pm_card_stolen declines hard; pm_card_try_again_later and
+// pm_card_do_not_try_again decline softly, in Stripe's spelling with advice; any other pm_card_… approves; anything
 // else is invalid. A transfer's source: acct_closed declines hard, any other
 // acct_… approves, anything else is invalid. A refund's source is the id of an
 // approved charge; what is refunded never exceeds what was charged.
+//
+// In Stripe's spelling a charge may wait. pm_card_3ds (or Stripe's own
+// pm_card_authenticationRequired) requires_action on session and is declined off session;
+// pm_bank_debit is processing. Either waits for POST /_sim/act, or, as pm_card_3ds_240s and
+// pm_bank_debit_172800s, for so many seconds, after which it succeeds, or fails with _fails
+// behind. With capture_method manual money is held.
 //
 // # What a test reads and sets
 //
@@ -71,6 +79,7 @@
 //	GET /_sim/effects   one JSON line per movement, see [Effect]
 //	GET, PUT /_sim/faults   see [Faults]
 //	POST /_sim/late/release   lets calls of late_effect take effect now
+//	POST /_sim/act {"id":"pi_…","act":"succeed|fail"}   who a charge waits for acts
 //	POST /_sim/fail {"id":"psp_re_…"}   a charge or refund that succeeded fails
 //	GET /_sim/statement?format=csv|jsonl&from=&to=&ids=stripe
 //	GET, PUT /_sim/webhooks   see [Notices], [NoticeStats]

@@ -15,7 +15,9 @@ import (
 // stands reports whether record i is a movement that has not failed since.
 func (b *book) stands(i int) bool {
 	_, failed := b.failed[uint32(i)]
-	return b.at(i).outcome == approved && !failed
+	_, act := b.actOf[uint32(i)] // which is no movement of its own
+	o, _ := b.state(i)
+	return o == approved && !failed && !act
 }
 
 // fail notes in record i that the movement of call.Source has failed.
@@ -63,20 +65,14 @@ func (s *Simulator) Fail(id string) error {
 		}
 		if i, ok := parseID(kind, id); ok && i < s.book.len() && s.book.at(i).kind() == kind && s.book.stands(i) {
 			r := s.book.at(i)
-			call, found = psp.Call{Kind: kind, Reference: r.reference(), Amount: r.amount, Currency: string(r.currency[:]), Source: id}, true
+			call, found = psp.Call{Kind: kind, Reference: r.reference(), Amount: s.book.amount(i), Currency: string(r.currency[:]), Source: id}, true
 		}
 	}
 	if !found {
 		s.mu.Unlock()
 		return errNoMovement
 	}
-	i := s.book.add(call, fingerprint(call), failedSince, s.now().UnixNano())
-	if s.journal == nil {
-		s.count(s.book.len())
-	} else {
-		s.open.lines = appendEntry(s.open.lines, i+1, *s.book.at(i), call.Source)
-		s.open.end = s.book.len()
-	}
+	i := s.addLocked(call, fingerprint(call), failedSince)
 	waiting := s.batchOf(i)
 	s.mu.Unlock()
 	if waiting != nil {
@@ -92,11 +88,19 @@ func (s *Simulator) told(i int) (rec record, id int, failed bool) {
 	if n, ok := s.book.failure[uint32(i)]; ok {
 		return rec, int(n), true
 	}
+	if n, ok := s.book.actOf[uint32(i)]; ok {
+		return rec, int(n), false
+	}
 	return rec, i, false
 }
 
 // standing is a record as it stands, against how it was answered: see [Simulator.Fail].
 func (s *Simulator) standing(rec record, i int) outcomeBody {
+	s.mu.Lock()
+	if a, ok := s.book.acts[uint32(i)]; ok {
+		rec.outcome, rec.amount = a.outcome, a.amount
+	}
+	s.mu.Unlock()
 	out := describe(rec, i)
 	s.mu.Lock()
 	_, failed := s.book.failed[uint32(i)]
@@ -121,7 +125,7 @@ func (s *Simulator) serveMovement(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if i, ok := parseID(kind, q.Get("id")); ok {
-		if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.outcome == approved {
+		if rec, _, ok := s.record(i); ok && rec.kind() == kind && s.everMoved(i) {
 			write(w, http.StatusOK, s.standing(rec, i))
 			return
 		}
@@ -145,4 +149,19 @@ func (s *Simulator) serveFail(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// everMoved reports whether record i is a movement that has succeeded, whatever since.
+func (s *Simulator) everMoved(i int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, _ := s.book.state(i)
+	_, act := s.book.actOf[uint32(i)]
+	return o == approved && !act
+}
+
+// amount is how much record i moved.
+func (b *book) amount(i int) int64 {
+	_, amount := b.state(i)
+	return amount
 }

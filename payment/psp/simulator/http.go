@@ -65,6 +65,7 @@ func (s *Simulator) Handler() http.Handler {
 	mux.HandleFunc("POST /_sim/late/release", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, released{s.ReleaseLate()}) })
 	mux.HandleFunc("POST /_sim/fail", s.serveFail)
 	mux.HandleFunc("POST /_sim/unasked", s.serveUnasked)
+	mux.HandleFunc("POST /_sim/act", s.serveAct)
 	mux.HandleFunc("GET /_sim/statement", s.serveStatement)
 	mux.HandleFunc("GET /_sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, s.NoticeStats()) })
 	mux.HandleFunc("PUT /_sim/webhooks", s.serveSetNotices)
@@ -120,6 +121,13 @@ type dialect struct {
 }
 
 func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
+	return s.moveBy(kind, d, func(call psp.Call) (record, int, error) {
+		return s.decideAs(call, d.firstAnswer || s.ignoreParameters)
+	})
+}
+
+// moveBy handles calls that decide decides.
+func (s *Simulator) moveBy(kind psp.Kind, d dialect, decide func(psp.Call) (record, int, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
 		call, status, err := d.read(w, r, kind)
@@ -138,7 +146,7 @@ func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
 			return
 		}
 		if fate.late {
-			s.decideLater(call, fate.lateBy)
+			s.decideLater(call, fate.lateBy, decide)
 			if fate.dropReply {
 				s.dropped.Add(1)
 				panic(http.ErrAbortHandler)
@@ -147,7 +155,7 @@ func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
 			return
 		}
 		s.before(ctx, call)
-		rec, i, err := s.decideAs(call, d.firstAnswer || s.ignoreParameters)
+		rec, i, err := decide(call)
 		if err != nil {
 			s.refuseUndecided(w, d, call, err)
 			return
@@ -167,6 +175,14 @@ func (s *Simulator) move(kind psp.Kind, d dialect) http.HandlerFunc {
 }
 
 func (s *Simulator) refuseUndecided(w http.ResponseWriter, d dialect, call psp.Call, err error) {
+	switch {
+	case errors.Is(err, errUnexpected):
+		d.refuse(w, http.StatusBadRequest, "invalid", "payment_intent_unexpected_state", "You cannot do this to this PaymentIntent because of its status.")
+		return
+	case errors.Is(err, errNoMovement):
+		d.refuse(w, http.StatusNotFound, "invalid", "resource_missing", "No such payment_intent.")
+		return
+	}
 	if errors.Is(err, errKeyReuse) {
 		s.logger.Warn("a provider key came again with other parameters", "key", call.Key, "reference", call.Reference)
 		d.refuse(w, http.StatusConflict, "key_reuse", "key_reuse", "The key was used with other parameters.")

@@ -8,12 +8,13 @@ import (
 
 // lateCall is a call that has lost its caller and not yet taken effect.
 type lateCall struct {
-	call  psp.Call
-	timer *time.Timer
+	call   psp.Call
+	decide func(psp.Call) (record, int, error)
+	timer  *time.Timer
 }
 
 // decideLater lets call take effect after a while. Hooks do not see it.
-func (s *Simulator) decideLater(call psp.Call, after time.Duration) {
+func (s *Simulator) decideLater(call psp.Call, after time.Duration, decide func(psp.Call) (record, int, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -21,7 +22,7 @@ func (s *Simulator) decideLater(call psp.Call, after time.Duration) {
 	}
 	s.lateLast++
 	n := s.lateLast
-	s.late[n] = lateCall{call, time.AfterFunc(after, func() { s.takeLate(n) })}
+	s.late[n] = lateCall{call, decide, time.AfterFunc(after, func() { s.takeLate(n) })}
 }
 
 // takeLate decides a late call, unless somebody else has.
@@ -38,7 +39,7 @@ func (s *Simulator) takeLate(n int64) {
 	s.lateRunning.Add(1) // under mu, so that Close, which sets closed under it, waits
 	s.mu.Unlock()
 	defer s.lateRunning.Done()
-	if _, _, err := s.decide(l.call); err != nil {
+	if _, _, err := l.decide(l.call); err != nil {
 		s.logger.Warn("a late call took no effect", "reference", l.call.Reference, "error", err)
 	}
 }

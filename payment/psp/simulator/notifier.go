@@ -216,7 +216,7 @@ func (n *notifier) look() {
 		var tell []tidings
 		for i := from; i < end; i++ {
 			switch v := n.sim.book.at(i).outcome; {
-			case v == approved, v == failedSince, v == happened, declines && outcomes[v].Class > 0:
+			case v == approved, v == failedSince, v == happened, v.open(), v == canceledCharge, n.sim.book.acted(i), declines && outcomes[v].Class > 0:
 				tell = append(tell, tidings{i, false})
 			case v == refundExceedsCharge, v == currencyMismatch:
 				tell = append(tell, tidings{i, true})
@@ -416,7 +416,7 @@ func (n *notifier) post(d delivery) error {
 	var err error
 	header := http.Header{"Content-Type": {"application/json"}}
 	switch {
-	case d.target.Adyen && unasked:
+	case d.target.Adyen && (unasked || rec.outcome.open() || rec.outcome == canceledCharge):
 		return nil // it has no spelling for these here
 	case d.target.Adyen:
 		if body, err = adyenEvent(rec, d.record, id, int(charge), failed, d.target.adyen); err != nil {
@@ -432,6 +432,9 @@ func (n *notifier) post(d delivery) error {
 		}
 		header.Set("Stripe-Signature", stripeSignature(d.target.Secret, now, body))
 	default:
+		if !failed && rec.outcome.open() {
+			return nil // the plain API has no such charges
+		}
 		out := describe(rec, id)
 		if failed {
 			out.ID = formatID(rec.kind(), id)

@@ -25,6 +25,28 @@ const (
 	failedSince
 	// happened is no outcome of a call, either: money moved that nobody asked for.
 	happened
+	// A charge waits for its payer or for a bank, or holds money.
+	needsAction
+	processing
+	authorized
+	canceledCharge
+	authenticationRequired
+	authenticationFailed
+	tryAgainLater
+	doNotTryAgain
+	// What an act asks for. No record has these.
+	confirmedAgain
+	settledLater
+	unsettledLater
+)
+
+// open reports whether v is of a charge that may yet become either.
+func (v outcome) open() bool { return v == needsAction || v == processing || v == authorized }
+
+// Payment methods with a mind of their own, see the package comment.
+const (
+	tokenAction = "pm_card_3ds"
+	tokenDebit  = "pm_bank_debit"
 )
 
 // outcomes holds each decline's code, class and message. They are part of
@@ -41,11 +63,20 @@ var outcomes = [...]psp.Decline{
 	currencyMismatch:     {Class: psp.Invalid, Code: "currency_mismatch", Message: "A refund is made in the currency of its charge."},
 	happened:             {Code: "happened_unasked"},
 	failedSince:          {Class: psp.Soft, Code: "failed_after_success", Message: "The movement had succeeded, and has failed since."},
+
+	needsAction:            {Code: "requires_action"},
+	processing:             {Code: "processing"},
+	authorized:             {Code: "requires_capture"},
+	canceledCharge:         {Class: psp.Soft, Code: "canceled", Message: "The payment was canceled."},
+	authenticationRequired: {Class: psp.Hard, Code: "authentication_required", Message: "The card was declined, as the transaction requires authentication."},
+	authenticationFailed:   {Class: psp.Soft, Code: "payment_intent_authentication_failure", Message: "The payer was not authenticated, or the bank did not pay."},
+	tryAgainLater:          {Class: psp.Soft, Code: "try_again_later", Message: "The card was declined for now."},
+	doNotTryAgain:          {Class: psp.Soft, Code: "do_not_honor", Message: "The card was declined."},
 }
 
 func parseOutcome(code string) (outcome, error) {
 	for v, d := range outcomes {
-		if d.Code == code {
+		if d.Code == code && code != "" {
 			return outcome(v), nil
 		}
 	}
@@ -76,6 +107,22 @@ func (b *book) judgeCharge(call psp.Call) outcome {
 		return approved
 	case "pm_card_stolen":
 		return stolenCard
+	case "pm_card_try_again_later":
+		return tryAgainLater
+	case "pm_card_do_not_try_again":
+		return doNotTryAgain
+	case "pm_card_authenticationRequired":
+		call.Source = tokenAction
+	}
+	switch onSession := call.Terms != nil && call.Terms.OnSession; {
+	case strings.HasPrefix(call.Source, tokenAction) && onSession:
+		return needsAction
+	case strings.HasPrefix(call.Source, tokenAction):
+		return authenticationRequired
+	case strings.HasPrefix(call.Source, tokenDebit):
+		return processing
+	case strings.HasPrefix(call.Source, "pm_card_") && call.Terms != nil && call.Terms.Manual:
+		return authorized
 	}
 	if strings.HasPrefix(call.Source, "pm_card_") {
 		return approved
@@ -105,7 +152,7 @@ func (b *book) judgeRefund(call psp.Call) outcome {
 		return chargeNotFound
 	case string(charge.currency[:]) != call.Currency:
 		return currencyMismatch
-	case call.Amount > charge.amount-b.refunded[uint32(i)]:
+	case call.Amount > b.amount(i)-b.refunded[uint32(i)]:
 		return refundExceedsCharge
 	default:
 		return approved

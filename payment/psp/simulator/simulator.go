@@ -71,6 +71,8 @@ type Simulator struct {
 	lateLast    int64
 	lateEffects int64
 	lateRunning sync.WaitGroup
+	captures    map[int]string // charge → what the capture that moved it called itself
+	timers      []*time.Timer  // of payers and banks that act by themselves
 
 	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
 	done      chan struct{} // the committer has ended; nil in memory
@@ -103,6 +105,7 @@ func Open(cfg Config) (*Simulator, error) {
 		ignoreKeys:       cfg.IgnoreKeys,
 		noLookup:         cfg.NoLookup,
 		late:             map[int64]lateCall{},
+		captures:         map[int]string{},
 		book:             newBook(),
 		wake:             make(chan struct{}, 1),
 	}
@@ -161,7 +164,7 @@ func (s *Simulator) restore(e entry) error {
 			return fmt.Errorf("entry %d: %w", e.N, err)
 		}
 	}
-	s.book.add(call, e.Sum, v, e.At)
+	s.arm(s.book.add(call, e.Sum, v, e.At), call.Source)
 	s.count(s.book.len())
 	return nil
 }
@@ -178,6 +181,9 @@ func (s *Simulator) Close() error {
 			l.timer.Stop()
 		}
 		clear(s.late)
+		for _, t := range s.timers {
+			t.Stop()
+		}
 		s.mu.Unlock()
 		s.lateRunning.Wait()
 		webhooks := s.notices.stop()
@@ -224,13 +230,7 @@ func (s *Simulator) decideAs(call psp.Call, firstAnswer bool) (record, int, erro
 		return record{}, 0, errKeyReuse
 	}
 	if !seen {
-		i = s.book.add(call, sum, s.book.judge(call), s.now().UnixNano())
-		if s.journal == nil {
-			s.count(s.book.len())
-		} else {
-			s.open.lines = appendEntry(s.open.lines, i+1, *s.book.at(i), call.Source)
-			s.open.end = s.book.len()
-		}
+		i = s.addLocked(call, sum, s.book.judge(call))
 	}
 	rec, waiting := *s.book.at(i), s.batchOf(i)
 	s.mu.Unlock()
@@ -305,7 +305,9 @@ func (s *Simulator) count(end int) {
 			continue
 		}
 		if r.outcome != approved {
-			s.declines++
+			if outcomes[r.outcome].Class > 0 && r.outcome != canceledCharge {
+				s.declines++
+			}
 			continue
 		}
 		s.totals.Effects++

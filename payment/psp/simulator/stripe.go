@@ -1,11 +1,8 @@
 package simulator
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -56,10 +53,14 @@ type stripeObject struct {
 	Amount   int64             `json:"amount"`
 	Currency string            `json:"currency"`
 	Created  int64             `json:"created"`
-	Livemode bool              `json:"livemode"`
+	Livemode *bool             `json:"livemode,omitempty"` // not of a Refund
 	Metadata map[string]string `json:"metadata"`
 
 	Status           string       `json:"status,omitempty"`             // not of a Transfer
+	CaptureMethod    string       `json:"capture_method,omitempty"`     // of a PaymentIntent
+	ClientSecret     string       `json:"client_secret,omitempty"`      // of a PaymentIntent
+	NextAction       *nextAction  `json:"next_action,omitempty"`        // of one that waits for its payer
+	AmountCapturable int64        `json:"amount_capturable,omitempty"`  // of one that holds money
 	AmountReceived   *int64       `json:"amount_received,omitempty"`    // of a PaymentIntent
 	LastPaymentError *stripeError `json:"last_payment_error,omitempty"` // of a declined one
 	PaymentIntent    string       `json:"payment_intent,omitempty"`     // of a Refund
@@ -74,7 +75,20 @@ type stripeError struct {
 	DeclineCode   string        `json:"decline_code,omitempty"`
 	Message       string        `json:"message"`
 	Param         string        `json:"param,omitempty"`
+	AdviceCode    string        `json:"advice_code,omitempty"`
+	NetworkAdvice string        `json:"network_advice_code,omitempty"`
 	PaymentIntent *stripeObject `json:"payment_intent,omitempty"`
+}
+
+// nextAction sends the payer to their bank.
+type nextAction struct {
+	Type     string   `json:"type"`
+	Redirect redirect `json:"redirect_to_url"`
+}
+
+type redirect struct {
+	URL       string  `json:"url"`
+	ReturnURL *string `json:"return_url"`
 }
 
 type stripeErrorBody struct {
@@ -101,20 +115,39 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 	}
 	switch rec.kind() {
 	case psp.KindTransfer:
-		o.Object, o.TransferGroup, o.Reversed = "transfer", rec.reference(), new(bool)
+		o.Object, o.TransferGroup, o.Reversed, o.Livemode = "transfer", rec.reference(), new(bool), new(bool)
 	case psp.KindRefund:
 		o.Object, o.Status = "refund", "succeeded"
 		if refund {
 			o.PaymentIntent = stripeID(psp.KindCharge, charge)
 		}
 	default:
-		o.Object, o.Status, o.AmountReceived = "payment_intent", "succeeded", &amount
-		if rec.outcome != approved {
-			e := stripeDecline(rec.outcome)
-			o.Status, o.AmountReceived, o.LastPaymentError = "requires_payment_method", new(int64), &e
-		}
+		o.Object, o.Status, o.AmountReceived, o.Livemode = "payment_intent", "succeeded", &amount, new(bool)
+		o.CaptureMethod, o.ClientSecret = "automatic_async", o.ID+"_secret_"+strings.Repeat("0", 24)
+		o.stand(rec.outcome)
 	}
 	return o
+}
+
+// stand gives a PaymentIntent the status that an outcome is.
+func (o *stripeObject) stand(v outcome) {
+	if v == approved {
+		return
+	}
+	o.AmountReceived = new(int64)
+	switch v {
+	case needsAction:
+		o.Status, o.NextAction = "requires_action", &nextAction{"redirect_to_url", redirect{URL: "https://bank.example/3ds/" + o.ID}}
+	case processing:
+		o.Status = "processing"
+	case authorized:
+		o.Status, o.AmountCapturable = "requires_capture", o.Amount
+	case canceledCharge:
+		o.Status = "canceled"
+	default:
+		e := stripeDecline(v)
+		o.Status, o.LastPaymentError = "requires_payment_method", &e
+	}
 }
 
 // failed makes of an object that has succeeded one that has failed since.
@@ -148,13 +181,23 @@ func stripeDecline(v outcome) stripeError {
 	default:
 		e.Type, e.Code, e.DeclineCode = "card_error", "card_declined", d.Code
 	}
+	switch v {
+	case authenticationRequired:
+		e.Code = d.Code
+	case authenticationFailed:
+		e.Code, e.DeclineCode = d.Code, ""
+	case tryAgainLater:
+		e.AdviceCode, e.NetworkAdvice = "try_again_later", "24"
+	case doNotTryAgain:
+		e.AdviceCode, e.NetworkAdvice = "do_not_try_again", "03"
+	}
 	return e
 }
 
 // made reports whether a record left an object behind: a request that was
 // refused outright did not.
 func (r *record) made() bool {
-	return r.outcome == approved || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
+	return r.outcome == approved || r.outcome.open() || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
 }
 
 // stripeEvent is a notice as Stripe would send it: of record i, about object id.
@@ -170,6 +213,8 @@ func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 	}
 	kind := map[string]string{
 		"payment_intent succeeded": "payment_intent.succeeded", "payment_intent requires_payment_method": "payment_intent.payment_failed",
+		"payment_intent requires_action": "payment_intent.requires_action", "payment_intent processing": "payment_intent.processing",
+		"payment_intent requires_capture": "payment_intent.amount_capturable_updated", "payment_intent canceled": "payment_intent.canceled",
 		"refund succeeded": "refund.created", "refund failed": "refund.failed", "transfer ": "transfer.created",
 	}[o.Object+" "+o.Status]
 	type data struct {
@@ -192,6 +237,9 @@ func (s *Simulator) stripeHandler() http.Handler {
 	mux := http.NewServeMux()
 	d := dialect{read: s.readStripeCall, outcome: s.writeStripeOutcome, refuse: refuseStripe}
 	mux.HandleFunc("POST /v1/payment_intents", s.move(psp.KindCharge, d))
+	mux.HandleFunc("POST /v1/payment_intents/{id}/confirm", s.acts(confirmedAgain))
+	mux.HandleFunc("POST /v1/payment_intents/{id}/capture", s.acts(approved))
+	mux.HandleFunc("POST /v1/payment_intents/{id}/cancel", s.acts(canceledCharge))
 	mux.HandleFunc("POST /v1/transfers", s.move(psp.KindTransfer, d))
 	mux.HandleFunc("POST /v1/refunds", s.move(psp.KindRefund, d))
 	mux.HandleFunc("GET /v1/payment_intents/search", s.ask(s.searchPaymentIntents))
@@ -212,63 +260,6 @@ func (s *Simulator) stripeHandler() http.Handler {
 	})
 }
 
-// stripeParameters are those of each POST; any other is refused, as by Stripe.
-var stripeParameters = map[psp.Kind][]string{
-	psp.KindCharge: {"amount", "currency", "payment_method", "confirm", "off_session", "description",
-		"automatic_payment_methods[enabled]", "automatic_payment_methods[allow_redirects]", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
-	psp.KindTransfer: {"amount", "currency", "destination", "description", "transfer_group", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
-	psp.KindRefund:   {"amount", "payment_intent", "metadata[" + referenceMember + "]", "metadata[" + keyMember + "]"},
-}
-
-func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		status, err := unreadable(err)
-		return psp.Call{}, status, fmt.Errorf("body: %w", err)
-	}
-	form, err := url.ParseQuery(string(body))
-	if err != nil {
-		return psp.Call{}, http.StatusBadRequest, errors.New("body: not a form")
-	}
-	for name := range form {
-		if !slices.Contains(stripeParameters[kind], name) {
-			return psp.Call{}, http.StatusBadRequest, fmt.Errorf("Received unknown parameter: %q", name)
-		}
-	}
-	if key := form.Get("metadata[" + keyMember + "]"); key != "" && key != r.Header.Get("Idempotency-Key") {
-		return psp.Call{}, http.StatusBadRequest, fmt.Errorf("metadata[%s]: must be the Idempotency-Key, as nothing else is kept", keyMember)
-	}
-	call := psp.Call{
-		Kind: kind, Key: r.Header.Get("Idempotency-Key"), Reference: form.Get("metadata[" + referenceMember + "]"),
-		Currency: form.Get("currency"), Description: form.Get("description"),
-	}
-	if call.Amount, err = strconv.ParseInt(form.Get("amount"), 10, 64); err != nil {
-		return psp.Call{}, http.StatusBadRequest, errors.New("amount: must be a whole number of minor units")
-	}
-	switch kind {
-	case psp.KindCharge:
-		if form.Get("confirm") != "true" || form.Get("off_session") != "true" || form.Get("automatic_payment_methods[allow_redirects]") != "never" {
-			return psp.Call{}, http.StatusBadRequest, errors.New("confirm and off_session must be true and redirects never allowed: this provider confirms at once or not at all")
-		}
-		call.Source = form.Get("payment_method")
-	case psp.KindTransfer:
-		call.Source = form.Get("destination")
-	case psp.KindRefund:
-		var charge record
-		call.Source, _ = fromStripeID(psp.KindCharge, form.Get("payment_intent"))
-		call.Currency = "usd" // of a charge that does not exist
-		if i, ok := parseID(psp.KindCharge, call.Source); ok {
-			if charge, _, ok = s.record(i); ok {
-				call.Currency = string(charge.currency[:])
-			}
-		}
-	}
-	if call.Amount, err = fromStripeAmount(call.Amount, call.Currency); err != nil {
-		return psp.Call{}, http.StatusBadRequest, err
-	}
-	return call, http.StatusBadRequest, validate(call)
-}
-
 // record copies durable record i and, of a refund, the number of its charge.
 func (s *Simulator) record(i int) (rec record, charge int, ok bool) {
 	s.mu.Lock()
@@ -280,8 +271,14 @@ func (s *Simulator) record(i int) (rec record, charge int, ok bool) {
 }
 
 func (s *Simulator) writeStripeOutcome(w http.ResponseWriter, rec record, i int) {
-	o := s.stripeObject(rec, i)
-	if rec.outcome == approved {
+	id := i
+	s.mu.Lock()
+	if n, ok := s.book.actOf[uint32(i)]; ok {
+		id = int(n)
+	}
+	s.mu.Unlock()
+	o := s.stripeObject(rec, id)
+	if rec.outcome == approved || rec.outcome.open() || rec.outcome == canceledCharge {
 		write(w, http.StatusOK, o)
 		return
 	}
@@ -296,12 +293,27 @@ func (s *Simulator) writeStripeOutcome(w http.ResponseWriter, rec record, i int)
 }
 
 func (s *Simulator) stripeObject(rec record, i int) stripeObject {
-	_, charge, ok := s.record(i)
-	return describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.outcome == approved)
+	whole, charge, ok := s.record(i)
+	o := describeStripe(rec, i, charge, ok && rec.kind() == psp.KindRefund && rec.outcome == approved)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.book.manual[uint32(i)] {
+		o.CaptureMethod = "manual"
+		o.Amount = toStripeAmount(whole.amount, o.Currency)
+	}
+	if c := s.captures[i]; c != "" && o.Status == "succeeded" {
+		o.Metadata["homeward_capture"] = c
+	}
+	return o
 }
 
 // standingStripe is stripeObject as it stands now.
 func (s *Simulator) standingStripe(rec record, i int) stripeObject {
+	s.mu.Lock()
+	if a, ok := s.book.acts[uint32(i)]; ok {
+		rec.outcome, rec.amount = a.outcome, a.amount
+	}
+	s.mu.Unlock()
 	o := s.stripeObject(rec, i)
 	s.mu.Lock()
 	_, failed := s.book.failed[uint32(i)]
@@ -437,7 +449,7 @@ func (s *Simulator) retrieve(kind psp.Kind) func(r *http.Request) (any, *stripeE
 	return func(r *http.Request) (any, *stripeError) {
 		id, _ := fromStripeID(kind, r.PathValue("id"))
 		if i, ok := parseID(kind, id); ok {
-			if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.made() {
+			if rec, _, ok := s.record(i); ok && rec.kind() == kind && rec.made() && !s.isAct(i) {
 				return s.standingStripe(rec, i), nil
 			}
 		}

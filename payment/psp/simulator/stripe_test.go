@@ -31,10 +31,10 @@ func intentForm(reference, method string) url.Values {
 
 func TestStripeSpellsTheSameBooks(t *testing.T) {
 	s := open(t, Config{})
-	const pi = `{"id":"pi_000000000001","object":"payment_intent","amount":1250,"currency":"usd","created":1772366400,"livemode":false,"metadata":{"homeward_key":"a","homeward_reference":"ch_1"},"status":"succeeded","amount_received":1250}`
-	const failed = `{"id":"pi_000000000002","object":"payment_intent","amount":1250,"currency":"usd","created":1772366400,"livemode":false,"metadata":{"homeward_key":"b","homeward_reference":"ch_2"},"status":"requires_payment_method","amount_received":0,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"stolen_card","message":"The card was reported stolen."}}`
+	const pi = `{"id":"pi_000000000001","object":"payment_intent","amount":1250,"currency":"usd","created":1772366400,"livemode":false,"metadata":{"homeward_key":"a","homeward_reference":"ch_1"},"status":"succeeded","capture_method":"automatic_async","client_secret":"pi_000000000001_secret_000000000000000000000000","amount_received":1250}`
+	const failed = `{"id":"pi_000000000002","object":"payment_intent","amount":1250,"currency":"usd","created":1772366400,"livemode":false,"metadata":{"homeward_key":"b","homeward_reference":"ch_2"},"status":"requires_payment_method","capture_method":"automatic_async","client_secret":"pi_000000000002_secret_000000000000000000000000","amount_received":0,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"stolen_card","message":"The card was reported stolen."}}`
 	refund := url.Values{"amount": {"250"}, "payment_intent": {"pi_000000000001"}, "metadata[homeward_reference]": {"re_1"}}
-	const re = `{"id":"re_000000000003","object":"refund","amount":250,"currency":"usd","created":1772366400,"livemode":false,"metadata":{"homeward_key":"c","homeward_reference":"re_1"},"status":"succeeded","payment_intent":"pi_000000000001"}`
+	const re = `{"id":"re_000000000003","object":"refund","amount":250,"currency":"usd","created":1772366400,"metadata":{"homeward_key":"c","homeward_reference":"re_1"},"status":"succeeded","payment_intent":"pi_000000000001"}`
 	search := func(ref string) string {
 		return "/v1/payment_intents/search?query=" + url.QueryEscape("metadata['homeward_reference']:'"+ref+"'")
 	}

@@ -84,8 +84,8 @@ func shift(amount int64, digits int) (_ int64, exact bool) {
 }
 
 // refuseAmount is the answer to a call whose amount Stripe cannot take. Nothing is sent.
-func refuseAmount(err error) psp.Result {
+func refuseAmount(member string, err error) psp.Result {
 	return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
-		Class: psp.Invalid, Code: "invalid_amount", Member: "amount", Message: err.Error() + "; nothing was sent.",
+		Class: psp.Invalid, Code: "invalid_amount", Member: member, Message: err.Error() + "; nothing was sent.",
 	}}
 }

@@ -32,14 +32,13 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeGenericDecline: psp.Soft,
 	sdk.DeclineCodeNoActionTaken:  psp.Soft,
 	sdk.DeclineCodeNotPermitted:   psp.Soft,
-	// The payer can authenticate, or correct what is kept with the payment method.
-	sdk.DeclineCodeAuthenticationRequired: psp.Soft,
-	sdk.DeclineCodeIncorrectCVC:           psp.Soft,
-	sdk.DeclineCodeInvalidCVC:             psp.Soft,
-	sdk.DeclineCodeIncorrectZip:           psp.Soft,
-	sdk.DeclineCodeIncorrectPIN:           psp.Soft,
-	sdk.DeclineCodeInvalidPIN:             psp.Soft,
-	sdk.DeclineCodePINTryExceeded:         psp.Soft,
+	// The payer can correct what is kept with the payment method.
+	sdk.DeclineCodeIncorrectCVC:   psp.Soft,
+	sdk.DeclineCodeInvalidCVC:     psp.Soft,
+	sdk.DeclineCodeIncorrectZip:   psp.Soft,
+	sdk.DeclineCodeIncorrectPIN:   psp.Soft,
+	sdk.DeclineCodeInvalidPIN:     psp.Soft,
+	sdk.DeclineCodePINTryExceeded: psp.Soft,
 
 	// The card is gone, or somebody else's.
 	sdk.DeclineCodeExpiredCard:       psp.Hard,
@@ -65,6 +64,9 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeOfflinePINRequired:         psp.Hard,
 	sdk.DeclineCodeOnlineOrOfflinePINRequired: psp.Hard,
 	sdk.DeclineCodeTestModeDecline:            psp.Hard,
+	// Off session nobody can authenticate, and on session it is no decline. The same
+	// request would be declined for ever.
+	sdk.DeclineCodeAuthenticationRequired: psp.Hard,
 	// The payer or the network forbids another attempt.
 	sdk.DeclineCodeDoNotTryAgain:                 psp.Hard,
 	sdk.DeclineCodeRevocationOfAllAuthorizations: psp.Hard,
@@ -124,6 +126,9 @@ func declineBy(code, message string) *psp.Decline {
 	}
 	if code == "" {
 		code = string(sdk.DeclineCodeGenericDecline)
+	}
+	if code == string(sdk.DeclineCodeAuthenticationRequired) {
+		message = "The payer's bank wants them to authenticate. Charge them again while they are there, with off_session false and a new key."
 	}
 	if message == "" || hidden[sdk.DeclineCode(code)] {
 		message = "The card was declined."

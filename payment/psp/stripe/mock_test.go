@@ -40,8 +40,22 @@ func TestShapes(t *testing.T) {
 	wire.wantTaken(t, "a transfer")
 	p.Refund(t.Context(), refund)
 	wire.wantTaken(t, "a refund")
+	terms := call
+	terms.Terms = &psp.Terms{
+		OnSession: true, Manual: true, Customer: "cus_1", SetupFutureUsage: "off_session", StatementSuffix: "ORDER 7", ReturnURL: "https://shop.example/back",
+		OnBehalfOf: "acct_1", TransferTo: "acct_2", TransferAmount: 10, OrderID: "7", Metadata: map[string]string{"color": "red"},
+	}
+	p.Charge(t.Context(), terms)
+	wire.wantTaken(t, "a charge with all that a merchant may ask for")
+	terms.Again = "pi_1"
+	p.Charge(t.Context(), terms)
+	wire.wantTaken(t, "a charge that is tried again")
+	p.Capture(t.Context(), psp.Call{Key: "k", Reference: "cap_1", Amount: 5, Currency: "usd", Source: "pi_1"})
+	wire.wantTaken(t, "a capture")
+	p.Cancel(t.Context(), psp.Call{Key: "k", Reference: "can_1", Source: "pi_1"})
+	wire.wantTaken(t, "a cancellation")
 	for _, kind := range []psp.Kind{psp.KindCharge, psp.KindTransfer, psp.KindRefund} {
-		if found, r := p.Lookup(t.Context(), psp.Call{Kind: kind, Reference: call.Reference}); found == psp.FoundYes && r.Outcome == psp.Unknown {
+		if found, r := p.Lookup(t.Context(), psp.Call{Kind: kind, Reference: call.Reference, Source: "pi_1"}); found == psp.FoundYes && r.Outcome == psp.Unknown {
 			t.Errorf("look-up of a %s: found %d, %+v", kind, found, r)
 		}
 		wire.wantTaken(t, "a look-up of a "+string(kind))

@@ -19,42 +19,80 @@ type movement struct {
 	status             psp.Outcome
 	decline            *psp.Decline // set when declined
 	said               string       // Stripe's own word for the status
+	wait               *psp.Wait    // set when pending
+	account            string       // where it lies, "" for our own
+	capture            string       // our reference of what captured it
 }
 
+// in names the account that the object lies in.
+func (m movement) in(account string) movement {
+	m.account = account
+	return m
+}
+
+// onSession is m as the merchant of call may know it: off session nobody can act, so that
+// what would need the payer is a decline.
+func (m movement) onSession(call psp.Call) movement {
+	if m.status == psp.Pending && m.wait.State == psp.RequiresAction && call.Kind != psp.KindRefund && (call.Terms == nil || !call.Terms.OnSession) {
+		m.status, m.wait, m.decline = psp.Declined, nil, declineBy(string(sdk.DeclineCodeAuthenticationRequired), "")
+	}
+	return m
+}
+
+func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentStatusCanceled) }
+
 // undecided reports whether the object may yet become either.
-func (m movement) undecided() bool { return m.status == psp.Unknown }
+func (m movement) undecided() bool { return m.status == psp.Unknown || m.status == psp.Pending }
 
 func (m movement) result() psp.Result {
 	switch {
 	case m.status == psp.Declined:
-		return psp.Result{Outcome: psp.Declined, Decline: m.decline}
+		r := psp.Result{Outcome: psp.Declined, Decline: m.decline}
+		if m.decline.Class == psp.Soft && m.said == string(sdk.PaymentIntentStatusRequiresPaymentMethod) {
+			r.ProviderRef = ref(m.id, m.account) // it can be confirmed again
+		}
+		return r
 	case m.id == "":
 		return psp.Result{Err: errors.New("stripe: an object without id")}
-	case m.status == psp.Approved:
-		return psp.Result{Outcome: psp.Approved, ProviderRef: m.id}
+	case m.status != psp.Unknown:
+		return psp.Result{Outcome: m.status, ProviderRef: ref(m.id, m.account), Wait: m.wait}
 	default:
 		return psp.Result{Err: fmt.Errorf("stripe: %s has the status %q", m.id, m.said)}
 	}
 }
 
 func ofPaymentIntent(pi *sdk.PaymentIntent) movement {
+	if pi == nil || pi.LastResponse == nil {
+		return ofIntent(pi, extras{})
+	}
+	return ofIntent(pi, extrasOf(pi.LastResponse.RawJSON))
+}
+
+func ofIntent(pi *sdk.PaymentIntent, more extras) movement {
 	if pi == nil {
 		return movement{}
 	}
 	m := movement{
-		id: pi.ID, reference: pi.Metadata[referenceMember], key: pi.Metadata[keyMember], amount: pi.Amount, currency: string(pi.Currency), said: string(pi.Status),
+		id: pi.ID, capture: pi.Metadata[captureMember], reference: pi.Metadata[referenceMember], key: pi.Metadata[keyMember], amount: pi.Amount, currency: string(pi.Currency), said: string(pi.Status),
 	}
 	switch pi.Status {
 	case sdk.PaymentIntentStatusSucceeded:
 		m.status = psp.Approved
+		if pi.CaptureMethod == sdk.PaymentIntentCaptureMethodManual {
+			m.amount = pi.AmountReceived // a capture may take less
+		}
+	case sdk.PaymentIntentStatusRequiresCapture:
+		m.status = psp.Authorized
+	case sdk.PaymentIntentStatusProcessing:
+		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.Processing}
 	case sdk.PaymentIntentStatusRequiresPaymentMethod:
 		// Where confirmed, this is how one ends whose payment failed. Without an error
 		// it was not confirmed, and says nothing.
 		if pi.LastPaymentError != nil {
-			m.status, m.decline = psp.Declined, declineOf(pi.LastPaymentError)
+			m.status, m.decline = psp.Declined, more.LastPaymentError.apply(declineOf(pi.LastPaymentError))
 		}
 	case sdk.PaymentIntentStatusRequiresAction:
-		m.status, m.decline = psp.Declined, declineBy(string(sdk.DeclineCodeAuthenticationRequired), "")
+		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.RequiresAction, ClientSecret: pi.ClientSecret, NextAction: more.NextAction}
 	case sdk.PaymentIntentStatusCanceled:
 		m.status, m.decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: "canceled", Message: "The payment was canceled at the provider."}
 	}
@@ -81,6 +119,10 @@ func ofRefund(re *sdk.Refund) movement {
 	switch re.Status {
 	case sdk.RefundStatusSucceeded:
 		m.status = psp.Approved
+	case sdk.RefundStatusPending:
+		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.Processing}
+	case sdk.RefundStatusRequiresAction:
+		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.RequiresAction}
 	case sdk.RefundStatusFailed, sdk.RefundStatusCanceled:
 		// The money is back with us. Another refund may take another way.
 		m.status = psp.Declined
@@ -100,12 +142,21 @@ func refused(err error) psp.Result {
 	}
 	switch {
 	case e.HTTPStatusCode == http.StatusPaymentRequired && e.Type == sdk.ErrorTypeCard:
-		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
+		return psp.Result{Outcome: psp.Declined, Decline: adviceOf(e).apply(declineOf(e))}
 	case (e.HTTPStatusCode == http.StatusBadRequest || e.HTTPStatusCode == http.StatusNotFound) && e.Type == sdk.ErrorTypeInvalidRequest:
 		// Only in Stripe's own words: gateways answer with these codes too.
 		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
 	}
 	return psp.Result{Err: oneLine(err)}
+}
+
+// declinedIntent names the PaymentIntent that err declined, "" where it cannot be
+// confirmed again.
+func declinedIntent(err error, account string) string {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.PaymentIntent != nil && e.PaymentIntent.Status == sdk.PaymentIntentStatusRequiresPaymentMethod {
+		return ref(e.PaymentIntent.ID, account)
+	}
+	return ""
 }
 
 // keptFailure reports whether err is a 5xx that Stripe kept from the key's first

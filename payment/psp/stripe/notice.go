@@ -57,6 +57,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		Object  string `json:"object"`
 		Created int64  `json:"created"`
 		Type    string `json:"type"`
+		Account string `json:"account"` // of a connected account
 		Data    struct {
 			Object json.RawMessage `json:"object"`
 		} `json:"data"`
@@ -74,7 +75,8 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	var m movement
 	var err error
 	switch event.Type {
-	case "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.canceled", "payment_intent.processing":
+	case "payment_intent.succeeded", "payment_intent.payment_failed", "payment_intent.canceled", "payment_intent.processing",
+		"payment_intent.requires_action", "payment_intent.amount_capturable_updated":
 		n.Kind = psp.KindCharge
 		m, err = read(event.Data.Object, ofPaymentIntent)
 	case "transfer.created":
@@ -113,8 +115,8 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, amount, m.currency
 	n.Outcome, n.Decline = m.status, m.decline
-	if n.Outcome != psp.Unknown {
-		n.ProviderRef = m.id
+	if n.Outcome == psp.Approved || n.Outcome == psp.Declined {
+		n.ProviderRef = ref(m.id, event.Account)
 	}
 	return n, nil
 }

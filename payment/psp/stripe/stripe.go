@@ -1,8 +1,15 @@
 // Package stripe is the adapter for Stripe, on its official SDK.
 //
-//	Charge     a PaymentIntent, created and confirmed in one request, off session
+//	Charge     a PaymentIntent, created and confirmed in one request, off session unless
+//	           the merchant says that the payer is there; the same one, confirmed again,
+//	           where it was declined for now
 //	Transfer   a Transfer from our balance to a connected account
 //	Refund     a Refund of a PaymentIntent
+//	Capture    the capture of a PaymentIntent with capture_method manual
+//	Cancel     its cancellation, or that of one that waits for its payer
+//
+// What lies in a connected account is named by its id, "@" and the account's, and asked
+// for in the account's name.
 //
 // Our reference is in each object's metadata as homeward_reference, and is the
 // transfer_group of a transfer. The provider key is Stripe's idempotency key, and in
@@ -11,14 +18,16 @@
 // How replies are read:
 //
 //	succeeded, our own parameters                     Approved
-//	402 card_error; a PaymentIntent that needs the    Declined, by its code, see
-//	payer, another card, or was canceled              declines.go
+//	requires_action, on session; processing           Pending
+//	requires_capture                                  Authorized
+//	402 card_error; a PaymentIntent that needs        Declined, by its code and the
+//	another card, or, off session, the payer; one     network's advice, see declines.go
+//	that was canceled                                 and advice.go
 //	400 or 404 invalid_request_error                  Declined, Invalid, or by its code
 //	everything else                                   Unknown
 //
 // Everything else is: 409 (the key's first request is still under way), 429, an
-// idempotency_error (the key met other parameters), 401 and 403, 5xx, an object
-// that is still processing, any other shape, a reply too large or malformed, a
+// idempotency_error (the key met other parameters), 401 and 403, 5xx, any other shape, a reply too large or malformed, a
 // network error, a time-out.
 //
 // Our amounts are in the minor units of ISO 4217, and Stripe's in its own: amount.go.
@@ -38,10 +47,9 @@
 // PaymentIntents are searched for by metadata. The search is eventually
 // consistent: under a minute in normal operation, and up to an hour behind during
 // outages, says Stripe. That hour is the settle window. Transfers are listed by
-// transfer group, which is consistent. Refunds can neither be searched nor listed
-// by metadata: the newest [refundsSought] are read, and one that is not among
-// them, where there are more, is FoundUnknown. Search does not serve accounts in
-// India.
+// transfer group, refunds by the PaymentIntent that they give back, which is
+// consistent. A capture or a cancellation is read off its PaymentIntent. Search does not
+// serve accounts in India.
 //
 // # No retries
 //
@@ -53,6 +61,7 @@ package stripe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -82,9 +91,7 @@ const (
 	// SettleWindow is how far behind Stripe says its search may be during outages
 	// (docs.stripe.com/search, "Data freshness"; the SDK's Search).
 	SettleWindow = time.Hour
-	// refundsSought bounds a look-up of a refund: ten of the largest pages.
-	refundsSought = 1000
-	pageLen       = 100
+	pageLen      = 100
 	// maxReply bounds a reply in bytes: a page of 100 objects has some 500 kB.
 	maxReply    = 4 << 20
 	maxRespHead = 64 << 10 // bytes
@@ -123,7 +130,6 @@ type Config struct {
 // the account's default; the webhook endpoint has to be created with the same
 // (see [APIVersion]).
 type Provider struct {
-	psp.NoCapture
 	name      string
 	caps      psp.Capabilities
 	backend   sdk.Backend
@@ -178,7 +184,7 @@ func New(cfg Config) (*Provider, error) {
 	p := &Provider{
 		name: cfg.Name, secret: cfg.WebhookSecret, tolerance: cfg.Tolerance,
 		caps: psp.Capabilities{
-			Dedupe: psp.DedupeKeyAndParameters, Lookup: true,
+			Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Captures: true,
 			Timeout: cfg.Timeout, SettleWindow: SettleWindow,
 		},
 	}
@@ -275,32 +281,12 @@ const (
 // and nothing would dedupe the call.
 var errNoKey = errors.New("stripe: the call has no provider key, without which Stripe cannot dedupe it")
 
-// Charge implements [psp.Provider].
-func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindCharge, call, func(ctx context.Context, amount int64) (movement, error) {
-		var pi sdk.PaymentIntent
-		err := p.backend.Call(http.MethodPost, pathPaymentIntents, p.key, &sdk.PaymentIntentCreateParams{
-			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
-			Amount:        &amount,
-			Currency:      &call.Currency,
-			PaymentMethod: &call.Source,
-			Description:   text(call.Description),
-			Metadata:      metadata(call),
-			Confirm:       new(true),
-			// Nobody is there to authenticate, or to be sent elsewhere: what would need
-			// either is a decline.
-			OffSession: new(true),
-			AutomaticPaymentMethods: &sdk.PaymentIntentCreateAutomaticPaymentMethodsParams{
-				Enabled: new(true), AllowRedirects: sdk.String("never"),
-			},
-		}, &pi)
-		return ofPaymentIntent(&pi), err
-	})
-}
-
 // Transfer implements [psp.Provider].
 func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindTransfer, call, func(ctx context.Context, amount int64) (movement, error) {
+	if refused := refuseMetadata(call.Terms); refused != nil {
+		return *refused
+	}
+	return p.move(ctx, psp.KindTransfer, "", call, func(ctx context.Context, amount int64) (movement, error) {
 		var tr sdk.Transfer
 		err := p.backend.Call(http.MethodPost, pathTransfers, p.key, &sdk.TransferCreateParams{
 			Params:      sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
@@ -318,20 +304,17 @@ func (p *Provider) Transfer(ctx context.Context, call psp.Call) psp.Result {
 
 // Refund implements [psp.Provider].
 func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
-	return p.move(ctx, psp.KindRefund, call, func(ctx context.Context, amount int64) (movement, error) {
+	charge, account := split(call.Source)
+	return p.move(ctx, psp.KindRefund, account, call, func(ctx context.Context, amount int64) (movement, error) {
 		var re sdk.Refund
 		err := p.backend.Call(http.MethodPost, pathRefunds, p.key, &sdk.RefundCreateParams{
-			Params:        sdk.Params{Context: ctx, IdempotencyKey: &call.Key},
-			PaymentIntent: &call.Source,
+			Params:        params(ctx, call.Key, account),
+			PaymentIntent: &charge,
 			Amount:        &amount,
 			Metadata:      metadata(call),
 		}, &re)
-		return ofRefund(&re), err
+		return ofRefund(&re).in(account), err
 	})
-}
-
-func metadata(call psp.Call) map[string]string {
-	return map[string]string{referenceMember: call.Reference, keyMember: call.Key}
 }
 
 // text is nil for "", which Stripe would take for an order to unset.
@@ -343,30 +326,37 @@ func text(s string) *string {
 }
 
 // move makes one call, and reads on where its reply is old, see "Idempotency keys".
-func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
+func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
 	if call.Key == "" {
 		return psp.Result{Err: errNoKey}
 	}
 	amount, err := ToStripe(call.Amount, call.Currency)
 	if err != nil {
-		return refuseAmount(err)
+		return refuseAmount("amount", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()
 	m, err := send(ctx, amount)
+	m = m.onSession(call)
+	if bad := (*amountError)(nil); errors.As(err, &bad) {
+		return refuseAmount(bad.member, bad.err)
+	}
 	if err != nil {
 		r := refused(err)
+		if r.Decline != nil && r.Decline.Class == psp.Soft && kind == psp.KindCharge {
+			r.ProviderRef = declinedIntent(err, account)
+		}
 		if r.Outcome == psp.Unknown && keptFailure(err) {
 			// Of this call alone: a decline of another under the same reference would say
 			// that no money has moved, and let it move again.
-			if found, known := p.find(ctx, kind, call.Reference, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
+			if found, known := p.find(ctx, call, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
 				return known
 			}
 		}
 		return r
 	}
 	if m.undecided() && m.id != "" {
-		if now, err := p.retrieve(ctx, kind, m.id); err == nil {
+		if now, err := p.retrieve(ctx, kind, ref(m.id, account)); err == nil {
 			m = now
 		}
 	}
@@ -375,23 +365,24 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, call psp.Call, send 
 		return psp.Result{Err: fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
 			m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)}
 	}
-	return m.result()
+	return m.onSession(call).result() // as it was read again
 }
 
-func (p *Provider) retrieve(ctx context.Context, kind psp.Kind, id string) (movement, error) {
+func (p *Provider) retrieve(ctx context.Context, kind psp.Kind, name string) (movement, error) {
+	id, account := split(name)
 	switch kind {
 	case psp.KindTransfer:
 		var tr sdk.Transfer
-		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathTransfers+"/%s", id), p.key, &sdk.TransferRetrieveParams{Params: sdk.Params{Context: ctx}}, &tr)
-		return ofTransfer(&tr), err
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathTransfers+"/%s", id), p.key, &sdk.TransferRetrieveParams{Params: params(ctx, "", account)}, &tr)
+		return ofTransfer(&tr).in(account), err
 	case psp.KindRefund:
 		var re sdk.Refund
-		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathRefunds+"/%s", id), p.key, &sdk.RefundRetrieveParams{Params: sdk.Params{Context: ctx}}, &re)
-		return ofRefund(&re), err
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathRefunds+"/%s", id), p.key, &sdk.RefundRetrieveParams{Params: params(ctx, "", account)}, &re)
+		return ofRefund(&re).in(account), err
 	default:
 		var pi sdk.PaymentIntent
-		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathPaymentIntents+"/%s", id), p.key, &sdk.PaymentIntentRetrieveParams{Params: sdk.Params{Context: ctx}}, &pi)
-		return ofPaymentIntent(&pi), err
+		err := p.backend.Call(http.MethodGet, sdk.FormatURLPath(pathPaymentIntents+"/%s", id), p.key, &sdk.PaymentIntentRetrieveParams{Params: params(ctx, "", account)}, &pi)
+		return ofPaymentIntent(&pi).in(account), err
 	}
 }
 
@@ -416,25 +407,34 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, _, providerRef strin
 	if err != nil {
 		return psp.FoundUnknown, psp.Movement{}, err
 	}
-	return psp.FoundYes, psp.Movement{ProviderRef: m.id, Reference: m.reference, Amount: amount, Currency: m.currency, Outcome: m.status}, nil
+	return psp.FoundYes, psp.Movement{
+		ProviderRef: ref(m.id, m.account), Reference: m.reference, Amount: amount, Currency: m.currency,
+		Outcome: m.status, Decline: m.decline, Wait: m.wait,
+	}, nil
 }
 
-// errTooMany ends a look-up that has gone far enough.
-var errTooMany = fmt.Errorf("stripe: not among the newest %d refunds: look for it in the dashboard", refundsSought)
+// errNoCharge is a programming error above: refunds are listed by what they give back.
+var errNoCharge = errors.New("stripe: a refund is looked for by its charge, which was not named")
 
 // Lookup implements [psp.Provider].
 func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
-	return p.find(ctx, call.Kind, call.Reference, func(movement) bool { return true })
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	switch {
+	case call.Kind == psp.KindCapture:
+		return p.lookCaptured(ctx, call)
+	case call.Kind == psp.KindCancel:
+		return p.lookCanceled(ctx, call)
+	}
+	return p.find(ctx, call, func(movement) bool { return true })
 }
 
 // find is Lookup among the objects that count.
-func (p *Provider) find(ctx context.Context, kind psp.Kind, reference string, counts func(movement) bool) (psp.Found, psp.Result) {
-	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
-	defer cancel()
+func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement) bool) (psp.Found, psp.Result) {
 	var best *movement
 	// better keeps an approval, else one that may become it, else the newest.
 	better := func(m movement) (approved bool) {
-		if m.reference != reference || !counts(m) {
+		if m.reference != call.Reference || !counts(m) {
 			return false
 		}
 		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {
@@ -443,13 +443,13 @@ func (p *Provider) find(ctx context.Context, kind psp.Kind, reference string, co
 		return m.status == psp.Approved
 	}
 	var err error
-	switch kind {
+	switch call.Kind {
 	case psp.KindTransfer:
-		err = p.eachTransfer(ctx, reference, better)
+		err = p.eachTransfer(ctx, call.Reference, better)
 	case psp.KindRefund:
-		err = p.eachRefund(ctx, better)
+		err = p.eachRefund(ctx, call.Source, better)
 	default:
-		err = p.eachPaymentIntent(ctx, reference, better)
+		err = p.eachPaymentIntent(ctx, call, better)
 	}
 	switch {
 	case best != nil && best.status == psp.Approved:
@@ -459,7 +459,15 @@ func (p *Provider) find(ctx context.Context, kind psp.Kind, reference string, co
 	case best == nil:
 		return psp.FoundNo, psp.Result{}
 	}
-	r := best.result()
+	if settled := best.onSession(call); settled.undecided() {
+		// A search may be behind, and does not show what the payer has to do.
+		now, err := p.retrieve(ctx, call.Kind, ref(best.id, best.account))
+		if err != nil {
+			return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
+		}
+		best = &now
+	}
+	r := best.onSession(call).result()
 	if r.Outcome == psp.Unknown {
 		return psp.FoundUnknown, r
 	}
@@ -467,10 +475,11 @@ func (p *Provider) find(ctx context.Context, kind psp.Kind, reference string, co
 }
 
 // list reads one page of what query, a struct of the SDK, asks for.
-func (p *Provider) list(ctx context.Context, path string, query any, page sdk.LastResponseSetter) error {
+func (p *Provider) list(ctx context.Context, path, account string, query any, page sdk.LastResponseSetter) error {
 	var body form.Values
 	form.AppendTo(&body, query)
-	return p.backend.CallRaw(http.MethodGet, path, p.key, []byte(body.Encode()), &sdk.Params{Context: ctx}, page)
+	own := params(ctx, "", account)
+	return p.backend.CallRaw(http.MethodGet, path, p.key, []byte(body.Encode()), &own, page)
 }
 
 // eachTransfer hands the transfers of a reference to take until it has had enough.
@@ -478,7 +487,7 @@ func (p *Provider) eachTransfer(ctx context.Context, reference string, take func
 	query := &sdk.TransferListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}, TransferGroup: &reference}
 	for {
 		var page sdk.TransferList
-		if err := p.list(ctx, pathTransfers, query, &page); err != nil {
+		if err := p.list(ctx, pathTransfers, "", query, &page); err != nil {
 			return err
 		}
 		for _, tr := range page.Data {
@@ -494,15 +503,23 @@ func (p *Provider) eachTransfer(ctx context.Context, reference string, take func
 }
 
 // eachPaymentIntent is eachTransfer for charges.
-func (p *Provider) eachPaymentIntent(ctx context.Context, reference string, take func(movement) (enough bool)) error {
-	query := &sdk.PaymentIntentSearchParams{SearchParams: sdk.SearchParams{Query: byReference(reference), Limit: sdk.Int64(pageLen)}}
+func (p *Provider) eachPaymentIntent(ctx context.Context, call psp.Call, take func(movement) (enough bool)) error {
+	account := accountOf(call)
+	query := &sdk.PaymentIntentSearchParams{SearchParams: sdk.SearchParams{Query: byReference(call.Reference), Limit: sdk.Int64(pageLen)}}
 	for {
 		var page sdk.PaymentIntentSearchResult
-		if err := p.list(ctx, pathPaymentIntents+"/search", query, &page); err != nil {
+		if err := p.list(ctx, pathPaymentIntents+"/search", account, query, &page); err != nil {
 			return err
 		}
-		for _, pi := range page.Data {
-			if take(ofPaymentIntent(pi)) {
+		var more struct {
+			Data []extras `json:"data"`
+		}
+		if page.LastResponse != nil {
+			_ = json.Unmarshal(page.LastResponse.RawJSON, &more) // the SDK has read it before
+		}
+		more.Data = append(more.Data, make([]extras, len(page.Data))...)
+		for i, pi := range page.Data {
+			if take(ofIntent(pi, more.Data[i]).in(account)) {
 				return nil
 			}
 		}
@@ -513,20 +530,21 @@ func (p *Provider) eachPaymentIntent(ctx context.Context, reference string, take
 	}
 }
 
-// eachRefund hands the newest refunds to take until it has had enough.
-func (p *Provider) eachRefund(ctx context.Context, take func(movement) (enough bool)) error {
-	query := &sdk.RefundListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}}
-	for seen := 0; ; {
+// eachRefund hands the refunds of a charge to take until it has had enough.
+func (p *Provider) eachRefund(ctx context.Context, charge string, take func(movement) (enough bool)) error {
+	id, account := split(charge)
+	if id == "" {
+		return errNoCharge
+	}
+	query := &sdk.RefundListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}, PaymentIntent: &id}
+	for {
 		var page sdk.RefundList
-		if err := p.list(ctx, pathRefunds, query, &page); err != nil {
+		if err := p.list(ctx, pathRefunds, account, query, &page); err != nil {
 			return err
 		}
 		for _, re := range page.Data {
-			if take(ofRefund(re)) {
+			if take(ofRefund(re).in(account)) {
 				return nil
-			}
-			if seen++; seen >= refundsSought {
-				return errTooMany
 			}
 			query.StartingAfter = &re.ID
 		}

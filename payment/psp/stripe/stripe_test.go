@@ -172,7 +172,7 @@ func TestReplies(t *testing.T) {
 		"failed":                    {200, intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"}`), psp.Declined, psp.Hard, "lost_card"},
 		"failed at Stripe":          {200, intent("requires_payment_method", `,"last_payment_error":{"type":"api_error","message":"m"}`), psp.Declined, psp.Soft, "api_error"},
 		"not confirmed":             {200, intent("requires_payment_method", ""), psp.Unknown, 0, ""},
-		"wants the payer":           {200, intent("requires_action", ""), psp.Declined, psp.Soft, "authentication_required"},
+		"wants the payer":           {200, intent("requires_action", ""), psp.Declined, psp.Hard, "authentication_required"},
 		"canceled":                  {200, intent("canceled", ""), psp.Declined, psp.Soft, "canceled"},
 		"cut short":                 {200, intent("succeeded", "")[:40], psp.Unknown, 0, ""},
 		"empty":                     {200, "", psp.Unknown, 0, ""},
@@ -181,7 +181,7 @@ func TestReplies(t *testing.T) {
 		"insufficient funds":        {402, stripeError("card_error", "card_declined", "insufficient_funds"), psp.Declined, psp.Soft, "insufficient_funds"},
 		"stolen":                    {402, stripeError("card_error", "card_declined", "stolen_card"), psp.Declined, psp.Hard, "stolen_card"},
 		"expired, code only":        {402, stripeError("card_error", "expired_card", ""), psp.Declined, psp.Hard, "expired_card"},
-		"authentication":            {402, stripeError("card_error", "authentication_required", "authentication_required"), psp.Declined, psp.Soft, "authentication_required"},
+		"authentication":            {402, stripeError("card_error", "authentication_required", "authentication_required"), psp.Declined, psp.Hard, "authentication_required"},
 		"a code of tomorrow":        {402, stripeError("card_error", "card_declined", "moon_phase"), psp.Declined, psp.Soft, "moon_phase"},
 		"a decline without code":    {402, stripeError("card_error", "", ""), psp.Declined, psp.Soft, "generic_decline"},
 		"402 of another type":       {402, stripeError("api_error", "", ""), psp.Unknown, 0, ""},
@@ -243,17 +243,17 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 		"found":      {intent("succeeded", ""), psp.Approved},
 		"declined":   {declined, psp.Declined},
 		"not found":  {"", psp.Unknown},
-		"undecided":  {intent("processing", ""), psp.Unknown},
+		"undecided":  {intent("processing", ""), psp.Pending},
 		"of another": {strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
 		// This one's own object may not be listed yet, and may have moved money.
 		"of an attempt before": {strings.Replace(declined, `"k"`, `"another"`, 1), psp.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, asked := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`))
+			url, asked := answers(t, kept, says(200, `{"object":"search_result","data":[`+c.found+`],"has_more":false}`), says(200, c.found))
 			if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != c.want {
 				t.Errorf("got %+v, want %s", r, c.want)
 			}
-			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/search" {
+			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents, GET /v1/payment_intents/search" && name != "undecided" {
 				t.Errorf("asked %s", got)
 			}
 		})
@@ -262,7 +262,7 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 
 // A reply that Stripe kept while the object was undecided says so for ever.
 func TestUndecidedIsReadAgain(t *testing.T) {
-	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Unknown, "canceled": psp.Declined} {
+	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Pending, "canceled": psp.Declined} {
 		url, asked := answers(t, says(200, intent("processing", "")), says(200, intent(now, "")))
 		if r := adapter(t, url, "").Charge(t.Context(), call); r.Outcome != want {
 			t.Errorf("%s: got %+v, want %s", now, r, want)
@@ -272,7 +272,7 @@ func TestUndecidedIsReadAgain(t *testing.T) {
 		}
 	}
 	refund := `{"id":"re_1","object":"refund","amount":1250,"currency":"usd","status":%q,"metadata":{"homeward_reference":"ch_1"}}`
-	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "pending": psp.Unknown, "failed": psp.Declined} {
+	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "pending": psp.Pending, "failed": psp.Declined} {
 		url, _ := answers(t, says(200, fmt.Sprintf(refund, "pending")), says(200, fmt.Sprintf(refund, now)))
 		if r := adapter(t, url, "").Refund(t.Context(), call); r.Outcome != want {
 			t.Errorf("refund %s: got %+v, want %s", now, r, want)
@@ -297,16 +297,16 @@ func TestLookupReplies(t *testing.T) {
 		"approved after a decline":    {200, search(intent("succeeded", ""), declined), psp.FoundYes, psp.Approved},
 		"nothing":                     {200, search(), psp.FoundNo, psp.Unknown},
 		"another's":                   {200, search(strings.Replace(intent("succeeded", ""), "ch_1", "ch_2", 1)), psp.FoundNo, psp.Unknown},
-		"processing":                  {200, search(intent("processing", "")), psp.FoundUnknown, psp.Unknown},
+		"processing":                  {200, search(intent("processing", "")), psp.FoundYes, psp.Pending},
 		"search not available":        {400, stripeError("invalid_request_error", "", ""), psp.FoundUnknown, psp.Unknown},
 		"a proxy's no":                {404, "404 page not found", psp.FoundUnknown, psp.Unknown},
 		"unavailable":                 {503, "", psp.FoundUnknown, psp.Unknown},
 		"half a reply":                {200, search(intent("succeeded", ""))[:50], psp.FoundUnknown, psp.Unknown},
-		"undecided, then a decline":   {200, search(intent("processing", ""), declined), psp.FoundUnknown, psp.Unknown},
-		"a decline, then one pending": {200, search(declined, intent("processing", "")), psp.FoundUnknown, psp.Unknown},
+		"undecided, then a decline":   {200, search(intent("processing", ""), declined), psp.FoundYes, psp.Pending},
+		"a decline, then one pending": {200, search(declined, intent("processing", "")), psp.FoundYes, psp.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := answers(t, says(c.status, c.body))
+			url, _ := answers(t, says(c.status, c.body), says(200, intent("processing", "")))
 			found, r := adapter(t, url, "").Lookup(t.Context(), psp.Call{Kind: psp.KindCharge, Reference: "ch_1"})
 			if found != c.want || r.Outcome != c.outcome {
 				t.Fatalf("found %d, %+v; want %d, %s", found, r, c.want, c.outcome)
@@ -318,22 +318,24 @@ func TestLookupReplies(t *testing.T) {
 	}
 }
 
-// The look-up of a refund reads so many and no more, and then does not claim that
-// there is none.
-func TestRefundOutOfReach(t *testing.T) {
-	pages := 0
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pages++
-		var refunds []string
-		for i := range 100 {
-			refunds = append(refunds, fmt.Sprintf(`{"id":"re_%d_%d","object":"refund","amount":1,"currency":"usd","status":"succeeded","metadata":{}}`, pages, i))
+// A refund is looked for among those of its charge, however many others there are.
+func TestRefundsAreListedByCharge(t *testing.T) {
+	url, _ := answers(t, func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query().Get("payment_intent"); got != "pi_9" {
+			t.Errorf("asked for the refunds of %q", got)
 		}
-		_, _ = fmt.Fprintf(w, `{"object":"list","url":"/v1/refunds","has_more":true,"data":[%s]}`, strings.Join(refunds, ","))
-	}))
-	defer srv.Close()
-	found, r := adapter(t, srv.URL, "").Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: "re_mine"})
-	if found != psp.FoundUnknown || r.Err == nil || pages != 10 {
-		t.Errorf("after %d pages: found %d, %+v", pages, found, r)
+		if got := r.Header.Get("Stripe-Account"); got != "acct_9" {
+			t.Errorf("asked in the name of %q", got)
+		}
+		_, _ = w.Write([]byte(`{"object":"list","url":"/v1/refunds","has_more":false,"data":[{"id":"re_1","object":"refund","amount":1,"currency":"usd","status":"succeeded","metadata":{"homeward_reference":"re_mine"}}]}`))
+	})
+	p := adapter(t, url, "")
+	found, r := p.Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: "re_mine", Source: "pi_9@acct_9"})
+	if found != psp.FoundYes || r.ProviderRef != "re_1@acct_9" {
+		t.Errorf("found %d, %+v", found, r)
+	}
+	if found, r := p.Lookup(t.Context(), psp.Call{Kind: psp.KindRefund, Reference: "re_mine"}); found != psp.FoundUnknown || r.Err == nil {
+		t.Errorf("without its charge: found %d, %+v", found, r)
 	}
 }
 
@@ -403,9 +405,9 @@ func TestRead(t *testing.T) {
 		"succeeded": {"payment_intent.succeeded", intent("succeeded", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}, ""},
 		"failed": {"payment_intent.payment_failed", intent("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"expired_card"}`),
 			psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "pi_1", Outcome: psp.Declined, Amount: 1250, Currency: "usd"}, "expired_card"},
-		"processing":     {"payment_intent.processing", intent("processing", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Amount: 1250, Currency: "usd"}, ""},
+		"processing":     {"payment_intent.processing", intent("processing", ""), psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", Outcome: psp.Pending, Amount: 1250, Currency: "usd"}, ""},
 		"refund":         {"refund.created", fmt.Sprintf(refund, "succeeded"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Approved, Amount: 7, Currency: "usd"}, ""},
-		"pending refund": {"refund.created", fmt.Sprintf(refund, "pending"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Amount: 7, Currency: "usd"}, ""},
+		"pending refund": {"refund.created", fmt.Sprintf(refund, "pending"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", Outcome: psp.Pending, Amount: 7, Currency: "usd"}, ""},
 		"failed refund":  {"refund.failed", fmt.Sprintf(refund, "failed"), psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},
 		"refund that had succeeded": {"charge.refund.updated", fmt.Sprintf(refund, "failed") + `,"previous_attributes":{"status":"succeeded"}`,
 			psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_a", ProviderRef: "re_1", Outcome: psp.Declined, Amount: 7, Currency: "usd"}, "refund_failed"},

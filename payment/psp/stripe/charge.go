@@ -1,0 +1,290 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	sdk "github.com/stripe/stripe-go/v85"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// orderMember and captureMember are ours in a PaymentIntent's metadata, beside
+// referenceMember and keyMember: the merchant's order, and which capture moved the money.
+const (
+	orderMember   = "order_id"
+	captureMember = "homeward_capture"
+	// Stripe keeps that many metadata entries, and values of that many characters
+	// ("Metadata"). Ours need room, too.
+	maxMetadata      = 50 - 4
+	maxMetadataValue = 500
+)
+
+// ref is how we name an object of Stripe's: by its id, and, where it lies in a connected
+// account, by that, as it can be asked for in its name alone. split undoes it.
+func ref(id, account string) string {
+	if account == "" || id == "" {
+		return id
+	}
+	return id + "@" + account
+}
+
+func split(ref string) (id, account string) {
+	id, account, _ = strings.Cut(ref, "@")
+	return id, account
+}
+
+func params(ctx context.Context, key, account string) sdk.Params {
+	p := sdk.Params{Context: ctx, IdempotencyKey: text(key)}
+	if account != "" {
+		p.SetStripeAccount(account)
+	}
+	return p
+}
+
+func accountOf(call psp.Call) string {
+	if call.Terms == nil {
+		return ""
+	}
+	return call.Terms.Account
+}
+
+// Charge implements [psp.Provider].
+func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
+	if refused := refuseMetadata(call.Terms); refused != nil {
+		return *refused
+	}
+	if id, account := split(call.Again); id != "" {
+		return p.move(ctx, psp.KindCharge, account, call, func(ctx context.Context, _ int64) (movement, error) {
+			return p.confirm(ctx, id, account, call)
+		})
+	}
+	account := accountOf(call)
+	return p.move(ctx, psp.KindCharge, account, call, func(ctx context.Context, amount int64) (movement, error) {
+		query := &sdk.PaymentIntentCreateParams{
+			Params:        params(ctx, call.Key, account),
+			Amount:        &amount,
+			Currency:      &call.Currency,
+			PaymentMethod: &call.Source,
+			Description:   text(call.Description),
+			Metadata:      metadata(call),
+			Confirm:       new(true),
+			AutomaticPaymentMethods: &sdk.PaymentIntentCreateAutomaticPaymentMethodsParams{
+				Enabled: new(true), AllowRedirects: sdk.String("never"),
+			},
+		}
+		if err := agree(query, call); err != nil {
+			return movement{}, err
+		}
+		var pi sdk.PaymentIntent
+		err := p.backend.Call(http.MethodPost, pathPaymentIntents, p.key, query, &pi)
+		return ofPaymentIntent(&pi).in(account), err
+	})
+}
+
+// amountError is of an amount beside the call's own that Stripe cannot take.
+type amountError struct {
+	member string
+	err    error
+}
+
+func (e *amountError) Error() string { return e.err.Error() }
+
+// agree adds what the merchant asks for beside the amount.
+func agree(query *sdk.PaymentIntentCreateParams, call psp.Call) error {
+	t := call.Terms
+	if t == nil || !t.OnSession {
+		// Nobody is there to authenticate, or to be sent elsewhere: what would need
+		// either is a decline.
+		query.OffSession = new(true)
+	}
+	if t == nil {
+		return nil
+	}
+	if t.OnSession && t.ReturnURL != "" {
+		query.ReturnURL = &t.ReturnURL
+		query.AutomaticPaymentMethods.AllowRedirects = sdk.String("always")
+	}
+	query.Customer, query.SetupFutureUsage = text(t.Customer), text(t.SetupFutureUsage)
+	query.StatementDescriptorSuffix, query.OnBehalfOf = text(t.StatementSuffix), text(t.OnBehalfOf)
+	if t.Manual {
+		query.CaptureMethod = sdk.String(string(sdk.PaymentIntentCaptureMethodManual))
+	}
+	if t.TransferTo != "" {
+		query.TransferData = &sdk.PaymentIntentCreateTransferDataParams{Destination: &t.TransferTo}
+	}
+	if t.TransferAmount > 0 {
+		amount, err := ToStripe(t.TransferAmount, call.Currency)
+		if err != nil {
+			return &amountError{"transfer_data.amount", err}
+		}
+		query.TransferData.Amount = &amount
+	}
+	if t.ApplicationFee > 0 {
+		amount, err := ToStripe(t.ApplicationFee, call.Currency)
+		if err != nil {
+			return &amountError{"application_fee_amount", err}
+		}
+		query.ApplicationFeeAmount = &amount
+	}
+	return nil
+}
+
+// confirm tries a PaymentIntent again that was declined for now: a PaymentMethod that is
+// attached to no customer may be used with one PaymentIntent alone ("The Payment Intents
+// API", "Payment Methods API"). One that is not to be confirmed any more says what became
+// of it.
+func (p *Provider) confirm(ctx context.Context, id, account string, call psp.Call) (movement, error) {
+	query := &sdk.PaymentIntentConfirmParams{Params: params(ctx, call.Key, account), PaymentMethod: &call.Source}
+	if t := call.Terms; t == nil || !t.OnSession {
+		query.OffSession = new(true)
+	} else {
+		query.ReturnURL = text(t.ReturnURL)
+	}
+	var pi sdk.PaymentIntent
+	err := p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/confirm", id), p.key, query, &pi)
+	if unexpectedState(err) {
+		return p.retrieve(ctx, psp.KindCharge, ref(id, account))
+	}
+	return ofPaymentIntent(&pi).in(account), err
+}
+
+// unexpectedState reports whether Stripe refused an order that the object's status does
+// not allow: nothing was done.
+func unexpectedState(err error) bool {
+	e := (*sdk.Error)(nil)
+	return errors.As(err, &e) && e.HTTPStatusCode == http.StatusBadRequest && e.Code == sdk.ErrorCodePaymentIntentUnexpectedState
+}
+
+// Capture implements [psp.Provider]. The PaymentIntent keeps which capture it was.
+func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
+	if call.Key == "" {
+		return psp.Result{Err: errNoKey}
+	}
+	amount, err := ToStripe(call.Amount, call.Currency)
+	if err != nil {
+		return refuseAmount("amount", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	id, account := split(call.Source)
+	var pi sdk.PaymentIntent
+	err = p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/capture", id), p.key, &sdk.PaymentIntentCaptureParams{
+		Params: params(ctx, call.Key, account), AmountToCapture: &amount,
+		Metadata: map[string]string{captureMember: call.Reference},
+	}, &pi)
+	if err != nil {
+		return refused(err)
+	}
+	m := ofPaymentIntent(&pi).in(account)
+	if m.status == psp.Approved && (pi.AmountReceived != amount || m.currency != call.Currency) {
+		return psp.Result{Err: fmt.Errorf("stripe: %d %s were captured, where %d %s was asked", pi.AmountReceived, m.currency, amount, call.Currency)}
+	}
+	return m.result()
+}
+
+// Cancel implements [psp.Provider].
+func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
+	if call.Key == "" {
+		return psp.Result{Err: errNoKey}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
+	defer cancel()
+	id, account := split(call.Source)
+	var pi sdk.PaymentIntent
+	err := p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/cancel", id), p.key,
+		&sdk.PaymentIntentCancelParams{Params: params(ctx, call.Key, account)}, &pi)
+	switch {
+	case unexpectedState(err): // perhaps it is canceled already
+		if found, r := p.lookCanceled(ctx, call); found == psp.FoundYes {
+			return r
+		}
+		return refused(err)
+	case err != nil:
+		return refused(err)
+	case pi.Status != sdk.PaymentIntentStatusCanceled:
+		return psp.Result{Err: fmt.Errorf("stripe: %s has the status %q after it was canceled", pi.ID, pi.Status)}
+	}
+	return psp.Result{Outcome: psp.Approved, ProviderRef: call.Source}
+}
+
+// lookCaptured is Lookup of a capture: a PaymentIntent is captured once.
+func (p *Provider) lookCaptured(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	m, err := p.retrieve(ctx, psp.KindCharge, call.Source)
+	switch {
+	case err != nil:
+		return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
+	case m.status == psp.Approved && m.capture == call.Reference:
+		return psp.FoundYes, m.result()
+	case m.status == psp.Approved:
+		return psp.FoundYes, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
+			Class: psp.Invalid, Code: "already_captured", Message: "The charge was captured before.",
+		}}
+	case m.status == psp.Declined:
+		return psp.FoundYes, m.result()
+	case m.status == psp.Authorized:
+		return psp.FoundNo, psp.Result{}
+	default:
+		return psp.FoundUnknown, m.result()
+	}
+}
+
+// lookCanceled is Lookup of a cancellation, whoever made it.
+func (p *Provider) lookCanceled(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	m, err := p.retrieve(ctx, psp.KindCharge, call.Source)
+	switch {
+	case err != nil:
+		return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
+	case m.canceled():
+		return psp.FoundYes, psp.Result{Outcome: psp.Approved, ProviderRef: call.Source}
+	case m.status == psp.Approved:
+		return psp.FoundYes, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
+			Class: psp.Invalid, Code: "already_captured", Message: "The charge was captured; refund it instead.",
+		}}
+	default:
+		return psp.FoundNo, psp.Result{}
+	}
+}
+
+func metadata(call psp.Call) map[string]string {
+	m := map[string]string{}
+	if t := call.Terms; t != nil {
+		for name, value := range t.Metadata {
+			m[name] = value
+		}
+		if t.OrderID != "" {
+			m[orderMember] = t.OrderID
+		}
+	}
+	m[referenceMember], m[keyMember] = call.Reference, call.Key
+	return m
+}
+
+// refuseMetadata is the answer to metadata that Stripe would not keep; nil where it would.
+func refuseMetadata(t *psp.Terms) *psp.Result {
+	if t == nil {
+		return nil
+	}
+	refuse := func(member, message string) *psp.Result {
+		return &psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
+			Class: psp.Invalid, Code: "invalid_metadata", Member: member, Message: message + "; nothing was sent.",
+		}}
+	}
+	if len(t.Metadata) > maxMetadata {
+		return refuse("metadata", fmt.Sprintf("stripe keeps %d entries of metadata beside ours", maxMetadata))
+	}
+	for name, value := range t.Metadata {
+		switch {
+		case strings.ContainsAny(name, "[]"):
+			return refuse("metadata", "stripe takes no square brackets in the names of metadata")
+		case name == referenceMember || name == keyMember || name == captureMember || name == orderMember && t.OrderID != "":
+			return refuse("metadata."+name, "this name of metadata is taken")
+		case len(value) > maxMetadataValue && len([]rune(value)) > maxMetadataValue:
+			return refuse("metadata."+name, fmt.Sprintf("stripe keeps at most %d characters of a value of metadata", maxMetadataValue))
+		}
+	}
+	return nil
+}
