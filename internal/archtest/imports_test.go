@@ -179,7 +179,7 @@ func allowed(from, to string) bool {
 		return true // the wire format is generated there
 	case under(from, "payment") && under(to, "internal/problem"):
 		return true // a decline is remembered as the bytes of a problem
-	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && under(to, "payment/notice"):
+	case (under(from, "internal/embedded") || under(from, "internal/cockroach")) && (under(to, "payment/notice") || under(to, "payment/account")):
 		return true // contracts that they implement
 	}
 	return false

@@ -34,6 +34,7 @@ type commands struct {
 	Inspect       inspectCommand       `cmd:"" help:"Say what became of one key or object."`
 	Audit         auditCommand         `cmd:"" help:"Prove the exported audit, and find a key's history in it."`
 	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
+	Account       accountCommand       `cmd:"" help:"Which account each provider's name stands for, as the database has it."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
 	Version       versionCommand       `cmd:"" help:"Print the version."`

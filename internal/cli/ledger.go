@@ -15,6 +15,7 @@ type ledgerCommand struct {
 	Verify   ledgerVerifyCommand   `cmd:"" help:"Prove every balance from zero, and every row. Exit code 1: something is wrong, 2: the books could not be read."`
 	Balances ledgerBalancesCommand `cmd:"" help:"List what accounts stand at; marks payers who wait for money."`
 	Entries  ledgerEntriesCommand  `cmd:"" help:"List what was booked on an account, or for an object."`
+	Adjust   ledgerAdjustCommand   `cmd:"" help:"Book what a person decided: from, to, how much, who and why."`
 }
 
 // Help is what homeward ledger --help adds.
@@ -183,6 +184,9 @@ type entryRow struct {
 	Object      string `json:"object"`
 	ProviderRef string `json:"provider_ref"`
 	Reverses    string `json:"reverses,omitempty"`
+	// By and Why are who decided it and why, where a person did.
+	By  string `json:"decided_by,omitempty"`
+	Why string `json:"decided_why,omitempty"`
 }
 
 type entryList struct {
@@ -262,10 +266,18 @@ func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
 		amount  int64
 	}{{t.Debit, t.Amount}, {t.Credit, -t.Amount}} {
 		if all || string(half.account) == c.Of {
-			entries = append(entries, entryRow{t.At, t.Region, t.ID, t.Kind, half.account, half.amount, t.Currency, t.Object, t.ProviderRef, t.Reverses})
+			entries = append(entries, entryRow{t.At, t.Region, t.ID, t.Kind, half.account, half.amount, t.Currency, t.Object, t.ProviderRef, t.Reverses, t.By, t.Why})
 		}
 	}
 	return entries
+}
+
+// decision says who decided an entry and why, "" where nobody did.
+func decision(e entryRow) string {
+	if e.By == "" {
+		return ""
+	}
+	return e.By + ": " + e.Why
 }
 
 // readPosition reads what --after of entries may be.
@@ -289,14 +301,14 @@ func readPosition(text string) (region string, p ledger.Position, err error) {
 
 func (l *entryList) print(io streams, of string) error {
 	t := table(io)
-	fmt.Fprintln(t, "TIME\tREGION\tTRANSACTION\tKIND\tACCOUNT\tDEBIT\tCREDIT\tCURRENCY\tOBJECT\tPROVIDER REF\tREVERSES")
+	fmt.Fprintln(t, "TIME\tREGION\tTRANSACTION\tKIND\tACCOUNT\tDEBIT\tCREDIT\tCURRENCY\tOBJECT\tPROVIDER REF\tREVERSES\tDECIDED BY, WHY")
 	for _, e := range l.Entries {
 		debit, credit := fmt.Sprint(e.Amount), ""
 		if e.Amount < 0 {
 			debit, credit = "", fmt.Sprint(-e.Amount)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.At.UTC().Format(time.RFC3339), e.Region, visible(e.Transaction), e.Kind, visible(string(e.Account)),
-			debit, credit, visible(e.Currency), visible(e.Object), visible(e.ProviderRef), visible(e.Reverses))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.At.UTC().Format(time.RFC3339), e.Region, visible(e.Transaction), e.Kind, visible(string(e.Account)),
+			debit, credit, visible(e.Currency), visible(e.Object), visible(e.ProviderRef), visible(e.Reverses), visible(decision(e)))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/reconcile"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
@@ -31,6 +32,7 @@ type reconcileCommand struct {
 	Lag       time.Duration `placeholder:"1m" help:"How much later than booked a movement may be stated: what is booked so shortly before the end is in flight over midnight. Default: what the description says, or a minute."`
 	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the default of the settings."`
 	Heal      bool          `help:"Give back what nobody is owed, through the providers of the settings."`
+	Book      bool          `help:"Book what only the statement tells of: fees, payouts, and conversions into the currency that is settled in. Done again it books nothing twice."`
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
 	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches there, as JSON lines. The file is replaced when the comparison has come to its end."`
 	metricsFlags
@@ -76,7 +78,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Mapping = mapping
+	r.Mapping, r.Book = mapping, c.Book
 	defer func() { err = errors.Join(err, parts.Within(ctx, node.DrainTime, stop)) }()
 	v, flush, err := c.open(ctx, log)
 	if err != nil {
@@ -202,7 +204,10 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 func compared(open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {
-			return do(recon.Config{Books: s.rows, Claims: s.rows, Regions: s.regions, Home: s.home})
+			return do(recon.Config{
+				Books: s.rows, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],
+				Book: s.rows.Post,
+			})
 		})
 	}
 }
@@ -252,6 +257,7 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	printBeside(io, found.Report)
 	if err := printUnknown(io, found.Unknown); err != nil {
 		return err
 	}
@@ -275,6 +281,18 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 		fmt.Fprintf(io.err, "there are %d more: --out FILE has all of them\n", more)
 	}
 	return nil
+}
+
+// printBeside says what is stated and was booked by this run, or is not booked.
+func printBeside(io streams, found *recon.Report) {
+	for _, what := range []struct {
+		said   string
+		counts map[psp.Kind]int
+	}{{"booked from the statement", found.Posted}, {"stated and not booked, which --book does", found.NotBooked}} {
+		for _, kind := range slices.Sorted(maps.Keys(what.counts)) {
+			fmt.Fprintf(io.out, "%d of kind %s %s\n", what.counts[kind], kind, what.said)
+		}
+	}
 }
 
 // printUnknown lists the kinds of lines of which nothing follows.

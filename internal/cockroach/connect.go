@@ -192,6 +192,7 @@ const usedTables = `(VALUES
     ('notices_due', 'SELECT INSERT UPDATE DELETE'),
     ('ledger', 'SELECT INSERT'),
     ('brakes', 'SELECT INSERT UPDATE'),
+    ('accounts', 'SELECT INSERT UPDATE'),
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
     ('audit_chains', 'SELECT INSERT UPDATE'),

@@ -62,6 +62,7 @@
 //	audit_advance   the version that was read      reported as unknown: the exporter reads the chain
 //	audit_forget    that no claim says anything    run again: what is gone is forgotten
 //	brake_put       the version that was read      reported as unknown: the next look finds what there is
+//	account_put     the version that was read      as brake_put
 //	notices_keep    there is no row                run again: what is there stays, and has its row in the queue
 //	notices_close   the fence                      run again; on "no row" read: closed in our words is closed
 //	notices_rewrite, what was read                 run again: what is not there any more stays as it is

@@ -24,6 +24,7 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/recon"
 )
@@ -39,6 +40,8 @@ type Store interface {
 	ledger.Store
 	notice.Store
 	notice.Bodies
+	account.Store
+	account.Work
 	recon.Claims
 	httpapi.Tenants
 	// InFlight counts the claims at home in a region whose outcome is to come, without
@@ -58,6 +61,7 @@ type Deployment interface {
 	relay.Endpoints
 	relay.Secrets
 	notice.BrakeStore
+	account.Store
 	// Region is the store as the nodes of a region use it.
 	Region(name string) (Store, error)
 	// Tenant reads a tenant; [claim.ErrUnknownTenant] where there is none of that id.

@@ -25,6 +25,7 @@ const (
 	tableReversal = 'r'
 	tableArrival  = 'A'
 	tableBrake    = 'B'
+	tableAccount  = 'C'
 	tableEvent    = 'e'
 	tableEndpoint = 's'
 	tableTenant   = 't'

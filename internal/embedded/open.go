@@ -108,6 +108,7 @@ type DB struct {
 	endpointMu sync.RWMutex // held through every change of an endpoint
 	brakeMu    sync.RWMutex // held through every change of a brake
 	auditMu    sync.RWMutex // held through every change of a chain of audit
+	accountMu  sync.Mutex   // held through every change of an account
 
 	sweepMu sync.Mutex
 	sweeps  [sweepTables][]byte // where the next sweep of each goes on

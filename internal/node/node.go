@@ -56,6 +56,9 @@ type Config struct {
 	Blobs    claim.Blobs
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
+	// LeaveProviders are names that have been in use, and may have open work, and are not
+	// among Providers all the same.
+	LeaveProviders []string
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons, and opens it; without keys it is
@@ -102,6 +105,7 @@ type Node struct {
 	conListener net.Listener // of the console; nil: there is none
 	membership  *region.Membership
 	left        atomic.Bool // gossip
+	unsaid      atomic.Bool // a provider has not said whose account it is
 	outages     *region.Outages
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers
@@ -145,6 +149,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
 		n.readRegions,
+		n.knowProviders,
 		n.listen, // a port that is taken is news before anybody hears of this node
 		n.openGossip,
 		n.openPeers,
@@ -154,6 +159,7 @@ func (n *Node) parts() []parts.Part {
 		n.startWork,
 		n.startReceiver,
 		n.watchRegions,
+		n.watchAccounts,
 		n.exportAudit,
 		n.serveAPI,
 		n.joinGossip,

@@ -94,7 +94,7 @@ func (p *configuredProvider) open(secrets ProviderSecrets) (gateway, error) {
 		return made(p, adapter, err)
 	}
 	c := httpjson.Config{
-		Name: p.Name, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
+		Name: p.Name, Account: p.Account, BaseURL: p.BaseURL, KeyHeader: p.KeyHeader,
 		Paths: httpjson.Paths{Charges: p.Paths.Charges, Transfers: p.Paths.Transfers, Refunds: p.Paths.Refunds, Lookup: p.Paths.Lookup, Movements: p.Paths.Movements},
 		Notices: httpjson.Notices{
 			Secret: secrets.Webhooks, IDHeader: p.Webhooks.IDHeader, TimestampHeader: p.Webhooks.TimestampHeader,

@@ -36,7 +36,11 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHealer(m.config(settings, name, log), log)
+	c := m.config(settings, name, log)
+	if err := c.accountsOf(ctx, c.Providers); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	h, err := newHealer(c, log)
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}

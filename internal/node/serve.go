@@ -179,6 +179,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 	if settings.policy().Validate() == nil {
 		errs = append(errs, db.Breaks(ctx, settings.policy()))
 	}
+	errs = append(errs, leftOpen(ctx, db, &settings, regions))
 	facts.MaxOffset, facts.OffsetUnread = db.MaxOffset(ctx)
 	facts.OffsetUnread = plain(facts.OffsetUnread)
 	if have := settings.Policy.ClockOffset; facts.OffsetUnread == nil && have < facts.MaxOffset {

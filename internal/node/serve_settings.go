@@ -44,7 +44,10 @@ type ServeSettings struct {
 	Provider        ProviderSettings            `koanf:"provider"`
 	Providers       map[string]ProviderSettings `koanf:"providers"`
 	DefaultProvider string                      `koanf:"default_provider"`
-	Tuning          `koanf:",flatten,squash"`
+	// LeaveProviders are names that were in use and may have open work, and that this node
+	// is to start without all the same.
+	LeaveProviders []string `koanf:"leave_providers"`
+	Tuning         `koanf:",flatten,squash"`
 	// Seal: what is written is sealed, where there are keys; see [SealKeys].
 	Seal bool `koanf:"seal"`
 	// Drain bounds a shutdown.
@@ -104,6 +107,9 @@ type ProviderSettings struct {
 	Kind string `koanf:"kind"`
 	// Name is the one in Providers, for those.
 	Name string `koanf:"name"`
+	// Account is the provider's id of our account, of httpjson only: Stripe tells. "" is not
+	// compared with what the name stood for before.
+	Account string `koanf:"account"`
 	// BaseURL may be "" for stripe: then it is Stripe's own.
 	BaseURL string `koanf:"base_url"`
 	// AllowHTTP lets BaseURL be http:// on another machine.
@@ -168,12 +174,13 @@ func DefaultServeSettings() ServeSettings {
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
 			},
 		},
-		Providers: map[string]ProviderSettings{},
-		Tuning:    tuning,
-		Seal:      true,
-		Drain:     45 * time.Second,
-		Metrics:   MetricsSettings{Listen: defaultMetrics},
-		Log:       "info",
+		Providers:      map[string]ProviderSettings{},
+		LeaveProviders: []string{},
+		Tuning:         tuning,
+		Seal:           true,
+		Drain:          45 * time.Second,
+		Metrics:        MetricsSettings{Listen: defaultMetrics},
+		Log:            "info",
 	}
 }
 

@@ -72,6 +72,8 @@ type Reconciler struct {
 	Slack, Lag time.Duration
 	// Mapping describes the statement; nil: it is written in Statement.Format.
 	Mapping *recon.Mapping
+	// Book: what only the statement tells of is booked, by what Open hands out.
+	Book bool
 	// Out is a file for all mismatches, as JSON lines; "": there is none.
 	Out string
 	// Open opens what is compared with for as long as do takes: its books, claims and
@@ -163,6 +165,9 @@ func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (_ *Compariso
 	defer func() { err = out.finish(err) }()
 	err = r.Open(ctx, func(c recon.Config) error {
 		c.Provider, c.From, c.To, c.Slack, c.Lag, c.Mapping = r.Provider, from, to, r.Slack, r.Lag, r.Mapping
+		if !r.Book {
+			c.Book = nil
+		}
 		c.Found = func(ctx context.Context, m recon.Mismatch) error {
 			one := r.treat(ctx, m)
 			if one.Healing != "" {

@@ -274,10 +274,17 @@ func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind,
 		r.report.NotBooked = count(r.report.NotBooked, kind)
 		return nil
 	}
+	fresh := false
 	for _, t := range ts {
-		if err := r.c.Book(ctx, t); err != nil {
+		posted, err := r.c.Book(ctx, t)
+		if err != nil {
 			return fmt.Errorf("recon: the %s of the line %s cannot be booked: %w", kind, l.Entry, err)
 		}
+		fresh = fresh || posted
+	}
+	if !fresh {
+		r.report.Agree++ // booked before the period
+		return nil
 	}
 	r.report.Posted = count(r.report.Posted, kind)
 	return nil

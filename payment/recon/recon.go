@@ -161,9 +161,10 @@ type Config struct {
 	// before the end of the period, and not stated, is in flight. 0 means that of the
 	// statement's mapping, or [DefaultLag].
 	Lag time.Duration
-	// Book books fees, payouts and conversions that only the statement tells of; nil: they
-	// are not booked. What is no tenant's is booked in the books of Common.
-	Book   func(context.Context, ledger.Transaction) error
+	// Book books fees, payouts and conversions that only the statement tells of, as
+	// ledger.Store's Post does; nil: they are not booked. What is no tenant's is booked in
+	// the books of Common.
+	Book   func(context.Context, ledger.Transaction) (posted bool, err error)
 	Common string
 	// Mapping describes a statement that is in no format of ours; nil: Run is told which.
 	Mapping *Mapping

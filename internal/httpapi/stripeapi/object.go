@@ -21,6 +21,13 @@ type native struct {
 	Metadata      json.RawMessage `json:"metadata"`
 	Reason        *string         `json:"reason"`
 	ReceiptNumber string          `json:"receipt_number"`
+	// What a payment says beside its amount.
+	ApplicationFee   json.RawMessage `json:"application_fee_amount"`
+	Customer         json.RawMessage `json:"customer"`
+	OnBehalfOf       json.RawMessage `json:"on_behalf_of"`
+	SetupFutureUsage json.RawMessage `json:"setup_future_usage"`
+	StatementSuffix  json.RawMessage `json:"statement_descriptor_suffix"`
+	TransferData     json.RawMessage `json:"transfer_data"`
 	// What a payment has that waits for its payer.
 	ClientSecret *string         `json:"client_secret"`
 	NextAction   json.RawMessage `json:"next_action"`
@@ -122,14 +129,14 @@ type charge struct {
 	AmountRefunded            int64           `json:"amount_refunded"`
 	Application               null            `json:"application"`
 	ApplicationFee            null            `json:"application_fee"`
-	ApplicationFeeAmount      null            `json:"application_fee_amount"`
+	ApplicationFeeAmount      json.RawMessage `json:"application_fee_amount"`
 	BalanceTransaction        null            `json:"balance_transaction"`
 	BillingDetails            billingDetails  `json:"billing_details"`
 	CalculatedDescriptor      null            `json:"calculated_statement_descriptor"`
 	Captured                  bool            `json:"captured"`
 	Created                   int64           `json:"created"`
 	Currency                  string          `json:"currency"`
-	Customer                  null            `json:"customer"`
+	Customer                  json.RawMessage `json:"customer"`
 	Description               *string         `json:"description"`
 	Disputed                  bool            `json:"disputed"`
 	FailureBalanceTransaction null            `json:"failure_balance_transaction"`
@@ -138,7 +145,7 @@ type charge struct {
 	FraudDetails              none            `json:"fraud_details"`
 	Livemode                  bool            `json:"livemode"`
 	Metadata                  json.RawMessage `json:"metadata"`
-	OnBehalfOf                null            `json:"on_behalf_of"`
+	OnBehalfOf                json.RawMessage `json:"on_behalf_of"`
 	Outcome                   null            `json:"outcome"`
 	Paid                      bool            `json:"paid"`
 	PaymentIntent             any             `json:"payment_intent"` // an id, or an object
@@ -152,9 +159,9 @@ type charge struct {
 	Shipping                  null            `json:"shipping"`
 	SourceTransfer            null            `json:"source_transfer"`
 	StatementDescriptor       null            `json:"statement_descriptor"`
-	StatementDescriptorSuffix null            `json:"statement_descriptor_suffix"`
+	StatementDescriptorSuffix json.RawMessage `json:"statement_descriptor_suffix"`
 	Status                    string          `json:"status"`
-	TransferData              null            `json:"transfer_data"`
+	TransferData              json.RawMessage `json:"transfer_data"`
 	TransferGroup             null            `json:"transfer_group"`
 	own
 }
@@ -184,6 +191,8 @@ func (n *native) charge(expand bool) *charge {
 		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), Captured: n.done(), Created: n.Created, Currency: n.Currency,
 		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.done(), PaymentIntent: intentOf(n.ID),
 		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
+		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, StatementDescriptorSuffix: n.StatementSuffix,
+		TransferData: n.TransferData,
 	}
 	if expand {
 		c.PaymentIntent = n.intent(false)
@@ -199,7 +208,7 @@ type paymentIntent struct {
 	AmountCapturable          int64           `json:"amount_capturable"`
 	AmountReceived            int64           `json:"amount_received"`
 	Application               null            `json:"application"`
-	ApplicationFeeAmount      null            `json:"application_fee_amount"`
+	ApplicationFeeAmount      json.RawMessage `json:"application_fee_amount"`
 	AutomaticPaymentMethods   null            `json:"automatic_payment_methods"`
 	CanceledAt                null            `json:"canceled_at"`
 	CancellationReason        null            `json:"cancellation_reason"`
@@ -208,26 +217,26 @@ type paymentIntent struct {
 	ConfirmationMethod        string          `json:"confirmation_method"`
 	Created                   int64           `json:"created"`
 	Currency                  string          `json:"currency"`
-	Customer                  null            `json:"customer"`
+	Customer                  json.RawMessage `json:"customer"`
 	Description               *string         `json:"description"`
 	LastPaymentError          null            `json:"last_payment_error"`
 	LatestCharge              any             `json:"latest_charge"` // an id, or an object
 	Livemode                  bool            `json:"livemode"`
 	Metadata                  json.RawMessage `json:"metadata"`
 	NextAction                json.RawMessage `json:"next_action"`
-	OnBehalfOf                null            `json:"on_behalf_of"`
+	OnBehalfOf                json.RawMessage `json:"on_behalf_of"`
 	PaymentMethod             string          `json:"payment_method"`
 	PaymentMethodOptions      none            `json:"payment_method_options"`
 	PaymentMethodTypes        []string        `json:"payment_method_types"`
 	Processing                null            `json:"processing"`
 	ReceiptEmail              null            `json:"receipt_email"`
 	Review                    null            `json:"review"`
-	SetupFutureUsage          null            `json:"setup_future_usage"`
+	SetupFutureUsage          json.RawMessage `json:"setup_future_usage"`
 	Shipping                  null            `json:"shipping"`
 	StatementDescriptor       null            `json:"statement_descriptor"`
-	StatementDescriptorSuffix null            `json:"statement_descriptor_suffix"`
+	StatementDescriptorSuffix json.RawMessage `json:"statement_descriptor_suffix"`
 	Status                    string          `json:"status"`
-	TransferData              null            `json:"transfer_data"`
+	TransferData              json.RawMessage `json:"transfer_data"`
 	TransferGroup             null            `json:"transfer_group"`
 	own
 }
@@ -238,6 +247,8 @@ func (n *native) intent(expand bool) *paymentIntent {
 		ClientSecret: n.ClientSecret, NextAction: n.NextAction, ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
 		Livemode: livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
 		Status: n.intentStatus(), own: n.own(),
+		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, SetupFutureUsage: n.SetupFutureUsage,
+		StatementDescriptorSuffix: n.StatementSuffix, TransferData: n.TransferData,
 	}
 	if expand {
 		pi.LatestCharge = n.charge(false)

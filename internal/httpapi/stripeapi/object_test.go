@@ -86,6 +86,33 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
+// What a payment says beside its amount is shown as it is stored, and nothing is where
+// nothing is.
+func TestTermsAreShown(t *testing.T) {
+	spec := readSpec(t)
+	const terms = `"application_fee_amount":1,"customer":"cus_1","on_behalf_of":"acct_1","statement_descriptor_suffix":"X","transfer_data":{"amount":2,"destination":"acct_2"}`
+	body := []byte(`{"id":"ch_1","object":"charge","amount":5,"currency":"usd","status":"succeeded","created":1,"payment_method":"pm_1","receipt_number":"R","setup_future_usage":"off_session",` + terms + `}`)
+	for _, of := range []Resource{Charge, PaymentIntent} {
+		got, err := View{Resource: of}.Object(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for member := range strings.SplitSeq(strings.Replace(terms, `2,"d`, `2;"d`, 1), ",") {
+			if member = strings.Replace(member, ";", ",", 1); !strings.Contains(string(got), member) {
+				t.Errorf("%s has no %s: %s", of, member, got)
+			}
+		}
+		if strings.Contains(string(got), `"setup_future_usage":"off_session"`) != (of == PaymentIntent) {
+			t.Errorf("%s: %s", of, got)
+		}
+		var object map[string]any
+		if err := json.Unmarshal(got, &object); err != nil {
+			t.Fatal(err)
+		}
+		spec.check(t, string(of), object)
+	}
+}
+
 // What is not made yet is never told as made, nor as refused.
 func TestAPaymentThatIsNotMadeYet(t *testing.T) {
 	spec := readSpec(t)

@@ -85,6 +85,9 @@ type Config struct {
 	// Name identifies the provider in records and metrics: lower case letters,
 	// digits, '-' and '_'.
 	Name string
+	// Account is the provider's id of our account, which its API does not tell; "" is not
+	// known.
+	Account string
 	// BaseURL is an absolute http or https URL, without query.
 	BaseURL string
 	// Paths are below BaseURL; members left out are those of the package comment.
@@ -124,10 +127,11 @@ type Notices struct {
 // Provider implements [psp.Provider]. It is safe for concurrent use.
 type Provider struct {
 	psp.NoCapture
-	name   string
-	caps   psp.Capabilities
-	client *http.Client
-	own    *http.Transport // nil when the client came from outside
+	name    string
+	account string
+	caps    psp.Capabilities
+	client  *http.Client
+	own     *http.Transport // nil when the client came from outside
 
 	charges, transfers, refunds, lookup, movements string // URLs
 
@@ -161,6 +165,7 @@ func New(cfg Config) (*Provider, error) {
 	}
 	p := &Provider{
 		name:      cfg.Name,
+		account:   cfg.Account,
 		caps:      cfg.Capabilities,
 		charges:   base.JoinPath(orElse(cfg.Paths.Charges, "v1/charges")).String(),
 		transfers: base.JoinPath(orElse(cfg.Paths.Transfers, "v1/transfers")).String(),
@@ -239,6 +244,9 @@ func (p *Provider) Close() error {
 
 // Name implements [psp.Provider].
 func (p *Provider) Name() string { return p.name }
+
+// Account implements [psp.Accounted] by what the configuration says.
+func (p *Provider) Account(context.Context) (string, error) { return p.account, nil }
 
 // Capabilities implements [psp.Provider].
 func (p *Provider) Capabilities() psp.Capabilities { return p.caps }

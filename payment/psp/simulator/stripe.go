@@ -232,6 +232,9 @@ func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 	}{eventID(i), "event", StripeAPIVersion, o.Created, false, kind, data{o, before}}
 }
 
+// StripeAccount is the account that every key opens in Stripe's spelling.
+const StripeAccount = "acct_1Simulator"
+
 // stripeHandler serves /v1/… in Stripe's spelling.
 func (s *Simulator) stripeHandler() http.Handler {
 	mux := http.NewServeMux()
@@ -248,6 +251,9 @@ func (s *Simulator) stripeHandler() http.Handler {
 	mux.HandleFunc("GET /v1/payment_intents/{id}", s.ask(s.retrieve(psp.KindCharge)))
 	mux.HandleFunc("GET /v1/transfers/{id}", s.ask(s.retrieve(psp.KindTransfer)))
 	mux.HandleFunc("GET /v1/refunds/{id}", s.ask(s.retrieve(psp.KindRefund)))
+	mux.HandleFunc("GET /v1/account", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, map[string]string{"id": StripeAccount, "object": "account"})
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuseStripe(w, http.StatusNotFound, "invalid", "url_invalid", fmt.Sprintf("Unrecognized request URL (%s: %s).", r.Method, r.URL.Path))
 	})

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/payment/account"
+)
+
+type accountCommand struct {
+	List   accountListCommand   `cmd:"" help:"List the providers' names that have been in use, and the account that each stands for."`
+	Accept accountAcceptCommand `cmd:"" help:"Let a provider's name stand for another account from now on."`
+}
+
+// Help is what homeward account --help adds.
+func (accountCommand) Help() string {
+	return "A provider's name stands for one account: its books, and what its webhooks and look-ups mean. A node with a key of another account under the same name does not start.\n\n" + migrateCommand{}.Help()
+}
+
+type accountListCommand struct{}
+
+func (c *accountListCommand) Run(ctx context.Context, io streams) error {
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		rows, err := db.Accounts(ctx)
+		if err != nil {
+			return err
+		}
+		t := table(io)
+		fmt.Fprintln(t, "PROVIDER\tACCOUNT\tSINCE")
+		for _, r := range rows {
+			since := ""
+			if !r.Pinned.IsZero() {
+				since = r.Pinned.UTC().Format(time.RFC3339)
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since)
+		}
+		return t.Flush()
+	})
+}
+
+type accountAcceptCommand struct {
+	Provider string `required:"" placeholder:"NAME" help:"The provider's name."`
+	Account  string `required:"" placeholder:"ID" help:"The provider's id of the account, as the refused start says it."`
+}
+
+// Run is for a person who knows that the other account has what this one had, as after a
+// migration by the provider: what was moved in the former one is not found in another.
+func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		changed, err := account.Accept(ctx, db, c.Provider, c.Account, time.Now())
+		switch {
+		case errors.Is(err, account.ErrUnknown):
+			return fmt.Errorf("%w: %s; homeward account list shows those that have", err, c.Provider)
+		case err != nil:
+			return err
+		case !changed:
+			fmt.Fprintf(io.out, "nothing to do: %s is the account %s\n", c.Provider, c.Account)
+			return nil
+		}
+		fmt.Fprintf(io.out, "%s is the account %s from now on: look-ups and refunds of what moved before go to it, too\n", c.Provider, c.Account)
+		return nil
+	})
+}

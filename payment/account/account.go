@@ -1,0 +1,291 @@
+// Package account keeps which account each provider's name stands for, and says what is
+// still open at a provider that somebody has taken out of the settings.
+//
+// A name stands in the books, in provider keys and in the path of webhooks. A key of
+// another account under the same name would answer every look-up with "nothing here", and
+// what moved in the first account would be moved again in the second. So the account that a
+// provider says it is goes into a row at the name's first use, and each start compares. A
+// provider that does not say is in use under its name all the same, and is not compared.
+//
+// Rows are few, read and written at starts and by people, and never on a payment's way.
+// They are changed by compare-and-set.
+//
+// # Crash points
+//
+//	ask the provider | write the row | call the provider for the first time
+//
+//	before the row is durable  the next start asks again; nothing was called under the name
+//	after it                   the next start finds the row and compares
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// Row is what is known of one provider's name.
+type Row struct {
+	Provider string `json:"-"`
+	// Version counts changes; 0 is a row that there is not.
+	Version uint64 `json:"-"`
+	// Account is the provider's id of the account; "" where it has never said.
+	Account string `json:"account,omitempty"`
+	// Pinned is when Account was written, by the clock of whoever did; zero without one.
+	Pinned time.Time `json:"pinned,omitzero"`
+}
+
+// Store keeps rows, for the whole deployment. Implementations are safe for concurrent use.
+type Store interface {
+	// Accounts reads all rows, by provider.
+	Accounts(ctx context.Context) ([]Row, error)
+	// PutAccount writes a row if its version is still what it was read at; 0: if there is
+	// none. changed is false where it is not, and may be where the reply was lost.
+	PutAccount(ctx context.Context, r Row) (changed bool, err error)
+}
+
+// Work is what is open in the regions. Both methods are for starts and for people.
+type Work interface {
+	// Calls lists up to limit provider calls of home with an id above after, in order of
+	// ids, parked ones, too.
+	Calls(ctx context.Context, home, after string, limit int) ([]outbox.Message, error)
+	// Ghosts lists the ghosts that are booked in home at a provider, up to limit behind an
+	// id, in order of ids.
+	Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error)
+	Get(ctx context.Context, key claim.Key, home string) (rec claim.Record, now time.Time, found bool, err error)
+	Transaction(ctx context.Context, home, id string) (t ledger.Transaction, found bool, err error)
+}
+
+// askTime bounds one question for an account: a start waits for it.
+const askTime = 5 * time.Second
+
+// maxTries bounds compare-and-set among nodes that start together.
+const maxTries = 8
+
+// errRestless: the rows change faster than they can be written.
+var errRestless = errors.New("the rows of the providers' accounts keep changing; try again")
+
+// Pin compares each provider's account with its row, and writes the rows that there are
+// not. doubts are lines about those that did not say; an error is one line for each that is
+// of another account, or that could not be read.
+func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Time) (doubts []string, err error) {
+	var errs []error
+	for _, p := range providers {
+		is, unsaid := ask(ctx, p)
+		if unsaid != nil {
+			doubts = append(doubts, fmt.Sprintf("the provider %s does not say which account its key opens, so that it cannot be compared: %v", p.Name(), unsaid))
+		}
+		errs = append(errs, pin(ctx, store, p.Name(), is, now))
+	}
+	return doubts, errors.Join(errs...)
+}
+
+// ask is the account of p, "" where it has none to tell.
+func ask(ctx context.Context, p psp.Provider) (string, error) {
+	asked, ok := p.(psp.Accounted)
+	if !ok {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return asked.Account(ctx)
+}
+
+func pin(ctx context.Context, store Store, provider, is string, now time.Time) error {
+	for range maxTries {
+		row, err := find(ctx, store, provider)
+		switch {
+		case err != nil:
+			return err
+		case is != "" && row.Account != "" && row.Account != is:
+			return fmt.Errorf("the key of the provider %s is of the account %s, and %s has been the account %s since %s; set the key of that one, give the other account a name of its own, or accept it with: homeward account accept --provider %s --account %s",
+				provider, is, provider, row.Account, row.Pinned.UTC().Format(time.RFC3339), provider, is)
+		case row.Version != 0 && (is == "" || row.Account == is):
+			return nil
+		}
+		next := row
+		if is != "" && row.Account == "" {
+			next.Account, next.Pinned = is, now
+		}
+		if changed, err := store.PutAccount(ctx, next); err != nil || changed {
+			return err
+		}
+	}
+	return errRestless
+}
+
+func find(ctx context.Context, store Store, provider string) (Row, error) {
+	rows, err := store.Accounts(ctx)
+	if err != nil {
+		return Row{}, err
+	}
+	if i := slices.IndexFunc(rows, func(r Row) bool { return r.Provider == provider }); i >= 0 {
+		return rows[i], nil
+	}
+	return Row{Provider: provider}, nil
+}
+
+// ErrUnknown: no provider of that name has been in use.
+var ErrUnknown = errors.New("no provider of that name has been in use here")
+
+// Accept makes account the one of a provider's name, as a person has decided. changed is
+// false where it is already.
+func Accept(ctx context.Context, store Store, provider, account string, now time.Time) (changed bool, err error) {
+	for range maxTries {
+		row, err := find(ctx, store, provider)
+		switch {
+		case err != nil:
+			return false, err
+		case row.Version == 0:
+			return false, ErrUnknown
+		case row.Account == account:
+			return false, nil
+		}
+		row.Account, row.Pinned = account, now
+		if changed, err := store.PutAccount(ctx, row); err != nil || changed {
+			return changed, err
+		}
+	}
+	return false, errRestless
+}
+
+// Open is what is open at one provider.
+type Open struct {
+	Provider string
+	// Claims are charges, transfers and compensations whose outcome is to come; Refunds are
+	// refunds of charges that were made there; Ghosts is money there that has to go back.
+	Claims, Refunds, Ghosts int
+}
+
+// None reports whether nothing is.
+func (o *Open) None() bool { return o.Claims == 0 && o.Refunds == 0 && o.Ghosts == 0 }
+
+func (o *Open) String() string {
+	return fmt.Sprintf("%s: %d claims, %d refunds and %d ghosts", o.Provider, o.Claims, o.Refunds, o.Ghosts)
+}
+
+// page is how many rows are read at once.
+const page = 1000
+
+// Left looks for what is open at providers that have been in use and are not among those
+// named; it reads every open call once for each. An error is one line with the numbers.
+func Left(ctx context.Context, store Store, work Work, homes []string, home func(claim.RegionCode) (string, bool), named []string) error {
+	rows, err := store.Accounts(ctx)
+	if err != nil {
+		return err
+	}
+	var left []string
+	for _, row := range rows {
+		if slices.Contains(named, row.Provider) {
+			continue
+		}
+		o, err := openAt(ctx, work, homes, home, row.Provider)
+		if err != nil {
+			return fmt.Errorf("what is open at the provider %s could not be counted: %w", row.Provider, err)
+		}
+		if !o.None() {
+			left = append(left, o.String())
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can end; put them back until it has, or set leave_providers to %s to leave it",
+		strings.Join(left, "; "), "["+strings.Join(names(left), ", ")+"]")
+}
+
+func names(left []string) (all []string) {
+	for _, line := range left {
+		name, _, _ := strings.Cut(line, ":")
+		all = append(all, name)
+	}
+	return all
+}
+
+func openAt(ctx context.Context, work Work, homes []string, home func(claim.RegionCode) (string, bool), provider string) (o Open, err error) {
+	o.Provider = provider
+	for _, at := range homes {
+		for after := ""; ; {
+			calls, err := work.Calls(ctx, at, after, page)
+			if err != nil {
+				return o, err
+			}
+			for i := range calls {
+				if err := o.count(ctx, work, home, &calls[i]); err != nil {
+					return o, err
+				}
+			}
+			if len(calls) < page {
+				break
+			}
+			after = calls[len(calls)-1].ID
+		}
+		for after := ""; ; {
+			ghosts, err := work.Ghosts(ctx, at, provider, after, page)
+			if err != nil {
+				return o, err
+			}
+			for i := range ghosts {
+				owed, err := isOwed(ctx, work, &ghosts[i])
+				if err != nil {
+					return o, err
+				}
+				if owed {
+					o.Ghosts++
+				}
+			}
+			if len(ghosts) < page {
+				break
+			}
+			after = ghosts[len(ghosts)-1].ID
+		}
+	}
+	return o, nil
+}
+
+// count counts a call that is the provider's.
+func (o *Open) count(ctx context.Context, work Work, home func(claim.RegionCode) (string, bool), m *outbox.Message) error {
+	rec, _, found, err := work.Get(ctx, claim.Key{Tenant: m.Tenant, Value: m.Key}, m.Region)
+	if err != nil || !found || rec.Minted.ID != m.ID || rec.State != claim.InFlight {
+		return err
+	}
+	if !payment.Unbound()[rec.Operation] {
+		if with, ok := rec.With([]string{o.Provider}); ok && with != "" {
+			o.Claims++
+		}
+		return nil
+	}
+	in, err := payment.Parse(payment.Operation(m.Operation), m.Payload)
+	if err != nil {
+		return nil // nobody can make it, wherever
+	}
+	_, code, _ := claim.ReadObjectID(in.Charge)
+	at, ok := home(code)
+	if !ok {
+		return fmt.Errorf("the charge %s is at home in a region of code %d, which is not in the topology", in.Charge, code)
+	}
+	charge, found, err := work.Transaction(ctx, at, in.Charge)
+	if err == nil && found && charge.Provider == o.Provider {
+		o.Refunds++
+	}
+	return err
+}
+
+// isOwed reports whether a ghost is neither given back nor failed.
+func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, error) {
+	_, failed, err := work.Transaction(ctx, ghost.Region, ledger.FailureID(ghost.ID))
+	if err != nil || failed {
+		return false, err
+	}
+	_, stands, err := ledger.GivenBack(ctx, work, ghost.Region, ghost.Provider, ghost.ProviderRef, ledger.MaxGhostRefunds)
+	return err == nil && !stands, err
+}
