@@ -46,7 +46,7 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 		return t.succeeded(r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
 		return t.declined(ctx, r)
-	case r.Outcome == psp.Pending && r.Wait != nil && r.ProviderRef != "" && !t.caps.Blind:
+	case r.Outcome == psp.Pending && r.Wait != nil && (r.ProviderRef != "" || t.caps.Blind): // by which it is asked for, where it can be
 		return t.pending(ctx, r)
 	}
 	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)

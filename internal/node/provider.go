@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/adyen"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
@@ -24,6 +25,7 @@ var dedupes = map[string]psp.Dedupe{
 const (
 	kindHTTPJSON = "httpjson"
 	kindStripe   = "stripe"
+	kindAdyen    = "adyen"
 )
 
 func (p *configuredProvider) validate() error {
@@ -37,13 +39,17 @@ func (p *configuredProvider) validate() error {
 	if err != nil { // its text holds the URL, which may hold a password
 		base = &url.URL{}
 	}
-	check(p.Kind == kindHTTPJSON || p.Kind == kindStripe, "kind %q is neither %s nor %s", p.Kind, kindHTTPJSON, kindStripe)
+	ownURL := p.Kind == kindStripe || p.Kind == kindAdyen
+	check(p.Kind == kindHTTPJSON || ownURL, "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
-	check(p.Kind == kindStripe && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(ownURL && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
 	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http if that is wanted", p.at)
 	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", p.key)
-	if p.Kind == kindStripe {
+	switch p.Kind {
+	case kindStripe:
 		return errors.Join(errs...)
+	case kindAdyen:
+		return errors.Join(append(errs, p.validateAdyen())...)
 	}
 	dedupe, known := dedupes[p.Dedupe]
 	check(known, "dedupe %q is none of key_and_parameters, key and none", p.Dedupe)
@@ -58,7 +64,7 @@ func (p *configuredProvider) validate() error {
 // accepts makes the adapter as a node does at its start, and says why it cannot be made.
 // A key that is missing is named by [Secrets.Missing].
 func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
-	if p.Kind == kindStripe && secrets.Key == "" {
+	if (p.Kind == kindStripe || p.Kind == kindAdyen) && secrets.Key == "" {
 		return nil
 	}
 	adapter, err := p.open(secrets)
@@ -86,11 +92,15 @@ func made[A gateway](p *configuredProvider, adapter A, err error) (gateway, erro
 
 // open makes the adapter. It makes no call.
 func (p *configuredProvider) open(secrets ProviderSecrets) (gateway, error) {
-	if p.Kind == kindStripe {
+	switch p.Kind {
+	case kindStripe:
 		adapter, err := stripe.New(stripe.Config{
 			Name: p.Name, BaseURL: p.BaseURL, Timeout: p.Timeout, Key: secrets.Key,
 			WebhookSecret: secrets.Webhooks, Tolerance: p.Webhooks.Tolerance,
 		})
+		return made(p, adapter, err)
+	case kindAdyen:
+		adapter, err := adyen.New(p.adyen(secrets))
 		return made(p, adapter, err)
 	}
 	c := httpjson.Config{

@@ -103,14 +103,14 @@ type GossipSettings struct {
 
 // ProviderSettings describe a payment provider.
 type ProviderSettings struct {
-	// Kind is the adapter: httpjson or stripe.
+	// Kind is the adapter: httpjson, stripe or adyen.
 	Kind string `koanf:"kind"`
 	// Name is the one in Providers, for those.
 	Name string `koanf:"name"`
-	// Account is the provider's id of our account, of httpjson only: Stripe tells. "" is not
+	// Account is the provider's id of our account, of httpjson only: other adapters tell. "" is not
 	// compared with what the name stood for before.
 	Account string `koanf:"account"`
-	// BaseURL may be "" for stripe: then it is Stripe's own.
+	// BaseURL may be "" for stripe and adyen: then it is their own.
 	BaseURL string `koanf:"base_url"`
 	// AllowHTTP lets BaseURL be http:// on another machine.
 	AllowHTTP bool `koanf:"allow_http"`
@@ -132,6 +132,20 @@ type ProviderSettings struct {
 	KeyHeader string `koanf:"key_header"`
 	// Webhooks says how what the provider sends is signed.
 	Webhooks SignatureSettings `koanf:"webhooks"`
+	// Adyen is of adyen only.
+	Adyen AdyenSettings `koanf:"adyen"`
+}
+
+// AdyenSettings are what the adapter for Adyen wants to know.
+type AdyenSettings struct {
+	// MerchantAccount is whose money moves.
+	MerchantAccount string `koanf:"merchant_account"`
+	// LivePrefix is that of the company's live endpoints; "" is the test environment.
+	LivePrefix string `koanf:"live_prefix"`
+	// LivePrefixes are those of the home regions that have another, as REGION=PREFIX.
+	LivePrefixes []string `koanf:"live_prefixes"`
+	// ReturnURL is where payers come back to whose merchant says nothing else.
+	ReturnURL string `koanf:"return_url"`
 }
 
 // PathSettings are where an httpjson provider takes calls and questions.
@@ -173,6 +187,7 @@ func DefaultServeSettings() ServeSettings {
 			Webhooks: SignatureSettings{
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
 			},
+			Adyen: AdyenSettings{LivePrefixes: []string{}},
 		},
 		Providers:      map[string]ProviderSettings{},
 		LeaveProviders: []string{},
@@ -476,8 +491,14 @@ func (s Secrets) Missing(settings ServeSettings) error {
 		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL))
 	}
 	for _, p := range settings.providers() {
-		if p.Kind == kindStripe && s.Providers[p.Name].Key == "" {
+		if s.Providers[p.Name].Key != "" {
+			continue
+		}
+		switch p.Kind {
+		case kindStripe:
 			errs = append(errs, fmt.Errorf("there is no key of the Stripe account: set %s, as in sk_live_…", p.key))
+		case kindAdyen:
+			errs = append(errs, fmt.Errorf("there is no API key of the Adyen account: set %s, as in AQE…", p.key))
 		}
 	}
 	if settings.Audit.Bucket != "" && s.AuditKeys == "" {

@@ -357,3 +357,13 @@ func TestNewRefuses(t *testing.T) {
 		t.Errorf("live: %s", got)
 	}
 }
+
+// The endpoints belong to the account that is pinned: the keys of a home are known at one.
+func TestAccountNamesTheEndpoints(t *testing.T) {
+	cfg := config("", "")
+	cfg.BaseURL, cfg.Endpoints = adyen.LiveURL("a-Shop"), map[string]string{"us": adyen.LiveURL("b-Shop"), "ap": adyen.LiveURL("c-Shop")}
+	got, err := made(t, cfg).Account(t.Context())
+	if want := "HomewardSimulator@a-Shop-checkout-live.adyenpayments.com,ap=c-Shop-checkout-live.adyenpayments.com,us=b-Shop-checkout-live.adyenpayments.com"; err != nil || got != want {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
