@@ -81,14 +81,18 @@
 //	POST /_sim/late/release   lets calls of late_effect take effect now
 //	POST /_sim/act {"id":"pi_…","act":"succeed|fail"}   who a charge waits for acts
 //	POST /_sim/fail {"id":"psp_re_…"}   a charge or refund that succeeded fails
-//	GET /_sim/statement?format=csv|jsonl&from=&to=&ids=stripe
+//	POST /_sim/unasked   the provider does something by itself, see [Unasked]
+//	GET /_sim/statement?format=csv|jsonl|stripe&from=&to=&ids=stripe
 //	GET, PUT /_sim/webhooks   see [Notices], [NoticeStats]
 //	POST /_sim/webhooks/release?order=in_order|reversed|shuffled
 //	POST /_sim/webhooks/discard   forgets what is held
 //
 // A statement has one line per movement, see [StatementLine]; its CSV form starts
 // with the line id,kind,reference,of,amount,currency,created. The bounds are
-// times as in RFC 3339; from is within, to is not.
+// times as in RFC 3339; from is within, to is not. As stripe it is Stripe's itemized report
+// of the balance: settle=usd&rates=eur:1.084 convert what payers paid, fee=290:30 (in
+// ten-thousandths, and minor units) and dispute_fee=1500 are kept, and metadata=no leaves
+// our references out.
 //
 // # Notices
 //
@@ -99,7 +103,10 @@
 //
 // where data is the body of a look-up. One that fails later is told as refund.failed or
 // charge.failed, with the id of the movement, and stated in a line of its own, whose
-// kind is refund_failed or charge_failed. A target with "stripe" gets Stripe's event
+// kind is refund_failed or charge_failed. What the provider does unasked is told as
+// dispute.opened, .withdrawn, .reinstated, .won or .lost, refund.succeeded without a
+// reference, transfer.reversed, payout.paid or .returned, with the id of what it is about
+// in of. A target with "stripe" gets Stripe's event
 // and signature instead, one with "adyen" Adyen's. At least once: what a process did not see taken before
 // it ended, the next sends again, with the same id. Nobody is told twice what was
 // noted as taken (webhooks.json, each second).

@@ -29,6 +29,8 @@ type StatementLine struct {
 	Amount   int64     `json:"amount"`
 	Currency string    `json:"currency"`
 	Created  time.Time `json:"created"`
+
+	entry int // its record
 }
 
 // statementHeader names the columns of the CSV form.
@@ -36,8 +38,10 @@ var statementHeader = []string{"id", "kind", "reference", "of", "amount", "curre
 
 // Statement says which one [Simulator.WriteStatement] writes.
 type Statement struct {
-	// Format is "csv", with a header line, or "jsonl".
-	Format string
+	// Format is "csv", with a header line, "jsonl", or "stripe": Stripe's report "Balance
+	// change from activity", itemized, with payouts, settled as Settlement says.
+	Format     string
+	Settlement Settlement
 	// From <= created < To; a zero time is no bound.
 	From, To time.Time
 	// Stripe spells ids as the Stripe-shaped API does.
@@ -66,8 +70,15 @@ func (s *Simulator) WriteStatement(w io.Writer, q Statement) error {
 	case "jsonl":
 		enc := json.NewEncoder(out)
 		line = func(l StatementLine) error { return enc.Encode(l) }
+	case "stripe":
+		w, err := newStripeWriter(out, q.Settlement)
+		if err != nil {
+			return err
+		}
+		q.Stripe, line = true, w.line
+		flush = func() error { w.enc.Flush(); return errors.Join(w.enc.Error(), out.Flush()) }
 	default:
-		return fmt.Errorf("simulator: statement format %q: use csv or jsonl", q.Format)
+		return fmt.Errorf("simulator: statement format %q: use csv, jsonl or stripe", q.Format)
 	}
 	page := make([]StatementLine, 0, effectsPage)
 	for i, more := 0, true; more; {
@@ -99,7 +110,7 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 		}
 		l := StatementLine{
 			ID: id(r.kind(), n), Kind: r.kind(), Reference: r.reference(),
-			Amount: r.amount, Currency: string(r.currency[:]), Created: at,
+			Amount: r.amount, Currency: string(r.currency[:]), Created: at, entry: i,
 		}
 		if unasked {
 			l.Kind, l.ID, l.Of, l.Reference = what.kind, what.id(q.Stripe), what.of(q.Stripe), ""
@@ -123,8 +134,13 @@ func (s *Simulator) serveStatement(w http.ResponseWriter, r *http.Request) {
 	if q.Format == "" {
 		q.Format = "csv"
 	}
-	if q.Format != "csv" && q.Format != "jsonl" {
-		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", "format: must be csv or jsonl")
+	if q.Format != "csv" && q.Format != "jsonl" && q.Format != "stripe" {
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", "format: must be csv, jsonl or stripe")
+		return
+	}
+	var err error
+	if q.Settlement, err = readSettlement(query); err != nil {
+		refuse(w, http.StatusBadRequest, "invalid", "invalid_request", err.Error())
 		return
 	}
 	for name, to := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
@@ -139,7 +155,7 @@ func (s *Simulator) serveStatement(w http.ResponseWriter, r *http.Request) {
 		}
 		*to = at
 	}
-	if q.Format == "csv" {
+	if q.Format != "jsonl" {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 	} else {
 		w.Header().Set("Content-Type", "application/x-ndjson")
