@@ -54,6 +54,8 @@ var stories = []struct {
 	{"a payer who authenticates after four minutes", payerActs},
 	{"a payer who never authenticates", payerNeverActs},
 	{"a bank debit that takes two days", bankDebit},
+	{"a dispute won and one lost, and a refund by hand", disputes},
+	{"a statement in Stripe's format", stripesStatement},
 }
 
 // TestStories tells every story on the embedded store and on a database, or on the
