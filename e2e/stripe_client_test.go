@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -17,6 +18,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	adapter "github.com/homeward-io/homeward/payment/psp/stripe"
 )
 
 // lossy is the way from Stripe's client to a node. It cuts connections, so that the
@@ -293,15 +295,15 @@ func TestStripeGoReadsRefusals(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, e.HTTPStatusCode)
 
 	unknown := intentOf(2500, "pm_card_visa")
-	unknown.Customer = stripe.String("cus_1")
+	unknown.Mandate = stripe.String("mandate_1")
 	e = stripeErr[*stripe.InvalidRequestError](t, create(unknown))
 	require.Equal(t, stripe.ErrorCodeParameterUnknown, e.Code)
-	require.Equal(t, "customer", e.Param)
+	require.Equal(t, "mandate", e.Param)
 	later := intentOf(2500, "pm_card_visa")
 	later.Confirm = nil
 	require.Equal(t, stripe.ErrorCodeParameterMissing, stripeErr[*stripe.InvalidRequestError](t, create(later)).Code)
 	elsewhere := intentOf(2500, "pm_card_visa")
-	elsewhere.SetStripeAccount("acct_1")
+	elsewhere.SetStripeAccount("acct_1") // which is more than this provider knows
 	stripeErr[*stripe.InvalidRequestError](t, create(elsewhere))
 
 	_, err := c.V1Refunds.Create(w.ctx, &stripe.RefundCreateParams{Charge: stripe.String("ch_1")})
@@ -361,12 +363,63 @@ func TestOnePaymentInTwoShapes(t *testing.T) {
 	first := form(asia, "/v1/charges", members)
 	native := w.at(us, charge("order-17", 100), http.StatusCreated)
 	require.Equal(t, "true", native.Header.Get("Idempotent-Replayed"))
-	intent := form(eu, "/v1/payment_intents", members+"&confirm=true")
+	intent := form(eu, "/v1/payment_intents", members+"&confirm=true&off_session=true")
 	for _, region := range regions {
 		require.Equal(t, first, form(region, "/v1/charges", members))
-		require.Equal(t, intent, form(region, "/v1/payment_intents", members+"&confirm=true"))
+		require.Equal(t, intent, form(region, "/v1/payment_intents", members+"&confirm=true&off_session=true"))
 		require.Equal(t, native.Remembered(), w.at(region, charge("order-17", 100), http.StatusCreated).Remembered())
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, w.send(w.ctx, us, charge("order-17", 101)).Status)
 	w.judge.once(t, 1)
+}
+
+// A payer who is there may have to authenticate: stripe-go reads what its own page needs
+// for that, as often as it asks the same bytes, and the payment once it is made.
+func TestStripeGoWaitsForThePayer(t *testing.T) {
+	t.Parallel()
+	const name, secret = "stripe", "whsec_test"
+	j := newJudge(t)
+	w := startWorld(t, j, func(c *node.ClusterConfig) {
+		p, err := adapter.New(adapter.Config{Name: name, Key: "sk_test_world", WebhookSecret: secret, BaseURL: j.url + "/stripe"})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		c.Providers, c.Notifiers = psp.Providers{p}, map[string]psp.Notifier{name: p}
+	})
+	require.NoError(t, j.SetNotices(simulator.Notices{Targets: []simulator.NoticeTarget{{URL: w.base(eu) + "/v1/webhooks/" + name, Secret: secret, Stripe: true}}}))
+	c := stripeGo(startLossy(t, w, us))
+	params := intentOf(2500, "pm_card_3ds")
+	params.ReturnURL = stripe.String("https://shop.example/back")
+	params.AddMetadata("order_id", "6735")
+	params.SetIdempotencyKey("order-17")
+	first, err := c.V1PaymentIntents.Create(w.ctx, params)
+	require.NoError(t, err)
+	require.Equal(t, stripe.PaymentIntentStatusRequiresAction, first.Status)
+	require.NotEmpty(t, first.ClientSecret)
+	require.NotNil(t, first.NextAction)
+	require.Zero(t, first.AmountReceived)
+	again, err := c.V1PaymentIntents.Create(w.ctx, params)
+	require.NoError(t, err)
+	require.Equal(t, string(first.LastResponse.RawJSON), string(again.LastResponse.RawJSON))
+	read, err := c.V1PaymentIntents.Retrieve(w.ctx, first.ID, nil)
+	require.NoError(t, err)
+	require.Equal(t, stripe.PaymentIntentStatusRequiresAction, read.Status)
+	w.judge.once(t, 0)
+
+	var waits struct{ Provider struct{ Reference string } }
+	require.NoError(t, json.Unmarshal(first.LastResponse.RawJSON, &waits))
+	require.NoError(t, j.Act(waits.Provider.Reference, simulator.ActSucceed))
+	until(t, "the payment is made", func() bool {
+		again, err = c.V1PaymentIntents.Create(w.ctx, params)
+		require.NoError(t, err)
+		return again.Status == stripe.PaymentIntentStatusSucceeded
+	})
+	require.EqualValues(t, 2500, again.AmountReceived)
+	require.Equal(t, first.ID, again.ID)
+	w.judge.once(t, 1)
+
+	// Of a payer who is away nothing can be asked.
+	away := intentOf(2500, "pm_card_3ds")
+	away.OffSession = new(true)
+	_, err = c.V1PaymentIntents.Create(w.ctx, away)
+	require.Equal(t, stripe.DeclineCodeAuthenticationRequired, stripeErr[*stripe.CardError](t, err).DeclineCode)
 }

@@ -141,7 +141,7 @@ func TestStripeNode(t *testing.T) {
 		{nodeIntent(1, "pm_card_visa", args{"idempotencyKey": "order-17"}), 400, "StripeIdempotencyError", "", "", ""},
 		{nodeIntent(0, "pm_card_visa"), 400, "StripeInvalidRequestError", "", "", "amount"},
 		{nodeIntent(1, "pm_card_visa", args{"apiKey": "sk_nobody"}), 401, "StripeAuthenticationError", "", "", ""},
-		{nodeIntent(1, "pm_card_visa", args{"stripeAccount": "acct_1"}), 400, "StripeInvalidRequestError", "", "", ""},
+		{nodeIntent(1, "pm_card_visa", args{"stripeAccount": "acct_1"}), 400, "StripeInvalidRequestError", "unsupported", "", "Stripe-Account"},
 		{nodeCall{"customers", "create", []any{args{"name": "x"}}}, 404, "StripeInvalidRequestError", "", "", ""},
 	}
 	var calls []nodeCall

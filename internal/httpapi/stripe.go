@@ -12,6 +12,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi/stripeapi"
 	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment"
 )
 
 // Headers that Stripe's clients send and read.
@@ -63,12 +64,27 @@ func (x *stripeExchange) acceptable(r *http.Request) error {
 		return refuse(problem.InvalidRequest, "Invalid Stripe-Version: it is a date with a name, such as "+stripeapi.Version+".")
 	}
 	// Whose money it is must never be overlooked.
-	for _, name := range [...]string{headerStripeAccount, headerStripeContext} {
-		if len(r.Header[name]) > 0 {
-			return refuse(problem.InvalidRequest, "The header "+name+" is not served here: a request is for the account of its API key. Leave it out.")
+	if len(r.Header[headerStripeContext]) > 0 {
+		return errOtherAccount(headerStripeContext)
+	}
+	if accounts := r.Header[headerStripeAccount]; len(accounts) > 0 {
+		pays := r.URL.Path == payment.Path(payment.Charge) || r.URL.Path == pathPaymentIntents
+		if len(accounts) > 1 || r.Method != http.MethodPost || !pays || isJSON(r) {
+			return errOtherAccount(headerStripeAccount)
 		}
+		x.view.Account = accounts[0]
 	}
 	return nil
+}
+
+func errOtherAccount(header string) error {
+	return refuse(problem.InvalidRequest, "The header "+header+" is not served here; leave it out. Stripe-Account is for forms that make a charge or a payment intent: what is made of one belongs where it is.")
+}
+
+// isJSON reports whether the body says that it is.
+func isJSON(r *http.Request) bool {
+	value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(value), mediaJSON)
 }
 
 // serves tells which kind of object is asked for.
@@ -85,7 +101,7 @@ func (x *stripeExchange) check(r *http.Request, as stripeapi.Resource) error {
 	if err := x.serves(as); err != nil {
 		return err
 	}
-	if value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.EqualFold(strings.TrimSpace(value), mediaJSON) && as != stripeapi.PaymentIntent {
+	if isJSON(r) && as != stripeapi.PaymentIntent {
 		return checkMedia(r)
 	}
 	x.form = true

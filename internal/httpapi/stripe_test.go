@@ -71,7 +71,7 @@ func TestAStripeFormIsTheSameRequest(t *testing.T) {
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	first := serve(h, stripely("POST", "/v1/charges", okForm+"&expand[]=payment_intent", "Traceparent", trace))
 	again := serve(h, stripely("POST", "/v1/charges", "payment_method=pm_card_visa&currency=usd&amount=1999&expand[]=payment_intent", "Traceparent", trace))
-	intent := serve(h, stripely("POST", "/v1/payment_intents", okForm+"&confirm=true", "Traceparent", trace))
+	intent := serve(h, stripely("POST", "/v1/payment_intents", okForm+"&confirm=true&off_session=true", "Traceparent", trace))
 	mixed := serve(h, request("POST", "/v1/charges", okBody, "Stripe-Version", "2015-01-01", "Traceparent", trace))
 	native := serve(h, charge("Traceparent", trace))
 	for _, r := range f.requests {
@@ -148,13 +148,16 @@ func TestStripesErrors(t *testing.T) {
 		"no key":             {stripely("POST", "/v1/charges", okForm, "Authorization", ""), 401, "invalid_request_error", "", "", "API key"},
 		"a stranger":         {stripely("POST", "/v1/charges", okForm, "Authorization", "Basic c2tfbm9ib2R5Og=="), 401, "invalid_request_error", "", "", "not known"},
 		"no version":         {stripely("POST", "/v1/charges", okForm, "Stripe-Version", "newest"), 400, "invalid_request_error", "", "", "Stripe-Version"},
-		"another account":    {stripely("POST", "/v1/charges", okForm, "Stripe-Account", "acct_1"), 400, "invalid_request_error", "", "", "Stripe-Account"},
+		"another account":    {stripely("POST", "/v1/charges", okBody, "Stripe-Account", "acct_1", "Content-Type", "application/json"), 400, "invalid_request_error", "", "", "Stripe-Account"},
+		"no account":         {stripely("POST", "/v1/charges", okForm, "Stripe-Account", "cus_1"), 400, "invalid_request_error", "", "Stripe-Account", "acct_"},
+		"another's refund":   {stripely("POST", "/v1/refunds", "charge=ch_1", "Stripe-Account", "acct_1"), 400, "invalid_request_error", "", "", "Stripe-Account"},
+		"another's charge":   {stripely("GET", "/v1/charges/ch_1", "", "Stripe-Account", "acct_1"), 400, "invalid_request_error", "", "", "Stripe-Account"},
 		"another context":    {stripely("POST", "/v1/charges", okForm, "Stripe-Context", "acct_1"), 400, "invalid_request_error", "", "", "Stripe-Context"},
 		"no Idempotency-Key": {stripely("POST", "/v1/charges", okForm, "Idempotency-Key", ""), 400, "invalid_request_error", "", "", "Idempotency-Key"},
 		"text":               {stripely("POST", "/v1/charges", okForm, "Content-Type", "text/plain"), 415, "invalid_request_error", "", "", stripeapi.MediaType},
 		"JSON for an intent": {stripely("POST", "/v1/payment_intents", okBody, "Content-Type", "application/json"), 415, "invalid_request_error", "", "", stripeapi.MediaType},
 		"an old intent":      {stripely("POST", "/v1/payment_intents", okForm, "Stripe-Version", "2020-08-27"), 400, "invalid_request_error", "", "", "2022-11-15"},
-		"unknown":            {stripely("POST", "/v1/charges", okForm+"&customer=cus_1"), 400, "invalid_request_error", "parameter_unknown", "customer", "customer"},
+		"unknown":            {stripely("POST", "/v1/charges", okForm+"&mandate=x"), 400, "invalid_request_error", "parameter_unknown", "mandate", "mandate"},
 		"missing":            {stripely("POST", "/v1/charges", "amount=1&currency=usd"), 400, "invalid_request_error", "parameter_missing", "payment_method", ""},
 		"ours to refuse":     {stripely("POST", "/v1/charges", "amount=0&currency=usd&source=pm_1"), 400, "invalid_request_error", "", "amount", "above 0"},
 		"a token":            {stripely("POST", "/v1/charges", "amount=1&currency=usd&source=tok_visa"), 400, "invalid_request_error", "", "source", "pm_"},
@@ -208,7 +211,7 @@ func TestStripesDeclines(t *testing.T) {
 			reply.Response = claim.Response{Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON()}
 			return reply, err
 		}
-		w := serve(newAPI(t, f), stripely("POST", "/v1/payment_intents", okForm+"&confirm=true"))
+		w := serve(newAPI(t, f), stripely("POST", "/v1/payment_intents", okForm+"&confirm=true&off_session=true"))
 		e := stripeErrorIn(t, w).Error
 		if w.Code != 402 || e.Type != "card_error" || e.Code != "card_declined" || e.DeclineCode != "insufficient_funds" || e.Message != p.Detail {
 			t.Errorf("got %d %s", w.Code, w.Body)

@@ -32,6 +32,8 @@ type View struct {
 	Key string
 	// Method and Path are what was asked for, for the message that there is no such thing.
 	Method, Path string
+	// Account is the connected account in whose name a payment is made, Stripe-Account.
+	Account string
 	// expand: the one property that the resource can expand was asked for.
 	expand bool
 	// called is the caller's name for a member that has two.
@@ -45,7 +47,9 @@ const (
 	whole        // a whole number
 	code         // a currency, in lower case here
 	intent       // the id of a payment intent, for its charge's
+	yesNo        // true or false
 	entries      // name[x]=…, strings
+	parts        // name[x]=…, each as a parameter of its own
 	// What says nothing that is not so anyway: it must have one of the values.
 	fixed
 	listed // name[]=…
@@ -60,6 +64,7 @@ type param struct {
 	needed bool
 	values []string            // the only ones that are served; nil for any
 	within map[string][]string // those of inside
+	parts  []param             // those of parts
 }
 
 var (
@@ -70,24 +75,31 @@ var (
 	expiresAt = param{name: "expires_at"}
 	sentText  = param{name: "description"}
 	metadata  = param{name: "metadata", kind: entries}
+	// What a payment says beside its amount.
+	customer     = param{name: "customer"}
+	suffix       = param{name: "statement_descriptor_suffix"}
+	onBehalfOf   = param{name: "on_behalf_of"}
+	fee          = param{name: "application_fee_amount", kind: whole}
+	transferData = param{name: "transfer_data", kind: parts, parts: []param{{name: "destination", needed: true}, {name: "amount", kind: whole}}}
 )
 
 // served are the parameters of each endpoint that creates. All others are refused.
 var served = map[Resource][]param{
 	Charge: {
-		amount, currency, sentText, metadata, orderID, expiresAt,
+		amount, currency, sentText, metadata, orderID, expiresAt, customer, suffix, onBehalfOf, fee, transferData,
 		{name: "payment_method", needed: true},
 		{name: "source", member: "payment_method"},
 		{name: "capture", kind: fixed, values: []string{"true"}},
 	},
 	PaymentIntent: {
-		amount, currency, sentText, metadata, orderID, expiresAt,
+		amount, currency, sentText, metadata, orderID, expiresAt, customer, suffix, onBehalfOf, fee, transferData,
 		{name: "payment_method", needed: true},
 		{name: "confirm", kind: fixed, needed: true, values: []string{"true"}},
 		{name: "capture_method", kind: fixed, values: []string{"automatic", "automatic_async"}},
 		{name: "confirmation_method", kind: fixed, values: []string{"automatic"}},
-		{name: "off_session", kind: fixed, values: []string{"true"}},
-		{name: "error_on_requires_action", kind: fixed, values: []string{"true"}},
+		{name: "off_session", kind: yesNo},
+		{name: "setup_future_usage"},
+		{name: "return_url"},
 		{name: "payment_method_types", kind: listed, values: []string{"card"}},
 		{name: "automatic_payment_methods", kind: inside, within: map[string][]string{"enabled": {"true"}, "allow_redirects": {"never"}}},
 	},
@@ -100,6 +112,12 @@ var served = map[Resource][]param{
 	},
 	Transfer: {amount, currency, sentText, metadata, orderID, expiresAt, {name: "destination", needed: true}},
 }
+
+// Members of the merchant's API that are no parameters of the same meaning.
+const (
+	memberOffSession = "off_session"
+	memberAccount    = "account"
+)
 
 // reasons are those of a refund that Stripe knows.
 var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
@@ -145,6 +163,19 @@ func (v *View) ReadForm(body []byte) ([]byte, error) {
 			delete(members, p.to())
 		}
 	}
+	if v.Account != "" {
+		members[memberAccount] = v.Account
+		v.called[memberAccount] = "Stripe-Account"
+	}
+	// At Stripe the payer is there unless the request says otherwise; here it is the other
+	// way round. A charge never asks for the payer at either.
+	if of == PaymentIntent {
+		if away, _ := members[memberOffSession].(bool); away {
+			delete(members, memberOffSession)
+		} else {
+			members[memberOffSession] = false
+		}
+	}
 	return json.Marshal(members)
 }
 
@@ -172,6 +203,8 @@ func (v *View) take(p param, g *given, members map[string]any) error {
 			members[p.to()] = all
 		}
 		return err
+	case parts:
+		return takeParts(p, g, members)
 	case inside:
 		return p.checkInside(g)
 	case listed:
@@ -223,6 +256,11 @@ func (p *param) read(value string) (any, error) {
 		return wholeNumber(p.name, value)
 	case code:
 		return strings.ToLower(value), nil
+	case yesNo:
+		if value != "true" && value != "false" {
+			return nil, notServed(p.name, []string{"true", "false"})
+		}
+		return value == "true", nil
 	case intent:
 		if id, ok := chargeOf(value); ok {
 			return id, nil
@@ -231,6 +269,33 @@ func (p *param) read(value string) (any, error) {
 	default:
 		return value, nil
 	}
+}
+
+func takeParts(p param, g *given, members map[string]any) error {
+	all, err := g.entries(p.name)
+	if err != nil {
+		return err
+	}
+	object := map[string]any{}
+	for _, part := range p.parts {
+		value, ok := all[part.name]
+		delete(all, part.name)
+		part.name = p.name + "[" + part.name + "]"
+		switch {
+		case ok:
+			_, last, _ := strings.Cut(strings.TrimSuffix(part.name, "]"), "[")
+			if object[last], err = part.read(value); err != nil {
+				return err
+			}
+		case part.needed:
+			return part.missing()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		return unknownParam(p.name + "[" + name + "]")
+	}
+	members[p.to()] = object
+	return nil
 }
 
 func (p *param) checkInside(g *given) error {
