@@ -20,6 +20,7 @@ import (
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
 
 // childEnv holds the childConfig of a test binary that is to be a cluster.
@@ -42,6 +43,8 @@ type childConfig struct {
 	NoWorker bool
 	// Notices are taken in, see noticing.
 	Notices bool
+	// Stripe: the provider is spoken to as Stripe is.
+	Stripe bool
 	// Sink is where both tenants are told of events, "" for nowhere.
 	Sink string
 }
@@ -59,6 +62,11 @@ const (
 	taken       point = "after the worker's take"
 	takenOver   point = "after the worker's TakeOver"
 	retaken     point = "after a retry's Begin took over"
+
+	waitKnown point = "before the Settle of what waits"
+	waitKept  point = "after the Settle of what waits"
+	calledOff point = "before the Settle of what was called off"
+	callEnded point = "after the Settle of what was called off"
 
 	noticeArrived point = "before the notice is kept"
 	noticeKept    point = "after the notice is kept"
@@ -146,7 +154,12 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 
 func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	expires := v.Outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
+	ends := v.Outcome == claim.OutcomeRefused && held.Interim != nil
 	switch {
+	case v.Outcome == claim.OutcomePending:
+		s.at(waitKnown)
+	case ends:
+		s.at(calledOff)
 	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
 		s.at(refundKnown)
 	case v.Outcome == claim.OutcomeDone:
@@ -157,6 +170,10 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 	rec, err := s.Store.Settle(ctx, held, v)
 	switch {
 	case err != nil:
+	case v.Outcome == claim.OutcomePending:
+		s.at(waitKept)
+	case ends:
+		s.at(callEnded)
 	case v.Outcome == claim.OutcomeDone && compensates(held.Operation):
 		s.at(refundBooked)
 	case v.Outcome == claim.OutcomeDone:
@@ -190,7 +207,13 @@ func childMain(config string) int {
 	if c.Notices {
 		open = noticing
 	}
-	provider, err := open(c.PSP)
+	var provider speaker
+	var err error
+	if c.Stripe {
+		provider, err = stripe.New(stripe.Config{Key: "sk_test_child", BaseURL: c.PSP + "/stripe"})
+	} else {
+		provider, err = open(c.PSP)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2

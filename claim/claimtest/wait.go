@@ -1,9 +1,6 @@
 package claimtest
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
@@ -151,7 +148,7 @@ var waitTests = []test{
 	{"wait: it is never without an answer", func(w *world) {
 		held := w.begin(w.arrival("k", "100"), claim.Won)
 		_, err := w.at(w.home).Settle(w.ctx, held, claim.Verdict{Outcome: claim.OutcomePending, State: "payer"})
-		require.True(w, errors.Is(err, claim.ErrNoResponse), fmt.Sprint(err))
+		require.ErrorIs(w, err, claim.ErrNoResponse)
 	}},
 }
 

@@ -88,6 +88,7 @@ func (b *book) judgeAct(n int, asks outcome, call psp.Call) (outcome, error) {
 			return authorized, nil
 		}
 		return approved, nil
+	default: // there is no other act
 	}
 	return asks, nil
 }

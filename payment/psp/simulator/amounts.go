@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Stripe's own decimals, as its page "Supported currencies" lists them. The books are in
-// the minor units of ISO 4217. The lists are spelled out here, and not taken from the
+// Stripe's own decimals, as its page "Supported currencies" lists them, where they are not
+// those of ISO 4217, in whose minor units the books are. The lists are spelled out here, and not taken from the
 // adapter that is tested against them.
 var (
-	stripeZeroDecimal  = []string{"bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf"}
 	stripeWholeOnly    = []string{"isk", "ugx"}
 	stripeThreeDecimal = []string{"bhd", "jod", "kwd", "omr", "tnd"}
 )

@@ -190,6 +190,7 @@ func stripeDecline(v outcome) stripeError {
 		e.AdviceCode, e.NetworkAdvice = "try_again_later", "24"
 	case doNotTryAgain:
 		e.AdviceCode, e.NetworkAdvice = "do_not_try_again", "03"
+	default: // no advice
 	}
 	return e
 }

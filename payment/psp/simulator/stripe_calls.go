@@ -63,6 +63,7 @@ func (s *Simulator) readStripeCall(w http.ResponseWriter, r *http.Request, kind 
 				call.Currency = string(charge.currency[:])
 			}
 		}
+	default: // there is no other POST
 	}
 	if call.Amount, err = fromStripeAmount(call.Amount, call.Currency); err != nil {
 		return psp.Call{}, http.StatusBadRequest, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -252,9 +253,7 @@ func (p *Provider) lookCanceled(ctx context.Context, call psp.Call) (psp.Found, 
 func metadata(call psp.Call) map[string]string {
 	m := map[string]string{}
 	if t := call.Terms; t != nil {
-		for name, value := range t.Metadata {
-			m[name] = value
-		}
+		maps.Copy(m, t.Metadata)
 		if t.OrderID != "" {
 			m[orderMember] = t.OrderID
 		}
