@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/embedded"
@@ -270,6 +271,12 @@ func TestNotesAreBounded(t *testing.T) {
 	require.Len(t, line, embedded.MaxNotes+extra-dropped)
 	require.Equal(t, fmt.Sprint(dropped), line[0].Detail, "the oldest are dropped")
 	require.Equal(t, fmt.Sprint(embedded.MaxNotes+extra-1), line[len(line)-1].Detail)
+	if dropped > 0 { // which the audit says, once
+		page, err := v.AuditPage(t.Context(), "us-east1", time.Time{}, time.Time{}, audit.Position{}, 1)
+		require.NoError(t, err)
+		require.Equal(t, claim.EventRepliesLost, page.Entries[0].Event)
+		require.Equal(t, fmt.Sprint(dropped), page.Entries[0].Detail)
+	}
 	v.Note(t.Context(), key, "nowhere", claim.AuditEntry{}) // logged and ignored
 	v.Note(t.Context(), claim.Key{}, "us-east1", claim.AuditEntry{})
 }
