@@ -60,8 +60,8 @@ func ParseKeys(text string) (*Keys, error) {
 		var public ed25519.PublicKey
 		switch kind {
 		case pemPrivate:
-			any, err := x509.ParsePKCS8PrivateKey(der)
-			private, ok := any.(ed25519.PrivateKey)
+			parsed, err := x509.ParsePKCS8PrivateKey(der)
+			private, ok := parsed.(ed25519.PrivateKey)
 			if err != nil || !ok {
 				return errors.New("is no Ed25519 key in PKCS #8; make one with: homeward audit key")
 			}
@@ -131,8 +131,8 @@ func ParseTrust(text string) (Trust, error) {
 }
 
 func parsePublic(der []byte) (ed25519.PublicKey, error) {
-	any, err := x509.ParsePKIXPublicKey(der)
-	key, ok := any.(ed25519.PublicKey)
+	parsed, err := x509.ParsePKIXPublicKey(der)
+	key, ok := parsed.(ed25519.PublicKey)
 	if err != nil || !ok {
 		return nil, errors.New("is no Ed25519 public key")
 	}

@@ -86,6 +86,9 @@ type Claim struct {
 	SettledAt  time.Time `json:"settled_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	FreeAt     time.Time `json:"free_at,omitzero"`
+	// WaitsFor says what the provider waits for, where it has the call and somebody else has
+	// to act.
+	WaitsFor string `json:"waits_for,omitempty"`
 	// Reason is the decline code, or outcome_unknown.
 	Reason string `json:"reason,omitempty"`
 	// ProviderRef is the provider's own id of the movement.

@@ -156,6 +156,12 @@ func TestVerdicts(t *testing.T) {
 			func(w *world, rec claim.Record) { w.settle(rec, claim.Verdict{Reason: "timeout"}) },
 			"outcome unknown after one attempt (timeout); home europe-west1", "wait: the outbox",
 		},
+		"waits for the payer": {
+			func(w *world, rec claim.Record) {
+				w.settle(rec, claim.Verdict{Outcome: claim.OutcomePending, State: "requires_action", RetryIn: time.Hour})
+			},
+			"the provider has it and waits: requires_action; home europe-west1", "wait: for the payer",
+		},
 		"given up": {
 			func(w *world, rec claim.Record) {
 				rec = w.settle(rec, claim.Verdict{Reason: "timeout"})

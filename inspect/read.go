@@ -278,6 +278,9 @@ func (g *gathering) claim() {
 	}
 	if r.State == claim.InFlight {
 		c.LeaseUntil = r.LeaseUntil
+		if r.Waits() {
+			c.WaitsFor = r.Interim.State
+		}
 	} else {
 		c.ExpiresAt, c.FreeAt = r.ExpiresAt(p, g.now), r.FreeAt(p, g.now)
 	}

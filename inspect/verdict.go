@@ -21,7 +21,7 @@ func (g *gathering) derive() {
 			if e.Detail != "shared" { // a twin that read the same refusal is no retry
 				g.h.Replays++
 			}
-		case e.Region != e.Home && !slices.Contains(g.h.Deputies, e.Region):
+		case holds[e.Event] && e.Region != e.Home && !slices.Contains(g.h.Deputies, e.Region):
 			g.h.Deputies = append(g.h.Deputies, e.Region)
 		}
 	}
@@ -29,17 +29,25 @@ func (g *gathering) derive() {
 	g.h.Verdict, g.h.Next = g.sentence(what), next
 }
 
+// holds are the events by which somebody gets the claim.
+var holds = map[claim.Event]bool{claim.EventClaimed: true, claim.EventReclaimed: true, claim.EventReplaced: true, claim.EventTakenOver: true}
+
+// ends are the events that say why an attempt ended as it did.
+var ends = map[claim.Event]bool{
+	claim.EventSettled: true, claim.EventReleased: true, claim.EventDeferred: true, claim.EventGivenUp: true, claim.EventPending: true,
+}
+
 // attempts makes a list of who got the claim, and what came of it.
 func (g *gathering) attempts() {
 	for _, e := range g.h.Timeline {
-		switch e.Event {
-		case claim.EventClaimed, claim.EventReclaimed, claim.EventReplaced, claim.EventTakenOver:
+		switch {
+		case holds[e.Event]:
 			g.h.Attempts = append(g.h.Attempts, Attempt{Generation: e.Generation, Fence: e.Fence, Region: e.Region, Node: e.Node, Began: e.At})
-		case claim.EventAttempt:
+		case e.Event == claim.EventAttempt:
 			if a := g.attempt(e.Fence); a != nil {
 				a.Ended, a.Outcome = e.At, e.Detail
 			}
-		case claim.EventSettled, claim.EventReleased, claim.EventDeferred, claim.EventGivenUp:
+		case ends[e.Event]:
 			a := g.attempt(e.Fence)
 			if a == nil && e.Event == claim.EventDeferred {
 				a = g.attempt(e.Fence - 1) // an attempt that sent nothing raises the fence
@@ -140,6 +148,8 @@ func (g *gathering) parked(w *Waiting) (what, next string) {
 // open is a claim in flight.
 func (g *gathering) open(c *Claim) (what, next string) {
 	switch {
+	case c.WaitsFor != "":
+		return "the provider has it and waits: " + c.WaitsFor, "wait: for the payer or a bank; the provider tells, and is asked now and then"
 	case c.Holder != "" && g.now.Before(c.LeaseUntil):
 		return "in flight: " + c.Holder + " has it and may be calling the provider", "wait: its lease ends at " + c.LeaseUntil.UTC().Format("15:04:05Z")
 	case c.Holder != "":
