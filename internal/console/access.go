@@ -15,6 +15,8 @@ type Who struct {
 	Name string
 	// Operator may act where actions are on; others only look.
 	Operator bool
+	// Logout is where a POST ends their session; "": there is none to end.
+	Logout string
 }
 
 // Access decides who may look. Implementations are safe for concurrent use.

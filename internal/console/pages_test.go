@@ -199,13 +199,13 @@ func TestOnlyWhoMayActs(t *testing.T) {
 		change  func(*http.Request)
 		status  int
 	}{
-		"another site":      {only{"jo", true}, true, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
-		"another origin":    {only{"jo", true}, true, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
-		"a viewer":          {only{"jo", false}, true, nil, http.StatusForbidden},
-		"actions are off":   {only{"jo", true}, false, nil, http.StatusForbidden},
-		"a form too large":  {only{"jo", true}, true, func(r *http.Request) { r.Body = http.NoBody; r.PostForm, r.Form = nil, nil }, http.StatusBadRequest},
-		"an operator":       {only{"jo", true}, true, nil, http.StatusSeeOther},
-		"no browser at all": {only{"jo", true}, true, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site") }, http.StatusSeeOther},
+		"another site":      {only{Name: "jo", Operator: true}, true, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
+		"another origin":    {only{Name: "jo", Operator: true}, true, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
+		"a viewer":          {only{Name: "jo", Operator: false}, true, nil, http.StatusForbidden},
+		"actions are off":   {only{Name: "jo", Operator: true}, false, nil, http.StatusForbidden},
+		"a form too large":  {only{Name: "jo", Operator: true}, true, func(r *http.Request) { r.Body = http.NoBody; r.PostForm, r.Form = nil, nil }, http.StatusBadRequest},
+		"an operator":       {only{Name: "jo", Operator: true}, true, nil, http.StatusSeeOther},
+		"no browser at all": {only{Name: "jo", Operator: true}, true, func(r *http.Request) { r.Header.Del("Sec-Fetch-Site") }, http.StatusSeeOther},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &rows{parked: true}
