@@ -103,6 +103,7 @@ func (c *clusterCommand) welcome(io streams, k *lab.Cluster) error {
 	if err != nil {
 		return err
 	}
+	say["Operator"] = k.Operator
 	say["Nodes"], say["Database"], say["State"] = k.Nodes, k.Database.Version, lab.StateFile(k.Data)
 	say["Data"], say["Temporary"] = k.Data, k.Temporary
 	return clusterTemplate.Execute(io.out, say)

@@ -39,8 +39,12 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	if addr := server.MetricsAddr(); addr != "" {
 		metrics = "http://" + addr + "/metrics"
 	}
-	if _, err := fmt.Fprintf(io.out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s, metrics %s\n",
-		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database(), metrics); err != nil {
+	console := "none"
+	if addr := n.ConsoleAddr(); addr != "" {
+		console = addr
+	}
+	if _, err := fmt.Fprintf(io.out, "homeward %s in %s: API http://%s, RPC %s, gossip %s, database %s, metrics %s, console %s\n",
+		n.Name(), n.Region(), n.APIAddr(), n.RPCAddr(), n.GossipAddr(), server.Database(), metrics, console); err != nil {
 		return errors.Join(err, parts.Within(ctx, settings.Drain, server.Stop))
 	}
 	<-ctx.Done()

@@ -63,9 +63,15 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	s.Node = node.NodeSettings{Name: n.Name, Region: n.Region}
 	s.RPC.Listen, s.Gossip = "127.0.0.1:0", node.GossipSettings{Listen: "127.0.0.1:0", Seeds: seeds, Local: true}
 	s.Metrics.Listen = "127.0.0.1:0"
+	if s.TLS.CA != "" { // whose operators may look, and act
+		s.Console.Listen, s.Console.Actions = "127.0.0.1:0", true
+	}
 	if n.again { // where the others, and callers, know it
 		s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
 		s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
+		if s.Console.Listen != "" {
+			s.Console.Listen = n.Console
+		}
 	}
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, node.DrainTime-killTime
 	text, err := s.YAML()
@@ -84,7 +90,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 // decides on; the rest of the environment is the nodes' too.
 var ours = []string{
 	node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks,
-	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_METRICS__", "HOMEWARD_PROVIDER__",
+	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_METRICS__", "HOMEWARD_CONSOLE__", "HOMEWARD_PROVIDER__",
 }
 
 // environ is what a region's nodes are started with. The secrets are nowhere
@@ -171,6 +177,7 @@ type Node struct {
 	RPC     string `json:"rpc"`     // host:port
 	Gossip  string `json:"gossip"`  // host:port
 	Metrics string `json:"metrics"` // the URL; "none" for none
+	Console string `json:"console"` // host:port; "none" for none
 
 	settings node.ServeSettings
 	again    bool   // not the node's first process
@@ -180,7 +187,7 @@ type Node struct {
 }
 
 // readyLine is what serve prints when it is ready.
-var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*, metrics (\S+)$`)
+var readyLine = regexp.MustCompile(`(?m)^homeward \S+ in \S+: API (http://\S+), RPC (\S+), gossip (\S+), database .*, metrics (\S+), console (\S+)$`)
 
 // start starts the process of a node whose settings are in a file. It ends with
 // this process.
@@ -217,7 +224,7 @@ func (w *readyWatch) Write(p []byte) (int, error) {
 	default:
 		w.seen.Write(p)
 		if m := readyLine.FindSubmatch(w.seen.Bytes()); m != nil {
-			w.node.API, w.node.RPC, w.node.Gossip, w.node.Metrics = string(m[1]), string(m[2]), string(m[3]), string(m[4])
+			w.node.API, w.node.RPC, w.node.Gossip, w.node.Metrics, w.node.Console = string(m[1]), string(m[2]), string(m[3]), string(m[4]), string(m[5])
 			close(w.node.ready)
 		}
 	}

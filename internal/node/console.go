@@ -9,13 +9,18 @@ import (
 	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/console"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/region"
 )
 
 // Console says where a node shows people what it sees, and to whom.
 type Console struct {
 	Listen string // host:port
 	Access console.Access
-	// TLS is the listener's; nil: clear text, for this machine only.
+	// Certs has callers show a certificate of the deployment; nil: Access finds out by
+	// itself who they are.
+	Certs *region.TLS
+	// TLS is what browsers are shown: of Certs' own where nil, and without those nothing, as
+	// on this machine or behind a proxy that ends TLS.
 	TLS *tls.Config
 	// Actions lets operators act.
 	Actions bool
@@ -48,11 +53,22 @@ func (n *Node) serveConsole(context.Context) (parts.Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{
-		Handler: handler, TLSConfig: c.TLS, ReadHeaderTimeout: consoleHead, ReadTimeout: consoleHead, IdleTimeout: consoleIdle, MaxHeaderBytes: consoleHeaders,
-	}
+	server := c.server(handler)
 	n.serve("console", server, n.conListener)
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
+}
+
+func (c *Console) server(handler http.Handler) *http.Server {
+	server := &http.Server{Handler: handler, TLSConfig: c.TLS, ReadTimeout: consoleHead}
+	if c.Certs != nil {
+		server = region.NewServer(handler, c.Certs)
+		server.Protocols.SetHTTP1(true)
+		if c.TLS != nil {
+			server.TLSConfig.GetCertificate = c.TLS.GetCertificate
+		}
+	}
+	server.ReadHeaderTimeout, server.IdleTimeout, server.MaxHeaderBytes = consoleHead, consoleIdle, consoleHeaders
+	return server
 }
 
 // ConsoleAddr is where the console listens; "" where there is none.

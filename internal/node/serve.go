@@ -86,6 +86,9 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
 	c.Ready, c.Meters = ready.check, s.meters
+	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
+		return nil, err
+	}
 	if s.node, err = Start(ctx, c); err != nil {
 		return nil, err
 	}

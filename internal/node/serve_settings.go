@@ -53,6 +53,7 @@ type ServeSettings struct {
 	// Drain bounds a shutdown.
 	Drain   time.Duration   `koanf:"drain"`
 	Metrics MetricsSettings `koanf:"metrics"`
+	Console ConsoleSettings `koanf:"console"`
 	// Traces are where OpenTelemetry's own variables say.
 	Traces TraceSettings `koanf:"traces"`
 	// Log is the least level that is logged: debug, info, warn or error.
@@ -178,6 +179,7 @@ func DefaultServeSettings() ServeSettings {
 		RPC:      RPCSettings{Listen: "127.0.0.1:7081"},
 		TLS:      TLSSettings{TrustDomain: defaultTrustDomain},
 		Gossip:   GossipSettings{Listen: "127.0.0.1:7946", Seeds: []string{}},
+		Console:  defaultConsole(),
 		Database: cockroach.DefaultPool(),
 		Provider: ProviderSettings{
 			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true, Show: true,
@@ -244,6 +246,7 @@ func (s ServeSettings) Validate() error {
 		s.Node.validate(),
 		s.addresses(),
 		s.TLS.validate(s.RPC),
+		s.Console.validate(s.TLS),
 		s.Database.Validate(),
 		s.Policy.Validate(),
 		s.Outbox.validate(),
@@ -291,7 +294,7 @@ func (s ServeSettings) addresses() error {
 		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is every address of this host, none of which others can dial by that name; set rpc.advertise to the host:port at which they reach it", s.RPC.Listen))
 	}
 	// Gossip listens on TCP, too.
-	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}}
+	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}, {ConsoleListen, s.Console.Listen}}
 	for i, a := range listens {
 		for _, b := range listens[:i] {
 			if collide(a.addr, b.addr) {
@@ -458,11 +461,13 @@ type Secrets struct {
 	SealKeys string
 	// AuditKeys are those of [AuditKeys], as they were written.
 	AuditKeys string
+	// OIDC is that of [OIDCSecret].
+	OIDC string
 }
 
 func readSecrets(environ []string) (Secrets, error) {
 	var s Secrets
-	var errs [6]error
+	var errs [7]error
 	var key string
 	s.DatabaseURL, errs[0] = Secret(environ, DatabaseURL)
 	key, errs[1] = Secret(environ, GossipKey)
@@ -471,6 +476,7 @@ func readSecrets(environ []string) (Secrets, error) {
 	if s.AuditKeys, errs[5] = Secret(environ, AuditKeys); s.AuditKeys != "" {
 		_, errs[5] = ParseAuditKeys(s.AuditKeys)
 	}
+	s.OIDC, errs[6] = Secret(environ, OIDCSecret)
 	if key != "" {
 		for text := range strings.SplitSeq(key, ",") {
 			one, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -503,6 +509,9 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	}
 	if settings.Audit.Bucket != "" && s.AuditKeys == "" {
 		errs = append(errs, fmt.Errorf("there is no key to sign the audit with: set %s; make one with: homeward audit key", AuditKeys))
+	}
+	if settings.Console.Listen != "" && settings.Console.OIDC.Issuer != "" && s.OIDC == "" {
+		errs = append(errs, fmt.Errorf("there is no client secret for %s: set %s", settings.Console.OIDC.Issuer, OIDCSecret))
 	}
 	// Whoever may gossip can have requests, and the answers to them, sent its way.
 	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {
@@ -548,6 +557,7 @@ var secretNames = map[string][]string{
 	ProviderWebhooks: {"provider_webhook_secret", "provider.webhook_secret", "provider.webhooks.secret"},
 	SealKeys:         {"seal_keys", "seal_key", "seal.keys", "seal.key"},
 	AuditKeys:        {"audit_keys", "audit_key", "audit.keys", "audit.key", "audit.signing_key"},
+	OIDCSecret:       {"oidc_secret", "console.oidc.secret", "console.oidc.client_secret"},
 }
 
 // isSecret reports whether a variable, as NAME=value, is a secret's.

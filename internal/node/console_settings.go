@@ -1,0 +1,172 @@
+package node
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/console"
+	"github.com/homeward-io/homeward/region"
+)
+
+// ConsoleSettings say where operators look at the node by browser, and who they are.
+type ConsoleSettings struct {
+	// Listen is host:port; "": there is no console.
+	Listen string `koanf:"listen"`
+	// Cert and Key are files, PEM, of a certificate that browsers accept; "" shows them
+	// the node's own.
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+	// Actions lets operators act; else every page only reads.
+	Actions bool `koanf:"actions"`
+	// TraceURL is where a trace can be seen, with {trace} for its id; "": nowhere.
+	TraceURL string `koanf:"trace_url"`
+	// OIDC says who vouches for people; without an issuer they show an operator's
+	// certificate.
+	OIDC OIDCSettings `koanf:"oidc"`
+}
+
+// OIDCSettings are an OpenID Connect issuer; see [console.OIDCConfig].
+type OIDCSettings struct {
+	Issuer    string   `koanf:"issuer"`
+	ClientID  string   `koanf:"client_id"`
+	URL       string   `koanf:"url"`
+	Scopes    []string `koanf:"scopes"`
+	Claim     string   `koanf:"claim"`
+	Viewers   []string `koanf:"viewers"`
+	Operators []string `koanf:"operators"`
+}
+
+// OIDCSecret is the variable of what the issuer knows the console by; see [Secret].
+const OIDCSecret = "HOMEWARD_OIDC_SECRET"
+
+func defaultConsole() ConsoleSettings {
+	return ConsoleSettings{OIDC: OIDCSettings{Scopes: []string{"profile", "email"}, Claim: "groups", Viewers: []string{}, Operators: []string{}}}
+}
+
+// validate looks at the settings and not at the files, which may be elsewhere.
+func (c ConsoleSettings) validate(t TLSSettings) error {
+	if c.Listen == "" {
+		return nil
+	}
+	errs := []error{addressMistake(ConsoleListen, c.Listen, 0)}
+	if (c.Cert == "") != (c.Key == "") {
+		errs = append(errs, errors.New("settings: console.cert and console.key go together; name both, or none"))
+	}
+	if c.TraceURL != "" {
+		if u, err := url.Parse(c.TraceURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || !strings.Contains(c.TraceURL, "{trace}") {
+			errs = append(errs, fmt.Errorf("settings: console.trace_url %q is not where a trace can be seen; write https://… with {trace} for its id", c.TraceURL))
+		}
+	}
+	if c.OIDC.Issuer == "" {
+		if !t.on() {
+			errs = append(errs, errors.New("settings: console.listen is set, and nothing says who may look; set console.oidc.issuer, or tls.cert, tls.key and tls.ca for operators' certificates"))
+		}
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, c.OIDC.validate(), c.overTheWire())...)
+}
+
+// overTheWire refuses sessions that anybody on the way could take.
+func (c ConsoleSettings) overTheWire() error {
+	if c.Cert == "" && !onLoopback(c.Listen) {
+		return fmt.Errorf("settings: console.listen %s is open to other machines in clear text; set console.cert and console.key, or listen on 127.0.0.1 behind a proxy that ends TLS", c.Listen)
+	}
+	return nil
+}
+
+func (o OIDCSettings) validate() error {
+	_, err := console.NewOIDC(o.config("set"))
+	mistakes := []error{}
+	if err != nil {
+		mistakes = append(mistakes, fmt.Errorf("settings: console.oidc: %s", strings.TrimPrefix(err.Error(), "console: ")))
+	}
+	for _, one := range []struct{ name, value string }{{"issuer", o.Issuer}, {"url", o.URL}} {
+		u, err := url.Parse(one.value)
+		if err == nil && u.Scheme != "https" && !onLoopback(u.Host) && !onLoopback(u.Host+":80") {
+			mistakes = append(mistakes, fmt.Errorf("settings: console.oidc.%s %q must be https://…: whoever is on the way could come in as anybody", one.name, one.value))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+func (o OIDCSettings) config(secret string) console.OIDCConfig {
+	return console.OIDCConfig{
+		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, URL: o.URL, Scopes: o.Scopes, Claim: o.Claim, Viewers: o.Viewers, Operators: o.Operators,
+	}
+}
+
+// open is the console of a node with the certificates certs; nil, where there is none.
+func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger) (*Console, error) {
+	if c.Listen == "" {
+		return nil, nil
+	}
+	out := &Console{Listen: c.Listen, Actions: c.Actions, TraceURL: c.TraceURL}
+	if c.Cert != "" {
+		pair := &certPair{cert: c.Cert, key: c.Key, log: log}
+		if _, err := pair.get(nil); err != nil {
+			return nil, fmt.Errorf("settings: console.cert: %w", err)
+		}
+		out.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get}
+	}
+	if c.OIDC.Issuer == "" {
+		out.Access, out.Certs = console.Certificates{}, certs
+		return out, nil
+	}
+	config := c.OIDC.config(secret)
+	config.Logger = log
+	access, err := console.NewOIDC(config)
+	out.Access = access
+	return out, err
+}
+
+// certPairEvery is how often a handshake looks whether the files have changed.
+const certPairEvery = time.Second
+
+// certPair is a server's certificate, which is read again when its files change. What is
+// broken is logged once and not used. It is safe for concurrent use.
+type certPair struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	have    *tls.Certificate
+	changed [2]time.Time // of what was read last
+	checked time.Time
+}
+
+// get is for tls.Config.GetCertificate.
+func (p *certPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.have != nil && time.Since(p.checked) < certPairEvery {
+		return p.have, nil
+	}
+	p.checked = time.Now()
+	var changed [2]time.Time
+	for i, path := range []string{p.cert, p.key} {
+		if info, err := os.Stat(path); err == nil {
+			changed[i] = info.ModTime()
+		}
+	}
+	if p.have != nil && changed == p.changed {
+		return p.have, nil
+	}
+	p.changed = changed
+	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	switch {
+	case err == nil:
+		p.have = &pair
+	case p.have == nil:
+		return nil, err
+	default:
+		p.log.Warn("the console's certificate has changed and cannot be used, the one at hand goes on", "file", p.cert, "error", err)
+	}
+	return p.have, nil
+}
