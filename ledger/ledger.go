@@ -193,9 +193,10 @@ func (t *Transaction) reverses() bool {
 	switch t.Kind {
 	case Refund, GhostRefund, ProviderRefund, TransferReversal, DisputeOpened, DisputeWon, DisputeReversal, PayoutReversal:
 		return true
+	default:
+		_, failed := t.Kind.Failed()
+		return failed
 	}
-	_, failed := t.Kind.Failed()
-	return failed
 }
 
 // Same reports whether t and other book the same event in the same way, whenever

@@ -3,6 +3,7 @@ package recon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -135,23 +136,21 @@ func (r *run) outside(l *line) bool {
 
 // reduce takes what was never captured off the charge that a statement has whole.
 func (o *object) reduce() {
-	kept := o.lines[:0]
-	for _, l := range o.lines {
-		if l.Kind != psp.KindCaptureReversal {
-			kept = append(kept, l)
+	var rests []line
+	o.lines = slices.DeleteFunc(o.lines, func(l line) bool {
+		rest := l.Kind == psp.KindCaptureReversal
+		if rest {
+			rests = append(rests, l)
 		}
-	}
-	for _, l := range o.lines[:len(o.lines):len(o.lines)] {
-		if l.Kind != psp.KindCaptureReversal {
-			continue
-		}
-		for i := range kept {
-			if c := &kept[i]; c.Kind == psp.KindCharge && c.ID == l.ID && !c.Failed {
+		return rest
+	})
+	for _, l := range rests {
+		for i := range o.lines {
+			if c := &o.lines[i]; c.Kind == psp.KindCharge && c.ID == l.ID && !c.Failed {
 				c.Amount, c.Gross, c.Fee = c.Amount-l.Amount, c.Gross-l.Gross, c.Fee+l.Fee
 			}
 		}
 	}
-	o.lines = kept
 }
 
 // unbookedAside judges what the provider did without us and is not among the bookings of

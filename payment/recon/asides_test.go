@@ -118,7 +118,7 @@ func TestAStripeStatementInTheBooks(t *testing.T) {
 	w.c.Book = w.post
 	report, found = w.reconcile()
 	require.Empty(t, found)
-	require.Equal(t, report.Posted, map[psp.Kind]int{psp.KindFee: 4, psp.KindFeeRefund: 1, psp.KindPayout: 1, KindConversion: 4})
+	require.Equal(t, map[psp.Kind]int{psp.KindFee: 4, psp.KindFeeRefund: 1, psp.KindPayout: 1, KindConversion: 4}, report.Posted)
 	stands := w.stands()
 	// 10.84 - 0.61, twice, less 4.30, 25.80, 7.00, 2.00 and 0.20.
 	require.EqualValues(t, 2046-430-2580-700-200-20, stands["provider:sim usd"])
@@ -190,7 +190,12 @@ func TestWhatMovedWithoutUsDisagrees(t *testing.T) {
 		"the rest of an authorization": {func(w *stripeWorld, _ ledger.Transaction) {
 			w.lines[0] = strings.Replace(w.lines[0], "10.00,0.61", "12.00,0.61", 1)
 			w.lines[0] = strings.Replace(w.lines[0], "10.00,eur", "12.00,eur", 1)
+			w.lines = append([]string{strings.Replace(w.lines[0], "txn_1", "txn_0", 1)}, w.lines[0]) // another, which is in front
+			w.lines[0] = strings.ReplaceAll(strings.ReplaceAll(w.lines[0], "pi_1", "pi_2"), "12.00", "10.00")
+			other := w.charge(2)
 			w.line("txn_2", "eur", "-2.00", "0.00", "partial_capture_reversal", "re_9", "2.00,eur", "pi_1")
+			w.add(ledger.UnaskedOf(other, ledger.ProviderRefund, "re_2", 100))
+			w.line("txn_3", "eur", "-1.00", "0.00", "refund", "re_2", "1.00,eur", "pi_2")
 		}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -196,7 +196,7 @@ func OpenMapping(name string) (*Mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the mapping cannot be read: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	m, err := ReadMapping(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -186,6 +186,7 @@ func (b *book) happen(call psp.Call, i uint32) {
 		o.about = i
 	case psp.KindRefund, psp.KindTransferReversal:
 		b.refunded[o.about] += call.Amount
+	default: // what goes on takes nothing more
 	}
 	b.unasked[i] = o
 }
@@ -312,7 +313,7 @@ func (h *happening) stripeEvent(i int) any {
 	amount, currency := toStripeAmount(h.rec.amount, string(h.rec.currency[:])), string(h.rec.currency[:])
 	created := time.Unix(0, h.rec.at).Unix()
 	o := map[string]any{"id": h.id(true), "amount": amount, "currency": currency, "created": created, "livemode": false, "metadata": map[string]string{}}
-	kind := ""
+	var kind string
 	switch h.kind {
 	case psp.KindRefund:
 		kind = "refund.created"
