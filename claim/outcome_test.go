@@ -364,3 +364,52 @@ func TestFaultsUseNothingUp(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, InFlight, next.State)
 }
+
+// Where another provider is to try, its generation is in the row before it is called, and
+// is a first attempt unless somebody else has had the claim in between. Its provider key is
+// its own.
+func TestAnotherProviderTries(t *testing.T) {
+	for _, raced := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newRows(DefaultPolicy())
+			var tries []Attempt
+			s := serveAt(t, "a,b", store, bucket{}, store.policy, "n1", func(_ context.Context, a Attempt) Verdict {
+				tries = append(tries, a)
+				if a.Provider == "a" {
+					return Verdict{Outcome: OutcomeMoved, Next: "b", Response: Response{Status: 503}}
+				}
+				require.Equal(t, a.Record.ProviderKey, store.row(a.Record.Key).ProviderKey, "it is in the row by now")
+				return charged(a)
+			})
+			if raced {
+				s.c.Store = &hasty{rows: store}
+			}
+			reply, err := s.Do(t.Context(), "us-east1", order("k", 100))
+			require.NoError(t, err)
+			require.Equal(t, Completed, reply.State)
+			require.Len(t, tries, 2)
+			require.Equal(t, []string{"a", "b"}, []string{tries[0].Provider, tries[1].Provider})
+			require.NotEqual(t, tries[0].Record.ProviderKey, tries[1].Record.ProviderKey)
+			require.Equal(t, raced, tries[1].Recovery)
+		})
+	}
+}
+
+// hasty lets somebody else have a claim, and drop it, between its move and who follows.
+type hasty struct{ *rows }
+
+func (s *hasty) Settle(ctx context.Context, held Record, v Verdict) (Record, error) {
+	rec, err := s.rows.Settle(ctx, held, v)
+	if err != nil || v.Outcome != OutcomeMoved {
+		return rec, err
+	}
+	other, err := s.rows.TakeOver(ctx, rec.Key, rec.Home, rec.Minted.ID, "other", rec.Home)
+	if err != nil {
+		return rec, err
+	}
+	if _, err := s.rows.Settle(ctx, other, Verdict{Reason: "lost", RetryIn: 1}); err != nil {
+		return rec, err
+	}
+	time.Sleep(time.Second)
+	return rec, nil
+}

@@ -270,6 +270,7 @@ const (
 	EventTakenOver Event = "taken_over"
 	EventAttempt   Event = "attempt"
 	EventDeferred  Event = "deferred"
+	EventMoved     Event = "moved"
 	EventPending   Event = "pending"
 	EventReleased  Event = "released"
 	EventSettled   Event = "settled"

@@ -286,6 +286,11 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	number := s.flight.begin(rec.Home, rec.Key)
 	defer s.flight.end(rec.Home, rec.Key, number)
 	settled, verdict, err := s.attempt(ctx, rec, a, asked)
+	for err == nil && verdict.Outcome == OutcomeMoved && settled.State == InFlight {
+		if rec, err = s.follow(ctx, &settled, &a, verdict.Next, &asked); err == nil {
+			settled, verdict, err = s.attempt(ctx, rec, a, asked)
+		}
+	}
 	if err != nil {
 		open := s.frame(rec, rec.HeldSince, false)
 		open.Away = verdict.Took
@@ -314,6 +319,22 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	// Its body is at hand, wherever it is stored.
 	reply.Response = verdict.Response
 	return reply, nil
+}
+
+// follow takes over the generation that a claim was moved to, for its provider. It is a
+// first attempt where nobody has had the claim in between, which the fence tells.
+func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, asked *time.Time) (*Record, error) {
+	*asked = time.Now()
+	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
+	if err != nil {
+		var held *LeaseHeldError
+		if errors.As(err, &held) {
+			err = ErrFenced // whoever was faster goes on
+		}
+		return moved, err
+	}
+	a.Provider, a.Recovery, a.Told, a.ToldBy = provider, rec.Fence != moved.Fence+1, "", ""
+	return &rec, nil
 }
 
 // attempt calls the provider under the lease and settles what came of it. A panic is

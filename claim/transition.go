@@ -281,6 +281,9 @@ const (
 	// OutcomePending: the provider has the call and waits for the payer or for a bank.
 	// Money has not moved as far as it knows, and may.
 	OutcomePending
+	// OutcomeMoved: a definitive no of this provider alone; another one is to try. A
+	// generation is left.
+	OutcomeMoved
 )
 
 func (o Outcome) String() string {
@@ -291,6 +294,8 @@ func (o Outcome) String() string {
 		return "refused"
 	case OutcomeReleased:
 		return "released"
+	case OutcomeMoved:
+		return "moved"
 	case OutcomePending:
 		return "pending"
 	default:
@@ -315,6 +320,8 @@ type Verdict struct {
 	// State is what the claim waits for (OutcomePending only). A verdict that names the
 	// state that the claim is in already leaves the answer as it is.
 	State string
+	// Next names the provider that is to try instead (OutcomeMoved only).
+	Next string
 	// NotFound: the provider was asked and knew nothing (OutcomeUnknown only).
 	NotFound bool
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
@@ -407,6 +414,9 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	case OutcomePending:
 		event = EventPending
 		next.wait(&fx, v, p, now)
+	case OutcomeMoved:
+		event = EventMoved
+		next.move(&fx, v, p, now)
 	default:
 		switch {
 		case v.Unsent:
@@ -441,6 +451,19 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	next.tell(&fx, v, now)
 	fx.Audit = []AuditEntry{attempt, next.entry(event, v.Region, v.Node, now, next.Reason)}
 	return &next, fx, nil
+}
+
+// move begins a generation with another provider, which nobody holds: the fence that rises
+// keeps the verdict from being said twice, and tells whoever takes it over next whether
+// anybody has before. The outbox's row waits for a whole lease, as whoever said the verdict
+// goes on.
+func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
+	r.Fence++
+	r.Generation++
+	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, v.Next)
+	r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil
+	r.LeaseUntil = now.Add(-p.ClockOffset)
+	fx.Reschedule = now.Add(p.Lease)
 }
 
 // wait makes r wait for somebody else.

@@ -59,9 +59,19 @@ type Options struct {
 	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
 	// ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)
+	// Failover is by a provider's name who is to try where that one certainly moved no
+	// money, and for which declines beside calls that were not sent.
+	Failover map[string]Failover
 	// Sinks get one message each for every event, in this order: kinds of
 	// outbox.Events. None: no events.
 	Sinks []outbox.Kind
+}
+
+// Failover is whom a payment goes to that another provider certainly has not made.
+type Failover struct {
+	To string
+	// Codes are the decline codes that count, see psp.Decline; hard declines never do.
+	Codes []string
 }
 
 // Executor makes attempts, each against one of its providers. It holds no state of its

@@ -45,13 +45,13 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 	case r.Outcome == psp.Approved:
 		return t.succeeded(r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
-		return t.declined(ctx, r)
+		return t.elseMoved(ctx, r, t.declined(ctx, r))
 	case r.Outcome == psp.Pending && r.Wait != nil && (r.ProviderRef != "" || t.caps.Blind): // by which it is asked for, where it can be
 		return t.pending(ctx, r)
 	}
 	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)
 	if v, held := t.notSent(ctx, r); held {
-		return v
+		return t.elseMoved(ctx, r, v)
 	}
 	return t.unknown(ctx, reasonNoAnswer)
 }

@@ -3,6 +3,7 @@ package payment
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,4 +94,50 @@ func TestACompensationGoesToItsGhostsProvider(t *testing.T) {
 	require.True(t, strings.HasSuffix(string(v.Posting.Credit), ":old"))
 	require.Empty(t, first.calls)
 	require.Len(t, second.calls, 1)
+}
+
+// Another provider is tried only where it is certain that no money moved, in a way that
+// the settings name, in a first attempt of a request that leaves its provider open.
+func TestFailover(t *testing.T) {
+	busy := decline(psp.Soft, "processing_error", "")
+	notSent := psp.Result{Err: &psp.NotSentError{Reason: "open", RetryIn: time.Second}}
+	for name, c := range map[string]struct {
+		result psp.Result
+		change func(*claim.Attempt)
+		moves  bool
+	}{
+		"not sent":              {result: notSent, moves: true},
+		"declined with a code":  {result: busy, moves: true},
+		"refused with a code":   {result: decline(psp.Invalid, "processing_error", ""), moves: true},
+		"another code":          {result: decline(psp.Soft, "insufficient_funds", "")},
+		"hard, with the code":   {result: decline(psp.Hard, "processing_error", "")},
+		"unknown":               {result: lost},
+		"approved":              {result: approved},
+		"not sent, in recovery": {result: notSent, change: func(a *claim.Attempt) { a.Recovery = true }},
+		"declined, in recovery": {result: busy, change: func(a *claim.Attempt) { a.Recovery = true }},
+		"the last generation":   {result: busy, change: func(a *claim.Attempt) { a.Last = true }},
+		"the request names whom": {result: busy, change: func(a *claim.Attempt) {
+			a.Payload = []byte(strings.Replace(string(a.Payload), `"payment_method"`, `"provider":"fake","payment_method"`, 1))
+		}},
+		"the second has no third": {result: busy, change: func(a *claim.Attempt) { a.Provider = "old" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, first, second := two(nil)
+			e.o.Failover = map[string]Failover{"fake": {To: "old", Codes: []string{"processing_error"}}}
+			first.result, second.result = c.result, c.result
+			a := attemptOf(Charge)
+			a.Payload = []byte(`{"amount":1999,"currency":"usd","payment_method":"pm_1"}`)
+			if c.change != nil {
+				c.change(&a)
+			}
+			v := e.Attempt(t.Context(), a)
+			require.Equal(t, c.moves, v.Outcome == claim.OutcomeMoved, "%+v", v)
+			require.Equal(t, c.moves, v.Next == "old")
+			if c.moves {
+				require.Empty(t, v.Events, "nobody is told before it has ended")
+			}
+			e.o.Failover = nil
+			require.NotEqual(t, claim.OutcomeMoved, e.Attempt(t.Context(), a).Outcome, "off unless set")
+		})
+	}
 }

@@ -227,6 +227,36 @@ var settleTests = []test{
 			w.same(done, w.get(held))
 		}
 	}},
+	{"settle: another provider is to try, and nobody but who takes it over", func(w *world) {
+		a := w.arrival("k", "100")
+		a.Provider = "a"
+		held := w.begin(a, claim.Won)
+		v := declinedSoft("busy")
+		v.ID, v.Outcome, v.Next = uuid.New(), claim.OutcomeMoved, "b"
+		moved := w.settle(held, v)
+		require.Equal(w, claim.InFlight, moved.State)
+		require.Empty(w, moved.Holder)
+		require.Equal(w, []uint64{held.Fence + 1, 2}, []uint64{moved.Fence, uint64(moved.Generation)})
+		with, ok := moved.With([]string{"a", "b"})
+		require.Equal(w, []any{"b", true}, []any{with, ok})
+		w.same(moved, w.get(held))
+		require.Equal(w, 1, w.pending(w.home))
+		again, err := w.at(w.home).Settle(w.ctx, held, v)
+		require.NoError(w, err, "it is said again, and was said once")
+		w.same(moved, again)
+		_, err = w.at(w.home).Settle(w.ctx, held, approved("of the first"))
+		require.ErrorIs(w, err, claim.ErrFenced, "the first provider's generation is over")
+		next, err := w.at(w.home).TakeOver(w.ctx, held.Key, held.Home, held.Minted.ID, "node", w.home)
+		require.NoError(w, err, "at once")
+		require.Equal(w, moved.Fence+1, next.Fence, "nobody had it in between")
+		require.Equal(w, moved.ProviderKey, next.ProviderKey)
+		done := w.settle(next, approved("paid"))
+		w.same(done, w.get(held))
+		require.Zero(w, w.pending(w.home))
+		require.Equal(w, []claim.Event{
+			claim.EventClaimed, claim.EventAttempt, claim.EventMoved, claim.EventTakenOver, claim.EventAttempt, claim.EventSettled,
+		}, w.events(held))
+	}},
 	{"settle: a verdict is not found any more once somebody has the claim", func(w *world) {
 		for i, v := range []claim.Verdict{declinedSoft("no funds"), unknown(false), unsent(0)} {
 			a := w.arrival(fmt.Sprint("k", i), "100")

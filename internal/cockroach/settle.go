@@ -82,7 +82,9 @@ type deferArgs struct {
 	ObjectID, Reason, Region, Node               string
 	OldFence, Fence                              int64
 	OldUnknowns, Unknowns, NotFounds, Generation int32
-	Pause                                        time.Duration
+	NewGeneration                                int32
+	ProviderKey                                  string
+	Pause, DuePause                              time.Duration
 	Step                                         uuid.UUID
 	First, Second                                entryRow // which differ in little
 }
@@ -93,7 +95,8 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 	_, found, _, err := one(ctx, v.db, claimDefer, repeatable, deferArgs{
 		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
 		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
-		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), DuePause: s.fx.Reschedule.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
+		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey,
 		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
 		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
 	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })

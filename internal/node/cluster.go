@@ -25,6 +25,7 @@ import (
 	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/seal"
@@ -52,6 +53,8 @@ type ClusterConfig struct {
 	Nodes int
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
+	// Failover says who tries where a provider certainly moved no money; nil: nobody.
+	Failover map[string]payment.Failover
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
@@ -236,7 +239,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 	}
 	return Start(ctx, Config{
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
-		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers,
+		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
 		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Logger: c.Logger,
 	})

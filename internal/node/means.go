@@ -92,8 +92,8 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 		AuditObjects: m.audit.objects(), AuditKeys: m.audit.keys,
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
-		LeaveProviders: settings.LeaveProviders,
-		Seal:           m.seal, ReadSealed: !settings.Seal, Logger: log,
+		LeaveProviders: settings.LeaveProviders, Failover: settings.failover(),
+		Seal: m.seal, ReadSealed: !settings.Seal, Logger: log,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -56,6 +57,8 @@ type Config struct {
 	Blobs    claim.Blobs
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
+	// Failover says who tries where a provider certainly moved no money; nil: nobody.
+	Failover map[string]payment.Failover
 	// LeaveProviders are names that have been in use, and may have open work, and are not
 	// among Providers all the same.
 	LeaveProviders []string

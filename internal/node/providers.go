@@ -10,6 +10,8 @@ import (
 
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/homeward-io/homeward/payment"
 )
 
 // The variables of what the provider of the settings provider knows us by; see [Secret].
@@ -90,6 +92,7 @@ func (s *ServeSettings) validateProviders() error {
 		}
 		spelled[p.key] = p.Name
 	}
+	errs = append(errs, s.failoverMistake())
 	_, named := s.Providers[s.DefaultProvider]
 	switch {
 	case len(s.Providers) == 0 && s.DefaultProvider != "":
@@ -100,6 +103,37 @@ func (s *ServeSettings) validateProviders() error {
 		errs = append(errs, fmt.Errorf("settings: there are several providers; set default_provider to one of %s", strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// failoverMistake refuses a way that leads nowhere, or never ends.
+func (s *ServeSettings) failoverMistake() error {
+	var errs []error
+	for _, p := range s.providers() {
+		seen := []string{p.Name}
+		for at := p.Failover; at != ""; at = s.Providers[at].Failover {
+			if _, ok := s.Providers[at]; !ok {
+				errs = append(errs, fmt.Errorf("settings: %s.failover leads to %q, which is none of providers", p.at, at))
+				break
+			}
+			if slices.Contains(seen, at) {
+				errs = append(errs, fmt.Errorf("settings: %s.failover goes in a circle: %s, %s; take one of them out", p.at, strings.Join(seen, ", "), at))
+				break
+			}
+			seen = append(seen, at)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// failover is the settings' for the executor.
+func (s *ServeSettings) failover() map[string]payment.Failover {
+	all := map[string]payment.Failover{}
+	for _, p := range s.providers() {
+		if p.Failover != "" {
+			all[p.Name] = payment.Failover{To: p.Failover, Codes: p.FailoverOn}
+		}
+	}
+	return all
 }
 
 // providersFrom gives each provider that is named among the given settings the defaults

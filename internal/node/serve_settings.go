@@ -131,6 +131,11 @@ type ProviderSettings struct {
 	Paths PathSettings `koanf:"paths"`
 	// KeyHeader carries the provider key.
 	KeyHeader string `koanf:"key_header"`
+	// Failover names the provider that is to try where this one certainly moved no money;
+	// "" for none. FailoverOn are the decline codes that count, beside calls that were not
+	// sent.
+	Failover   string   `koanf:"failover"`
+	FailoverOn []string `koanf:"failover_on"`
 	// Webhooks says how what the provider sends is signed.
 	Webhooks SignatureSettings `koanf:"webhooks"`
 	// Adyen is of adyen only.
@@ -185,7 +190,7 @@ func DefaultServeSettings() ServeSettings {
 			Kind: kindHTTPJSON, Name: "simulator", BaseURL: "http://127.0.0.1:8090", Dedupe: "key_and_parameters", Lookup: true, Show: true,
 			Timeout:   httpjson.DefaultTimeout,
 			Paths:     PathSettings{Charges: "/v1/charges", Transfers: "/v1/transfers", Refunds: "/v1/refunds", Lookup: "/v1/lookup", Movements: "/v1/movements"},
-			KeyHeader: "Idempotency-Key",
+			KeyHeader: "Idempotency-Key", FailoverOn: []string{},
 			Webhooks: SignatureSettings{
 				IDHeader: "webhook-id", TimestampHeader: "webhook-timestamp", SignatureHeader: "webhook-signature", Tolerance: psp.NoticeTolerance,
 			},

@@ -70,7 +70,7 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 	}
 	return payment.NewExecutor(c.time(guarded), payment.Options{
 		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(),
-		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(),
+		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(), Failover: c.Failover,
 	})
 }
 

@@ -1,27 +1,28 @@
 -- name: defer
 -- An attempt ended without an outcome: the claim stays in flight, nobody's, and
 -- the outbox owns it from when the pause is over. Either the count of unknowns rises,
--- or the fence: what it compares does not hold a second time.
+-- or the fence: what it compares does not hold a second time. Where another provider is
+-- to try, it is a new generation, and its holder goes on at once.
 WITH deferred AS (
     UPDATE claims SET
-        holder = '', fence = @fence::int8, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
+        holder = '', fence = @fence::int8, generation = @new_generation::int4, provider_key = @provider_key::text, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
         lease_until = now() + @pause::interval, step = @step::uuid
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
     RETURNING tenant_id, idem_key, object_id, lease_until
 ), put_off AS (
-    UPDATE outbox SET due = deferred.lease_until
+    UPDATE outbox SET due = now() + @due_pause::interval
     FROM deferred
     WHERE outbox.home_region = @home::crdb_internal_region AND outbox.id = deferred.object_id{{ if .PlansAreKept }} AND outbox.id = @object_id::text{{ end }}
     RETURNING outbox.home_region
 ), noted AS (
     INSERT INTO audit (
         home_region, tenant_id, idem_key, at, id, event, region, node, fence, generation, detail)
-    SELECT @home::crdb_internal_region, d.tenant_id, d.idem_key, now(), a.id, a.event, @region::text, @node::text, a.fence, @generation::int4, a.detail
+    SELECT @home::crdb_internal_region, d.tenant_id, d.idem_key, now(), a.id, a.event, @region::text, @node::text, a.fence, a.generation, a.detail
     FROM deferred AS d, (
-        VALUES (@first_id::uuid, @first_event::text, @first_detail::text, @old_fence::int8),
-               (@second_id::uuid, @second_event::text, @second_detail::text, @fence::int8)
-    ) AS a (id, event, detail, fence)
+        VALUES (@first_id::uuid, @first_event::text, @first_detail::text, @old_fence::int8, @generation::int4),
+               (@second_id::uuid, @second_event::text, @second_detail::text, @fence::int8, @new_generation::int4)
+    ) AS a (id, event, detail, fence, generation)
     RETURNING audit.home_region
 )
 SELECT now(), lease_until FROM deferred

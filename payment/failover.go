@@ -1,0 +1,40 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// elseMoved is v, unless another provider is to try instead: the settings name one, the
+// request is for none in particular, and it is certain that this generation has moved no
+// money. So it is a first attempt, whose call was not sent or was declined, and never one
+// that comes after an unknown outcome, however it ended itself.
+func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) claim.Verdict {
+	next, set := t.o.Failover[t.name]
+	_, has := t.callees[next.To]
+	switch {
+	case !set || !has || t.Recovery || t.Last || t.intent.Provider != "" || t.op != Charge && t.op != Transfer:
+		return v
+	case !certain(r, v, next.Codes):
+		return v
+	}
+	t.log.WarnContext(ctx, "another provider is to try: this one has certainly moved no money",
+		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", v.Reason)
+	// Only a build that knows no such outcome would show it.
+	shown := refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))
+	return claim.Verdict{Outcome: claim.OutcomeMoved, Next: next.To, Reason: v.Reason, Response: shown}
+}
+
+// certain reports whether r says that no money moved, in a way that is one of codes.
+func certain(r psp.Result, v claim.Verdict, codes []string) bool {
+	var held *psp.NotSentError
+	if r.Outcome == psp.Unknown {
+		return errors.As(r.Err, &held)
+	}
+	return r.Decline.Class != psp.Hard && v.Outcome == claim.OutcomeReleased && slices.Contains(codes, r.Decline.Code)
+}
