@@ -30,6 +30,9 @@ const childEnv = "HOMEWARD_E2E_CHILD"
 type childConfig struct {
 	Dir string
 	PSP string
+	// Second is where a second provider is, which tries what the first has declined; "" for
+	// none.
+	Second string
 	backend
 	// Port is the first region's, the others' follow; 0 takes any.
 	Port int
@@ -67,6 +70,9 @@ const (
 	waitKept  point = "after the Settle of what waits"
 	calledOff point = "before the Settle of what was called off"
 	callEnded point = "after the Settle of what was called off"
+
+	moving  point = "before the move to another provider"
+	arrived point = "after the move to another provider"
 
 	noticeArrived point = "before the notice is kept"
 	noticeKept    point = "after the notice is kept"
@@ -166,6 +172,8 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 		s.at(answered)
 	case expires:
 		s.at(expiryDecided)
+	case v.Outcome == claim.OutcomeMoved:
+		s.at(moving)
 	}
 	rec, err := s.Store.Settle(ctx, held, v)
 	switch {
@@ -180,6 +188,8 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 		s.at(settled)
 	case expires:
 		s.at(expirySettled)
+	case v.Outcome == claim.OutcomeMoved:
+		s.at(arrived)
 	}
 	return rec, err
 }
@@ -235,6 +245,12 @@ func childMain(config string) int {
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &pointedStore{s, k.at, c.NoWorker} }
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
+	if c.Second != "" {
+		if err := addSecond(&cc, c.Second); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+	}
 	if c.Notices {
 		cc.Notifiers = map[string]psp.Notifier{provider.Name(): provider}
 	}
