@@ -462,6 +462,7 @@ func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	r.Generation++
 	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, v.Next)
 	r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil
+	r.ProviderRef = "" // of the provider before, if of any
 	r.LeaseUntil = now.Add(-p.ClockOffset)
 	fx.Reschedule = now.Add(p.Lease)
 }

@@ -46,6 +46,8 @@ var stories = []struct {
 	{"neither dedupe nor look-up, settled by a notice", settledByNotice},
 	{"neither dedupe nor look-up, found by reconciliation", foundByReconciliation},
 	{"a charge of an older provider", olderProvider},
+	{"a provider renamed", renamedProvider},
+	{"two providers, one of them down", oneOfTwoDown},
 	{"refunds", refunds},
 	{"refunds and a charge that fail after they succeeded", failures},
 	{"webhooks that name movements otherwise", aliases},
@@ -129,6 +131,10 @@ type setting struct {
 	read func(psp.Notifier) psp.Notifier
 	// stripe: the provider is spoken to as Stripe is.
 	stripe bool
+	// others are providers beside the first, by name; failover: the first one's payments go
+	// to the one of that name where it certainly moved no money.
+	others   map[string]*judge
+	failover string
 	// compensations are the limits of automatic refunds; zero: the defaults.
 	compensations node.CompensationSettings
 }
@@ -169,6 +175,7 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 	}
 	w.world = startWorldOn(w.t, rows, j, func(c *node.ClusterConfig) {
 		c.Dir, c.Providers, c.Notifiers, c.Events.Log = dir, psp.Providers{p}, map[string]psp.Notifier{name: w.heard}, true
+		w.addOthers(c, s)
 		// Nobody dies in a story: leases are not to run out on a loaded machine.
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second

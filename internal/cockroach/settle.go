@@ -83,7 +83,7 @@ type deferArgs struct {
 	OldFence, Fence                              int64
 	OldUnknowns, Unknowns, NotFounds, Generation int32
 	NewGeneration                                int32
-	ProviderKey                                  string
+	ProviderKey, ProviderRef                     string
 	Pause, DuePause                              time.Duration
 	Step                                         uuid.UUID
 	First, Second                                entryRow // which differ in little
@@ -96,7 +96,7 @@ func (v *View) putOff(ctx context.Context, s *settlement) error {
 		keyArgs: keyIn(old.Home, old.Key), ObjectID: old.Minted.ID, OldFence: int64(old.Fence), OldUnknowns: int32(old.Unknowns),
 		Fence: int64(next.Fence), Reason: next.Reason, Unknowns: int32(next.Unknowns), NotFounds: int32(next.NotFounds),
 		Pause: next.LeaseUntil.Sub(epoch).Truncate(time.Microsecond), DuePause: s.fx.Reschedule.Sub(epoch).Truncate(time.Microsecond), Step: s.step,
-		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey,
+		NewGeneration: int32(next.Generation), ProviderKey: next.ProviderKey, ProviderRef: next.ProviderRef,
 		Region: first.Region, Node: first.Node, Generation: int32(first.Generation),
 		First: entryOf(newEntry(), first), Second: entryOf(newEntry(), second),
 	}, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, row.Scan(&s.now, &s.lease) })

@@ -5,7 +5,7 @@
 -- to try, it is a new generation, and its holder goes on at once.
 WITH deferred AS (
     UPDATE claims SET
-        holder = '', fence = @fence::int8, generation = @new_generation::int4, provider_key = @provider_key::text, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
+        holder = '', fence = @fence::int8, generation = @new_generation::int4, provider_key = @provider_key::text, provider_ref = @provider_ref::text, reason = @reason::text, unknowns = @unknowns::int4, not_founds = @not_founds::int4,
         lease_until = now() + @pause::interval, step = @step::uuid
     WHERE home_region = @home::crdb_internal_region AND tenant_id = @tenant_id::text AND idem_key = @idem_key::text
       AND object_id = @object_id::text AND fence = @old_fence::int8 AND unknowns = @old_unknowns::int4 AND state = 1
