@@ -163,7 +163,7 @@ func TestTermsAreParsed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &psp.Terms{
 		Customer: "cus_1", OnSession: true, SetupFutureUsage: "off_session", StatementSuffix: "ORDER 7", ReturnURL: "https://shop.example/back",
-		Account: "acct_1", OnBehalfOf: "acct_2", TransferTo: "acct_3", TransferAmount: 500, OrderID: "7", Metadata: map[string]string{"color": "réd"},
+		Account: "acct_1", OnBehalfOf: "acct_2", TransferTo: "acct_3", TransferAmount: 500, OrderID: []byte(`"7"`), Metadata: []byte(`{"color":"réd"}`),
 	}, in.agreement())
 	body := string(Rendered(claim.Minted{ID: "ch_1", Receipt: "R"}, &in, "sim", "px_1").Body)
 	require.Contains(t, body, `"transfer_data":{"amount":500,"destination":"acct_3"}`, "what was sent is shown")

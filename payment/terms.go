@@ -1,7 +1,6 @@
 package payment
 
 import (
-	"encoding/json"
 	"net/url"
 	"strconv"
 	"strings"
@@ -131,7 +130,14 @@ func transferData(raw []byte) (destination string, amount int64, err error) {
 // agreed checks what no member can say alone.
 func (in *Intent) agreed() error {
 	t := &in.terms
-	switch _, part, _ := transferData(t.transferData); {
+	if t.returnURL == nil && t.transferData == nil && t.applicationFee == nil {
+		return nil
+	}
+	var part int64
+	if t.transferData != nil {
+		_, part, _ = transferData(t.transferData)
+	}
+	switch {
 	case t.returnURL != nil && string(t.offSession) != "false":
 		return invalid("return_url", "needs off_session to be false: who is away is sent nowhere")
 	case t.transferData != nil && part > in.Amount:
@@ -150,22 +156,19 @@ func (in *Intent) agreed() error {
 // terms is what the provider is told beside the amount; nil for nothing.
 func (in *Intent) agreement() *psp.Terms {
 	t := &in.terms
-	p := psp.Terms{
+	if t.sent() == 0 && in.orderID == nil && in.metadata == nil {
+		return nil
+	}
+	p := &psp.Terms{
 		Customer: spelled(t.customer), OnSession: string(t.offSession) == "false", SetupFutureUsage: spelled(t.setupFutureUsage),
 		StatementSuffix: spelled(t.statementSuffix), ReturnURL: spelled(t.returnURL),
-		Account: spelled(t.account), OnBehalfOf: spelled(t.onBehalfOf), OrderID: in.OrderID(),
+		Account: spelled(t.account), OnBehalfOf: spelled(t.onBehalfOf), OrderID: in.orderID, Metadata: in.metadata,
 	}
 	if t.transferData != nil {
 		p.TransferTo, p.TransferAmount, _ = transferData(t.transferData)
 	}
 	p.ApplicationFee, _ = strconv.ParseInt(string(t.applicationFee), 10, 64)
-	if in.metadata != nil {
-		_ = json.Unmarshal(in.metadata, &p.Metadata) // Parse let nothing else pass
-	}
-	if p.Special() == "" && !p.OnSession && p.OrderID == "" && len(p.Metadata) == 0 {
-		return nil
-	}
-	return &p
+	return p
 }
 
 // sent is how many bytes t is shown in.

@@ -185,9 +185,25 @@ type Terms struct {
 	// keeps. Amounts are in minor units of the call's currency.
 	Account, OnBehalfOf, TransferTo string
 	TransferAmount, ApplicationFee  int64
-	// OrderID and Metadata are the merchant's own, to be found at the provider.
-	OrderID  string
-	Metadata map[string]string
+	// OrderID and Metadata are the merchant's own, to be found at the provider: JSON, a
+	// string and an object of strings, nil for none. See [Terms.Own], which reads them:
+	// most providers keep neither.
+	OrderID, Metadata json.RawMessage
+}
+
+// Own reads the merchant's own data. It is "" and nil where there is none.
+func (t *Terms) Own() (orderID string, metadata map[string]string) {
+	if t == nil {
+		return "", nil
+	}
+	// Whoever made t has checked both.
+	if t.OrderID != nil {
+		_ = json.Unmarshal(t.OrderID, &orderID)
+	}
+	if t.Metadata != nil {
+		_ = json.Unmarshal(t.Metadata, &metadata)
+	}
+	return orderID, metadata
 }
 
 // Special names the first member of t, as merchants spell it, that not every provider

@@ -162,7 +162,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("no answer with%s was seen: %v", want, seen)
 		}
 	}
-	terms := &psp.Terms{Customer: "shopper_1", Manual: true, ReturnURL: "https://a.example/", StatementSuffix: "A GIFT", OrderID: "o-1", Metadata: map[string]string{"k": "v"}}
+	terms := &psp.Terms{Customer: "shopper_1", Manual: true, ReturnURL: "https://a.example/", StatementSuffix: "A GIFT", OrderID: []byte(`"o-1"`), Metadata: []byte(`{"k":"v"}`)}
 	for path, body := range sentBy(t, terms) {
 		if err := s.fits(checkoutDocument, operation(path)+"/requestBody"+asJSON, body); err != nil {
 			t.Errorf("%s: %s\n%s", path, body, err)

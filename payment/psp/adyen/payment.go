@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/homeward-io/homeward/payment/psp"
@@ -87,6 +86,7 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 	if !ok {
 		return req, indivisible(call.Currency)
 	}
+	order, own := terms.Own()
 	token, shopper := stored(call.Source, terms.Customer)
 	req = paymentRequest{
 		Amount: money, MerchantAccount: p.account, Reference: reference(call.Reference, terms.Manual), ReturnURL: terms.ReturnURL,
@@ -94,7 +94,7 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 		// "Tokenization": with the payer there, one of his cards on file; without, one that
 		// the merchant takes the money from when it is due.
 		ShopperInteraction: "ContAuth", RecurringProcessingModel: "UnscheduledCardOnFile",
-		ShopperStatement: terms.StatementSuffix, MerchantOrderReference: terms.OrderID, Metadata: maps.Clone(terms.Metadata),
+		ShopperStatement: terms.StatementSuffix, MerchantOrderReference: order, Metadata: own,
 	}
 	if len(req.Reference) > maxReference {
 		return req, invalid("reference_too_long", "", fmt.Sprintf("Adyen takes references of %d characters.", maxReference))
@@ -148,6 +148,7 @@ const (
 
 // unmakeable says which of a merchant's terms Adyen has no such thing for, or does not take.
 func unmakeable(t *psp.Terms) *psp.Decline {
+	_, own := t.Own()
 	switch {
 	case t.Account != "" || t.OnBehalfOf != "" || t.TransferTo != "" || t.TransferAmount != 0 || t.ApplicationFee != 0:
 		return invalid("unsupported", "", "Charges for connected accounts cannot be made at this provider.")
@@ -157,10 +158,10 @@ func unmakeable(t *psp.Terms) *psp.Decline {
 		return invalid("invalid_customer", "customer", fmt.Sprintf("Adyen's shopper references have %d to %d characters.", minShopper, maxShopper))
 	case t.StatementSuffix != statement(t.StatementSuffix):
 		return invalid("invalid_statement", "statement_descriptor_suffix", fmt.Sprintf("Adyen takes letters, digits, spaces and . , ' _ - ? + * / on a statement, up to %d.", shownStatement))
-	case len(t.Metadata) > maxMetadata:
+	case len(own) > maxMetadata:
 		return invalid("invalid_metadata", "metadata", fmt.Sprintf("Adyen takes %d pairs of metadata.", maxMetadata))
 	}
-	for k, v := range t.Metadata {
+	for k, v := range own {
 		if len(k) > maxMetadataKey || len(v) > maxMetadataValue {
 			return invalid("invalid_metadata", "metadata", fmt.Sprintf("Adyen takes metadata of %d characters under keys of %d.", maxMetadataValue, maxMetadataKey))
 		}

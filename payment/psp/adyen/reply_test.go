@@ -210,7 +210,7 @@ func TestWhatAPaymentSends(t *testing.T) {
 			fmt.Sprintf(base, "captureDelayHours:0 ", "", "CardOnFile", "ch_1", "https://a.example/", "A GIFT")},
 		"of a shopper": {psp.Terms{},
 			fmt.Sprintf(base, "captureDelayHours:0 ", "", "UnscheduledCardOnFile", "ch_1", "https://shop.example/return", "Order  7, with a gift ")},
-		"held": {psp.Terms{Customer: "shopper_1", Manual: true, StatementSuffix: "A", OrderID: "o-1", Metadata: map[string]string{"k": "v"}},
+		"held": {psp.Terms{Customer: "shopper_1", Manual: true, StatementSuffix: "A", OrderID: []byte(`"o-1"`), Metadata: []byte(`{"k":"v"}`)},
 			fmt.Sprintf(strings.Replace(base, "map[amount", "map[additionalData:map[manualCapture:true] amount", 1), "", " merchantOrderReference:o-1 metadata:map[k:v]", "UnscheduledCardOnFile", "ch_1-held", "https://shop.example/return", "A")},
 	} {
 		url, asked, sent := answers(t, 200, `{}`)
@@ -239,7 +239,7 @@ func TestTermsThatAdyenCannotMeet(t *testing.T) {
 		"setup_future_usage":          {SetupFutureUsage: "off_session"},
 		"customer":                    {Customer: "ab"},
 		"statement_descriptor_suffix": {StatementSuffix: "Größe"},
-		"metadata":                    {Metadata: map[string]string{"k": long}},
+		"metadata":                    {Metadata: []byte(`{"k":"` + long + `"}`)},
 	} {
 		url, asked, _ := answers(t, 200, `{}`)
 		charge := call

@@ -252,11 +252,10 @@ func (p *Provider) lookCanceled(ctx context.Context, call psp.Call) (psp.Found, 
 
 func metadata(call psp.Call) map[string]string {
 	m := map[string]string{}
-	if t := call.Terms; t != nil {
-		maps.Copy(m, t.Metadata)
-		if t.OrderID != "" {
-			m[orderMember] = t.OrderID
-		}
+	order, own := call.Terms.Own()
+	maps.Copy(m, own)
+	if order != "" {
+		m[orderMember] = order
 	}
 	m[referenceMember], m[keyMember] = call.Reference, call.Key
 	return m
@@ -272,14 +271,15 @@ func refuseMetadata(t *psp.Terms) *psp.Result {
 			Class: psp.Invalid, Code: "invalid_metadata", Member: member, Message: message + "; nothing was sent.",
 		}}
 	}
-	if len(t.Metadata) > maxMetadata {
+	order, own := t.Own()
+	if len(own) > maxMetadata {
 		return refuse("metadata", fmt.Sprintf("stripe keeps %d entries of metadata beside ours", maxMetadata))
 	}
-	for name, value := range t.Metadata {
+	for name, value := range own {
 		switch {
 		case strings.ContainsAny(name, "[]"):
 			return refuse("metadata", "stripe takes no square brackets in the names of metadata")
-		case name == referenceMember || name == keyMember || name == captureMember || name == orderMember && t.OrderID != "":
+		case name == referenceMember || name == keyMember || name == captureMember || name == orderMember && order != "":
 			return refuse("metadata."+name, "this name of metadata is taken")
 		case len(value) > maxMetadataValue && len([]rune(value)) > maxMetadataValue:
 			return refuse("metadata."+name, fmt.Sprintf("stripe keeps at most %d characters of a value of metadata", maxMetadataValue))

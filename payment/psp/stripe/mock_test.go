@@ -43,7 +43,7 @@ func TestShapes(t *testing.T) {
 	terms := call
 	terms.Terms = &psp.Terms{
 		OnSession: true, Manual: true, Customer: "cus_1", SetupFutureUsage: "off_session", StatementSuffix: "ORDER 7", ReturnURL: "https://shop.example/back",
-		OnBehalfOf: "acct_1", TransferTo: "acct_2", TransferAmount: 10, OrderID: "7", Metadata: map[string]string{"color": "red"},
+		OnBehalfOf: "acct_1", TransferTo: "acct_2", TransferAmount: 10, OrderID: []byte(`"7"`), Metadata: []byte(`{"color":"red"}`),
 	}
 	p.Charge(t.Context(), terms)
 	wire.wantTaken(t, "a charge with all that a merchant may ask for")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -194,7 +195,7 @@ func TestTerms(t *testing.T) {
 	call.Currency, call.Amount = "mga", 100_000
 	call.Terms = &psp.Terms{
 		Customer: "cus_1", OnSession: true, SetupFutureUsage: "off_session", StatementSuffix: "ORDER 7", ReturnURL: "https://shop.example/back",
-		Account: "acct_1", OnBehalfOf: "acct_2", TransferTo: "acct_3", TransferAmount: 50_000, OrderID: "7", Metadata: map[string]string{"color": "red"},
+		Account: "acct_1", OnBehalfOf: "acct_2", TransferTo: "acct_3", TransferAmount: 50_000, OrderID: []byte(`"7"`), Metadata: []byte(`{"color":"red"}`),
 	}
 	r := s.Charge(t.Context(), call)
 	require.Equal(t, psp.Approved, r.Outcome, "%v", r.Err)
@@ -220,8 +221,8 @@ func TestTerms(t *testing.T) {
 	// What Stripe would not keep is refused by name, and not sent.
 	sent := len(s.paths)
 	for member, terms := range map[string]*psp.Terms{
-		"metadata":             {Metadata: map[string]string{"a[b]": "1"}},
-		"metadata.note":        {Metadata: map[string]string{"note": string(make([]byte, 501))}},
+		"metadata":             {Metadata: []byte(`{"a[b]":"1"}`)},
+		"metadata.note":        {Metadata: []byte(`{"note":"` + strings.Repeat("x", 501) + `"}`)},
 		"transfer_data.amount": {TransferTo: "acct_1", TransferAmount: 150},
 	} {
 		call.Terms = terms
