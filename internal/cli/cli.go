@@ -25,6 +25,7 @@ type commands struct {
 	Drill         drillCommand         `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
 	Migrate       migrateCommand       `cmd:"" help:"Make and change the tables of a database."`
 	Regions       regionsCommand       `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
+	Top           topCommand           `cmd:"" help:"Watch the regions: what arrives, where it goes and how it is answered."`
 	Region        regionCommand        `cmd:"" help:"Drain a region, take it down, and bring it back."`
 	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their rates, keys and registrars."`
 	Endpoint      endpointCommand      `cmd:"" help:"Set where tenants are told of events, by webhook."`

@@ -31,7 +31,11 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	var report verify.Report
 	if err := c.withVerdicts(ctx, io, func(v *verdicts) error {
 		return c.withBooks(ctx, func(s *store) (err error) {
-			if report, err = verify.Books(ctx, s.rows, s.regions); err != nil || v.metrics == nil {
+			books := &countedBooks{Store: s.rows}
+			told := tell(io, books.String)
+			report, err = verify.Books(ctx, books, s.regions)
+			told.stop()
+			if err != nil || v.metrics == nil {
 				return err
 			}
 			owed, err := suspended(ctx, s)

@@ -69,11 +69,15 @@ func (c *migrateUpCommand) Run(ctx context.Context, io streams) error {
 		if _, err := m.Plan(ctx, want); err != nil {
 			return err // before anything is done
 		}
-		steps := 0
-		if err := m.Up(ctx, want, func(s cockroach.Step) {
+		steps, now := 0, &currentStep{}
+		told := tell(io, now.String)
+		err := m.Up(ctx, want, func(s cockroach.Step) {
 			steps++
 			fmt.Fprintln(io.out, s.Name)
-		}); err != nil {
+			now.begin(s.Name)
+		})
+		told.stop()
+		if err != nil {
 			return err
 		}
 		s, err := m.Status(ctx)

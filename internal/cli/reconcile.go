@@ -112,7 +112,7 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 	r = &reconcile.Reconciler{Statement: c.statement(), Slack: c.Slack, Lag: c.Lag, Out: c.Out}
 	stop = func(context.Context) error { return nil }
 	if c.Data != "" {
-		r.Provider, r.Open = cmp.Or(c.Provider, demoProvider), compared((&storeFlags{Data: c.Data, Config: c.Config}).withBooks)
+		r.Provider, r.Open = cmp.Or(c.Provider, demoProvider), compared(io, (&storeFlags{Data: c.Data, Config: c.Config}).withBooks)
 		return r, slog.New(slog.NewJSONHandler(io.err, nil)), stop, nil
 	}
 	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
@@ -120,7 +120,7 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 		return nil, nil, nil, err
 	}
 	log, r.Provider = jsonLog(io, settings), cmp.Or(c.Provider, settings.ProviderNames()[0])
-	r.Open = compared(func(ctx context.Context, do func(*store) error) error {
+	r.Open = compared(io, func(ctx context.Context, do func(*store) error) error {
 		pool := booksPool()
 		pool.AllowUnverified = settings.Database.AllowUnverified
 		return withSQL(ctx, secrets.DatabaseURL, pool, nil, do)
@@ -201,11 +201,14 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 }
 
 // compared hands the store that open opens to a comparison.
-func compared(open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
+func compared(io streams, open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {
+			books := &countedBooks{Store: s.rows}
+			told := tell(io, books.String)
+			defer told.stop()
 			return do(recon.Config{
-				Books: s.rows, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],
+				Books: books, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],
 				Book: s.rows.Post,
 			})
 		})

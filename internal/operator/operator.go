@@ -142,6 +142,11 @@ func (o *Operator) Overview(ctx context.Context, epoch uint64) (*admin.Overview,
 	})
 }
 
+// Look is Overview with what q says.
+func (o *Operator) Look(ctx context.Context, q admin.Question) (*admin.Overview, error) {
+	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) { return c.Ask(ctx, q) })
+}
+
 func (o *Operator) setStatus(ctx context.Context, name string, status region.Status) (epoch uint64, err error) {
 	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (uint64, error) {
 		return c.SetStatus(ctx, name, status)

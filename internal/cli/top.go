@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/internal/operator"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+type topCommand struct {
+	askFlags
+	Every time.Duration `default:"2s" help:"How often it is asked again."`
+	Once  bool          `help:"Print it once and end."`
+}
+
+// Help is what homeward top --help adds.
+func (topCommand) Help() string {
+	return "REQ/S is of the last ten seconds, and the counts are since each node started. WAYS tells where the requests of a region went: home is a key at home there, forward a node of its home, replica the near copy of an answer, deputy the rows of a home that is lost. On a terminal the screen is renewed until Ctrl-C; otherwise it is printed again each time."
+}
+
+// topArrivals is how many of the latest requests are listed: with the regions of a large
+// deployment they fit a terminal of 24 lines.
+const topArrivals = 8
+
+// clearScreen goes to the top left corner and clears what is below.
+const clearScreen = "\x1b[H\x1b[J"
+
+// Run shows regions and rates until ctx ends.
+func (c *topCommand) Run(ctx context.Context, io streams) error {
+	if c.Every < 100*time.Millisecond {
+		return fmt.Errorf("--every must be at least 100ms, is %v: each time every node is asked", c.Every)
+	}
+	return c.withOperator(io, func(o *operator.Operator) error {
+		for first := true; ; first = false {
+			all, err := o.Look(ctx, admin.Question{Gather: true, Arrivals: topArrivals, WithoutBacklog: true})
+			if ctx.Err() != nil {
+				return nil // Ctrl-C is how it ends
+			}
+			if err != nil && first {
+				return err
+			}
+			var page bytes.Buffer
+			if err != nil { // the next node may answer, or this one again
+				fmt.Fprintln(&page, visible(err.Error()))
+			} else {
+				err = printTop(&page, all, time.Now())
+			}
+			if terminal(io.out) && !c.Once {
+				fmt.Fprint(io.out, clearScreen)
+			}
+			if _, werr := page.WriteTo(io.out); werr != nil || c.Once {
+				return errors.Join(err, werr)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(c.Every):
+			}
+		}
+	})
+}
+
+// topRegion is what the nodes of a region have counted.
+type topRegion struct {
+	nodes, silent int
+	total, lately admin.Tally
+	ways          map[string]uint64
+	deputyFor     []string
+}
+
+func newTopRegion(members []admin.Member) topRegion {
+	r := topRegion{nodes: len(members), ways: map[string]uint64{}}
+	for _, m := range members {
+		if m.Part == nil || m.Part.Traffic == nil {
+			r.silent++
+			continue
+		}
+		t := m.Part.Traffic
+		for _, add := range []struct{ to, from *admin.Tally }{{&r.total, &t.Total}, {&r.lately, &t.Lately}} {
+			add.to.Requests += add.from.Requests
+			add.to.Replayed += add.from.Replayed
+			add.to.Refused += add.from.Refused
+			add.to.Failed += add.from.Failed
+		}
+		for _, f := range t.Flows {
+			r.ways[f.Way] += f.Total
+		}
+		for _, of := range t.DeputyFor {
+			if !slices.Contains(r.deputyFor, of) {
+				r.deputyFor = append(r.deputyFor, of)
+			}
+		}
+	}
+	return r
+}
+
+func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
+	fmt.Fprintf(out, "homeward top   %s   as %s sees it, at epoch %d\n\n", now.UTC().Format(time.TimeOnly+"Z"), o.Node, o.Epoch)
+	t := table(streams{out: out})
+	fmt.Fprintln(t, "REGION\tSTATUS\tNODES\tRTT\tREQ/S\tREQUESTS\tREPLAYED\tREFUSED\tFAILED\tWAYS\tDEPUTY FOR")
+	for _, state := range o.Regions {
+		r := newTopRegion(o.Of(state.Name))
+		nodes, rtt := strconv.Itoa(r.nodes), "-"
+		if r.silent > 0 {
+			nodes += fmt.Sprintf(", %d silent", r.silent)
+		}
+		if state.RTT >= 0 {
+			rtt = state.RTT.Round(100 * time.Microsecond).String()
+		}
+		var ways []string
+		for _, w := range []struct{ way, says string }{{admin.WayLocal, "home"}, {admin.WayForward, "forward"}, {admin.WayReplica, "replica"}, {admin.WayDeputy, "deputy"}} {
+			if n := r.ways[w.way]; n > 0 {
+				ways = append(ways, fmt.Sprintf("%s %d", w.says, n))
+			}
+		}
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.1f\t%d\t%d\t%d\t%d\t%s\t%s\n", state.Name, state.Status, nodes, rtt,
+			float64(r.lately.Requests)/admin.Lately.Seconds(), r.total.Requests, r.total.Replayed, r.total.Refused, r.total.Failed,
+			cmp.Or(strings.Join(ways, ", "), "-"), cmp.Or(strings.Join(r.deputyFor, ", "), "-"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printArrivals(out, o)
+}
+
+func printArrivals(out io.Writer, o *admin.Overview) error {
+	type arrival struct {
+		admin.Arrival
+		entry string
+	}
+	var all []arrival
+	for _, m := range o.Members {
+		if m.Part == nil || m.Part.Traffic == nil {
+			continue
+		}
+		for _, a := range m.Part.Traffic.Arrivals {
+			all = append(all, arrival{a, m.Region})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b arrival) int { return b.At.Compare(a.At) })
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	t := table(streams{out: out})
+	fmt.Fprintln(t, "ARRIVED\tENTRY\tREQUEST\tTENANT\tKEY\tWAY\tHOME\tANSWER\tTOOK")
+	for _, a := range all[:min(len(all), topArrivals)] {
+		answer := strconv.Itoa(a.Status)
+		switch {
+		case a.Replayed:
+			answer += " replayed"
+		case a.Code != "":
+			answer += " " + a.Code
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.At.UTC().Format(time.TimeOnly), a.entry, a.Operation, visible(a.Tenant), visible(a.Key),
+			a.Way, cmp.Or(a.Home, "-"), answer, a.Took.Round(time.Millisecond))
+	}
+	return t.Flush()
+}
+
+// terminal reports whether a person watches w.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
