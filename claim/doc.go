@@ -79,6 +79,10 @@
 // whom to ask ([Record.With]). A node that does not have that provider leaves the claim to
 // one that has.
 //
+// A definitive no of one provider may be another one's to answer (OutcomeMoved): the step
+// that records it begins a generation for that other one, under a fence of its own, before
+// anybody calls it.
+//
 // The generation goes up only when a re-claim follows a definitive no: under the same
 // provider key the provider would only repeat its cached decline. After an unknown outcome
 // it never changes, so that however many holders ask, the provider sees one request.

@@ -38,6 +38,20 @@
 // acts on it. A refund goes to its charge's provider, which the books name and never
 // change, so its claim is with none; a compensation to its ghost's.
 //
+// Where the settings say so, another provider tries what a first attempt certainly has not
+// moved ([Options].Failover): a call that was not sent, or a decline with one of the codes
+// given, never a hard one. Never after an unknown outcome, nor in a recovery, nor where the
+// request names its provider. The points at which a process may die on the way:
+//
+//	first provider answers | Settle: moved | TakeOver | second provider is called | Settle
+//
+//	before Settle is durable    the claim is with the first provider: its call is repeated
+//	                            under its key, or asked for, and the claim stays with it
+//	after it                    the claim is nobody's and with the second, which nobody has
+//	                            called: whoever takes it over does, as a recovery
+//	after TakeOver, or during   as for every claim, with the second provider alone
+//	the call
+//
 // # Refunds and compensations
 //
 // A refund names a charge. What it gives back (provider, reference, currency, and the
