@@ -88,6 +88,11 @@ func (v Disposition) Delay() (d time.Duration, ok bool) { return v.after, v.kind
 // Failed: try again after the back-off; park the row at the bound.
 func Failed(reason string) Disposition { return Disposition{kind: fateFailed, reason: reason} }
 
+// FailedFor is [Failed] whose next try comes after d or more.
+func FailedFor(reason string, d time.Duration) Disposition {
+	return Disposition{kind: fateFailed, reason: reason, after: d}
+}
+
 // Faulted: our code panicked over the row. As [Failed], but the row is parked after a
 // few tries, whatever the worker's bound, and somebody is woken. The worker gives this
 // disposition itself for what it catches.
@@ -344,7 +349,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 		w.c.Logger.Error(parked, "home", m.Region, "id", m.ID, "kind", m.Kind, "tenant", m.Tenant, "reason", disposition.reason)
 		err = w.c.Store.Park(ctx, m.Region, m.ID, m.Fence, disposition.reason)
 	case fateFailed, fateFaulted:
-		err = h.retry(ctx, m, w.backoff(m.Attempts), disposition.reason)
+		err = h.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {
 		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)

@@ -39,6 +39,7 @@ type commands struct {
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
 	Version       versionCommand       `cmd:"" help:"Print the version."`
+	ShowVersion   versionFlag          `name:"version" help:"Print the version."`
 }
 
 // streams is where a command prints.
@@ -64,6 +65,9 @@ func run(ctx context.Context, args []string, io streams) int {
 	)
 	if err != nil {
 		return fail(io, err)
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
 	}
 	command, err := parser.Parse(args)
 	if exited { // --help has been printed
@@ -118,6 +122,15 @@ type versionCommand struct{}
 func (versionCommand) Run(io streams) error {
 	_, err := fmt.Fprintln(io.out, "homeward", node.Version)
 	return err
+}
+
+// versionFlag is homeward --version.
+type versionFlag bool
+
+// BeforeReset prints the version instead of looking for a command.
+func (versionFlag) BeforeReset(app *kong.Kong, io streams) error {
+	defer app.Exit(0)
+	return versionCommand{}.Run(io)
 }
 
 // indented prints JSON for people and programs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,7 @@ func (outboxCommand) Help() string { return storeHelp }
 
 // placeFlags choose where to look; the zero value means everywhere.
 type placeFlags struct {
-	Queue  string `enum:",provider_calls,events,expiries,notices" default:"" placeholder:"QUEUE" help:"Only this one: provider_calls, events, expiries or notices."`
+	Queue  string `placeholder:"QUEUE" help:"Only this one: provider_calls, events, expiries or notices."`
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
 }
 
@@ -30,6 +31,14 @@ type stall struct {
 	outbox.Store
 	queue  outbox.Queue
 	region string
+}
+
+// Validate is called by kong.
+func (f *placeFlags) Validate() error {
+	if f.Queue == "" || slices.Contains(outbox.AllQueues(), outbox.Queue(f.Queue)) {
+		return nil
+	}
+	return fmt.Errorf("--queue: there is no queue %q; write provider_calls, events, expiries or notices, or leave it out for all", f.Queue)
 }
 
 // stalls are those that f chooses.

@@ -122,6 +122,9 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 	if pool.AllowUnverified, err = node.AllowUnverified(os.Environ()); err != nil {
 		return err
 	}
+	if url == "" {
+		return fmt.Errorf("there is no database; set its URL in %s, or name with --data DIR what a stopped demo has left", node.DatabaseURL)
+	}
 	if !sealed {
 		return withSQL(ctx, url, pool, nil, do)
 	}

@@ -11,7 +11,7 @@ import (
 func TestATenantsRateIsSet(t *testing.T) {
 	url := migrated(t, "us-east1")
 	key := apiKey(t, does(t, "tenant", "create", "acme", "--name", "Acme", "--registrar", "us-east1"))
-	require.Regexp(t, `RATE +BURST +CARD NUMBERS\n.*acme .* default +default +refuse`, does(t, "tenant", "list"))
+	require.Regexp(t, `RATE +BURST +CARD NUMBERS +ROUTES\n.*acme .* default +default +refuse`, does(t, "tenant", "list"))
 
 	onlyWith(t, "HOMEWARD_DATABASE_URL="+url)
 	s := serveHere(t, "database: {tenant_cache: -1s}"+freePorts)
@@ -29,15 +29,15 @@ func TestATenantsRateIsSet(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, asks())
 	}
 	require.Contains(t, does(t, "tenant", "set", "acme", "--rate", "0.001", "--burst", "2"), "0.001 requests per second, and 2 at once")
-	require.Regexp(t, `acme .* 0.001 +2 +refuse\n`, does(t, "tenant", "list"))
+	require.Regexp(t, `acme .* 0.001 +2 +refuse +\n`, does(t, "tenant", "list"))
 	require.Equal(t, http.StatusNotFound, asks())
 	require.Equal(t, http.StatusNotFound, asks())
 	require.Equal(t, http.StatusTooManyRequests, asks())
 
 	does(t, "tenant", "set", "acme", "--burst", "7")
-	require.Regexp(t, `acme .* 0.001 +7 +refuse\n`, does(t, "tenant", "list"), "the other stays")
+	require.Regexp(t, `acme .* 0.001 +7 +refuse +\n`, does(t, "tenant", "list"), "the other stays")
 	does(t, "tenant", "rotate-key", "acme")
-	require.Regexp(t, `acme .* 0.001 +7 +refuse\n`, does(t, "tenant", "list"))
+	require.Regexp(t, `acme .* 0.001 +7 +refuse +\n`, does(t, "tenant", "list"))
 	require.Contains(t, does(t, "tenant", "set", "acme", "--default"), "left to the settings of the nodes")
 	require.Regexp(t, `acme .* default +default`, does(t, "tenant", "list"))
 	s.stop()

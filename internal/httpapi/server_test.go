@@ -383,7 +383,7 @@ func TestProbes(t *testing.T) {
 	}
 	why = draining
 	// Not store_unavailable: no request was refused, and the store may be well.
-	want := `{"type":"urn:homeward:error:not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}`
+	want := `{"type":"urn:homeward:error:not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}` + "\n"
 	if w := serve(h, httptest.NewRequest("GET", "/readyz", nil)); w.Code != 503 || w.Body.String() != want {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}

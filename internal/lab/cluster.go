@@ -53,6 +53,9 @@ type ClusterConfig struct {
 
 // NewCluster lays a cluster out. Nothing runs yet.
 func NewCluster(c ClusterConfig) (*Cluster, error) {
+	if err := refuseSettings(os.Environ()); err != nil {
+		return nil, err
+	}
 	k := &Cluster{Data: c.Data, c: c, running: parts.Running{Each: node.DrainTime}}
 	for _, r := range node.DefaultSettings().Regions {
 		k.regions = append(k.regions, r.Name)

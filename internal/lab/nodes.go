@@ -86,18 +86,32 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	return n.start(file, k.environ(n.Region))
 }
 
-// ours are the variables, or the beginnings of their names, that the cluster
-// decides on; the rest of the environment is the nodes' too.
-var ours = []string{
-	node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks,
-	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_METRICS__", "HOMEWARD_CONSOLE__", "HOMEWARD_PROVIDER__",
+// secrets are the variables of secrets that the cluster makes or is given for itself; the
+// rest of the environment is the nodes' too.
+var secrets = []string{node.DatabaseURL, node.GossipKey, node.ProviderKey, node.ProviderWebhooks}
+
+// settings are the beginnings of the names of variables that the cluster decides on.
+var settings = []string{
+	"HOMEWARD_NODE__", "HOMEWARD_API__", "HOMEWARD_RPC__", "HOMEWARD_TLS__", "HOMEWARD_GOSSIP__", "HOMEWARD_METRICS__", "HOMEWARD_CONSOLE__", "HOMEWARD_PROVIDER__", "HOMEWARD_PROVIDERS__",
+}
+
+// refuseSettings names variables that would not do what they say.
+func refuseSettings(environ []string) error {
+	var errs []error
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			errs = append(errs, fmt.Errorf("%s is set, and the cluster decides on that for its nodes; unset it, or run nodes of your own with homeward serve", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // environ is what a region's nodes are started with. The secrets are nowhere
 // else: not in a file, not on a command line.
 func (k *Cluster) environ(region string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return slices.ContainsFunc(ours, func(name string) bool { return strings.HasPrefix(v, name) })
+		return slices.ContainsFunc(secrets, func(name string) bool { return strings.HasPrefix(v, name) })
 	})
 	return append(env, node.DatabaseURL+"="+k.urls[region], node.GossipKey+"="+k.gossipKey, node.ProviderWebhooks+"="+k.webhooks)
 }

@@ -149,7 +149,7 @@ type wire struct {
 	DeclineCode       string `json:"code,omitempty"`
 }
 
-// JSON renders p. The order of members is fixed; the result is a new slice. The
+// JSON renders p, with a newline behind it, as a terminal likes it. The order of members is fixed; the result is a new slice. The
 // text is UTF-8: bytes of a Detail that are not become U+FFFD.
 func (p *Problem) JSON() []byte {
 	w := wire{
@@ -168,7 +168,7 @@ func (p *Problem) JSON() []byte {
 	enc.SetEscapeHTML(false)
 	// Strings and integers always encode, and a Buffer never refuses a write.
 	_ = enc.Encode(w)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return b.Bytes()
 }
 
 // Parse reads what JSON has rendered. Times come back in whole milliseconds and seconds,

@@ -25,7 +25,7 @@ func TestJSONIsFixed(t *testing.T) {
 			`"detail":"a\ufffdb","error":"forbidden","retry":"never"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := string(c.p.JSON()); got != c.want {
+			if got := string(c.p.JSON()); got != c.want+"\n" {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

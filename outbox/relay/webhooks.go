@@ -179,17 +179,20 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) outbox.Disposition {
 		gate.Cancel()
 		return outbox.Later(w.busy.Postpone())
 	}
-	var status int
+	var a answer
 	var ok bool
 	gate.Try(func() bool {
-		status, err = w.post(ctx, to, e)
-		ok = err == nil && status >= 200 && status < 300
+		a, err = w.post(ctx, to, e)
+		ok = err == nil && a.status >= 200 && a.status < 300
 		return ok
 	})
 	if ok {
 		return w.delivered(ctx, to, e)
 	}
-	return w.failed(ctx, to, e, status, w.why(status, err))
+	if a.retryAfter > 0 {
+		gate.Hold(a.retryAfter)
+	}
+	return w.failed(ctx, to, e, a, w.why(a.status, err))
 }
 
 func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.Disposition {
@@ -203,9 +206,9 @@ func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.D
 	return outbox.Done()
 }
 
-func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int, reason string) outbox.Disposition {
+func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, a answer, reason string) outbox.Disposition {
 	now, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, w.c.DisableAfter)
-	if status == http.StatusGone && err == nil && now.DisabledAt.IsZero() {
+	if a.status == http.StatusGone && err == nil && now.DisabledAt.IsZero() {
 		// At once. The first failure only says since when; the second is judged by it.
 		now, err = w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, 0)
 	}
@@ -216,7 +219,7 @@ func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, status int,
 		w.c.Logger.Warn("webhook failed, and that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
 		return outbox.Failed(reason)
 	case now.DisabledAt.IsZero():
-		return outbox.Failed(reason)
+		return outbox.FailedFor(reason, a.retryAfter)
 	}
 	w.c.Logger.Error("webhook endpoint disabled; its events are parked until it is set again", "tenant", e.Tenant, "failing_since", now.FailingSince, "reason", reason)
 	return outbox.Parked(reason + "; " + disabled(now))
@@ -228,34 +231,60 @@ func disabled(e Endpoint) string {
 		e.Tenant, e.DisabledAt.UTC().Format(time.RFC3339), e.Tenant, e.Tenant)
 }
 
-// post sends e once. The status is that of the answer; 0 if there was none.
-func (w *Webhooks) post(ctx context.Context, to Endpoint, e Event) (status int, err error) {
+// answer is what a receiver said to an event.
+type answer struct {
+	// status is 0 where there was no answer.
+	status int
+	// retryAfter is how long it asks to be left alone; 0 where it does not say.
+	retryAfter time.Duration
+}
+
+// maxRetryAfter bounds what a receiver may ask for: its events grow old meanwhile.
+const maxRetryAfter = 30 * time.Minute
+
+// retryAfter reads the header of that name, seconds or a date (RFC 9110, 10.2.3), of the
+// answers that it belongs to here: 429 and 503.
+func retryAfter(r *http.Response, now time.Time) (wait time.Duration) {
+	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	text := strings.TrimSpace(r.Header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		wait = at.Sub(now)
+	}
+	return min(max(wait, 0), maxRetryAfter)
+}
+
+// post sends e once.
+func (w *Webhooks) post(ctx context.Context, to Endpoint, e Event) (a answer, err error) {
 	if err := to.Check(w.c.AllowHTTP); err != nil {
-		return 0, err
+		return a, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.c.Timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(e.Payload))
 	if err != nil {
-		return 0, errors.New("the endpoint's URL cannot be used; set it again")
+		return a, errors.New("the endpoint's URL cannot be used; set it again")
 	}
 	signatures, at, err := sign(to.Secrets, e, time.Now())
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Homeward-Webhooks/1")
 	r.Header.Set(standardwebhooks.HeaderWebhookID, e.ID)
 	r.Header.Set(standardwebhooks.HeaderWebhookTimestamp, at)
 	r.Header.Set(standardwebhooks.HeaderWebhookSignature, signatures)
-	answer, err := w.client.Do(r)
+	res, err := w.client.Do(r)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
-	// What it says beside the status concerns nobody.
-	_, _ = io.CopyN(io.Discard, answer.Body, maxDiscard)
-	_ = answer.Body.Close()
-	return answer.StatusCode, nil
+	// What its body says concerns nobody.
+	_, _ = io.CopyN(io.Discard, res.Body, maxDiscard)
+	_ = res.Body.Close()
+	return answer{res.StatusCode, retryAfter(res, time.Now())}, nil
 }
 
 // sign signs e with each secret.

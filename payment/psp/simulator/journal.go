@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -113,6 +114,9 @@ func openJournal(dir string, logger *slog.Logger, apply func(entry) error) (_ *j
 		return nil, fmt.Errorf("simulator: create directory: %w", err)
 	}
 	lock, err := vfs.Default.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("simulator: directory %s may not be written by this user; change its owner or choose another directory: %w", dir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("simulator: directory %s is in use: stop the other simulator or choose another directory: %w", dir, err)
 	}

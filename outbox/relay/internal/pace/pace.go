@@ -102,6 +102,15 @@ func (g *Gate) Try(try func() (ok bool)) {
 	g.Leave(time.Since(began), ok)
 }
 
+// Hold admits no try for d, as the destination has asked. It shortens no pause.
+func (g *Gate) Hold(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until := time.Now().Add(d); until.After(g.until) {
+		g.until = until
+	}
+}
+
 // Cancel ends a try that was admitted and not made.
 func (g *Gate) Cancel() {
 	g.mu.Lock()

@@ -131,3 +131,22 @@ func TestGatesForgetWhatNobodyUses(t *testing.T) {
 		require.Same(t, busy, g.To("busy"))
 	})
 }
+
+// TestAHeldGateAdmitsNobody: the destination has asked to be left alone, after its first
+// failure.
+func TestAHeldGateAdmitsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(4)
+		g.Hold(time.Minute)
+		wait, ok := g.Enter()
+		require.False(t, ok)
+		require.GreaterOrEqual(t, wait, time.Minute)
+		g.Hold(time.Second) // shortens nothing
+		time.Sleep(time.Minute - time.Second)
+		_, ok = g.Enter()
+		require.False(t, ok)
+		time.Sleep(time.Second)
+		_, ok = g.Enter()
+		require.True(t, ok)
+	})
+}
