@@ -42,6 +42,7 @@ func (m *meters) begun(req *Request, b *Begun, err error) {
 		m.takeOvers.Add(1, byRetry)
 	case Mismatch:
 		m.mismatches.Add(1, req.Key.Tenant)
+	default:
 	}
 }
 

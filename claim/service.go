@@ -327,8 +327,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 	*asked = time.Now()
 	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
 	if err != nil {
-		var held *LeaseHeldError
-		if errors.As(err, &held) {
+		if _, held := errors.AsType[*LeaseHeldError](err); held {
 			err = ErrFenced // whoever was faster goes on
 		}
 		return moved, err

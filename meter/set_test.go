@@ -102,7 +102,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		s.Counter(Notices).Add(1, fmt.Sprint("p", i), "kept")
 	}
 	told := collect(t, reader)[Notices.Name()]
-	require.True(t, len(told) == maxSeries+1, "%d", len(told))
+	require.Equal(t, maxSeries+1, len(told))
 	require.EqualValues(t, 50, told["homeward.provider=other,homeward.verdict=other"])
 }
 

@@ -102,7 +102,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	server, served := sim.NewServer(""), make(chan struct{})
-	go func() { defer close(served); server.Serve(l) }() //nolint:errcheck // it is closed below
+	go func() { defer close(served); server.Serve(l) }() // it is closed below
 	provider, err := httpjson.New(httpjson.Config{
 		Name: "simulator", BaseURL: "http://" + l.Addr().String(),
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
@@ -139,7 +139,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	t.Cleanup(func() {
 		w.gone.Store(false)
 		w.idle.Store(false)
-		w.cluster.Stop(ctx) //nolint:errcheck // a test may have taken nodes away
+		w.cluster.Stop(ctx) // a test may have taken nodes away
 		cancel()
 		require.NoError(t, server.Close())
 		<-served
@@ -183,7 +183,7 @@ func (w *world) post(region, path, key, body string) int {
 		return 0
 	}
 	defer res.Body.Close()
-	io.Copy(io.Discard, res.Body) //nolint:errcheck // only the status counts
+	io.Copy(io.Discard, res.Body) // only the status counts
 	return res.StatusCode
 }
 
@@ -219,7 +219,7 @@ func (w *world) takeAway(region string, nodes int) {
 	cancel()
 	for _, n := range w.cluster.Nodes {
 		if n.Region() == region && nodes > 0 {
-			n.Stop(now) //nolint:errcheck // it says what it left open
+			n.Stop(now) // it says what it left open
 			nodes--
 		}
 	}

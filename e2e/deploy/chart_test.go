@@ -104,8 +104,8 @@ func TestMigrationsRunBeforeNodes(t *testing.T) {
 func (c *cluster) zones(namespace string) map[string]bool {
 	c.t.Helper()
 	zones := map[string]bool{}
-	pods := strings.Fields(c.kubectl("-n", namespace, "get", "pods", "-l", "app.kubernetes.io/name=homeward", "-o", "jsonpath={.items[*].spec.nodeName}"))
-	for _, machine := range pods {
+	pods := c.kubectl("-n", namespace, "get", "pods", "-l", "app.kubernetes.io/name=homeward", "-o", "jsonpath={.items[*].spec.nodeName}")
+	for machine := range strings.FieldsSeq(pods) {
 		zones[c.kubectl("get", "node", machine, "-o", `jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}`)] = true
 	}
 	return zones

@@ -84,11 +84,11 @@ func program(t *testing.T, dir, name string, args ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may have ended
-		cmd.Wait()         //nolint:errcheck // it was killed
-		log.Close()        //nolint:errcheck // only read from now on
+		cmd.Process.Kill() // it may have ended
+		cmd.Wait()         // it was killed
+		log.Close()        // only read from now on
 		if t.Failed() {
-			said, _ := os.ReadFile(log.Name()) //nolint:errcheck // it is for people
+			said, _ := os.ReadFile(log.Name()) // it is for people
 			t.Logf("the last that %s said:\n%s", name, said[max(0, len(said)-2000):])
 		}
 	})

@@ -59,7 +59,9 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []account.Row{{Provider: "new", Version: 2, Account: "b", Pinned: time.Unix(1, 0).UTC()}, {Provider: "old", Version: 1}}, rows)
 
-			home := func(code claim.RegionCode) (string, bool) { return map[claim.RegionCode]string{1: us, 2: eu}[code], code <= 2 }
+			home := func(code claim.RegionCode) (string, bool) {
+				return map[claim.RegionCode]string{1: us, 2: eu}[code], code <= 2
+			}
 			left := func(names ...string) error {
 				return account.Left(ctx, store, store, []string{us, eu}, home, names)
 			}

@@ -30,7 +30,7 @@ func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
 		return nil, err
 	}
 	for _, doubt := range doubts {
-		n.log.Warn(doubt)
+		n.log.Warn("a provider does not say which account its key opens; it is asked again", "why", doubt)
 	}
 	n.unsaid.Store(len(doubts) > 0)
 	return nil, nil

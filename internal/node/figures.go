@@ -185,6 +185,7 @@ func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell
 		tell(meter.Stuck, float64(stuck), f.region)
 	case outbox.Notices:
 		tell(meter.Limbo, float64(limbo), f.region)
+	default:
 	}
 	return nil
 }

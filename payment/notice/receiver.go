@@ -126,30 +126,34 @@ func (r *Receiver) Knows(provider string) bool {
 // there already. After an error nothing may be assumed: the provider repeats it.
 func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
 	err := r.receive(ctx, provider, header, body)
-	switch verdict := ""; {
+	switch {
 	case err == nil: // the step that kept it has told
 	case errors.Is(err, ErrUnknownProvider):
 		r.told.Add(1, meter.Other, "unknown_provider") // anybody can name one
 	default:
-		switch {
-		case errors.Is(err, ErrForged):
-			verdict = "forged"
-		case errors.Is(err, ErrStale):
-			verdict = "stale"
-		case errors.Is(err, ErrMalformed):
-			verdict = "malformed"
-		case errors.Is(err, ErrUnchecked):
-			verdict = "unchecked"
-		case errors.Is(err, ErrRefused):
-			verdict = meter.Refused
-		case errors.Is(err, ErrBusy):
-			verdict = "busy"
-		default:
-			verdict = meter.Unavailable
-		}
-		r.told.Add(1, provider, verdict)
+		r.told.Add(1, provider, verdictOf(err))
 	}
 	return err
+}
+
+// verdictOf is why a notice was not kept, as [meter.Notices] has it.
+func verdictOf(err error) string {
+	switch {
+	case errors.Is(err, ErrForged):
+		return "forged"
+	case errors.Is(err, ErrStale):
+		return "stale"
+	case errors.Is(err, ErrMalformed):
+		return "malformed"
+	case errors.Is(err, ErrUnchecked):
+		return "unchecked"
+	case errors.Is(err, ErrRefused):
+		return meter.Refused
+	case errors.Is(err, ErrBusy):
+		return "busy"
+	default:
+		return meter.Unavailable
+	}
 }
 
 func (r *Receiver) receive(ctx context.Context, provider string, header http.Header, body []byte) error {
