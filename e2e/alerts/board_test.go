@@ -127,21 +127,26 @@ func (b *board) read() (text []byte, kind string, err error) {
 	return text, res.Header.Get("Content-Type"), err
 }
 
-// firing says which alerts fire, with their labels.
-func (b *board) firing() map[string]labels.Labels {
-	all := map[string]labels.Labels{}
+// firing says which alerts fire, with the labels of each.
+func (b *board) firing() map[string][]labels.Labels {
+	all := map[string][]labels.Labels{}
 	for _, g := range b.groups {
 		for _, r := range g.Rules() {
 			if a, ok := r.(*rules.AlertingRule); ok {
 				for _, one := range a.ActiveAlerts() {
 					if one.State == rules.StateFiring {
-						all[a.Name()] = one.Labels
+						all[a.Name()] = append(all[a.Name()], one.Labels)
 					}
 				}
 			}
 		}
 	}
 	return all
+}
+
+// firesFor says whether an alert fires with a label's value.
+func (b *board) firesFor(alert, label, value string) bool {
+	return slices.ContainsFunc(b.firing()[alert], func(l labels.Labels) bool { return l.Get(label) == value })
 }
 
 // value is what an expression gives now, as text.
@@ -157,29 +162,25 @@ func (b *board) value(expr string) string {
 // fires looks until an alert fires, with do before each look, for so many looks at most.
 func (b *board) fires(alert string, looks int, do func()) {
 	b.t.Helper()
-	for range looks {
-		if do != nil {
-			do()
-		}
-		b.look()
-		if _, ok := b.firing()[alert]; ok {
-			return
-		}
-	}
-	require.FailNow(b.t, fmt.Sprintf("%s does not fire after %d looks", alert, looks), "%v", b.firing())
+	b.until(alert+" fires", looks, do, func() bool { return len(b.firing()[alert]) > 0 })
 }
 
 // ends looks until an alert no longer fires.
 func (b *board) ends(alert string, looks int, do func()) {
+	b.t.Helper()
+	b.until(alert+" ends", looks, do, func() bool { return len(b.firing()[alert]) == 0 })
+}
+
+func (b *board) until(what string, looks int, do func(), is func() bool) {
 	b.t.Helper()
 	for range looks {
 		if do != nil {
 			do()
 		}
 		b.look()
-		if _, ok := b.firing()[alert]; !ok {
+		if is() {
 			return
 		}
 	}
-	require.FailNow(b.t, alert+" fires for ever", "%v", b.firing())
+	require.FailNow(b.t, fmt.Sprintf("not after %d looks: %s", looks, what), "%v", b.firing())
 }

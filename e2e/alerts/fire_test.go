@@ -28,7 +28,7 @@ func TestKeysThatComeAgain(t *testing.T) {
 		}
 	}
 	w.fires("HomewardMismatches", 30, again(2))
-	require.Equal(t, "acme", w.firing()["HomewardMismatches"].Get("homeward_tenant"))
+	require.True(t, w.firesFor("HomewardMismatches", "homeward_tenant", "acme"))
 	w.ends("HomewardMismatches", 20, nil)
 	w.fires("HomewardReplaysHigh", 45, again(1))
 	w.ends("HomewardReplaysHigh", 20, nil)
@@ -62,8 +62,8 @@ func TestTheStoreGivesNoAnswer(t *testing.T) {
 	for _, a := range mine[:3] {
 		w.fires(a, 60, turnedAway)
 	}
-	require.Equal(t, "store_unavailable", w.firing()["HomewardFailClosed"].Get("homeward_code"))
-	require.Equal(t, us, w.firing()["HomewardAvailabilityBurnFast"].Get("homeward_region"))
+	require.True(t, w.firesFor("HomewardFailClosed", "homeward_code", "store_unavailable"))
+	require.True(t, w.firesFor("HomewardAvailabilityBurnFast", "homeward_region", us))
 	w.gone.Store(false)
 	w.ends("HomewardFailClosed", 30, func() { w.charge(us, w.fresh(us), 1) })
 
@@ -109,9 +109,9 @@ func TestNobodyWorksOffWhatIsDue(t *testing.T) {
 	w.ahead.Add(int64(2 * time.Hour))
 	for _, a := range mine {
 		w.fires(a, 300, figures)
-		require.Equal(t, us, w.firing()[a].Get("homeward_home"), a)
+		w.until(a+" fires for us", 300, figures, func() bool { return w.firesFor(a, "homeward_home", us) })
 	}
-	require.Equal(t, "provider_calls", w.firing()["HomewardOutboxLag"].Get("homeward_queue"))
+	require.True(t, w.firesFor("HomewardOutboxLag", "homeward_queue", "provider_calls"))
 	w.faults(simulator.Faults{})
 	w.idle.Store(false)
 	for _, a := range mine {
@@ -134,7 +134,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	require.Len(t, rows, 1)
 	require.NoError(t, queue.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "parked by hand"))
 	w.fires("HomewardParked", 300, figures)
-	require.Equal(t, "provider_calls", w.firing()["HomewardParked"].Get("homeward_queue"))
+	require.True(t, w.firesFor("HomewardParked", "homeward_queue", "provider_calls"))
 	_, err = notice.Stop(t.Context(), w.cluster.DB, "simulator", "by hand")
 	require.NoError(t, err)
 	w.fires("HomewardRefundsStopped", 300, figures)
@@ -171,10 +171,10 @@ func TestARegionIsTakenAway(t *testing.T) {
 	w.healthy("HomewardRegionLost", "HomewardDeputising", "HomewardNodeAlone", "HomewardRegionOutOfService")
 	w.takeAway(eu, 1)
 	w.fires("HomewardNodeAlone", 600, gossip)
-	require.Equal(t, eu, w.firing()["HomewardNodeAlone"].Get("homeward_peer"))
+	require.True(t, w.firesFor("HomewardNodeAlone", "homeward_peer", eu))
 	w.takeAway(eu, 2)
 	w.fires("HomewardRegionLost", 600, gossip)
-	require.Equal(t, eu, w.firing()["HomewardRegionLost"].Get("homeward_peer"))
+	require.True(t, w.firesFor("HomewardRegionLost", "homeward_peer", eu))
 	w.fires("HomewardDeputising", 60, func() { w.charge(us, w.fresh(eu), 1) })
 	_, err := w.cluster.DB.SetRegionStatus(t.Context(), eu, claim.RegionDown)
 	require.NoError(t, err)
