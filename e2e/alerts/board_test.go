@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is between two looks, in Prometheus' time.
-const step = 30 * time.Second
+// interval is between two looks, in Prometheus' time.
+const interval = 30 * time.Second
 
 // board is a Prometheus in this process: it scrapes, evaluates the rules and knows which
 // alerts fire.
@@ -32,11 +33,13 @@ type board struct {
 	engine  *promql.Engine
 	groups  []*rules.Group
 	now     time.Time
+	step    time.Duration
+	file    string // of metrics that a command wrote; "" for none
 	target  string // host:port of the metrics; "" answers nothing
 }
 
 func newBoard(t testing.TB, target string) *board {
-	b := &board{t: t, storage: teststorage.New(t), now: time.Now(), target: target}
+	b := &board{t: t, storage: teststorage.New(t), now: time.Now(), step: interval, target: target}
 	t.Cleanup(func() { require.NoError(t, b.storage.Close()) })
 	p := parser.NewParser(parser.Options{})
 	b.engine = promql.NewEngine(promql.EngineOpts{Logger: slog.New(slog.DiscardHandler), MaxSamples: 10_000_000, Timeout: time.Minute, EnableAtModifier: true, Parser: p})
@@ -46,7 +49,7 @@ func newBoard(t testing.TB, target string) *board {
 	})
 	// Recorded series come before the alerts that ask for them.
 	for _, file := range []string{"recording.yaml", "alerts.yaml"} {
-		groups, errs := m.LoadGroups(step, labels.EmptyLabels(), "", nil, false, "../../monitoring/"+file)
+		groups, errs := m.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, "../../monitoring/"+file)
 		require.Empty(t, errs)
 		var of []*rules.Group
 		for _, g := range groups {
@@ -66,7 +69,7 @@ func (nobody) Send(...*notifier.Alert) {}
 // look scrapes once, a step later than the last time, and evaluates all rules.
 func (b *board) look() {
 	b.t.Helper()
-	b.now = b.now.Add(step)
+	b.now = b.now.Add(b.step)
 	b.scrape()
 	for _, g := range b.groups {
 		g.Eval(b.t.Context(), b.now)
@@ -89,25 +92,34 @@ func (b *board) scrape() {
 	up := 0.
 	if text, kind, err := b.read(); err == nil {
 		up = 1
-		p, err := textparse.New(text, kind, labels.NewSymbolTable(), textparse.ParserOptions{})
+		b.parse(text, kind, add)
+	}
+	if b.file != "" {
+		text, err := os.ReadFile(b.file)
 		require.NoError(b.t, err)
-		for {
-			entry, err := p.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(b.t, err)
-			if entry != textparse.EntrySeries {
-				continue
-			}
-			var l labels.Labels
-			_, _, v := p.Series()
-			p.Labels(&l)
-			add(l, v)
-		}
+		b.parse(text, "text/plain", add)
 	}
 	add(labels.FromStrings("__name__", "up"), up)
 	require.NoError(b.t, app.Commit())
+}
+
+func (b *board) parse(text []byte, kind string, add func(labels.Labels, float64)) {
+	p, err := textparse.New(text, kind, labels.NewSymbolTable(), textparse.ParserOptions{})
+	require.NoError(b.t, err)
+	for {
+		entry, err := p.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(b.t, err)
+		if entry != textparse.EntrySeries {
+			continue
+		}
+		var l labels.Labels
+		_, _, v := p.Series()
+		p.Labels(&l)
+		add(l, v)
+	}
 }
 
 func (b *board) read() (text []byte, kind string, err error) {

@@ -1,14 +1,20 @@
 package alerts
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cli"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
@@ -69,6 +75,7 @@ func TestTheStoreGivesNoAnswer(t *testing.T) {
 
 	w.target = ""
 	w.fires("HomewardNodeDown", 10, nil)
+	w.fires("HomewardSilent", 30, nil)
 }
 
 func TestHomewardItselfIsSlow(t *testing.T) {
@@ -190,4 +197,75 @@ func TestForgedWebhooks(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, w.post(us, "/v1/webhooks/simulator", "", `{}`))
 		}
 	})
+}
+
+// tells runs a command on the store that a cluster has left, and has the board read the
+// metrics that it wrote, as node_exporter's textfile collector would.
+func (w *world) tells(args ...string) {
+	w.t.Helper()
+	w.file = filepath.Join(w.t.TempDir(), "verdict.prom")
+	var out, errs bytes.Buffer
+	cli.Run(w.t.Context(), append(args, "--data", w.dir, "--metrics-file", w.file), &out, &errs)
+	require.FileExists(w.t, w.file, "%s%s", out.String(), errs.String())
+}
+
+func TestWhatCommandsFind(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardLedgerWrong", "HomewardSuspense", "HomewardStatementMismatch", "HomewardUnreconciled")
+	w.fires("HomewardLedgerUnverified", 40, func() { w.charge(us, w.fresh(us), 1) })
+
+	// A ghost is in the books, and a refund of what was never charged.
+	store, err := w.cluster.DB.Region(us)
+	require.NoError(t, err)
+	for _, tx := range []ledger.Transaction{
+		{ID: ledger.GhostID("simulator", "p9"), Kind: ledger.Ghost, Amount: 7, Object: "ch_9", ProviderRef: "p9", Debit: ledger.Provider("simulator"), Credit: ledger.Suspense("acme")},
+		{ID: "re_1", Kind: ledger.Refund, Amount: 30, Object: "re_1", Reverses: "ch_none", ProviderRef: "r1", Debit: ledger.Merchant("acme"), Credit: ledger.Provider("simulator")},
+	} {
+		tx.Region, tx.Tenant, tx.Provider, tx.Currency = us, "acme", "simulator", "usd"
+		posted, err := store.Post(t.Context(), tx)
+		require.NoError(t, err)
+		require.True(t, posted)
+	}
+	require.NoError(t, w.cluster.Stop(t.Context()))
+
+	w.tells("ledger", "verify")
+	w.step = time.Hour
+	w.fires("HomewardLedgerWrong", 3, nil)
+	w.fires("HomewardSuspense", 30, nil)
+	require.True(t, w.firesFor("HomewardSuspense", "homeward_currency", "usd"))
+
+	statement := filepath.Join(t.TempDir(), "statement.csv")
+	require.NoError(t, os.WriteFile(statement, []byte(fmt.Sprintf("id,kind,reference,amount,currency,created\np_1,charge,ch_none,100,USD,%d\n", time.Now().Unix())), 0o600))
+	w.tells("reconcile", "--statement", statement)
+	w.fires("HomewardStatementMismatch", 3, nil)
+	w.fires("HomewardUnreconciled", 80, nil)
+}
+
+func TestMoneyThatCannotGoBack(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 2 })
+	w.healthy("HomewardLimbo")
+	require.NoError(t, w.provider.SetNotices(simulator.Notices{
+		Targets: []simulator.NoticeTarget{{URL: "http://" + w.cluster.Region(us).APIAddr() + "/v1/webhooks/simulator", Secret: noticeSecret}},
+	}))
+	store, err := w.cluster.DB.Region(us)
+	require.NoError(t, err)
+	notices := store.Queue(outbox.Notices)
+	// The charge takes effect once it has been given up.
+	w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
+	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
+	w.fires("HomewardGivenUp", 600, figures)
+	w.idle.Store(true)
+	w.faults(simulator.Faults{})
+	require.Positive(t, w.provider.ReleaseLate())
+	var rows []outbox.Message
+	w.until("the notice has come", 600, gossip, func() bool {
+		rows, err = notices.Waiting(t.Context(), us, 1)
+		require.NoError(t, err)
+		return len(rows) == 1
+	})
+	// A person would find this reason where a provider refuses the refund.
+	require.NoError(t, notices.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "LIMBO: by hand"))
+	w.fires("HomewardLimbo", 300, figures)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,8 @@ const (
 	eu   = "europe-west1"
 	asia = "asia-northeast1"
 	acme = "sk_acme"
+	// noticeSecret signs what the provider sends.
+	noticeSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	// patience bounds every wait; it is only spent when a test fails.
 	patience = time.Minute
 )
@@ -50,6 +53,7 @@ type world struct {
 	// ahead of the machine's is the stores' clock.
 	ahead *atomic.Int64
 	n     atomic.Int64
+	dir   string
 }
 
 // cutStore answers nothing while gone.
@@ -106,7 +110,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	provider, err := httpjson.New(httpjson.Config{
 		Name: "simulator", BaseURL: "http://" + l.Addr().String(),
 		Capabilities: psp.Capabilities{Dedupe: psp.DedupeKeyAndParameters, Lookup: true},
-		Notices:      httpjson.Notices{Secret: "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="},
+		Notices:      httpjson.Notices{Secret: noticeSecret},
 	})
 	require.NoError(t, err)
 
@@ -116,7 +120,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	policy.BackoffMin, policy.BackoffMax, policy.DeclinePause = 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond
 	policy.WaitPoll = 20 * time.Millisecond
 	c := node.ClusterConfig{
-		Dir: t.TempDir(), Providers: psp.Providers{provider}, Notifiers: map[string]psp.Notifier{"simulator": provider},
+		Dir: filepath.Join(t.TempDir(), node.StoreDir), Providers: psp.Providers{provider}, Notifiers: map[string]psp.Notifier{"simulator": provider},
 		Network: w.network, Logger: slog.New(slog.DiscardHandler), MetricsListen: "127.0.0.1:0", Nodes: 2,
 		Tuning: node.Tuning{
 			Policy: policy, Outbox: node.OutboxConfig{Poll: 50 * time.Millisecond, Lease: time.Second}, Limits: httpapi.DefaultLimits(),
@@ -146,7 +150,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 		require.NoError(t, provider.Close())
 		require.NoError(t, sim.Close())
 	})
-	w.board = newBoard(t, w.cluster.MetricsAddr())
+	w.board, w.dir = newBoard(t, w.cluster.MetricsAddr()), filepath.Dir(c.Dir)
 	return w
 }
 
