@@ -112,13 +112,15 @@ sizing: ## Nodes, database cores, storage and money from the costs of docs/BENCH
 # What deploy-check needs is built once, from modules of its own, and kept in bin/tools.
 TOOLS = $(CURDIR)/bin/tools
 
-deploy-tools: ## Build helm, its linters and a Kubernetes control plane into bin/tools; some minutes the first time.
+deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTofu into bin/tools; some minutes the first time.
 	GOBIN=$(TOOLS) $(GO) -C internal/tools/deploy install tool
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/kube install -trimpath \
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' tool
 	ln -sf server $(TOOLS)/etcd
+	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/tofu install -trimpath -ldflags '-s -w' tool
+	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/terraform install -trimpath -ldflags '-s -w' ./standin
 
-deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, and the chart on a real control plane with made-up machines.
+deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, and Terraform against the providers' schemas.
 	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy
 
 generate: ## Generate the Connect and protobuf code from internal/proto, and docs/METRICS.md from meter's catalogue.

@@ -1,0 +1,53 @@
+# The name, and behind it the one region that serves: the standby is not in the answers,
+# as its database does not write.
+terraform {
+  required_version = ">= 1.11"
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 6.66"
+    }
+  }
+}
+
+provider "aws" {
+  region = "us-east-1"
+}
+
+variable "serving" {
+  description = "The region whose database writes, as in 2-homeward."
+  type        = string
+  default     = "us-east-1"
+}
+
+variable "zone_id" {
+  description = "The public Route 53 zone of host."
+  type        = string
+}
+
+variable "host" {
+  description = "What merchants call, as api.example.com."
+  type        = string
+}
+
+data "terraform_remote_state" "regions" {
+  backend = "local"
+  config  = { path = "${path.module}/../1-regions/terraform.tfstate" }
+}
+
+module "global" {
+  source  = "../../../modules/global"
+  zone_id = var.zone_id
+  host    = var.host
+  regions = { (var.serving) = data.terraform_remote_state.regions.outputs.entries[var.serving] }
+}
+
+output "url" {
+  description = "What merchants call."
+  value       = module.global.url
+}
+
+output "region_urls" {
+  description = "Each region by its own name."
+  value       = module.global.region_urls
+}

@@ -1,0 +1,45 @@
+mock_provider "helm" {}
+
+variables {
+  release = {
+    region     = "us-east-1"
+    aws_region = "us-east-1"
+    namespace  = "homeward"
+    node_ports = { api = 30081, gossip = 30946 }
+    secrets    = { for s in ["database", "database-owner", "gossip", "provider", "provider-webhook", "ca"] : s => "homeward/us-east-1/${s}" }
+    shared     = { bodies_bucket = "b", audit_bucket = "a", bucket_key_arn = "k", seal_key_arn = "s" }
+    seal_url   = "awskms://alias/homeward-seal"
+  }
+  peers = { eu-west-1 = { gossip = ["gossip.eu.example:7946"], cidrs = ["10.20.0.0/16"] } }
+  image = { repository = "ghcr.io/homeward-io/homeward", digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000" }
+}
+
+run "release" {
+  variables {
+    migration = { enabled = true, regions = ["us-east-1=1", "eu-west-1=2"] }
+  }
+  assert {
+    condition     = helm_release.homeward.atomic && yamldecode(helm_release.homeward.values[0]).peers["eu-west-1"].gossip[0] == "gossip.eu.example:7946"
+    error_message = "The release knows its peers, and takes back what does not get ready."
+  }
+  assert {
+    condition     = yamldecode(helm_release.secrets.values[0]).secrets["homeward-database"] == "homeward/us-east-1/database" && contains(keys(yamldecode(helm_release.secrets.values[0]).secrets), "homeward-database-owner")
+    error_message = "Kubernetes Secrets are named after the region's."
+  }
+}
+
+run "refuses_itself_as_peer" {
+  command = plan
+  variables {
+    peers = { us-east-1 = { gossip = ["x:7946"], cidrs = [] } }
+  }
+  expect_failures = [var.peers]
+}
+
+run "refuses_a_tag" {
+  command = plan
+  variables {
+    image = { repository = "ghcr.io/homeward-io/homeward", digest = "latest" }
+  }
+  expect_failures = [var.image]
+}
