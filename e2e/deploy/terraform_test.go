@@ -109,7 +109,7 @@ func TestTerraformIsSound(t *testing.T) {
 			o := &tofu{t, o.home}
 			o.run(dir, "init", "-backend=false", "-no-color")
 			o.run(dir, "validate", "-no-color")
-			if tests, _ := filepath.Glob(filepath.Join(o.home, dir, "tests", "*.tftest.hcl")); len(tests) > 0 { //nolint:errcheck // the pattern is right
+			if tests, _ := filepath.Glob(filepath.Join(o.home, dir, "tests", "*.tftest.hcl")); len(tests) > 0 {
 				o.run(dir, "test", "-no-color")
 			} else if strings.HasPrefix(dir, "modules/") {
 				t.Error("a module without tests")
