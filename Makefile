@@ -118,7 +118,7 @@ deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTof
 		-ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36' tool
 	ln -sf server $(TOOLS)/etcd
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/tofu install -trimpath -ldflags '-s -w' tool
-	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/terraform install -trimpath -ldflags '-s -w' ./standin
+	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/terraform install -trimpath -ldflags '-s -w' tool ./standin
 
 deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, and Terraform against the providers' schemas.
 	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy

@@ -24,7 +24,7 @@ type tofu struct {
 }
 
 func newTofu(t *testing.T) *tofu {
-	needs(t, "tofu", "standin")
+	needs(t, "tofu", "standin", "tflint", "terraform-docs")
 	binary, err := exec.LookPath("standin")
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,9 @@ func (o *tofu) roots() []string {
 	return roots
 }
 
-// TestTerraformIsSound formats, validates every module and every layer of the examples
-// against the providers' schemas, and runs the modules' tests with mocked providers.
+// TestTerraformIsSound checks the form, lints and validates every module and every layer of
+// the examples against the providers' schemas, runs the modules' tests with mocked
+// providers, and holds their pages against what they declare.
 func TestTerraformIsSound(t *testing.T) {
 	o := newTofu(t)
 	if out, err := o.try(".", "fmt", "-check", "-recursive", "-diff"); err != nil {
@@ -109,6 +110,14 @@ func TestTerraformIsSound(t *testing.T) {
 			o := &tofu{t, o.home}
 			o.run(dir, "init", "-backend=false", "-no-color")
 			o.run(dir, "validate", "-no-color")
+			if out, err := command(t, "", "tflint", "--no-color", "--chdir="+filepath.Join(o.home, dir)); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			if strings.HasPrefix(dir, "modules/") {
+				if out, err := command(t, "", "terraform-docs", "markdown", "table", "--lockfile=false", "--anchor=false", "--output-file", "README.md", "--output-check", filepath.Join(o.home, dir)); err != nil {
+					t.Errorf("run terraform-docs markdown table --lockfile=false --anchor=false --output-file README.md terraform/%s: %v\n%s", dir, err, out)
+				}
+			}
 			if tests, _ := filepath.Glob(filepath.Join(o.home, dir, "tests", "*.tftest.hcl")); len(tests) > 0 {
 				o.run(dir, "test", "-no-color")
 			} else if strings.HasPrefix(dir, "modules/") {
