@@ -130,7 +130,8 @@
 // trust had ended before it could, is an unknown that sent nothing and counts for
 // nothing.
 //
-// Pending is neither: the provider has the call and waits for the payer or for a bank.
+// Pending is neither: the provider has the call and waits for the payer, for a bank, or to be
+// told to take the money that it holds.
 // The row stays IN_FLIGHT without a holder and keeps an [Interim] answer, which every
 // request reads until an attempt learns that the state has changed. It is asked about at
 // the pace that the verdict names, and whoever has heard of it may take it over at once.

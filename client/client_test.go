@@ -443,6 +443,37 @@ func TestRefund(t *testing.T) {
 	}
 }
 
+// A capture and a cancellation name their charge by the path, and are at its home.
+func TestCaptureAndCancel(t *testing.T) {
+	charge, err := claim.NewObjectID("ch", 9, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := `{"id":"` + charge + `","object":"charge","amount":5,"amount_captured":3,"currency":"usd","status":"succeeded"}`
+	var slept []time.Duration
+	r := newRegion(t, plain(200, made))
+	cl := newClient(t, &slept, func(conf *Config) { conf.RegionCode = 5 }, r)
+	got, err := cl.Capture(t.Context(), CaptureParams{Charge: charge, Amount: 3})
+	if err != nil || got.AmountCaptured != 3 || got.Amount != 5 {
+		t.Fatalf("got %+v %v", got, err)
+	}
+	if _, err := cl.Cancel(t.Context(), CancelParams{Charge: charge, IdempotencyKey: "mine"}); err != nil {
+		t.Fatal(err)
+	}
+	seen, bodies := r.log()
+	for i, want := range []string{"/v1/charges/" + charge + `/capture {"amount":3}`, "/v1/charges/" + charge + "/cancel {}"} {
+		if sent := seen[i].URL.Path + " " + bodies[i]; sent != want {
+			t.Errorf("sent %s, want %s", sent, want)
+		}
+	}
+	if home, _ := claim.ReadStamp(strings.Trim(seen[0].Header.Get("Idempotency-Key"), `"`)); home != 9 {
+		t.Errorf("the key names %d", home)
+	}
+	if key := strings.Trim(seen[1].Header.Get("Idempotency-Key"), `"`); key != "mine" {
+		t.Errorf("the key is %s", key)
+	}
+}
+
 // Params must not lose a member on the way.
 func TestParamsEncode(t *testing.T) {
 	got, err := json.Marshal(TransferParams{Amount: 1, Currency: "usd", Destination: "acct_1", Description: "d", OrderID: "o", IdempotencyKey: "k",

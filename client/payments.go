@@ -27,6 +27,8 @@ type ChargeParams struct {
 	// Provider names which of the deployment's payment providers is to make it; "" leaves
 	// it to the account's routes.
 	Provider string `json:"provider,omitempty"`
+	// CaptureMethod "manual" only holds the money, for [Client.Capture]; "" takes it.
+	CaptureMethod string `json:"capture_method,omitempty"`
 
 	// IdempotencyKey makes repeated calls one payment; "" makes a new one.
 	IdempotencyKey string `json:"-"`
@@ -61,6 +63,24 @@ type RefundParams struct {
 	IdempotencyKey string `json:"-"`
 }
 
+// CaptureParams is which held charge to capture. Charge must be set.
+type CaptureParams struct {
+	// Charge is the charge's id (ch_…).
+	Charge string `json:"-"`
+	// Amount is in minor units of the charge's currency; 0 for all that is held. What is
+	// left is let go: a charge is captured once.
+	Amount int64 `json:"amount,omitempty"`
+
+	IdempotencyKey string `json:"-"`
+}
+
+// CancelParams is which charge to cancel: one that is held, or waits. Charge must be set.
+type CancelParams struct {
+	Charge string `json:"-"`
+
+	IdempotencyKey string `json:"-"`
+}
+
 // Provider names the movement at the payment provider.
 type Provider struct {
 	Name      string `json:"name"`
@@ -91,11 +111,15 @@ type Payment struct {
 func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
 
 // Charge is a charge that was made, or waits, as its Status says: "requires_action" for
-// the payer, "processing" for a bank. Asking again with the same key, or [Client.GetCharge],
+// the payer, "processing" for a bank, "requires_capture" for [Client.Capture]. Asking again with the same key, or [Client.GetCharge],
 // tells what became of it.
 type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`
+	// AmountCapturable is held, AmountCaptured has moved, of a charge whose CaptureMethod was
+	// "manual"; 0 of any other.
+	AmountCapturable int64 `json:"amount_capturable"`
+	AmountCaptured   int64 `json:"amount_captured"`
 	// ClientSecret and NextAction are of one whose Status is "requires_action": what the
 	// merchant's page needs for the payer to go on, in the provider's words.
 	ClientSecret string          `json:"client_secret"`
@@ -150,14 +174,42 @@ func (cl *Client) Transfer(ctx context.Context, p TransferParams) (*Transfer, er
 // money moved for such a charge of this account, and "charge_failed" that it has gone
 // back by itself since.
 func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
-	if _, home, ok := claim.ReadObjectID(p.Charge); ok && p.IdempotencyKey == "" && cl.c.RegionCode != 0 {
-		key, err := claim.Stamp(home, nil)
-		if err != nil {
-			return nil, err
-		}
-		p.IdempotencyKey = key
+	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
+	if err != nil {
+		return nil, err
 	}
-	return create[Refund](ctx, cl, "/v1/refunds", p.IdempotencyKey, p)
+	return create[Refund](ctx, cl, "/v1/refunds", key, p)
+}
+
+// Capture takes the money that a charge holds, or a part of it. Keys and errors are as in
+// [Client.Refund]; DeclineCode "already_captured" says that another amount of it was taken
+// before, "charge_not_capturable" that it holds none.
+func (cl *Client) Capture(ctx context.Context, p CaptureParams) (*Charge, error) {
+	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/capture", key, p)
+}
+
+// Cancel ends a charge whose money has not moved. Keys and errors are as in
+// [Client.Refund]; DeclineCode "already_captured" says that its money has moved, and
+// "charge_not_cancelable" that it waits for nothing.
+func (cl *Client) Cancel(ctx context.Context, p CancelParams) (*Charge, error) {
+	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/cancel", key, p)
+}
+
+// keyAt is the caller's key or, where the client stamps keys, one that names the home of
+// charge; "" leaves it to others to make one.
+func (cl *Client) keyAt(charge, key string) (string, error) {
+	if _, home, ok := claim.ReadObjectID(charge); ok && key == "" && cl.c.RegionCode != 0 {
+		return claim.Stamp(home, nil)
+	}
+	return key, nil
 }
 
 // GetCharge reads a charge by its id.

@@ -138,11 +138,15 @@ func (w *tale) readClaims(b *books, store deployment.Store, home, provider strin
 			require.True(w.t, found)
 			var o struct {
 				Amount   int64
+				Captured int64 `json:"amount_captured"`
 				Currency string
 				Provider struct{ Name string }
 			}
 			require.NoError(w.t, json.Unmarshal(whole.Response.Body, &o))
-			if o.Provider.Name != provider {
+			if o.Captured > 0 {
+				o.Amount = o.Captured
+			}
+			if o.Provider.Name != provider || payment.Operation(rec.Operation).Orders() { // what moved is its charge's
 				continue
 			}
 			switch payment.Operation(rec.Operation) {

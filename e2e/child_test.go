@@ -19,6 +19,7 @@ import (
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
@@ -70,6 +71,13 @@ const (
 	waitKept  point = "after the Settle of what waits"
 	calledOff point = "before the Settle of what was called off"
 	callEnded point = "after the Settle of what was called off"
+
+	orderBegun  point = "after the capture's or cancellation's Begin"
+	orderCalled point = "after the provider's capture or cancellation"
+	orderTold   point = "before the Settle of the charge that it is about"
+	orderBooked point = "after the Settle of the charge that it is about"
+	orderKnown  point = "before the capture's or cancellation's Settle"
+	orderKept   point = "after the capture's or cancellation's Settle"
 
 	moving  point = "before the move to another provider"
 	arrived point = "after the move to another provider"
@@ -146,6 +154,9 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 	if err == nil && got.Decision == claim.Won && compensates(a.Operation) {
 		s.at(refundIntent)
 	}
+	if err == nil && got.Decision == claim.Won && orders(a.Operation) {
+		s.at(orderBegun)
+	}
 	if err == nil && got.Decision == claim.Won {
 		s.at(begun)
 	}
@@ -161,6 +172,8 @@ func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun,
 func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	expires := v.Outcome == claim.OutcomeRefused && held.State == claim.FailedRetry
 	ends := v.Outcome == claim.OutcomeRefused && held.Interim != nil
+	known, kept := orderPoints(&held, &v)
+	s.at(known)
 	switch {
 	case v.Outcome == claim.OutcomePending:
 		s.at(waitKnown)
@@ -176,6 +189,9 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 		s.at(moving)
 	}
 	rec, err := s.Store.Settle(ctx, held, v)
+	if err == nil {
+		s.at(kept)
+	}
 	switch {
 	case err != nil:
 	case v.Outcome == claim.OutcomePending:
@@ -192,6 +208,21 @@ func (s *pointedStore) Settle(ctx context.Context, held claim.Record, v claim.Ve
 		s.at(arrived)
 	}
 	return rec, err
+}
+
+func orders(operation string) bool { return payment.Operation(operation).Orders() }
+
+// orderPoints are those before and after a Settle of a capture or a cancellation, or of the
+// charge that it is about.
+func orderPoints(held *claim.Record, v *claim.Verdict) (known, kept point) {
+	switch {
+	case orders(held.Operation) && v.Outcome == claim.OutcomeDone:
+		return orderKnown, orderKept
+	case held.Interim != nil && held.Interim.State == string(payment.RequiresCapture) && (v.Outcome == claim.OutcomeDone || v.Outcome == claim.OutcomeRefused):
+		return orderTold, orderBooked
+	default:
+		return "none", "none" // "" is that of a process that is to live
+	}
 }
 
 func (s *pointedStore) TakeOver(ctx context.Context, key claim.Key, home, object, holder, region string) (claim.Record, error) {

@@ -30,6 +30,8 @@
 //	told_test.go       the same from a settled claim to what is told of it, and of expiry
 //	stories_test.go    incidents with their books; those of providers in stories_provider_test.go
 //	providers_test.go  two providers: SIGKILL between them, and a storm over both
+//	stories_hold_test.go, crash_hold_test.go
+//	                   held money: its capture, its cancellation, and SIGKILL between them
 //	books_test.go      what the books must say at the end of a story
 //	failures_test.go   the stories of movements that fail after they had succeeded
 //	fault_test.go      panics of our own code

@@ -138,6 +138,18 @@ type pointedProvider struct {
 	at func(point)
 }
 
+func (p *pointedProvider) Capture(ctx context.Context, c psp.Call) psp.Result {
+	r := p.Provider.Capture(ctx, c)
+	p.at(orderCalled)
+	return r
+}
+
+func (p *pointedProvider) Cancel(ctx context.Context, c psp.Call) psp.Result {
+	r := p.Provider.Cancel(ctx, c)
+	p.at(orderCalled)
+	return r
+}
+
 func (p *pointedProvider) Refund(ctx context.Context, c psp.Call) psp.Result {
 	p.at(refundCall)
 	r := p.Provider.Refund(ctx, c)

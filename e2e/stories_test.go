@@ -56,6 +56,9 @@ var stories = []struct {
 	{"a payer who authenticates after four minutes", payerActs},
 	{"a payer who never authenticates", payerNeverActs},
 	{"a bank debit that takes two days", bankDebit},
+	{"a hold that is captured in part", heldInPart},
+	{"a hold that is canceled", holdCanceled},
+	{"a hold that lapses, and one that is past its time", holdLapses},
 	{"a dispute won and one lost, and a refund by hand", disputes},
 	{"a statement in Stripe's format", stripesStatement},
 }

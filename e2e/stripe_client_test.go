@@ -423,3 +423,53 @@ func TestStripeGoWaitsForThePayer(t *testing.T) {
 	_, err = c.V1PaymentIntents.Create(w.ctx, away)
 	require.Equal(t, stripe.DeclineCodeAuthenticationRequired, stripeErr[*stripe.CardError](t, err).DeclineCode)
 }
+
+// stripe-go holds a payment, captures a part of it, and cancels another.
+func TestStripeGoCapturesAndCancels(t *testing.T) {
+	t.Parallel()
+	j := newJudge(t)
+	w := startWorld(t, j, func(c *node.ClusterConfig) {
+		p, err := adapter.New(adapter.Config{Name: "stripe", Key: "sk_test_world", BaseURL: j.url + "/stripe"})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Close()) })
+		c.Providers = psp.Providers{p}
+	})
+	c := stripeGo(startLossy(t, w, us))
+	hold := func() *stripe.PaymentIntent {
+		params := intentOf(2500, "pm_card_visa")
+		params.CaptureMethod = stripe.String("manual")
+		pi, err := c.V1PaymentIntents.Create(w.ctx, params)
+		require.NoError(t, err)
+		require.Equal(t, stripe.PaymentIntentStatusRequiresCapture, pi.Status)
+		require.Equal(t, stripe.PaymentIntentCaptureMethodManual, pi.CaptureMethod)
+		require.EqualValues(t, 2500, pi.AmountCapturable)
+		require.Zero(t, pi.AmountReceived)
+		return pi
+	}
+	first := hold()
+	charge, err := c.V1Charges.Retrieve(w.ctx, first.LatestCharge.ID, nil)
+	require.NoError(t, err)
+	require.Equal(t, stripe.ChargeStatusSucceeded, charge.Status)
+	require.False(t, charge.Captured)
+	took, err := c.V1PaymentIntents.Capture(w.ctx, first.ID, &stripe.PaymentIntentCaptureParams{AmountToCapture: stripe.Int64(1500)})
+	require.NoError(t, err)
+	require.Equal(t, stripe.PaymentIntentStatusSucceeded, took.Status)
+	require.EqualValues(t, 1500, took.AmountReceived)
+	require.Zero(t, took.AmountCapturable)
+	charge, err = c.V1Charges.Capture(w.ctx, charge.ID, &stripe.ChargeCaptureParams{Amount: stripe.Int64(1500)})
+	require.NoError(t, err)
+	require.True(t, charge.Captured)
+	require.EqualValues(t, 1000, charge.AmountRefunded, "what was not captured")
+	_, err = c.V1PaymentIntents.Capture(w.ctx, first.ID, &stripe.PaymentIntentCaptureParams{AmountToCapture: stripe.Int64(1)})
+	require.Contains(t, stripeErr[*stripe.InvalidRequestError](t, err).Error(), "captured already")
+	w.judge.once(t, 1)
+
+	second := hold()
+	gone, err := c.V1PaymentIntents.Cancel(w.ctx, second.ID, &stripe.PaymentIntentCancelParams{CancellationReason: stripe.String("abandoned")})
+	require.NoError(t, err)
+	require.Equal(t, stripe.PaymentIntentStatusCanceled, gone.Status)
+	require.EqualValues(t, 2500, gone.Amount)
+	_, err = c.V1PaymentIntents.Capture(w.ctx, second.ID, nil)
+	require.Error(t, err)
+	w.judge.once(t, 1)
+}

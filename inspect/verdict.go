@@ -89,6 +89,7 @@ func (g *gathering) booking() *Booking {
 // Words of what is done, by operation, and by the kind of a booking.
 var done = map[string]string{
 	"charge": "charged", "transfer": "transferred", "refund": "refunded", "compensation": "given back",
+	"capture": "captured", "cancel": "canceled",
 	string(ledger.GhostRefund): "given back",
 }
 
@@ -98,6 +99,9 @@ func verb(operation string) string {
 	}
 	return "done"
 }
+
+// waitsForCapture is payment.RequiresCapture, as it is stored.
+const waitsForCapture = "requires_capture"
 
 const (
 	nextWait    = "wait: the outbox asks the provider by itself"
@@ -149,6 +153,9 @@ func (g *gathering) parked(w *Waiting) (what, next string) {
 func (g *gathering) open(c *Claim) (what, next string) {
 	switch {
 	case c.WaitsFor != "":
+		if c.WaitsFor == waitsForCapture {
+			return "the provider holds the money, and none has moved: " + c.WaitsFor, "the merchant captures or cancels it; it ends by itself at expires_at, or once the provider lets it go"
+		}
 		return "the provider has it and waits: " + c.WaitsFor, "wait: for the payer or a bank; the provider tells, and is asked now and then"
 	case c.Holder != "" && g.now.Before(c.LeaseUntil):
 		return "in flight: " + c.Holder + " has it and may be calling the provider", "wait: its lease ends at " + c.LeaseUntil.UTC().Format("15:04:05Z")

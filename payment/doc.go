@@ -84,6 +84,39 @@
 // very movement that is waited for. A charge past its time is closed as expired, and is a
 // ghost should it be paid after all. A refund waits for as long as it takes.
 //
+// # Held money, its capture and its cancellation
+//
+// A charge with capture_method manual ends its first attempt pending, in the state
+// [RequiresCapture]. It is asked about at a bank's pace and ends by a capture, a
+// cancellation, its expires_at, or the provider, where a hold lapses. Whichever it is, the
+// charge's own claim learns it by asking the provider for the movement, books what was
+// captured under the charge's id, and tells. There is no other way to book a charge.
+//
+// A capture or a cancellation is a claim of its own, with its own provider key. Its attempt
+// calls the provider, has the charge's claim find out what that came to
+// ([Charges].Learn), and answers once that claim is final: with the charge, where it is
+// what was asked for, or with a refusal that says what it is instead. So a capture that was
+// answered is booked, a second one under another key finds the first, and of a capture and a
+// cancellation at the same time the provider lets one through. It books and tells nothing
+// itself.
+//
+// The provider lets money be captured once for each charge. Where it only tells later what
+// became of a capture ([psp.Capabilities].Asynchronous), two under different keys could both
+// be on their way, so charges are not held there: capture_method manual is refused before
+// anything is sent.
+//
+//	begin | call the provider | take the charge over, ask, settle it | settle
+//
+//	before the call          nothing was sent: the next attempt reads the charge, and calls
+//	during it, or before     the charge's claim waits, and finds the capture by itself when it
+//	the charge is settled    is next due, or by a webhook; the next attempt of the capture
+//	                         repeats it under the same provider key, or finds the charge made
+//	while the charge is      the charge's lease lapses and it is asked about again; the capture
+//	asked about              waits for whoever does that
+//	after the charge is      the charge is made and booked, or canceled; the next attempt reads
+//	settled                  that and calls nobody
+//	after Settle             all of them are there
+//
 // # What is not sent
 //
 // An attempt of which the provider's adapter is certain that nothing left

@@ -16,6 +16,7 @@ const (
 	statusDeclined  = "declined" // for now: the same key may try again
 	statusFailed    = "failed"   // for good
 	statusExpired   = "expired"
+	statusCanceled  = "canceled"
 )
 
 // events are the messages that tell every sink of one event about the object, whose
@@ -54,8 +55,8 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 // failure is the event of an object for which no money moved, or is not known to
 // have: as it was asked for, with a status and the code that says why.
 func (t *attempt) failure(status, code string) []outbox.Message {
-	if len(t.o.Sinks) == 0 || t.intent.Operation == "" {
-		return nil // nobody to tell, or nothing to tell of a request that does not parse
+	if len(t.o.Sinks) == 0 || t.intent.Operation == "" || t.op.Orders() {
+		return nil // nobody to tell, or nothing to tell: what changes is told of the charge
 	}
 	b := appendObject(make([]byte, 0, renderRoom+t.intent.sent()), t.Record.Minted, &t.intent, status)
 	b = append(b, `,"code":`...)

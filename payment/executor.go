@@ -49,6 +49,9 @@ type Options struct {
 	// region whose code its id has. Without both a refund stays unknown.
 	Books Books
 	Home  func(code claim.RegionCode) (region string, ok bool)
+	// Charges are the claims that captures and cancellations are about. Without them both
+	// stay unknown.
+	Charges Charges
 	// DeclinePause is the least pause after a soft decline that callers are told:
 	// claim.Policy.TryAgainAfter. 0: none.
 	DeclinePause time.Duration
@@ -78,6 +81,7 @@ type Failover struct {
 // own and is safe for concurrent use.
 type Executor struct {
 	callees map[string]*callee
+	names   []string
 	first   *callee
 	o       Options
 	log     *slog.Logger
@@ -99,6 +103,7 @@ func NewExecutor(providers psp.Providers, o Options) *Executor {
 	o.Sinks = slices.Clone(o.Sinks)
 	e := &Executor{callees: map[string]*callee{}, o: o, log: o.Logger, gaveUp: map[Operation]claim.Response{}}
 	for _, p := range providers {
+		e.names = append(e.names, p.Name())
 		e.callees[p.Name()] = &callee{provider: p, name: p.Name(), caps: p.Capabilities()}
 	}
 	e.first = e.callees[providers[0].Name()]
@@ -118,6 +123,8 @@ type attempt struct {
 	intent Intent
 	// cleared: earlier attempts have moved no money, as [attempt.ask] found out.
 	cleared bool
+	// of is the charge that a capture or a cancellation is about.
+	of charged
 	// undone: what it gives back has failed since, and earlier attempts may have called.
 	undone bool
 }
@@ -146,6 +153,11 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	}
 	switch t.op {
 	case Charge:
+		if v, refused := t.cannotHold(); refused {
+			return v
+		}
+	case Capture, Cancel:
+		return t.order(ctx)
 	case Transfer:
 		t.cleared = t.caps.NoTransfers // no attempt has sent anything
 	case Refund:
@@ -164,6 +176,8 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
+	case t.told() && intent.Holds() && !t.caps.Blind:
+		return t.show(ctx, a.Told) // how much of it is not in the word
 	case t.told():
 		return t.succeeded(a.Told)
 	case a.Refused != "" && a.ToldBy == t.name:
@@ -236,6 +250,10 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 		return t.provider.Refund(ctx, c)
 	case psp.KindTransfer:
 		return t.provider.Transfer(ctx, c)
+	case psp.KindCapture:
+		return t.provider.Capture(ctx, c)
+	case psp.KindCancel:
+		return t.provider.Cancel(ctx, c)
 	default:
 		return t.provider.Charge(ctx, c)
 	}
@@ -261,6 +279,10 @@ func kind(op Operation) psp.Kind {
 		return psp.KindRefund
 	case Transfer:
 		return psp.KindTransfer
+	case Capture:
+		return psp.KindCapture
+	case Cancel:
+		return psp.KindCancel
 	default:
 		return psp.KindCharge
 	}

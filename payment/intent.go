@@ -16,6 +16,14 @@ const (
 	Refund   Operation = "refund"
 )
 
+// Capture takes the money that a charge holds, and Cancel lets it go, or ends a charge that
+// waits for its payer. Each is a claim of its own, and neither books anything: the charge's
+// own claim learns what became of it.
+const (
+	Capture Operation = "capture"
+	Cancel  Operation = "cancel"
+)
+
 // Compensation is the refund of a charge that nobody asked for, or not any more.
 // Homeward alone asks for it. To the merchant its object is a refund.
 const Compensation Operation = "compensation"
@@ -50,7 +58,7 @@ const (
 type Intent struct {
 	Operation Operation
 	// Amount is in minor units of Currency, 1 to [MaxAmount]. As parsed it is 0 for
-	// a refund of the whole charge.
+	// a refund or capture of the whole charge, and for a cancellation.
 	Amount int64
 	// Currency is an ISO 4217 code in lower case. A refund has its charge's, and as
 	// parsed none.
@@ -62,7 +70,8 @@ type Intent struct {
 	// FailedBefore is how many refunds of what a compensation gives back have been booked
 	// and have failed since.
 	FailedBefore int
-	// Charge is the id of the charge that a refund or compensation gives back.
+	// Charge is the id of the charge that a refund or compensation gives back, or that is
+	// captured or canceled.
 	Charge string
 	// Provider names whom a charge or transfer is for; "": whoever the tenant's routes or
 	// the deployment say.
@@ -74,6 +83,8 @@ type Intent struct {
 	// absent: what the caller sent is shown back to the byte.
 	description, orderID, metadata, expiresAt, reason []byte
 	terms                                             terms
+	// captured is how much of a charge that held its money was taken; 0 for any other.
+	captured int64
 }
 
 // Description and OrderID are "" when the caller sent none. They are spelled out when
@@ -88,6 +99,9 @@ func spelled(raw []byte) string {
 
 // GivesBack reports whether op gives back what a charge has taken.
 func (op Operation) GivesBack() bool { return op == Refund || op == Compensation }
+
+// Orders reports whether op is about a charge that is not made yet.
+func (op Operation) Orders() bool { return op == Capture || op == Cancel }
 
 // Expired reports whether the intent must no longer be paid at now.
 func (in *Intent) Expired(now time.Time) bool {

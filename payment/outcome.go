@@ -41,6 +41,14 @@ const PageAfter = 24 * time.Hour
 
 // verdict says what a provider's answer means for the claim.
 func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
+	if t.intent.Holds() {
+		switch {
+		case r.Outcome == psp.Authorized:
+			r.Outcome, r.Wait = psp.Pending, &psp.Wait{State: RequiresCapture}
+		case r.Outcome == psp.Approved && t.intent.captured == 0:
+			return t.show(ctx, r.ProviderRef) // an answer does not say how much was captured
+		}
+	}
 	switch {
 	case r.Outcome == psp.Approved:
 		return t.succeeded(r.ProviderRef)
@@ -75,6 +83,11 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 	}
 	switch t.op {
 	case Charge: // as above
+		if in.captured > 0 {
+			p.Amount = in.captured
+		}
+	case Capture, Cancel:
+		return nil // what moves is booked as the charge
 	case Transfer:
 		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
 	case Refund:
@@ -91,8 +104,11 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 
 func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	what := "payment"
-	if t.op.GivesBack() {
+	switch {
+	case t.op.GivesBack():
 		what = string(Refund)
+	case t.op.Orders():
+		what = map[Operation]string{Capture: "capture", Cancel: "cancellation"}[t.op]
 	}
 	outcome := claim.OutcomeReleased
 	var p problem.Problem
@@ -162,6 +178,8 @@ func (t *attempt) refused(outcome claim.Outcome, p problem.Problem) claim.Verdic
 	switch {
 	case p.DeclineCode == codeExpired && outcome == claim.OutcomeRefused:
 		v.Events = t.failure(statusExpired, codeExpired)
+	case p.DeclineCode == codeCanceled && outcome == claim.OutcomeRefused:
+		v.Events = t.failure(statusCanceled, codeCanceled)
 	case outcome == claim.OutcomeRefused || t.Last:
 		v.Events = t.failure(statusFailed, p.DeclineCode)
 	default:
@@ -236,7 +254,7 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 		// A refund that was given up on and made all the same could not be taken back,
 		// nor booked: its charge is forgotten with its request. So as long as the provider
 		// can tell, it is asked.
-		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes()) || t.Record.Interim != nil
+		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes()) || t.Record.Interim != nil || t.op.Orders()
 		return v
 	}
 	v.KeepAsking, v.RetryIn = true, compensateBackoff(t.Record.Unknowns)

@@ -23,7 +23,7 @@ const maxMemberName = 64
 // only a new request is refused for is in [Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
 	switch op {
-	case Charge, Transfer, Refund, Compensation:
+	case Charge, Transfer, Refund, Compensation, Capture, Cancel:
 	default:
 		return Intent{}, invalid("", "unknown operation %q", string(op))
 	}
@@ -63,6 +63,11 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 // missing names the first required member that was not sent.
 func (in *Intent) missing() string {
 	switch {
+	case in.Operation.Orders():
+		if in.Charge == "" {
+			return "charge"
+		}
+		return ""
 	case in.Amount == 0 && in.Operation != Refund:
 		return "amount"
 	case in.Charge == "" && in.Operation.GivesBack():
@@ -89,6 +94,8 @@ func (in *Intent) set(name, raw []byte) error {
 		return in.setRefund(name, raw)
 	case Compensation:
 		return in.setCompensation(name, raw)
+	case Capture, Cancel:
+		return in.setOrder(name, raw)
 	default:
 		return in.setPayment(name, raw)
 	}

@@ -65,18 +65,23 @@ func (t *attempt) resume(ctx context.Context) claim.Verdict {
 	if t.caps.Blind {
 		return t.await(ctx)
 	}
+	return t.show(ctx, t.Record.ProviderRef)
+}
+
+// show is the verdict of what the provider shows under its own id.
+func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()
-	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, t.Record.ProviderRef)
+	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, ref)
 	if found != psp.FoundYes || m.Reference != t.Record.Minted.ID {
 		t.log.WarnContext(ctx, "provider does not say what became of a pending payment", "object", t.Record.Minted.ID,
-			"provider", t.name, "provider_ref", t.Record.ProviderRef, "error", err)
+			"provider", t.name, "provider_ref", ref, "error", err)
 		return t.stillPending(ctx)
 	}
 	t.cleared = true // whatever it says is of this very payment
 	r := psp.Result{Outcome: m.Outcome, ProviderRef: m.ProviderRef, Decline: m.Decline, Wait: m.Wait}
 	switch {
-	case m.Outcome == psp.Approved && (m.Amount != t.intent.Amount || m.Currency != t.intent.Currency):
+	case m.Outcome == psp.Approved && !t.asAsked(&m):
 		t.log.ErrorContext(ctx, "provider shows another amount than was asked for", "object", t.Record.Minted.ID, "provider", t.name,
 			"provider_ref", m.ProviderRef, "amount", m.Amount, "currency", m.Currency)
 		return t.stillPending(ctx)
@@ -84,10 +89,22 @@ func (t *attempt) resume(ctx context.Context) claim.Verdict {
 		return t.stillPending(ctx)
 	case m.Outcome == psp.Declined && m.Decline.Code == codeCanceled && t.overdue():
 		return t.unanswered() // by an attempt of ours that got no further
-	case m.Outcome == psp.Pending && t.overdue():
+	case m.Outcome == psp.Declined && m.Decline.Code == codeCanceled && t.Record.Interim != nil:
+		return t.canceled(ref)
+	case (m.Outcome == psp.Pending || m.Outcome == psp.Authorized) && t.overdue():
 		return t.callOff(ctx, r)
 	}
+	if m.Outcome == psp.Approved && t.intent.Holds() {
+		t.intent.captured = m.Amount
+	}
 	return t.verdict(ctx, r)
+}
+
+// asAsked reports whether what the provider shows as paid is what was asked for: of a charge
+// that held its money, no more than that.
+func (t *attempt) asAsked(m *psp.Movement) bool {
+	part := t.intent.Holds() && m.Amount > 0 && m.Amount < t.intent.Amount
+	return m.Currency == t.intent.Currency && (m.Amount == t.intent.Amount || part)
 }
 
 // await is the verdict of what is pending at a provider that cannot be asked: a notice
@@ -108,7 +125,9 @@ func (t *attempt) await(ctx context.Context) claim.Verdict {
 // stillPending is the verdict of an attempt that learned nothing of what is pending.
 func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
 	v := t.unknown(ctx, reasonNotAsked)
-	v.RetryIn = t.pace(psp.State(t.Record.Interim.State))
+	if t.Record.Interim != nil {
+		v.RetryIn = t.pace(psp.State(t.Record.Interim.State))
+	}
 	return v
 }
 
@@ -128,7 +147,7 @@ func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
 	}
 	t.log.InfoContext(ctx, "a pending payment is past its time and could not be called off", "object", t.Record.Minted.ID,
 		"provider", t.name, "provider_ref", was.ProviderRef, "error", r.Err)
-	return t.pending(ctx, was)
+	return t.verdict(ctx, was)
 }
 
 // unanswered: the payer did not do what was asked in time, and cannot any more.
@@ -173,7 +192,7 @@ func (t *attempt) overdue() bool {
 // pace is when to ask next about what is in state: no later than it is to be called off.
 func (t *attempt) pace(state psp.State) time.Duration {
 	least, most := askActionMin, askActionMax
-	if state == psp.Processing {
+	if state == psp.Processing || state == RequiresCapture {
 		least, most = askProcessingMin, askProcessingMax
 	}
 	next := min(max(t.age()/askPart, least), most)
@@ -195,6 +214,10 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 func Interim(m claim.Minted, in *Intent, provider, reference string, w *psp.Wait) claim.Response {
 	b := make([]byte, 0, renderRoom+in.sent()+len(w.ClientSecret)+len(w.NextAction))
 	b = appendObject(b, m, in, string(w.State))
+	if w.State == RequiresCapture {
+		b = append(b, `,"amount_capturable":`...)
+		b = strconv.AppendInt(b, in.Amount, 10)
+	}
 	if w.ClientSecret != "" {
 		b = append(b, `,"client_secret":`...)
 		b = appendString(b, w.ClientSecret)

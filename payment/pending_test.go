@@ -100,7 +100,7 @@ func TestPendingOverTime(t *testing.T) {
 		"called off by one that died":      {psp.RequiresAction, time.Hour, true, psp.FoundYes, movement(psp.Declined, nil, canceled), yes, claim.OutcomeRefused, codeExpired, 0, 0, false},
 		"paid at the last moment":          {psp.RequiresAction, 2 * time.Hour, true, psp.FoundYes, movement(psp.Approved, nil, nil), yes, claim.OutcomeDone, "", 0, 0, false},
 		"not authenticated":                {psp.RequiresAction, time.Minute, true, psp.FoundYes, movement(psp.Declined, nil, no), yes, claim.OutcomeReleased, no.Code, 0, 0, false},
-		"canceled by a person":             {psp.RequiresAction, time.Minute, true, psp.FoundYes, movement(psp.Declined, nil, canceled), yes, claim.OutcomeReleased, codeCanceled, 0, 0, false},
+		"canceled by a person":             {psp.RequiresAction, time.Minute, true, psp.FoundYes, movement(psp.Declined, nil, canceled), yes, claim.OutcomeRefused, codeCanceled, 0, 0, false},
 		"a bank after two hours":           {psp.Processing, 2 * time.Hour, false, psp.FoundYes, movement(psp.Pending, bank, nil), yes, claim.OutcomePending, "processing", 0, 15 * time.Minute, false},
 		"a bank after two days":            {psp.Processing, 48 * time.Hour, false, psp.FoundYes, movement(psp.Pending, bank, nil), yes, claim.OutcomePending, "processing", 0, time.Hour, false},
 		"a bank that settles then":         {psp.Processing, 48 * time.Hour, false, psp.FoundYes, movement(psp.Approved, nil, nil), yes, claim.OutcomeDone, "", 0, 0, false},

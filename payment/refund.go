@@ -55,7 +55,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
 		// One answer for a charge of nobody and for another tenant's.
-		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it."), true
+		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
 	case !t.goTo(charge.Provider) && t.Recovery:
 		// Unlike the books, what this node has may have changed since an earlier attempt,
 		// which may have called.

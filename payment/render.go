@@ -61,6 +61,10 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 		b = append(b, `,"amount":`...)
 		b = strconv.AppendInt(b, in.Amount, 10)
 	}
+	if in.captured > 0 {
+		b = append(b, `,"amount_captured":`...)
+		b = strconv.AppendInt(b, in.captured, 10)
+	}
 	if in.Currency != "" {
 		b = append(b, `,"currency":`...)
 		b = appendString(b, in.Currency)
@@ -76,7 +80,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	case in.Operation == Transfer:
 		b = append(b, `,"destination":`...)
 		b = appendString(b, in.Source)
-	default:
+	case in.Source != "": // a charge that was canceled may be forgotten but for its amount
 		b = append(b, `,"payment_method":`...)
 		b = appendString(b, in.Source)
 	}
@@ -108,17 +112,24 @@ func Prefix(op Operation) string {
 		return "tr"
 	case Refund, Compensation:
 		return "re"
+	case Capture:
+		return "cap"
+	case Cancel:
+		return "can"
 	default:
 		return "ch"
 	}
 }
 
-// Public are the operations that a merchant can ask for.
+// Public are the operations that make objects of a merchant's.
 func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 
 // Operations tells a claim.Service how the objects of each operation are named.
 func Operations() claim.Operations {
-	all := claim.Operations{string(Compensation): Prefix(Compensation)}
+	all := claim.Operations{}
+	for _, op := range []Operation{Compensation, Capture, Cancel} {
+		all[string(op)] = Prefix(op)
+	}
 	for _, op := range Public() {
 		all[string(op)] = Prefix(op)
 	}
@@ -126,8 +137,10 @@ func Operations() claim.Operations {
 }
 
 // Unbound are the operations that find their provider by what they are about: a refund
-// goes to its charge's.
-func Unbound() map[string]bool { return map[string]bool{string(Refund): true} }
+// goes to its charge's, and so do a capture and a cancellation.
+func Unbound() map[string]bool {
+	return map[string]bool{string(Refund): true, string(Capture): true, string(Cancel): true}
+}
 
 // refusal turns a problem into a response that can be remembered.
 func refusal(p problem.Problem) claim.Response {

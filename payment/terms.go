@@ -22,6 +22,7 @@ const (
 type terms struct {
 	offSession, customer, setupFutureUsage, statementSuffix, returnURL []byte
 	account, onBehalfOf, transferData, applicationFee                  []byte
+	captureMethod                                                      []byte
 }
 
 // setTerms takes in a member of a charge that few charges have; known is false for others.
@@ -58,6 +59,11 @@ func (in *Intent) setTerms(name string, raw []byte) (known bool, err error) {
 	case "transfer_data":
 		t.transferData = raw
 		_, _, err = transferData(raw)
+	case "capture_method":
+		t.captureMethod = raw
+		if s, _ := text(raw); s != "automatic" && s != captureManual {
+			err = invalid(name, "must be automatic or manual: whether the money is only held, until it is captured")
+		}
 	case "application_fee_amount":
 		t.applicationFee = raw
 		_, err = amountOf(name, raw)
@@ -162,7 +168,7 @@ func (in *Intent) agreement() *psp.Terms {
 	p := &psp.Terms{
 		Customer: spelled(t.customer), OnSession: string(t.offSession) == "false", SetupFutureUsage: spelled(t.setupFutureUsage),
 		StatementSuffix: spelled(t.statementSuffix), ReturnURL: spelled(t.returnURL),
-		Account: spelled(t.account), OnBehalfOf: spelled(t.onBehalfOf), OrderID: in.orderID, Metadata: in.metadata,
+		Manual: in.Holds(), Account: spelled(t.account), OnBehalfOf: spelled(t.onBehalfOf), OrderID: in.orderID, Metadata: in.metadata,
 	}
 	if t.transferData != nil {
 		p.TransferTo, p.TransferAmount, _ = transferData(t.transferData)
@@ -174,12 +180,13 @@ func (in *Intent) agreement() *psp.Terms {
 // sent is how many bytes t is shown in.
 func (t *terms) sent() int {
 	return len(t.offSession) + len(t.customer) + len(t.setupFutureUsage) + len(t.statementSuffix) + len(t.returnURL) +
-		len(t.account) + len(t.onBehalfOf) + len(t.transferData) + len(t.applicationFee)
+		len(t.account) + len(t.onBehalfOf) + len(t.transferData) + len(t.applicationFee) + len(t.captureMethod)
 }
 
 // appendTerms shows t as it was sent.
 func appendTerms(b []byte, t *terms) []byte {
 	b = appendSent(b, "off_session", t.offSession)
+	b = appendSent(b, "capture_method", t.captureMethod)
 	b = appendSent(b, "customer", t.customer)
 	b = appendSent(b, "setup_future_usage", t.setupFutureUsage)
 	b = appendSent(b, "statement_descriptor_suffix", t.statementSuffix)

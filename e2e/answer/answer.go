@@ -47,7 +47,7 @@ func (a *Answer) Remembered() string {
 
 // Final reports whether there is nothing left to retry.
 func (a *Answer) Final() bool {
-	return a.Err == nil && (a.Status == http.StatusCreated || a.Problem.Retry != "" && a.Problem.Retry != "same_key")
+	return a.Err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK || a.Problem.Retry != "" && a.Problem.Retry != "same_key")
 }
 
 func (a *Answer) String() string {

@@ -43,12 +43,12 @@ func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	if s.Answered == nil {
 		return func(res *response, r *http.Request) error {
 			var a Answer
-			return s.movement(res, r, op, as, path, &a)
+			return s.movement(res, r, op, as, path, "", &a)
 		}
 	}
 	return func(res *response, r *http.Request) error {
 		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
-		if err := s.movement(res, r, op, as, path, &a); err != nil {
+		if err := s.movement(res, r, op, as, path, "", &a); err != nil {
 			s.fail(res, r, err)
 		}
 		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
@@ -57,11 +57,51 @@ func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	}
 }
 
-// movement answers one, and says in a what is known of it before its end.
-func (s *server) movement(res *response, r *http.Request, op payment.Operation, as stripeapi.Resource, path string, a *Answer) error {
+// order handles the requests to capture or to cancel the charge that their path names.
+func (s *server) order(op payment.Operation, as stripeapi.Resource) handler {
+	return func(res *response, r *http.Request) error {
+		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
+		charge, err := res.ordered(r, op, as)
+		if err == nil {
+			err = s.movement(res, r, op, as, payment.Path(payment.Charge)+"/"+charge+"/"+string(op), charge, &a)
+		}
+		if s.Answered == nil {
+			return err
+		}
+		if err != nil {
+			s.fail(res, r, err)
+		}
+		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
+		s.Answered(a)
+		return nil
+	}
+}
+
+// ordered is the id of the charge that r is about.
+func (res *response) ordered(r *http.Request, op payment.Operation, as stripeapi.Resource) (charge string, err error) {
+	charge = r.PathValue("id")
+	if res.stripe == nil && as == stripeapi.PaymentIntent {
+		return "", errNoSuchPath
+	}
+	if res.stripe != nil {
+		if err := res.stripe.serves(as); err != nil {
+			return "", err
+		}
+		res.stripe.view.Action = string(op)
+		charge = res.stripe.view.ObjectID(charge)
+	}
+	if prefix, _, ok := claim.ReadObjectID(charge); !ok || prefix != payment.Prefix(payment.Charge) {
+		return "", refuse(problem.NotFound, "There is no charge with this id.")
+	}
+	return charge, nil
+}
+
+// movement answers one, and says in a what is known of it before its end. charge is what an
+// order is about, "" for all else.
+func (s *server) movement(res *response, r *http.Request, op payment.Operation, as stripeapi.Resource, path, charge string, a *Answer) error {
 	trace := traceparent(r)
 	res.set(headerTraceparent, trace)
-	if err := res.checkMovement(r, as); err != nil {
+	if err := res.checkMovement(r, as, charge != ""); err != nil {
 		return err
 	}
 	value, err := idempotencyKey(r)
@@ -75,7 +115,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		a.Home = home
 		res.set(headerHome, home)
 	}
-	body, intent, err := s.readIntent(res, r, op)
+	body, intent, err := s.readIntent(res, r, op, charge)
 	if err != nil {
 		return err
 	}
@@ -139,8 +179,14 @@ func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	return nil
 }
 
-// checkMovement checks what is known before the body is read.
-func (res *response) checkMovement(r *http.Request, as stripeapi.Resource) error {
+// checkMovement checks what is known before the body is read. An order needs none.
+func (res *response) checkMovement(r *http.Request, as stripeapi.Resource, order bool) error {
+	if order && r.ContentLength == 0 {
+		if res.stripe != nil {
+			res.stripe.form = true
+		}
+		return nil
+	}
 	if res.stripe != nil {
 		return res.stripe.check(r, as)
 	}
@@ -151,14 +197,20 @@ func (res *response) checkMovement(r *http.Request, as stripeapi.Resource) error
 }
 
 // readIntent reads the body: canonical, and parsed.
-func (s *server) readIntent(res *response, r *http.Request, op payment.Operation) (body []byte, intent payment.Intent, err error) {
-	if res.stripe != nil && res.stripe.form {
+func (s *server) readIntent(res *response, r *http.Request, op payment.Operation, charge string) (body []byte, intent payment.Intent, err error) {
+	switch {
+	case res.stripe != nil && res.stripe.form:
 		body, err = s.readForm(res, r)
-	} else {
+	case charge != "" && r.ContentLength == 0:
+		body = []byte("{}")
+	default:
 		body, err = s.readBody(res, r)
 	}
 	if err != nil {
 		return nil, intent, err
+	}
+	if charge != "" && body[0] == '{' {
+		body = payment.OrderOf(body, charge)
 	}
 	if intent, err = payment.Parse(op, body); err != nil {
 		return nil, intent, err

@@ -180,6 +180,11 @@ func (s *server) routes() []route {
 			route{"POST", payment.Path(op), s.move(op, as), false},
 			route{"GET", payment.Path(op) + "/{id}", s.object(op, as), false})
 	}
+	for _, op := range []payment.Operation{payment.Capture, payment.Cancel} {
+		all = append(all,
+			route{"POST", payment.Path(payment.Charge) + "/{id}/" + string(op), s.order(op, stripeapi.Charge), false},
+			route{"POST", pathPaymentIntents + "/{id}/" + string(op), s.order(op, stripeapi.PaymentIntent), false})
+	}
 	// A charge by the name under which Stripe's clients make one today.
 	return append(all,
 		route{"POST", pathPaymentIntents, s.move(payment.Charge, stripeapi.PaymentIntent), false},

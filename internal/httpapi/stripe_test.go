@@ -317,3 +317,56 @@ func TestStripesObjects(t *testing.T) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
+
+// A capture is one request, whichever of Stripe's paths or of ours it is sent to, with a body
+// or without: its charge is part of it.
+func TestOrders(t *testing.T) {
+	f := stripeFake()
+	do := f.do
+	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
+		reply, err := do(ctx, r)
+		reply.Response.Status = 200
+		return reply, err
+	}
+	h := newAPI(t, f)
+	id, err := claim.NewObjectID("ch", 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intent := strings.Replace(id, "ch_", "pi_", 1)
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	bare := request("POST", "/v1/charges/"+id+"/cancel", "", "Traceparent", trace)
+	bare.Header.Del("Content-Type")
+	for _, r := range []*http.Request{
+		request("POST", "/v1/charges/"+id+"/capture", `{"amount":600}`, "Traceparent", trace),
+		stripely("POST", "/v1/charges/"+id+"/capture", "amount=600", "Traceparent", trace),
+		stripely("POST", "/v1/payment_intents/"+intent+"/capture", "amount_to_capture=600", "Traceparent", trace),
+		bare,
+		request("POST", "/v1/charges/"+id+"/cancel", `{}`, "Traceparent", trace),
+		stripely("POST", "/v1/payment_intents/"+intent+"/cancel", "cancellation_reason=abandoned", "Traceparent", trace),
+	} {
+		if w := serve(h, r); w.Code != 200 {
+			t.Errorf("%s: got %d %s", r.URL, w.Code, w.Body)
+		}
+	}
+	for i, want := range []string{"capture", "capture", "capture", "cancel", "cancel", "cancel"} {
+		r, body := f.requests[i], `{"charge":"`+id+`"}`
+		if want == "capture" {
+			body = `{"amount":600,"charge":"` + id + `"}`
+		}
+		if r.Operation != want || r.Input.Path != "/v1/charges/"+id+"/"+want || string(r.Input.Canonical) != body || r.PreferHome != 3 {
+			t.Errorf("%d: got %+v", i, r)
+		}
+	}
+	for path, body := range map[string]string{
+		"/v1/charges/" + id + "/capture": `{"amount":"6"}`, "/v1/charges/" + id + "/cancel": `{"charge":"` + id + `"}`, "/v1/charges/re_1/capture": `{}`,
+		"/v1/payment_intents/" + intent + "/capture": `{}`, "/v1/charges/" + id + "/refund": `{}`,
+	} {
+		if w := serve(h, request("POST", path, body)); w.Code != 400 && w.Code != 404 {
+			t.Errorf("%s %s: got %d %s", path, body, w.Code, w.Body)
+		}
+	}
+	if len(f.requests) != 6 {
+		t.Errorf("%d requests went on", len(f.requests))
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
@@ -53,15 +54,38 @@ func (c *Config) homes() (names []string) {
 
 // service acts on claims: in a node, or beside one.
 func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
-	return claim.NewService(claim.Config{
-		Store: c.Store, Executor: c.executor(log), Blobs: c.Blobs,
+	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
+	s, err := claim.NewService(claim.Config{
+		Store: c.Store, Executor: c.executor(of, log), Blobs: c.Blobs,
 		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Unbound: payment.Unbound(), Code: c.code,
 		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})
+	of.service = s
+	return s, err
+}
+
+// charges are the claims that captures and cancellations are about.
+type charges struct {
+	deployment.Store
+	calls   outbox.Store
+	service *claim.Service
+}
+
+func (c *charges) Message(ctx context.Context, home, id string) (outbox.Message, bool, error) {
+	return c.calls.Message(ctx, home, id)
+}
+
+// Object shadows the store's.
+func (c *charges) Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error) {
+	return c.service.Object(ctx, tenant, home, id)
+}
+
+func (c *charges) Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition {
+	return c.service.Learn(ctx, call, provider, told)
 }
 
 // executor makes the attempts of this node.
-func (c *Config) executor(log *slog.Logger) *payment.Executor {
+func (c *Config) executor(of *charges, log *slog.Logger) *payment.Executor {
 	guarded := make(psp.Providers, len(c.Providers))
 	for i, p := range c.Providers {
 		b := breaker.New(p, log)
@@ -69,7 +93,7 @@ func (c *Config) executor(log *slog.Logger) *payment.Executor {
 		guarded[i] = b
 	}
 	return payment.NewExecutor(c.time(guarded), payment.Options{
-		Logger: log, Books: c.Store, Home: c.home, DeclinePause: c.Policy.TryAgainAfter(),
+		Logger: log, Books: c.Store, Home: c.home, Charges: of, DeclinePause: c.Policy.TryAgainAfter(),
 		ActionFor: c.Policy.ActionFor, ProcessingFor: c.Policy.ProcessingFor, Held: c.brakes(log).Held, Sinks: c.sinkKinds(), Failover: c.Failover,
 	})
 }

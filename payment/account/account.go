@@ -264,6 +264,9 @@ func (o *Open) count(ctx context.Context, work Work, home func(claim.RegionCode)
 		}
 		return nil
 	}
+	if payment.Operation(rec.Operation).Orders() {
+		return nil // of a charge that is counted itself
+	}
 	in, err := payment.Parse(payment.Operation(m.Operation), m.Payload)
 	if err != nil {
 		return nil // nobody can make it, wherever

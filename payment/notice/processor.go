@@ -312,8 +312,12 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 		// A notice that tells of other money than was asked for settles nothing. A refund
 		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
-		if err == nil && (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency) {
-			told := p.c.Learn(ctx, call, provider, n.ProviderRef)
+		says, ref := provider, n.ProviderRef
+		if in.Holds() {
+			says, ref = "", "" // it may have been captured in part: the provider is asked how much of it
+		}
+		if err == nil && (in.Holds() || (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency)) {
+			told := p.c.Learn(ctx, call, says, ref)
 			if caught := told.Fault(); caught != nil {
 				return claim.Record{}, false, 0, caught
 			}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/internal/spill"
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -444,6 +445,9 @@ func (r *run) readClaims(ctx context.Context) error {
 			for i := range rows {
 				rec := &rows[i]
 				at = rec.Key
+				if payment.Operation(rec.Operation).Orders() {
+					continue // what moved by it is its charge's
+				}
 				r.report.Claims++
 				row := settledOf(rec)
 				if err := r.claims.Put(row.Object, row); err != nil {

@@ -32,6 +32,8 @@ func TestAFormMeansABody(t *testing.T) {
 	}{
 		{Charge, "amount=1999&currency=usd&source=pm_1", `{"amount":1999,"currency":"usd","payment_method":"pm_1"}`},
 		{Charge, "payment_method=pm_1&currency=USD&amount=0001999", `{"amount":1999,"currency":"usd","payment_method":"pm_1"}`},
+		{Charge, "amount=1&currency=usd&source=pm_1&capture=false", `{"amount":1,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`},
+		{PaymentIntent, "amount=1&currency=usd&payment_method=pm_1&confirm=true&capture_method=manual&off_session=true", `{"amount":1,"capture_method":"manual","currency":"usd","payment_method":"pm_1"}`},
 		{Charge, "amount=1&currency=usd&source=pm_1&capture=true&expand[]=payment_intent&expand[0]=payment_intent&description=", `{"amount":1,"currency":"usd","payment_method":"pm_1"}`},
 		{
 			Charge, "amount=1&currency=usd&source=pm_1&metadata%5Border_id%5D=6735&metadata[7]=caf%C3%A9+%26+tea&metadata[gone]=&order_id=o-1&expires_at=2030-01-31T12:00:00Z",
@@ -78,7 +80,7 @@ func TestWhatIsNotServedIsRefusedByName(t *testing.T) {
 		{Charge, good + "&transfer_group=x", "transfer_group", codeUnknown},
 		{Charge, good + "&off_session=true", "off_session", codeUnknown},
 		{Charge, good + "&application_fee_amount=x", "application_fee_amount", codeInteger},
-		{Charge, good + "&capture=false", "capture", ""},
+		{Charge, good + "&capture=later", "capture", ""},
 		{Charge, good + "&capture=", "capture", codeEmpty},
 		{Charge, good + "&expand[]=balance_transaction", "expand", ""},
 		{Charge, good + "&expand=payment_intent", "expand", ""},
@@ -105,7 +107,7 @@ func TestWhatIsNotServedIsRefusedByName(t *testing.T) {
 		{Charge, "amount=1&currency=usd&source=", "source", codeEmpty},
 		{PaymentIntent, good, "confirm", codeMissing},
 		{PaymentIntent, good + "&confirm=false", "confirm", ""},
-		{PaymentIntent, good + "&confirm=true&capture_method=manual", "capture_method", ""},
+		{PaymentIntent, good + "&confirm=true&capture_method=later", "capture_method", ""},
 		{PaymentIntent, good + "&confirm=true&off_session=recurring", "off_session", ""},
 		{PaymentIntent, good + "&confirm=true&payment_method_types[]=sepa_debit", "payment_method_types", ""},
 		{PaymentIntent, good + "&confirm=true&payment_method_types=card", "payment_method_types", ""},
@@ -205,4 +207,36 @@ func FuzzReadForm(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is done to a payment has parameters of its own.
+func TestFormsOfCapturesAndCancellations(t *testing.T) {
+	for _, c := range []struct {
+		of                 Resource
+		action, form, want string
+	}{
+		{Charge, "capture", "", `{}`},
+		{Charge, "capture", "amount=5&expand[]=payment_intent", `{"amount":5}`},
+		{PaymentIntent, "capture", "amount_to_capture=5", `{"amount":5}`},
+		{Charge, "cancel", "", `{}`},
+		{PaymentIntent, "cancel", "cancellation_reason=abandoned", `{}`},
+	} {
+		got, err := canonical(t, &View{Resource: c.of, Action: c.action}, c.form)
+		if err != nil || got != c.want {
+			t.Errorf("%s %s %s: got %s %v", c.of, c.action, c.form, got, err)
+		}
+	}
+	for _, c := range []struct {
+		of                  Resource
+		action, form, param string
+	}{
+		{Charge, "capture", "amount_to_capture=5", "amount_to_capture"}, {PaymentIntent, "capture", "amount=5", "amount"},
+		{PaymentIntent, "capture", "amount_to_capture=x", "amount_to_capture"}, {Charge, "cancel", "amount=5", "amount"},
+		{PaymentIntent, "cancel", "cancellation_reason=bored", "cancellation_reason"}, {PaymentIntent, "capture", "off_session=true", "off_session"},
+	} {
+		_, err := canonical(t, &View{Resource: c.of, Action: c.action}, c.form)
+		if bad := (*ParamError)(nil); !errors.As(err, &bad) || bad.Param != c.param {
+			t.Errorf("%s %s %s: got %v", c.of, c.action, c.form, err)
+		}
+	}
 }

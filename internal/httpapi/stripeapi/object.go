@@ -11,6 +11,8 @@ type native struct {
 	ID            string          `json:"id"`
 	Object        string          `json:"object"`
 	Amount        int64           `json:"amount"`
+	Captured      int64           `json:"amount_captured"`
+	CaptureMethod string          `json:"capture_method"`
 	Currency      string          `json:"currency"`
 	Status        string          `json:"status"`
 	Created       int64           `json:"created"`
@@ -42,6 +44,8 @@ const (
 	statusDone       = "succeeded"
 	statusAction     = "requires_action"
 	statusProcessing = "processing"
+	statusHeld       = "requires_capture"
+	statusCanceled   = "canceled"
 	// statusPending is that of a charge or refund whose payment is neither made nor refused.
 	statusPending = "pending"
 )
@@ -51,25 +55,62 @@ func (n *native) done() bool { return n.Status == statusDone }
 // intentStatus: what this build has no word for is not known to be made, and must not be
 // told as refused.
 func (n *native) intentStatus() string {
-	if n.done() || n.Status == statusAction {
+	switch n.Status {
+	case statusDone, statusAction, statusHeld, statusCanceled:
 		return n.Status
+	default:
+		return statusProcessing
 	}
-	return statusProcessing
 }
 
+// chargeStatus: a charge whose money is only held has succeeded, and one that is let go is
+// refunded ("The Charge object", captured, refunded).
 func (n *native) chargeStatus() string {
-	if n.done() {
-		return n.Status
+	switch n.Status {
+	case statusDone, statusHeld, statusCanceled:
+		return statusDone
+	default:
+		return statusPending
 	}
-	return statusPending
 }
 
 // moved is how much has.
 func (n *native) moved() int64 {
-	if n.done() {
+	switch {
+	case !n.done():
+		return 0
+	case n.Captured > 0:
+		return n.Captured
+	default:
+		return n.Amount
+	}
+}
+
+// letGo is how much of a charge is refunded, by never having been captured.
+func (n *native) letGo() int64 {
+	switch {
+	case n.Status == statusCanceled:
+		return n.Amount
+	case n.done() && n.Captured > 0:
+		return n.Amount - n.Captured
+	default:
+		return 0
+	}
+}
+
+// capturable is how much is held.
+func (n *native) capturable() int64 {
+	if n.Status == statusHeld {
 		return n.Amount
 	}
 	return 0
+}
+
+func (n *native) captureMethod() string {
+	if n.CaptureMethod == "" {
+		return "automatic"
+	}
+	return n.CaptureMethod
 }
 
 // Object renders a stored object, the body of an answer that is no error. It follows
@@ -86,7 +127,7 @@ func (v View) Object(body []byte) ([]byte, error) {
 	if n.Metadata == nil {
 		n.Metadata = json.RawMessage(`{}`)
 	}
-	n.Amount = stripeUnits(n.Amount, n.Currency)
+	n.Amount, n.Captured = stripeUnits(n.Amount, n.Currency), stripeUnits(n.Captured, n.Currency)
 	var rendered any
 	switch {
 	case v.Resource == PaymentIntent && n.Object == string(Charge):
@@ -188,8 +229,8 @@ const livemode = true
 
 func (n *native) charge(expand bool) *charge {
 	c := &charge{
-		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), Captured: n.done(), Created: n.Created, Currency: n.Currency,
-		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.done(), PaymentIntent: intentOf(n.ID),
+		ID: n.ID, Object: Charge, Amount: n.Amount, AmountCaptured: n.moved(), AmountRefunded: n.letGo(), Captured: n.done(), Refunded: n.Status == statusCanceled, Created: n.Created, Currency: n.Currency,
+		Description: n.Description, Livemode: livemode, Metadata: n.Metadata, Paid: n.chargeStatus() == statusDone, PaymentIntent: intentOf(n.ID),
 		PaymentMethod: n.PaymentMethod, ReceiptNumber: n.ReceiptNumber, Status: n.chargeStatus(), own: n.own(),
 		ApplicationFeeAmount: n.ApplicationFee, Customer: n.Customer, OnBehalfOf: n.OnBehalfOf, StatementDescriptorSuffix: n.StatementSuffix,
 		TransferData: n.TransferData,
@@ -243,7 +284,7 @@ type paymentIntent struct {
 
 func (n *native) intent(expand bool) *paymentIntent {
 	pi := &paymentIntent{
-		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountReceived: n.moved(), CaptureMethod: "automatic",
+		ID: intentOf(n.ID), Object: PaymentIntent, Amount: n.Amount, AmountCapturable: n.capturable(), AmountReceived: n.moved(), CaptureMethod: n.captureMethod(),
 		ClientSecret: n.ClientSecret, NextAction: n.NextAction, ConfirmationMethod: "automatic", Created: n.Created, Currency: n.Currency, Description: n.Description, LatestCharge: n.ID,
 		Livemode: livemode, Metadata: n.Metadata, PaymentMethod: n.PaymentMethod, PaymentMethodTypes: []string{"card"},
 		Status: n.intentStatus(), own: n.own(),

@@ -32,6 +32,8 @@ type View struct {
 	Key string
 	// Method and Path are what was asked for, for the message that there is no such thing.
 	Method, Path string
+	// Action is what is to be done to the resource, "capture" or "cancel"; "" to make it.
+	Action string
 	// Account is the connected account in whose name a payment is made, Stripe-Account.
 	Account string
 	// expand: the one property that the resource can expand was asked for.
@@ -52,6 +54,7 @@ const (
 	parts        // name[x]=…, each as a parameter of its own
 	// What says nothing that is not so anyway: it must have one of the values.
 	fixed
+	holds  // one of the values, of which the last holds the money
 	listed // name[]=…
 	inside // name[x]=…
 )
@@ -89,13 +92,13 @@ var served = map[Resource][]param{
 		amount, currency, sentText, metadata, orderID, expiresAt, customer, suffix, onBehalfOf, fee, transferData,
 		{name: "payment_method", needed: true},
 		{name: "source", member: "payment_method"},
-		{name: "capture", kind: fixed, values: []string{"true"}},
+		{name: "capture", kind: holds, member: memberCapture, values: []string{"true", "false"}},
 	},
 	PaymentIntent: {
 		amount, currency, sentText, metadata, orderID, expiresAt, customer, suffix, onBehalfOf, fee, transferData,
 		{name: "payment_method", needed: true},
 		{name: "confirm", kind: fixed, needed: true, values: []string{"true"}},
-		{name: "capture_method", kind: fixed, values: []string{"automatic", "automatic_async"}},
+		{name: memberCapture, kind: holds, values: []string{"automatic", "automatic_async", "manual"}},
 		{name: "confirmation_method", kind: fixed, values: []string{"automatic"}},
 		{name: "off_session", kind: yesNo},
 		{name: "setup_future_usage"},
@@ -111,13 +114,30 @@ var served = map[Resource][]param{
 		metadata,
 	},
 	Transfer: {amount, currency, sentText, metadata, orderID, expiresAt, {name: "destination", needed: true}},
+
+	Charge + "/capture":        {{name: "amount", kind: whole}},
+	Charge + "/cancel":         {},
+	PaymentIntent + "/capture": {{name: "amount_to_capture", kind: whole, member: "amount"}},
+	PaymentIntent + "/cancel":  {{name: "cancellation_reason", kind: fixed, values: cancellations}},
 }
 
 // Members of the merchant's API that are no parameters of the same meaning.
 const (
 	memberOffSession = "off_session"
 	memberAccount    = "account"
+	memberCapture    = "capture_method"
 )
+
+// cancellations are Stripe's reasons of one, which nobody keeps.
+var cancellations = []string{"abandoned", "duplicate", "fraudulent", "requested_by_customer"}
+
+// endpoint is what is served's key of v.
+func (v *View) endpoint() Resource {
+	if v.Action == "" {
+		return v.Resource
+	}
+	return v.Resource + Resource("/"+v.Action)
+}
 
 // reasons are those of a refund that Stripe knows.
 var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
@@ -134,7 +154,7 @@ func (v *View) ReadForm(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := v.Resource
+	of := v.endpoint()
 	v.called = map[string]string{}
 	if err := v.readExpand(f); err != nil {
 		return nil, err
@@ -234,6 +254,12 @@ func (v *View) takeOne(p param, g *given, members map[string]any) error {
 	sent, err := p.read(value)
 	if err != nil {
 		return err
+	}
+	if p.kind == holds {
+		if value != p.values[len(p.values)-1] {
+			return nil // as it is without it
+		}
+		sent = "manual"
 	}
 	if _, ok := members[p.to()]; ok {
 		return &ParamError{Param: p.name, Code: codeExclusive, Message: "You may only specify one of these parameters: " + p.to() + ", " + p.name + "."}

@@ -1,0 +1,323 @@
+package payment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// RequiresCapture is the state of a charge whose money the provider holds. It is Stripe's
+// word ("The PaymentIntent object", status).
+const RequiresCapture psp.State = "requires_capture"
+
+// captureManual is the capture_method of a charge whose money is held first.
+const captureManual = "manual"
+
+// Codes of captures and cancellations that are refused, and of charges that cannot be held.
+const (
+	codeNotHeld     = "charge_not_capturable"
+	codeNotWaiting  = "charge_not_cancelable"
+	codeCaptured    = "already_captured"
+	codeCannotHold  = "capture_unsupported"
+	reasonUnsettled = "charge_not_settled" // the provider has answered, and the charge's claim has not learned of it
+)
+
+const (
+	// settleFor is how long a capture waits for its charge's claim to learn of it, looking
+	// every settleEvery; then it tries again after settleLater.
+	settleFor   = 5 * time.Second
+	settleEvery = 50 * time.Millisecond
+	settleLater = time.Second
+)
+
+// Charges are claims of charges, wherever their home is.
+type Charges interface {
+	// ByObject reads the claim of an object with authority, whoever's it is.
+	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
+	// Message reads the provider call of a claim in flight; found is false for others.
+	Message(ctx context.Context, home, id string) (m outbox.Message, found bool, err error)
+	// Object is claim.Service.Object.
+	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
+	// Learn is claim.Service.Learn. With nothing told it has the provider asked.
+	Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
+}
+
+// charged is the charge that an order is about.
+type charged struct {
+	home string
+	rec  claim.Record
+	// call is its provider call and intent its request; zero once it is not in flight.
+	call   outbox.Message
+	intent Intent
+}
+
+// Holds reports whether the money of a charge is held first: how much of it moves is the
+// capture's to say.
+func (in *Intent) Holds() bool { return string(in.terms.captureMethod) == `"`+captureManual+`"` }
+
+func (in *Intent) setOrder(name, raw []byte) (err error) {
+	switch {
+	case string(name) == "charge" && in.Charge != "":
+		err = invalid("charge", "is named by the path; leave it out")
+	case string(name) == "charge":
+		in.Charge, err = chargeID(raw)
+	case string(name) == "amount" && in.Operation == Capture:
+		in.Amount, err = amount(raw)
+	default:
+		err = unknownMember(name)
+	}
+	return err
+}
+
+// OrderOf is the request of a capture or cancellation of charge: body, canonical, is what
+// the merchant sent.
+func OrderOf(body []byte, charge string) []byte {
+	const open, end = "{", "}"
+	b := append([]byte(nil), body[:max(0, len(body)-len(end))]...)
+	if len(b) > len(open) {
+		b = append(b, ',')
+	}
+	b = append(b, `"charge":`...)
+	return append(appendString(b, charge), end...)
+}
+
+// cannotHold refuses, before anything is sent, to hold money at a provider where it could
+// not be told at once what became of a capture.
+func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
+	if !t.intent.Holds() || t.caps.Captures && !t.caps.Asynchronous && !t.caps.Blind {
+		return v, false
+	}
+	return t.wrong(codeCannotHold, "capture_method", "The provider "+t.name+" cannot hold a charge for a capture through this API; leave capture_method out."), true
+}
+
+// order is an attempt to capture or to cancel a charge. It calls the provider, has the
+// charge's own claim find out what that came to, and is done once that claim is: whoever
+// reads that a charge is captured finds it booked.
+func (t *attempt) order(ctx context.Context) claim.Verdict {
+	if err := t.readCharge(ctx); err != nil {
+		t.log.WarnContext(ctx, "the charge that is to be captured or canceled cannot be read; nothing was sent to the provider",
+			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+		return t.unsent(ctx, reasonNoFacts, 0)
+	}
+	if v, over := t.over(ctx); over {
+		return v
+	}
+	if v, refused := t.notOpen(ctx); refused {
+		return v
+	}
+	r := t.call(ctx)
+	if r.Outcome != psp.Approved && (r.Outcome != psp.Declined || r.Decline == nil) {
+		t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "error", r.Err)
+		if v, held := t.notSent(ctx, r); held {
+			return v
+		}
+		return t.unknown(ctx, reasonNoAnswer)
+	}
+	// Either answer may be about another capture than this one. What has become of the
+	// charge its own claim finds out.
+	v, over, stands := t.learned(ctx)
+	switch {
+	case over:
+		return v
+	case stands && r.Outcome == psp.Declined:
+		t.cleared = true // the provider shows the charge as it was
+		return t.declined(ctx, r)
+	default:
+		v := t.unknown(ctx, reasonUnsettled)
+		v.RetryIn = settleLater
+		return v
+	}
+}
+
+// readCharge reads the charge's claim and, while that is in flight, its request.
+func (t *attempt) readCharge(ctx context.Context) error {
+	if t.o.Charges == nil || t.o.Home == nil {
+		return errors.New("payment: this node has no claims of charges; give the executor Options.Charges and Options.Home")
+	}
+	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
+	home, ok := t.o.Home(code)
+	if !ok {
+		return fmt.Errorf("payment: region code %d is not in this node's topology", code)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	of := &t.of
+	of.home = home
+	rec, found, err := t.o.Charges.ByObject(ctx, home, t.intent.Charge)
+	if err != nil {
+		return err
+	}
+	if !found || rec.Key.Tenant != t.Record.Key.Tenant || rec.Operation != string(Charge) {
+		rec = claim.Record{} // one answer for a charge of nobody and for another tenant's
+	}
+	of.rec = rec
+	if rec.State != claim.InFlight || of.call.ID != "" {
+		return nil
+	}
+	m, found, err := t.o.Charges.Message(ctx, home, t.intent.Charge)
+	if err != nil {
+		return err
+	}
+	if !found { // it was settled in between
+		return fmt.Errorf("payment: the charge %s has no provider call", t.intent.Charge)
+	}
+	of.call = m
+	of.intent, err = Parse(Charge, m.Payload)
+	return err
+}
+
+// over is the verdict where the charge's claim says already what becomes of the order, as it
+// does not change any more.
+func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
+	switch rec := &t.of.rec; {
+	case rec.State == 0:
+		return t.wrong(codeNoCharge, "charge", "This account has no charge of this id that could be captured or canceled."), true
+	case rec.State == claim.Completed && t.op == Cancel:
+		return t.wrong(codeCaptured, "charge", "The money of this charge has moved; refund it instead."), true
+	case rec.State == claim.Completed:
+		return t.captured(ctx), true
+	case rec.State == claim.FailedTerminal && t.op == Cancel && (rec.Reason == codeCanceled || rec.Reason == codeExpired && t.of.call.ID != ""):
+		return t.letGo(ctx), true
+	case rec.State == claim.InFlight:
+		return v, false
+	default:
+		return t.notHeld(), true
+	}
+}
+
+func (t *attempt) notHeld() claim.Verdict {
+	if t.op == Cancel {
+		return t.wrong(codeNotWaiting, "charge", "This charge does not wait for anything, so there is nothing to cancel: it was refused, or has expired.")
+	}
+	return t.wrong(codeNotHeld, "charge", "This charge holds no money any more: it was refused, was canceled, or has expired. Make another one.")
+}
+
+// notOpen refuses what the charge is not ready for, and finds the provider.
+func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
+	rec, in := &t.of.rec, &t.of.intent
+	state := psp.State("")
+	if rec.Interim != nil {
+		state = psp.State(rec.Interim.State)
+	}
+	name, here := rec.With(t.names)
+	switch {
+	case state == "":
+		return t.wrong(codeNotHeld, "charge", "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
+	case t.op == Capture && state != RequiresCapture:
+		return t.wrong(codeNotHeld, "charge", "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
+	case t.intent.Amount > in.Amount:
+		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge holds %d, and a capture cannot be more. Lower the amount, or leave it out to capture all.", in.Amount)), true
+	case !here || name != "" && !t.goTo(name):
+		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
+	case t.caps.Asynchronous:
+		return t.wrong(codeNotWaiting, "charge", "The provider "+t.name+" does not say at once what becomes of a cancellation; cancel the charge there."), true
+	}
+	if t.intent.Amount == 0 {
+		t.intent.Amount = in.Amount
+	}
+	t.intent.Currency, t.intent.Source = in.Currency, rec.ProviderRef
+	return v, false
+}
+
+// learned has the charge's claim find out what the provider has done, and is over once that
+// is final. stands is true where the provider, asked since, shows the charge as it was.
+func (t *attempt) learned(ctx context.Context) (v claim.Verdict, over, stands bool) {
+	before := t.of.rec.Fence
+	for deadline := time.Now().Add(settleFor); ; {
+		asked := t.o.Charges.Learn(ctx, t.of.call, "", "")
+		if err := t.readCharge(ctx); err != nil {
+			t.log.WarnContext(ctx, "a charge that was captured or canceled cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+		} else if v, over := t.over(ctx); over {
+			return v, true, false
+		}
+		if rec := &t.of.rec; rec.Waits() && rec.Fence > before && rec.Reason == rec.Interim.State {
+			return v, false, true
+		}
+		if _, busy := asked.Delay(); !busy || time.Now().After(deadline) || ctx.Err() != nil {
+			return v, false, false
+		}
+		select { // somebody else is asking
+		case <-ctx.Done():
+		case <-time.After(settleEvery):
+		}
+	}
+}
+
+// captured is the verdict of a capture whose charge is made: the charge as it is stored, if
+// it was made for what is asked for.
+func (t *attempt) captured(ctx context.Context) claim.Verdict {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	state, resp, found, err := t.o.Charges.Object(ctx, t.Record.Key.Tenant, t.of.home, t.intent.Charge)
+	var is struct {
+		Amount   int64 `json:"amount"`
+		Captured int64 `json:"amount_captured"`
+	}
+	if err == nil && found {
+		err = json.Unmarshal(resp.Body, &is)
+	}
+	if err != nil || !found || state != claim.Completed {
+		t.log.WarnContext(ctx, "a captured charge cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+		v := t.unknown(ctx, reasonUnsettled)
+		v.RetryIn = settleLater
+		return v
+	}
+	want := t.intent.Amount
+	if want == 0 {
+		want = is.Amount
+	}
+	switch {
+	case is.Captured == 0:
+		return t.wrong(codeNotHeld, "charge", "This charge was made at once: its money has moved, and there is nothing to capture.")
+	case want != is.Captured:
+		return t.wrong(codeCaptured, "charge", fmt.Sprintf("This charge is captured already, %d of it. A charge is captured once.", is.Captured))
+	}
+	resp.Status = http.StatusOK
+	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: t.of.rec.ProviderRef, Response: resp}
+}
+
+// letGo is the verdict of a cancellation whose charge is called off. What the charge was is
+// known while its request is; after a crash the provider still shows how much it was of.
+func (t *attempt) letGo(ctx context.Context) claim.Verdict {
+	of := &t.of
+	if name, ok := of.rec.With(t.names); !ok || name != "" && !t.goTo(name) {
+		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
+	}
+	in, ref := of.intent, of.rec.ProviderRef
+	if of.call.ID == "" {
+		asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
+		defer cancel()
+		found, m, err := t.provider.Show(asked, psp.KindCharge, t.intent.Charge, ref)
+		if found != psp.FoundYes || m.Reference != t.intent.Charge {
+			t.log.WarnContext(ctx, "provider does not show a canceled charge", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "error", err)
+			v := t.unknown(ctx, reasonNotAsked)
+			v.RetryIn = settleLater
+			return v
+		}
+		in = Intent{Operation: Charge, Amount: m.Amount, Currency: m.Currency}
+	} else if ref == "" {
+		ref = t.intent.Source
+	}
+	r := rendered(of.rec.Minted, &in, t.name, ref, statusCanceled)
+	r.Status = http.StatusOK
+	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: ref, Response: r}
+}
+
+// canceled is the verdict of a charge that was called off before any money moved, by its
+// merchant, by a person, or as the hold has lapsed. It is final: a retry of the charge must
+// not take what was given up.
+func (t *attempt) canceled(ref string) claim.Verdict {
+	p := problem.New(problem.CardDeclined, "The "+string(t.op)+" was canceled at the provider before any money moved.")
+	p.DeclineCode = codeCanceled
+	v := t.refused(claim.OutcomeRefused, p)
+	v.ProviderRef = ref
+	return v
+}
