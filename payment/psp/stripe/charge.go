@@ -153,6 +153,20 @@ func (p *Provider) confirm(ctx context.Context, id, account string, call psp.Cal
 	return ofPaymentIntent(&pi).in(account), err
 }
 
+// confirmed is what became of a PaymentIntent whose confirmation Stripe answers with a
+// kept failure, or else that failure. A PaymentIntent that needs another payment method is
+// no answer: that may be the decline before the confirmation, which may take effect yet.
+func (p *Provider) confirmed(ctx context.Context, call psp.Call, amount int64, failure psp.Result) psp.Result {
+	m, err := p.retrieve(ctx, psp.KindCharge, call.Again)
+	switch {
+	case err != nil || m.said == string(sdk.PaymentIntentStatusRequiresPaymentMethod):
+		return failure
+	case m.asked(call, amount) != nil:
+		return psp.Result{Err: m.asked(call, amount)}
+	}
+	return m.onSession(call).result()
+}
+
 // unexpectedState reports whether Stripe refused an order that the object's status does
 // not allow: nothing was done.
 func unexpectedState(err error) bool {

@@ -39,6 +39,15 @@ func (m movement) onSession(call psp.Call) movement {
 	return m
 }
 
+// asked says what is wrong where what Stripe says it moved is not what was asked for.
+func (m movement) asked(call psp.Call, amount int64) error {
+	if m.reference == call.Reference && m.amount == amount && m.currency == call.Currency {
+		return nil
+	}
+	return fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
+		m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)
+}
+
 func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentStatusCanceled) }
 
 // undecided reports whether the object may yet become either.

@@ -89,7 +89,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		n.Kind = psp.KindRefund
 		m, err = read(event.Data.Object, ofRefund)
 	default:
-		nothing.Unasked, err = unasked(event.Type, event.Data.Object)
+		nothing.Unasked, err = unasked(event.Type, event.Account, event.Data.Object)
 		if err != nil {
 			return psp.Notice{}, err
 		}
@@ -100,7 +100,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	}
 	if m.reference == "" {
 		if n.Kind == psp.KindRefund {
-			if nothing.Unasked, err = refundByHand(event.Data.Object); err != nil {
+			if nothing.Unasked, err = refundByHand(event.Account, event.Data.Object); err != nil {
 				return psp.Notice{}, err
 			}
 		}

@@ -40,7 +40,9 @@
 // 5xx would be repeated for as long, whatever became of the money. So where the
 // reply to a repeat is a kept 5xx (header Idempotent-Replayed), and where an
 // object was still undecided when the kept reply was made, the adapter asks for
-// the object of that key as it is now. These are reads; it never sends a call twice.
+// the object of that key as it is now, or, as a confirmation leaves no key in the
+// metadata, for the PaymentIntent that was to be confirmed. These are reads; it never
+// sends a call twice.
 //
 // # Look-up
 //
@@ -347,6 +349,9 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call
 			r.ProviderRef = declinedIntent(err, account)
 		}
 		if r.Outcome == psp.Unknown && keptFailure(err) {
+			if call.Again != "" {
+				return p.confirmed(ctx, call, amount, r)
+			}
 			// Of this call alone: a decline of another under the same reference would say
 			// that no money has moved, and let it move again.
 			if found, known := p.find(ctx, call, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
@@ -360,10 +365,8 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call
 			m = now
 		}
 	}
-	if m.reference != call.Reference || m.amount != amount || m.currency != call.Currency {
-		// What Stripe says it moved has to be what was asked for.
-		return psp.Result{Err: fmt.Errorf("stripe: an object of %d %s for %q, where %d %s for %q was asked",
-			m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)}
+	if err := m.asked(call, amount); err != nil {
+		return psp.Result{Err: err}
 	}
 	return m.onSession(call).result() // as it was read again
 }

@@ -260,6 +260,45 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 	}
 }
 
+// A confirmation leaves no key in the metadata: its PaymentIntent is asked for by its id.
+func TestKeptFailureOfConfirmation(t *testing.T) {
+	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
+	before := func(status, more string) string { return strings.Replace(intent(status, more), `"k"`, `"before"`, 1) }
+	again := call
+	again.Again = "pi_1@acct_1"
+	for name, c := range map[string]struct {
+		status int
+		now    string
+		want   psp.Outcome
+	}{
+		"succeeded":       {200, before("succeeded", ""), psp.Approved},
+		"processing":      {200, before("processing", ""), psp.Pending},
+		"wants the payer": {200, before("requires_action", ""), psp.Declined},
+		"canceled":        {200, before("canceled", ""), psp.Declined},
+		// This may be the decline that was there before.
+		"declined":        {200, before("requires_payment_method", `,"last_payment_error":{"type":"card_error","code":"card_declined"}`), psp.Unknown},
+		"of another":      {200, strings.Replace(before("succeeded", ""), "ch_1", "ch_2", 1), psp.Unknown},
+		"another amount":  {200, strings.Replace(before("succeeded", ""), "1250", "1251", 1), psp.Unknown},
+		"not to be asked": {503, "", psp.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := answers(t, kept, func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Stripe-Account"); got != "acct_1" {
+					t.Errorf("asked in the name of %q", got)
+				}
+				says(c.status, c.now)(w, r)
+			})
+			r := adapter(t, url, "").Charge(t.Context(), again)
+			if r.Outcome != c.want || r.Outcome == psp.Approved && r.ProviderRef != again.Again || r.Outcome == psp.Unknown && r.Err == nil {
+				t.Errorf("got %+v, want %s", r, c.want)
+			}
+			if got := strings.Join(asked(), ", "); got != "POST /v1/payment_intents/pi_1/confirm, GET /v1/payment_intents/pi_1" {
+				t.Errorf("asked %s", got)
+			}
+		})
+	}
+}
+
 // A reply that Stripe kept while the object was undecided says so for ever.
 func TestUndecidedIsReadAgain(t *testing.T) {
 	for now, want := range map[string]psp.Outcome{"succeeded": psp.Approved, "processing": psp.Pending, "canceled": psp.Declined} {

@@ -23,28 +23,32 @@ var payoutEvents = map[string]psp.Kind{
 	"payout.failed": psp.KindPayoutReversal, "payout.canceled": psp.KindPayoutReversal,
 }
 
-// unasked reads an event that may be of such money; of others it is nil.
-func unasked(event string, raw json.RawMessage) ([]psp.Unasked, error) {
+// unasked reads an event that may be of such money; of others it is nil. account is the
+// connected account that the object lies in, "" for our own.
+func unasked(event, account string, raw json.RawMessage) ([]psp.Unasked, error) {
 	if kind, ok := disputeEvents[event]; ok {
-		return dispute(kind, raw)
+		return dispute(kind, account, raw)
 	}
 	if kind, ok := payoutEvents[event]; ok {
+		if account != "" {
+			return nil, nil // to the merchant's bank, and not to ours
+		}
 		return payout(kind, raw)
 	}
 	if event == "transfer.reversed" {
-		return reversals(raw)
+		return reversals(account, raw)
 	}
 	return nil, nil
 }
 
-func dispute(kind psp.Kind, raw json.RawMessage) ([]psp.Unasked, error) {
+func dispute(kind psp.Kind, account string, raw json.RawMessage) ([]psp.Unasked, error) {
 	var d sdk.Dispute
 	if json.Unmarshal(raw, &d) != nil {
 		return nil, malformed("its object is not a dispute")
 	}
-	u := psp.Unasked{Kind: kind, ProviderRef: d.ID, Reason: string(d.Reason), Status: string(d.Status)}
+	u := psp.Unasked{Kind: kind, ProviderRef: ref(d.ID, account), Reason: string(d.Reason), Status: string(d.Status)}
 	if d.PaymentIntent != nil {
-		u.Of = d.PaymentIntent.ID
+		u.Of = ref(d.PaymentIntent.ID, account)
 	}
 	if d.EvidenceDetails != nil && d.EvidenceDetails.DueBy > 0 {
 		u.DueBy = time.Unix(d.EvidenceDetails.DueBy, 0).UTC()
@@ -80,7 +84,7 @@ func whole(u psp.Unasked, amount int64, currency string) (all []psp.Unasked, err
 
 // refundByHand reads a refund that does not carry our reference. While it is pending it
 // may become either.
-func refundByHand(raw json.RawMessage) ([]psp.Unasked, error) {
+func refundByHand(account string, raw json.RawMessage) ([]psp.Unasked, error) {
 	var r sdk.Refund
 	if json.Unmarshal(raw, &r) != nil {
 		return nil, malformed("its object is not a refund")
@@ -89,7 +93,7 @@ func refundByHand(raw json.RawMessage) ([]psp.Unasked, error) {
 	if m.status != psp.Approved && m.status != psp.Declined || r.PaymentIntent == nil {
 		return nil, nil
 	}
-	u := psp.Unasked{Kind: psp.KindRefund, ProviderRef: r.ID, Of: r.PaymentIntent.ID, Reason: string(r.Reason), Status: string(r.Status)}
+	u := psp.Unasked{Kind: psp.KindRefund, ProviderRef: ref(r.ID, account), Of: ref(r.PaymentIntent.ID, account), Reason: string(r.Reason), Status: string(r.Status)}
 	if m.status == psp.Declined {
 		u.Failed, u.Reason = true, m.decline.Code
 	}
@@ -110,7 +114,7 @@ func payout(kind psp.Kind, raw json.RawMessage) ([]psp.Unasked, error) {
 
 // reversals reads every reversal that the transfer lists, which are the newest ten: an
 // event before this one may have been lost.
-func reversals(raw json.RawMessage) (all []psp.Unasked, err error) {
+func reversals(account string, raw json.RawMessage) (all []psp.Unasked, err error) {
 	var t sdk.Transfer
 	if json.Unmarshal(raw, &t) != nil {
 		return nil, malformed("its object is not a transfer")
@@ -120,7 +124,7 @@ func reversals(raw json.RawMessage) (all []psp.Unasked, err error) {
 		return nil, nil
 	}
 	for _, r := range t.Reversals.Data {
-		one, err := whole(psp.Unasked{Kind: psp.KindTransferReversal, ProviderRef: r.ID, Of: t.ID, Reference: m.reference}, r.Amount, string(r.Currency))
+		one, err := whole(psp.Unasked{Kind: psp.KindTransferReversal, ProviderRef: ref(r.ID, account), Of: ref(t.ID, account), Reference: m.reference}, r.Amount, string(r.Currency))
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,56 @@
+package stripe_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// What is told of a connected account is named as calls in its name are: by its id and the
+// account's. Its payouts are to the merchant's bank, and none of ours.
+func TestUnaskedOfConnectedAccount(t *testing.T) {
+	const (
+		dispute  = `{"id":"du_1","object":"dispute","amount":1250,"currency":"usd","status":"lost","payment_intent":"pi_1"}`
+		refund   = `{"id":"re_1","object":"refund","amount":1250,"currency":"usd","status":%q,"payment_intent":"pi_1"}`
+		transfer = `{"id":"tr_1","object":"transfer","amount":1250,"currency":"usd","metadata":{"homeward_reference":"tr_a"},"reversals":{"object":"list","data":[{"id":"trr_1","object":"transfer_reversal","amount":1250,"currency":"usd"}]}}`
+		payout   = `{"id":"po_1","object":"payout","amount":1250,"currency":"usd","status":"paid"}`
+	)
+	type told struct {
+		kind    psp.Kind
+		ref, of string
+	}
+	p := adapter(t, "http://127.0.0.1:1", secret)
+	read := func(event, account, object string) (all []told) {
+		n, err := p.Read(fmt.Appendf(nil, `{"id":"evt_1","object":"event","created":1772366400,"type":%q,"account":%q,"data":{"object":%s}}`, event, account, object))
+		require.NoError(t, err, event)
+		require.False(t, n.Movement, event)
+		for _, u := range n.Unasked {
+			all = append(all, told{u.Kind, u.ProviderRef, u.Of})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		event, object string
+		want          told
+	}{
+		{"charge.dispute.created", dispute, told{psp.KindDisputeOpened, "du_1", "pi_1"}},
+		{"charge.dispute.funds_withdrawn", dispute, told{psp.KindDispute, "du_1", "pi_1"}},
+		{"charge.dispute.funds_reinstated", dispute, told{psp.KindDisputeReversal, "du_1", "pi_1"}},
+		{"charge.dispute.closed", dispute, told{psp.KindDisputeLost, "du_1", "pi_1"}},
+		{"refund.created", fmt.Sprintf(refund, "succeeded"), told{psp.KindRefund, "re_1", "pi_1"}},
+		{"refund.failed", fmt.Sprintf(refund, "failed"), told{psp.KindRefund, "re_1", "pi_1"}},
+		{"transfer.reversed", transfer, told{psp.KindTransferReversal, "trr_1", "tr_1"}},
+	} {
+		require.Equal(t, []told{c.want}, read(c.event, "", c.object), c.event)
+		c.want.ref, c.want.of = c.want.ref+"@acct_1", c.want.of+"@acct_1"
+		require.Equal(t, []told{c.want}, read(c.event, "acct_1", c.object), c.event)
+	}
+	for _, event := range []string{"payout.created", "payout.paid", "payout.failed", "payout.canceled"} {
+		require.Len(t, read(event, "", payout), 1, event)
+		require.Empty(t, read(event, "acct_1", payout), event)
+	}
+	require.Empty(t, read("charge.dispute.created", "acct_1", `{"id":"du_1","object":"dispute","amount":1250,"currency":"usd","status":"lost"}`), "of no payment")
+}
