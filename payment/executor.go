@@ -201,8 +201,16 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	}
 }
 
-// told reports whether the provider to call has said by itself that it did what was asked.
-func (t *attempt) told() bool { return t.Told != "" && t.ToldBy == t.name }
+// told reports whether the provider to call has said by itself that it did what was asked:
+// in the account that was asked for, as the owner of another one can have the provider say
+// anything of it.
+func (t *attempt) told() bool {
+	in := t.intent.Account()
+	if t.op.GivesBack() {
+		in = psp.AccountOf(t.intent.Source) // where its charge lies
+	}
+	return t.Told != "" && t.ToldBy == t.name && psp.AccountOf(t.Told) == in
+}
 
 // toldRefused is the verdict of a provider's own word that what was asked for was not
 // made. It may be asked for again: how long the reason holds is not in the word.

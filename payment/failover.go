@@ -13,12 +13,13 @@ import (
 // elseMoved is v, unless another provider is to try instead: the settings name one, the
 // request is for none in particular, and it is certain that this generation has moved no
 // money. So it is a first attempt, whose call was not sent or was declined, and never one
-// that comes after an unknown outcome, however it ended itself.
+// that comes after an unknown outcome, however it ended itself. Nor does one move whose
+// payment was made already and declined: its payer may still have it open, and pay it.
 func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) claim.Verdict {
 	next, set := t.o.Failover[t.name]
 	_, has := t.callees[next.To]
 	switch {
-	case !set || !has || t.Recovery || t.Last || t.intent.Provider != "" || t.op != Charge && t.op != Transfer:
+	case !set || !has || t.Recovery || t.Last || t.intent.Provider != "" || t.Record.ProviderRef != "" || t.op != Charge && t.op != Transfer:
 		return v
 	case !certain(r, v, next.Codes):
 		return v

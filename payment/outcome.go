@@ -39,6 +39,28 @@ const (
 // chargeback can follow.
 const PageAfter = 24 * time.Hour
 
+// codeGivenBack is the decline of a generation whose payment was made for one before it,
+// which had been declined, and has been given back.
+const codeGivenBack = "payment_given_back"
+
+// paid is the verdict of a payment that was made. One that a generation before had been
+// declined for, and that its payer paid after all, is a ghost: it goes back, and the next
+// generation makes a payment of its own.
+func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
+	ghost, err := t.ghost(ctx, ref)
+	switch {
+	case err != nil:
+		t.log.WarnContext(ctx, "the books cannot be read, so that what was paid may have been given back", "object", t.Record.Minted.ID, "error", err)
+		return t.unknown(ctx, reasonNotAsked)
+	case ghost:
+		t.cleared = true
+		return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
+			Class: psp.Soft, Code: codeGivenBack, Message: "The payment was made after it had been declined, and has been given back.",
+		}})
+	}
+	return t.succeeded(ref)
+}
+
 // verdict says what a provider's answer means for the claim.
 func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 	if t.intent.Holds() {
@@ -51,7 +73,7 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 	}
 	switch {
 	case r.Outcome == psp.Approved:
-		return t.succeeded(r.ProviderRef)
+		return t.paid(ctx, r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
 		return t.elseMoved(ctx, r, t.declined(ctx, r))
 	case r.Outcome == psp.Pending && r.Wait != nil && (r.ProviderRef != "" || t.caps.Blind): // by which it is asked for, where it can be

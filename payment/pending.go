@@ -91,7 +91,7 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 		return t.unanswered() // by an attempt of ours that got no further
 	case m.Outcome == psp.Declined && m.Decline.Code == codeCanceled && t.Record.Interim != nil:
 		return t.canceled(ref)
-	case (m.Outcome == psp.Pending || m.Outcome == psp.Authorized) && t.overdue():
+	case m.Outcome == psp.Pending && t.past(t.deadlineIn(m.Wait.State)), m.Outcome == psp.Authorized && t.past(t.deadlineIn(RequiresCapture)):
 		return t.callOff(ctx, r)
 	}
 	if m.Outcome == psp.Approved && t.intent.Holds() {
@@ -172,22 +172,30 @@ func (t *attempt) since() time.Time {
 // deadline is when a charge that waits is to be called off; zero for never. What a bank
 // has taken on is called off by its expires_at alone.
 func (t *attempt) deadline() time.Time {
+	state := psp.RequiresAction
+	if t.Record.Interim != nil {
+		state = psp.State(t.Record.Interim.State)
+	}
+	return t.deadlineIn(state)
+}
+
+// deadlineIn is the deadline of one that waits in state.
+func (t *attempt) deadlineIn(state psp.State) time.Time {
 	switch {
 	case t.op != Charge:
 		return time.Time{}
 	case !t.intent.ExpiresAt.IsZero():
 		return t.intent.ExpiresAt
-	case t.Record.Interim == nil || t.Record.Interim.State == string(psp.RequiresAction):
+	case state == psp.RequiresAction:
 		return t.since().Add(orDefault(t.o.ActionFor, defaultActionFor))
 	default:
 		return time.Time{}
 	}
 }
 
-func (t *attempt) overdue() bool {
-	at := t.deadline()
-	return !at.IsZero() && !t.Now.Before(at)
-}
+func (t *attempt) overdue() bool { return t.past(t.deadline()) }
+
+func (t *attempt) past(at time.Time) bool { return !at.IsZero() && !t.Now.Before(at) }
 
 // pace is when to ask next about what is in state: no later than it is to be called off.
 func (t *attempt) pace(state psp.State) time.Duration {

@@ -159,6 +159,10 @@ func (in *Intent) agreed() error {
 	return nil
 }
 
+// Account is the account at the provider that a charge is made in; "" is ours, as of
+// everything that is no charge.
+func (in *Intent) Account() string { return spelled(in.terms.account) }
+
 // terms is what the provider is told beside the amount; nil for nothing.
 func (in *Intent) agreement() *psp.Terms {
 	t := &in.terms

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,6 +273,10 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
 	known := isBooked || found && rec.State == claim.Completed
+	if own := cmp.Or(booked.ProviderRef, rec.ProviderRef); own != "" && psp.AccountOf(own) != psp.AccountOf(n.ProviderRef) {
+		// Whoever owns an account at the provider can write our ids on what is theirs.
+		return p.close(ctx, m, Ignored, "of another account")
+	}
 	switch {
 	case known && same:
 		if isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency) {

@@ -21,6 +21,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -261,6 +262,14 @@ type NotSentError struct {
 }
 
 func (e *NotSentError) Error() string { return "nothing was sent: " + e.Reason }
+
+// AccountOf is the account at the provider, not ours, that a movement lies in; "" is ours.
+// An adapter that can move money in others' accounts spells a ProviderRef as the movement's
+// id, "@" and the account.
+func AccountOf(providerRef string) string {
+	_, account, _ := strings.Cut(providerRef, "@")
+	return account
+}
 
 // Found is a provider's answer to "do you know this reference?".
 type Found uint8

@@ -1,0 +1,75 @@
+package payment
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// TestWordsOfAnotherAccountSettleNothing: the owner of an account at the provider can write
+// our ids on a payment of their own, of which the provider then tells.
+func TestWordsOfAnotherAccountSettleNothing(t *testing.T) {
+	for told, want := range map[string]claim.Outcome{"px_1": claim.OutcomeDone, "px_evil@acct_evil": claim.OutcomePending} {
+		p := &patientProvider{fake: fake{caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}, found: psp.FoundYes, shows: movement(psp.Pending, payer, nil)}
+		e := NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)})
+		a := waiting(psp.RequiresAction, time.Minute, false)
+		a.Told, a.ToldBy = told, "fake"
+		require.Equal(t, want, e.Attempt(t.Context(), a).Outcome, told)
+
+		// And of a charge in that account ours.
+		a.Payload = []byte(`{"account":"acct_evil","amount":1999,"currency":"usd","off_session":false,"payment_method":"pm_1"}`)
+		require.NotEqual(t, want, e.Attempt(t.Context(), a).Outcome, told)
+	}
+}
+
+// TestNobodyElseTriesWhatThePayerCanStillPay: a payment that was declined after its payer had
+// been asked for stays open at the provider.
+func TestNobodyElseTriesWhatThePayerCanStillPay(t *testing.T) {
+	p := &patientProvider{fake: fake{result: psp.Result{Outcome: psp.Declined, ProviderRef: "px_1", Decline: &psp.Decline{Class: psp.Soft, Code: "do_not_honor"}}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}}
+	e := NewExecutor(psp.Providers{p, &otherFake{}}, Options{Logger: slog.New(slog.DiscardHandler), Failover: map[string]Failover{"fake": {To: "other", Codes: []string{"do_not_honor"}}}})
+	a := attemptOf(Charge)
+	require.Equal(t, claim.OutcomeMoved, e.Attempt(t.Context(), a).Outcome, "of which the payer has heard nothing")
+	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
+	require.Equal(t, claim.OutcomeReleased, e.Attempt(t.Context(), a).Outcome)
+}
+
+type otherFake struct{ fake }
+
+func (*otherFake) Name() string { return "other" }
+
+type oneBooking struct{ tx ledger.Transaction }
+
+func (b oneBooking) Transaction(_ context.Context, _, id string) (ledger.Transaction, bool, error) {
+	return b.tx, id == b.tx.ID, nil
+}
+
+func (oneBooking) ReversalsAt(context.Context, string, string) ([]ledger.Transaction, error) {
+	return nil, nil
+}
+
+// TestAPaymentThatWasGivenBackIsNoSuccess: the payer paid it after its generation had been
+// declined, and got the money back. The next generation finds it paid, and lets it go.
+func TestAPaymentThatWasGivenBackIsNoSuccess(t *testing.T) {
+	p := &fake{result: psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}, caps: psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, Lookup: true}}
+	id := ledger.GhostID("fake", "px_1")
+	e := NewExecutor(psp.Providers{p}, Options{
+		Logger: slog.New(slog.DiscardHandler), Books: oneBooking{ledger.Transaction{ID: id, Kind: ledger.Ghost, Provider: "fake", ProviderRef: "px_1", Object: "xx_1"}},
+		Home: func(claim.RegionCode) (string, bool) { return "eu", true },
+	})
+	a := attemptOf(Charge)
+	a.Record.Generation, a.Record.ProviderRef = 2, "px_1"
+	for _, recovery := range []bool{false, true} {
+		a.Recovery = recovery
+		v := e.Attempt(t.Context(), a)
+		require.Equal(t, claim.OutcomeReleased, v.Outcome)
+		require.Empty(t, v.ProviderRef, "the next generation makes a payment of its own")
+		require.Nil(t, v.Posting)
+	}
+}
