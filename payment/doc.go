@@ -29,7 +29,8 @@
 // provider may check a request before it looks the key up. The refusal counts
 // only after the look-ups above have found nothing, as often and as far apart
 // as for any other call. Where the provider cannot be asked the outcome stays
-// unknown.
+// unknown. A repeat that the provider takes for another call under the same key
+// ([psp.ErrKeyReused]) is no refusal of either, and leads to the same look-ups.
 //
 // # Providers
 //

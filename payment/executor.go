@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -297,15 +298,19 @@ func kind(op Operation) psp.Kind {
 }
 
 // repeat makes the call again, which a provider that dedupes answers with the
-// first call's result. One that refuses the repeat as invalid is asked at once:
-// the same call would be refused again and again.
+// first call's result. One that refuses the repeat, as invalid or as another call under
+// the same key, is asked at once: the same call would be refused again and again.
 func (t *attempt) repeat(ctx context.Context) claim.Verdict {
 	r := t.call(ctx)
-	if !saidInvalid(r) {
+	why := r.Err
+	switch {
+	case saidInvalid(r):
+		why = errors.New(r.Decline.Code)
+	case r.Outcome != psp.Unknown || !errors.Is(r.Err, psp.ErrKeyReused):
 		return t.verdict(ctx, r)
 	}
-	t.log.WarnContext(ctx, "provider refused the repeat of a call as invalid; asking what became of the first",
-		"object", t.Record.Minted.ID, "provider", t.name, "code", r.Decline.Code)
+	t.log.WarnContext(ctx, "provider refused the repeat of a call; asking what became of the first",
+		"object", t.Record.Minted.ID, "provider", t.name, "error", why)
 	// No look-up has counted yet, so this asks and cannot call.
 	return t.ask(ctx, false)
 }

@@ -3,6 +3,7 @@ package payment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -77,6 +78,7 @@ var (
 	approved = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
 	lost     = psp.Result{Err: errors.New("secret detail of the wire")}
 
+	keyReused    = psp.Result{Err: fmt.Errorf("fake: %w", psp.ErrKeyReused)}
 	invalidToken = decline(psp.Invalid, "no_such_token", "No such payment method.")
 )
 
@@ -185,6 +187,18 @@ func TestAttempt(t *testing.T) {
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, calls: 1, lookups: 1}},
 		{name: "repeat refused: cannot be asked", provider: fake{result: invalidToken}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true, notFounds: 9,
 			want: want{outcome: claim.OutcomeUnknown, reason: reasonRepeat, status: 503, calls: 1}},
+		{name: "key reused: found", provider: fake{found: psp.FoundYes, known: approved, result: keyReused}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeDone, status: 201, calls: 1, lookups: 1}},
+		{name: "key reused: found declined", provider: fake{found: psp.FoundYes, known: decline(psp.Hard, "stolen_card", ""), result: keyReused}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeRefused, reason: "stolen_card", status: 402, calls: 1, lookups: 1}},
+		{name: "key reused: not found once", provider: fake{found: psp.FoundNo, result: keyReused}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotFound, status: 503, calls: 1, lookups: 1, notFound: true, retryIn: time.Second}},
+		{name: "key reused: not found again", provider: fake{found: psp.FoundNo, result: keyReused}, caps: both, recovery: true, notFounds: 2,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1, lookups: 1}},
+		{name: "key reused: not answered", provider: fake{found: psp.FoundUnknown, known: lost, result: keyReused}, caps: both, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNotAsked, status: 503, calls: 1, lookups: 1}},
+		{name: "key reused: cannot be asked", provider: fake{result: keyReused}, caps: psp.Capabilities{Dedupe: dedupes}, recovery: true,
+			want: want{outcome: claim.OutcomeUnknown, reason: reasonNoAnswer, status: 503, calls: 1}},
 		{name: "none: refused after not found", provider: fake{found: psp.FoundNo, result: invalidToken}, caps: ask, recovery: true, notFounds: 2,
 			want: want{outcome: claim.OutcomeReleased, reason: "no_such_token", status: 400, calls: 1, lookups: 1}},
 

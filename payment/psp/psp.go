@@ -20,6 +20,7 @@ package psp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -247,7 +248,7 @@ type Result struct {
 	// Wait is set when Outcome is Pending, nil otherwise.
 	Wait *Wait
 	// Err says why the outcome is Unknown, for the log and the audit. It is never
-	// shown to the merchant and, but for a [NotSentError], never decides anything.
+	// shown to the merchant and, but for a [NotSentError] and [ErrKeyReused], never decides anything.
 	Err error
 }
 
@@ -270,6 +271,12 @@ func AccountOf(providerRef string) string {
 	_, account, _ := strings.Cut(providerRef, "@")
 	return account
 }
+
+// ErrKeyReused is in the Err of an Unknown result when the provider knows [Call.Key] from
+// a call with other parameters, as one of another version of this program may have sent
+// them. This call has done nothing. What became of the first one only a look-up tells: a
+// repeat is answered so for as long as the provider remembers the key.
+var ErrKeyReused = errors.New("the provider knows the key from a call with other parameters")
 
 // Found is a provider's answer to "do you know this reference?".
 type Found uint8

@@ -48,7 +48,8 @@
 //
 // Adyen keeps a key for at least 7 days, per company account, in up to 64 characters. It
 // answers a repeat with the first answer, and does not say that it compares what came
-// with it: the adapter does, by the reference and the amount of the answer. A key is not
+// with it: the adapter does, by the reference and the amount of the answer, and where they
+// differ says psp.ErrKeyReused. A key is not
 // known in another region's endpoints. So each home region has one endpoint
 // ([Config].Endpoints), and every call of a claim goes to that of its home, whichever
 // node makes it.

@@ -192,15 +192,18 @@ func indivisible(currency string) *psp.Decline {
 // result reads the answer to a payment.
 func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result {
 	if r.MerchantReference != "" && r.MerchantReference != req.Reference {
-		return unknown("a payment of %q, where one of %q was asked", r.MerchantReference, req.Reference)
+		return unknown("a payment of %q, where one of %q was asked: %w", r.MerchantReference, req.Reference, psp.ErrKeyReused)
 	}
 	switch r.ResultCode {
 	case resultRefused, resultError, resultCancelled:
 		return psp.Result{Outcome: psp.Declined, Decline: declined(r.ResultCode, r.RefusalReasonCode)}
 	case resultAuthorised:
 		// What Adyen says it takes has to be what was asked for, and ours.
-		if r.MerchantReference == "" || r.Amount == nil || *r.Amount != req.Amount {
-			return unknown("an authorisation of %v for %q, where %v for %q was asked", r.Amount, r.MerchantReference, req.Amount, req.Reference)
+		if r.MerchantReference == "" || r.Amount == nil {
+			return unknown("an authorisation without merchantReference or amount")
+		}
+		if *r.Amount != req.Amount {
+			return unknown("an authorisation of %v for %q, where %v for %q was asked: %w", *r.Amount, r.MerchantReference, req.Amount, req.Reference, psp.ErrKeyReused)
 		}
 		if r.PSPReference == "" {
 			return unknown("an authorisation without pspReference")
@@ -285,7 +288,7 @@ func (p *Provider) modify(ctx context.Context, call psp.Call, what, reference st
 	case res.Status != statusReceived || res.PSPReference == "":
 		return unknown("a modification with the status %q", res.Status)
 	case res.PaymentPSPReference != call.Source, res.Reference != reference, money && (res.Amount == nil || *res.Amount != *req.Amount):
-		return unknown("a modification %q of %v of %q, where %q of %v of %q was asked", res.Reference, res.Amount, res.PaymentPSPReference, reference, req.Amount, call.Source)
+		return unknown("a modification %q of %v of %q, where %q of %v of %q was asked: %w", res.Reference, res.Amount, res.PaymentPSPReference, reference, req.Amount, call.Source, psp.ErrKeyReused)
 	}
 	ref := res.PSPReference
 	if what != "refunds" {

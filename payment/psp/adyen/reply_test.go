@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,9 @@ func TestPaymentReplies(t *testing.T) {
 			if r.Outcome != c.want || (r.Decline != nil) != (c.want == psp.Declined) || (r.Wait != nil) != (c.want == psp.Pending) || (r.Err != nil) != (c.want == psp.Unknown) {
 				t.Fatalf("got %+v, want %s", r, c.want)
 			}
+			if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != strings.HasPrefix(name, "another") {
+				t.Errorf("the key is reused: %t, of %v", reused, r.Err)
+			}
 			switch c.want {
 			case psp.Declined:
 				if r.Decline.Class != c.class || r.Decline.Code != c.code || r.Decline.Message == "" || strings.Contains(r.Decline.Message, "\n") {
@@ -160,6 +164,9 @@ func TestModificationReplies(t *testing.T) {
 		r := adapter(t, url, "").Refund(t.Context(), refund)
 		if r.Outcome != c.want || c.want == psp.Pending && (r.ProviderRef != "WNS7WQ756L2GWR82" || r.Wait.State != psp.Processing) {
 			t.Errorf("%s: got %+v, want %s", name, r, c.want)
+		}
+		if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != slices.Contains([]string{"another's", "of another", "of other money"}, name) {
+			t.Errorf("%s: the key is reused: %t, of %v", name, reused, r.Err)
 		}
 		if asked.URL.Path != "/v71/payments/NC6HT9CRT65ZGN82/refunds" {
 			t.Errorf("%s: asked %s", name, asked.URL)

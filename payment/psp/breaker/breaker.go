@@ -11,7 +11,7 @@
 // and opens again with the first that is not.
 //
 // Only silence counts against a provider. An approval and a decline are answers, and
-// so is "nothing under this reference". Look-ups count like calls: they go the same
+// so are "nothing under this reference" and [psp.ErrKeyReused]. Look-ups count like calls: they go the same
 // way, and after an outage they come first.
 //
 // The breaker decides nothing about money. What a claim may do after an Unknown is
@@ -123,7 +123,7 @@ func (b *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 func (b *Provider) call(ctx context.Context, call psp.Call, move func(context.Context, psp.Call) psp.Result) psp.Result {
 	return b.run(ctx, func() (answer, bool) {
 		r := move(ctx, call)
-		return answer{result: r}, r.Outcome != psp.Unknown
+		return answer{result: r}, r.Outcome != psp.Unknown || errors.Is(r.Err, psp.ErrKeyReused)
 	}).result
 }
 

@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -158,6 +159,10 @@ func TestOnlySilenceOpens(t *testing.T) {
 	}{
 		"declines": {func(ctx context.Context, p *provider, b *Provider, _ int) {
 			p.set(psp.FoundUnknown, declined)
+			b.Charge(ctx, psp.Call{})
+		}, "closed"},
+		"keys that are reused": {func(ctx context.Context, p *provider, b *Provider, _ int) {
+			p.set(psp.FoundUnknown, psp.Result{Err: fmt.Errorf("fake: %w", psp.ErrKeyReused)})
 			b.Charge(ctx, psp.Call{})
 		}, "closed"},
 		"look-ups that find nothing": {func(ctx context.Context, p *provider, b *Provider, _ int) {

@@ -12,8 +12,8 @@
 //	400, 404, 422, class invalid                    Declined, Invalid
 //	everything else                                 Unknown
 //
-// Everything else is: 409 (the key met other parameters: a bug here or a
-// collision, and the first call may well have moved money), 429, 5xx, a
+// Everything else is: 409 (of class key_reuse, psp.ErrKeyReused: the key met
+// other parameters, and the first call may well have moved money), 429, 5xx, a
 // redirect, any other class or shape, a reply too large, malformed, or about
 // another movement, a network error, a time-out.
 //

@@ -3,6 +3,7 @@ package httpjson_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -229,6 +230,9 @@ func TestReplies(t *testing.T) {
 			r := adapter(t, srv.URL+"/pay/", psp.Capabilities{Dedupe: psp.DedupeKey}).Charge(t.Context(), call)
 			if r.Outcome != c.want {
 				t.Fatalf("got %+v, want %s", r, c.want)
+			}
+			if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != (name == "key reuse") {
+				t.Errorf("the key is reused: %t, of %v", reused, r.Err)
 			}
 			switch r.Outcome {
 			case psp.Approved:

@@ -63,13 +63,23 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 			return r.unread(status)
 		}
 		return psp.Result{Outcome: psp.Declined, Decline: r.Error.decline(psp.Invalid)}
+	case http.StatusConflict:
+		res := r.unread(status)
+		if r.Error != nil && r.Error.Class == classKeyReuse {
+			res.Err = fmt.Errorf("%w: %w", res.Err, psp.ErrKeyReused)
+		}
+		return res
 	default:
 		return r.unread(status)
 	}
 }
 
-// classInvalid says that the provider refused the request itself.
-const classInvalid = "invalid"
+const (
+	// classInvalid says that the provider refused the request itself.
+	classInvalid = "invalid"
+	// classKeyReuse says that the key met other parameters.
+	classKeyReuse = "key_reuse"
+)
 
 // found reads the reply to a look-up. A 404 counts as no only when the provider
 // itself says so: a proxy's, or that of a wrong path, knows nothing.

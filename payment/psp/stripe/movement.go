@@ -155,6 +155,8 @@ func refused(err error) psp.Result {
 	case (e.HTTPStatusCode == http.StatusBadRequest || e.HTTPStatusCode == http.StatusNotFound) && e.Type == sdk.ErrorTypeInvalidRequest:
 		// Only in Stripe's own words: gateways answer with these codes too.
 		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
+	case e.HTTPStatusCode == http.StatusBadRequest && e.Type == sdk.ErrorTypeIdempotency:
+		return psp.Result{Err: fmt.Errorf("%w: %w", oneLine(err), psp.ErrKeyReused)}
 	}
 	return psp.Result{Err: oneLine(err)}
 }

@@ -26,8 +26,8 @@
 //	400 or 404 invalid_request_error                  Declined, Invalid, or by its code
 //	everything else                                   Unknown
 //
-// Everything else is: 409 (the key's first request is still under way), 429, an
-// idempotency_error (the key met other parameters), 401 and 403, 5xx, any other shape, a reply too large or malformed, a
+// Everything else is: 409 (the key's first request is still under way), 429, a 400 of
+// type idempotency_error (the key met other parameters, psp.ErrKeyReused), 401 and 403, 5xx, any other shape, a reply too large or malformed, a
 // network error, a time-out.
 //
 // Our amounts are in the minor units of ISO 4217, and Stripe's in its own: amount.go.

@@ -215,6 +215,9 @@ func TestReplies(t *testing.T) {
 			if c.want == psp.Unknown && (r.Err == nil || strings.ContainsRune(r.Err.Error(), '\n') || len(r.Err.Error()) > 600) {
 				t.Errorf("want one line of reason, got %v", r.Err)
 			}
+			if reused := errors.Is(r.Err, psp.ErrKeyReused); reused != (name == "key met other parameters") {
+				t.Errorf("the key is reused: %t, of %v", reused, r.Err)
+			}
 			if n := len(asked()); name != "not confirmed" && n != 1 { // that one is read again
 				t.Errorf("%d requests, want 1: %v", n, asked())
 			}
