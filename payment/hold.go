@@ -71,6 +71,8 @@ func (in *Intent) setOrder(name, raw []byte) (err error) {
 		in.Charge, err = chargeID(raw)
 	case string(name) == "amount" && in.Operation == Capture:
 		in.Amount, err = amount(raw)
+	case string(name) == amountUnits && in.Operation == Capture:
+		err = in.setUnits(raw)
 	default:
 		err = unknownMember(name)
 	}
@@ -106,6 +108,9 @@ func (t *attempt) order(ctx context.Context) claim.Verdict {
 		t.log.WarnContext(ctx, "the charge that is to be captured or canceled cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0)
+	}
+	if t.intent.ofStripe && OtherUnits(t.intent.Currency) {
+		return t.wrong(codeUnits, "amount", otherUnitsDetail)
 	}
 	if v, over := t.over(ctx); over {
 		return v

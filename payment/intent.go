@@ -82,7 +82,9 @@ type Intent struct {
 	// The caller's own spelling of optional members, canonical JSON, nil when
 	// absent: what the caller sent is shown back to the byte.
 	description, orderID, metadata, expiresAt, reason []byte
-	terms                                             terms
+	// ofStripe: Amount is in Stripe's units, see [InStripesUnits].
+	ofStripe bool
+	terms    terms
 	// captured is how much of a charge that held its money was taken; 0 for any other.
 	captured int64
 }

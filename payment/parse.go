@@ -145,6 +145,8 @@ func (in *Intent) setRefund(name, raw []byte) (err error) {
 	switch string(name) {
 	case "amount":
 		in.Amount, err = amount(raw)
+	case amountUnits:
+		err = in.setUnits(raw)
 	case "charge":
 		in.Charge, err = chargeID(raw)
 	case "metadata":

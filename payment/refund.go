@@ -62,6 +62,8 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
 	case t.name != charge.Provider:
 		return t.wrong(codeElsewhere, "charge", "This charge was made at the provider "+charge.Provider+", which is not in use any more; refund it there."), true
+	case in.ofStripe && OtherUnits(charge.Currency):
+		return t.wrong(codeUnits, "amount", otherUnitsDetail), true
 	case in.Amount > charge.Amount:
 		in.Currency = charge.Currency
 		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge was of %d; a refund cannot be more. Lower the amount, or leave it out to refund the whole charge.", charge.Amount)), true

@@ -124,6 +124,13 @@ func TestRefund(t *testing.T) {
 		{name: "part", body: part, amount: 500, outcome: claim.OutcomeDone, status: 201, says: `"amount":500,"currency":"usd"`},
 		{name: "all of it", body: strings.Replace(part, "500", "1999", 1), amount: 1999, outcome: claim.OutcomeDone, status: 201},
 		{name: "too much", body: strings.Replace(part, "500", "2000", 1), outcome: claim.OutcomeReleased, reason: codeTooMuch, status: 400, says: `"member":"amount","code":"amount_too_large"`},
+		{name: "part, as Stripe counts", body: strings.Replace(part, "500,", `500,"amount_units":"stripe",`, 1), amount: 500, outcome: claim.OutcomeDone, status: 201},
+		{name: "part, as Stripe counts another currency", body: strings.Replace(part, "500,", `500,"amount_units":"stripe",`, 1), outcome: claim.OutcomeReleased, reason: codeUnits, status: 400, says: `"member":"amount"`,
+			change: func(_ *claim.Attempt, _ *fake, b *books) {
+				isk := b.all["europe/"+paid]
+				isk.Currency = "isk"
+				b.all["europe/"+paid] = isk
+			}},
 		{name: "no such charge", body: strings.Replace(whole, paid, unbooked, 1), outcome: claim.OutcomeReleased, reason: codeNoCharge, status: 400, says: `"retry":"never","member":"charge","code":"no_such_charge"`},
 		{name: "another tenant's", body: strings.Replace(whole, paid, foreign, 1), outcome: claim.OutcomeReleased, reason: codeNoCharge, status: 400},
 		{name: "of another kind", body: whole, outcome: claim.OutcomeReleased, reason: codeNoCharge, status: 400,

@@ -209,13 +209,16 @@ func (s *server) readIntent(res *response, r *http.Request, op payment.Operation
 	if err != nil {
 		return nil, intent, err
 	}
+	if res.stripe != nil && (op == payment.Refund || op == payment.Capture) {
+		body = payment.InStripesUnits(body)
+	}
 	if charge != "" && body[0] == '{' {
 		body = payment.OrderOf(body, charge)
 	}
 	if intent, err = payment.Parse(op, body); err != nil {
 		return nil, intent, err
 	}
-	if res.stripe != nil && stripeapi.OtherUnits(intent.Currency) {
+	if res.stripe != nil && payment.OtherUnits(intent.Currency) {
 		return nil, intent, errOtherUnits
 	}
 	return body, intent, nil

@@ -366,7 +366,7 @@ func TestFailures(t *testing.T) {
 
 func TestUnits(t *testing.T) {
 	for currency, want := range map[string]int64{"usd": 1000, "jpy": 1000, "kwd": 1000, "isk": 100000, "ugx": 100000, "mga": 10} {
-		if got := stripeUnits(1000, currency); got != want || OtherUnits(currency) != (want != 1000) {
+		if got := stripeUnits(1000, currency); got != want || payment.OtherUnits(currency) != (want != 1000) {
 			t.Errorf("%s: got %d", currency, got)
 		}
 	}

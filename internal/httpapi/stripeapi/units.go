@@ -12,13 +12,6 @@ const (
 // hundredths is how many of one unit are one of the other.
 const hundredths = 100
 
-// OtherUnits reports whether an amount of the currency is another number at Stripe. A
-// refund names an amount and no currency, so which of the two it means could not be
-// told: such a currency is charged, and given back in part, in JSON.
-func OtherUnits(currency string) bool {
-	return currency == krona || currency == shilling || currency == ariary
-}
-
 // stripeUnits is an amount in ISO 4217's minor units as Stripe shows it. Fractions of an
 // ariary, which nobody can pay, are cut off.
 func stripeUnits(amount int64, currency string) int64 {
