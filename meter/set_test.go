@@ -102,7 +102,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		s.Counter(Notices).Add(1, fmt.Sprint("p", i), "kept")
 	}
 	told := collect(t, reader)[Notices.Name()]
-	require.Equal(t, maxSeries+1, len(told))
+	require.Len(t, told, maxSeries+1)
 	require.EqualValues(t, 50, told["homeward.provider=other,homeward.verdict=other"])
 }
 
