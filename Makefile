@@ -35,7 +35,7 @@ UNRACED = $(addprefix github.com/homeward-io/homeward/,e2e/alerts monitoring)
 test: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
 test: ## Run every test, with the race detector; those on a database where PostgreSQL is found.
 	CGO_ENABLED=1 $(GO) vet -race ./...
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
 	$(GO) test -timeout 20m $(UNRACED)
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
@@ -48,7 +48,7 @@ test-postgres test-cockroach: export HOMEWARD_TEST_STORE := sql
 test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
 test-postgres: export HOMEWARD_TEST_KIND := postgresql
 test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(SQL_TESTS)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(SQL_TESTS)
 
 # One package at a time: each starts a cluster of three nodes.
 test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb
