@@ -28,8 +28,10 @@ const (
 	TransferReversal Kind = "transfer_reversal"
 	Payout           Kind = "payout"
 	PayoutReversal   Kind = "payout_reversal"
-	Fee              Kind = "fee"
-	FeeRefund        Kind = "fee_refund"
+	// TopUp is money that a provider has taken from our bank.
+	TopUp     Kind = "top_up"
+	Fee       Kind = "fee"
+	FeeRefund Kind = "fee_refund"
 	// Conversion is one half of an exchange: money of one currency that a provider has
 	// turned into another one.
 	Conversion Kind = "conversion"
@@ -137,6 +139,13 @@ func PayoutBackOf(payout Transaction, ref string) Transaction {
 	return t
 }
 
+// TopUpOf books in region that provider has taken amount from our bank, known to it by ref.
+func TopUpOf(region, provider, ref string, amount int64, currency string) Transaction {
+	t := PayoutOf(region, provider, ref, amount, currency)
+	t.ID, t.Kind, t.Debit, t.Credit = UnaskedID(TopUp, provider, ref), TopUp, t.Credit, t.Debit
+	return t
+}
+
 // FeeOf books in region that provider has kept a fee, by the entry of its statement that
 // says so: of tenant's object, or, where those are "", of none. Below 0 it has given one
 // back.
@@ -179,7 +188,7 @@ func ConversionOf(region, tenant, object, provider, entry string, amount int64, 
 // money that it holds for us.
 func (k Kind) tenantless() bool {
 	switch k {
-	case Payout, PayoutReversal, Fee, FeeRefund, Conversion, Adjustment:
+	case Payout, PayoutReversal, TopUp, Fee, FeeRefund, Conversion, Adjustment:
 		return true
 	default:
 		return false

@@ -20,6 +20,9 @@ const (
 	KindPayout Kind = "payout"
 	// KindPayoutReversal: a payout has come back.
 	KindPayoutReversal Kind = "payout_reversal"
+	// KindTopUp: the provider has taken money from our bank, as for a balance below zero.
+	// Statements alone tell of it.
+	KindTopUp Kind = "top_up"
 	// KindFee: the provider has kept a fee. KindFeeRefund: it has given one back.
 	KindFee       Kind = "fee"
 	KindFeeRefund Kind = "fee_refund"

@@ -19,7 +19,7 @@ const KindConversion psp.Kind = "conversion"
 // refunds.
 var asides = map[ledger.Kind]psp.Kind{
 	ledger.Dispute: psp.KindDispute, ledger.DisputeReversal: psp.KindDisputeReversal, ledger.TransferReversal: psp.KindTransferReversal,
-	ledger.Payout: psp.KindPayout, ledger.PayoutReversal: psp.KindPayoutReversal,
+	ledger.Payout: psp.KindPayout, ledger.PayoutReversal: psp.KindPayoutReversal, ledger.TopUp: psp.KindTopUp,
 	ledger.Fee: psp.KindFee, ledger.FeeRefund: psp.KindFeeRefund, ledger.Conversion: KindConversion,
 }
 
@@ -36,7 +36,7 @@ func unstated(k ledger.Kind) bool {
 
 // byItself reports whether a line is of money that belongs to no movement.
 func byItself(k psp.Kind) bool {
-	return k == psp.KindPayout || k == psp.KindPayoutReversal || k == psp.KindFee || k == psp.KindFeeRefund
+	return k == psp.KindPayout || k == psp.KindPayoutReversal || k == psp.KindTopUp || k == psp.KindFee || k == psp.KindFeeRefund
 }
 
 // states reports whether the statement would have bookings of a kind. Reports that have no
@@ -244,6 +244,8 @@ func (r *run) alone(ctx context.Context, o *object, l *line) error {
 	case psp.KindPayoutReversal:
 		out := ledger.PayoutOf(r.c.Common, r.c.Provider, l.ID, l.Amount, l.Currency)
 		return r.onlyStated(ctx, o, l, l.Kind, out, ledger.PayoutBackOf(out, l.ID))
+	case psp.KindTopUp:
+		return r.onlyStated(ctx, o, l, l.Kind, ledger.TopUpOf(r.c.Common, r.c.Provider, l.ID, l.Amount, l.Currency))
 	case psp.KindFeeRefund:
 		return r.onlyStated(ctx, o, l, l.Kind, ledger.FeeOf(r.c.Common, "", "", r.c.Provider, l.Entry, -l.Amount, l.Currency))
 	default:

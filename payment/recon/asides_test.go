@@ -144,6 +144,22 @@ func TestAStripeStatementInTheBooks(t *testing.T) {
 	require.Equal(t, 6+10, report.Agree)
 }
 
+// A balance below zero is filled up from our bank, by a payout by which money came. It is
+// booked as that, once, and what is booked agrees with what is stated again.
+func TestMoneyFromOurBankIsBooked(t *testing.T) {
+	w := newStripeWorld(t)
+	w.c.Book = w.post
+	w.line("txn_1", "usd", "120.00", "0.00", "payout", "po_1", ",", "")
+	report, all := w.reconcile()
+	require.Empty(t, all)
+	require.Equal(t, map[psp.Kind]int{psp.KindTopUp: 1}, report.Posted)
+	require.Equal(t, map[string]int64{"provider:" + pspName + " usd": 12000, "bank:" + pspName + " usd": -12000}, w.stands())
+	report, all = w.reconcile()
+	require.Empty(t, all)
+	require.Empty(t, report.Posted)
+	require.Equal(t, 1, report.Agree)
+}
+
 // What moved without us and is not in the books, or only there, is named.
 func TestWhatMovedWithoutUsDisagrees(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -23,8 +23,9 @@ const (
 	formatUnix    = "unix"
 )
 
-// Read is [Read] for a statement as m describes it. Lines of a kind that m does not have are
-// not handed out: other is told of each, by the provider's word for it.
+// Read is [Read] for a statement as m describes it. Lines of a kind that m does not have, and
+// those whose money moved the other way than their kind's does, are not handed out: other is
+// told of each, by the provider's word for it.
 func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind string)) (lines int, err error) {
 	limit := &bounded{in: r}
 	in := csv.NewReader(limit)
@@ -132,7 +133,7 @@ func (s *sheet) line() (l Line, word string, err error) {
 	case !known && word == "":
 		return l, noKind, nil
 	case !known:
-		return l, word[:min(len(word), maxWord)], nil
+		return l, short(word), nil
 	case k.Kind == skipped:
 		return l, "", nil
 	}
@@ -155,6 +156,9 @@ func (s *sheet) line() (l Line, word string, err error) {
 		return l, "", fmt.Errorf("has no id; the mapping looks for it in %s", strings.Join(append(append(slices.Clip(k.ID), c.ID...), c.Line...), ", "))
 	}
 	if err := s.amounts(&l); err != nil {
+		if wrong, ok := errors.AsType[wrongWayError](err); ok {
+			return l, string(wrong), nil
+		}
 		return l, "", err
 	}
 	l.At, err = s.time()
@@ -166,6 +170,14 @@ const noKind = "(none)"
 
 // maxWord bounds the name of a kind that is not known, in bytes.
 const maxWord = 64
+
+func short(word string) string { return word[:min(len(word), maxWord)] }
+
+// wrongWayError is of a line whose money moved the other way than that of its kind does. Its
+// text is what the line is counted as.
+type wrongWayError string
+
+func (e wrongWayError) Error() string { return string(e) }
 
 // amounts reads what moved. A line that moved nothing loses its ID. Which way it moved is
 // what the settled amount says, where there is one: some providers state what the payer saw
@@ -214,8 +226,10 @@ func (s *sheet) amounts(l *Line) error {
 		return fmt.Errorf("a %s of nothing", l.Kind)
 	case amount*way < 0 && l.Kind == psp.KindFee:
 		l.Kind, way = psp.KindFeeRefund, -way
+	case amount*way < 0 && l.Kind == psp.KindPayout:
+		l.Kind, way = psp.KindTopUp, -way // from our bank
 	case amount*way < 0:
-		return fmt.Errorf("a %s by which money %s; say in kinds what %s is", l.Kind, wentOr(amount), s.get(c.Kind))
+		return wrongWayError(fmt.Sprintf("%s (money %s)", short(s.get(c.Kind)), wentOr(amount)))
 	}
 	l.Amount, l.Currency, l.Gross, l.Settled = amount*way, currency, settled*way, in
 	if l.Amount > payment.MaxAmount || l.Gross > payment.MaxAmount {

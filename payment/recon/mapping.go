@@ -358,7 +358,7 @@ func (m *Mapping) In(zone *time.Location) *Mapping {
 var kinds = map[psp.Kind]direction{
 	psp.KindCharge: came, psp.KindTransfer: went, psp.KindRefund: went,
 	psp.KindDispute: went, psp.KindDisputeReversal: came, psp.KindTransferReversal: came,
-	psp.KindPayout: went, psp.KindPayoutReversal: came, psp.KindFee: went, psp.KindFeeRefund: came, psp.KindCaptureReversal: went,
+	psp.KindPayout: went, psp.KindPayoutReversal: came, psp.KindTopUp: came, psp.KindFee: went, psp.KindFeeRefund: came, psp.KindCaptureReversal: went,
 }
 
 type direction int64
@@ -368,7 +368,7 @@ const (
 	went direction = -1
 )
 
-const kindNames = "charge, transfer, refund, or one of these with _failed, dispute, dispute_reversal, transfer_reversal, payout, payout_reversal, fee, fee_refund, capture_reversal"
+const kindNames = "charge, transfer, refund, or one of these with _failed, dispute, dispute_reversal, transfer_reversal, payout, payout_reversal, top_up, fee, fee_refund, capture_reversal"
 
 // kindIn reads a kind as statements have it.
 func kindIn(word string) (kind psp.Kind, failed, ok bool) {

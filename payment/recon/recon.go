@@ -115,7 +115,8 @@ type Report struct {
 	// Config.Book has booked.
 	NotBooked map[psp.Kind]int `json:"not_booked,omitempty"`
 	Posted    map[psp.Kind]int `json:"posted,omitempty"`
-	// Unknown counts lines whose kind is not known here, by the provider's word for it.
+	// Unknown counts lines whose kind is not known here, or whose money moved the other way
+	// than that of their kind, by the provider's word for it.
 	// Nothing follows from them.
 	Unknown map[string]int `json:"unknown_kinds,omitempty"`
 }
@@ -340,7 +341,7 @@ type run struct {
 // nothing: it stands alone under its own id.
 func (l *line) key() string {
 	switch {
-	case l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal:
+	case l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal || l.Kind == psp.KindTopUp:
 		return l.ID
 	case l.Kind == psp.KindFee || l.Kind == psp.KindFeeRefund:
 		return l.Entry

@@ -49,8 +49,8 @@ type Line struct {
 //	id         the provider's reference of the movement
 //	kind       charge, transfer or refund; with _failed behind it where the movement of
 //	           the same id, which has a line of its own, has failed since; dispute,
-//	           dispute_reversal, transfer_reversal, payout, payout_reversal, fee or
-//	           fee_refund, of which of says what it is about
+//	           dispute_reversal, transfer_reversal, payout, payout_reversal, top_up,
+//	           fee or fee_refund, of which of says what it is about
 //	reference  our id of the object; may be empty
 //	amount     minor units, a whole number above 0
 //	currency   ISO 4217, in any case

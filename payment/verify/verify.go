@@ -206,7 +206,7 @@ func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
 		return ledger.Disputed(t.Tenant), withheld, true
 	case ledger.Payout:
 		return ledger.Bank(t.Provider), provider, true
-	case ledger.PayoutReversal:
+	case ledger.PayoutReversal, ledger.TopUp:
 		return provider, ledger.Bank(t.Provider), true
 	case ledger.Fee:
 		return ledger.Fees(t.Provider), provider, true
@@ -263,7 +263,7 @@ func (v *verifier) row(region string, t *ledger.Transaction) {
 func unasked(t *ledger.Transaction) bool {
 	switch t.Kind {
 	case ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon, ledger.DisputeLost,
-		ledger.ProviderRefund, ledger.TransferReversal, ledger.Payout, ledger.PayoutReversal, ledger.Fee, ledger.FeeRefund:
+		ledger.ProviderRefund, ledger.TransferReversal, ledger.Payout, ledger.PayoutReversal, ledger.TopUp, ledger.Fee, ledger.FeeRefund:
 		return true
 	default:
 		return false

@@ -280,3 +280,22 @@ func TestBooksWithFailures(t *testing.T) {
 	require.Len(t, report.Failures, 1, "a failure takes back all")
 	require.Equal(t, CheckReversal, report.Failures[0].Check)
 }
+
+// What the ledger books of our bank is what is expected of it.
+func TestMoneyToAndFromOurBank(t *testing.T) {
+	out := ledger.PayoutOf("us", "sim", "po_1", 70, "usd")
+	l := books()
+	for i, booked := range []ledger.Transaction{out, ledger.PayoutBackOf(out, "po_1"), ledger.TopUpOf("us", "sim", "po_2", 30, "usd")} {
+		require.NoError(t, booked.Validate())
+		booked.At = noon.Add(time.Hour + time.Duration(i)*time.Microsecond)
+		l.rows["us"] = append(l.rows["us"], booked)
+	}
+	report, err := Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.Empty(t, report.Failures)
+	last := &l.rows["us"][len(l.rows["us"])-1]
+	last.Debit, last.Credit = last.Credit, last.Debit
+	report, err = Books(t.Context(), l, []string{"us", "eu"})
+	require.NoError(t, err)
+	require.NotEmpty(t, report.Failures)
+}
