@@ -40,41 +40,40 @@ type Answer struct {
 // clients are answered with.
 func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	path := payment.Path(op)
-	if s.Answered == nil {
-		return func(res *response, r *http.Request) error {
-			var a Answer
-			return s.movement(res, r, op, as, path, "", &a)
-		}
-	}
 	return func(res *response, r *http.Request) error {
-		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
-		if err := s.movement(res, r, op, as, path, "", &a); err != nil {
-			s.fail(res, r, err)
-		}
-		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
-		s.Answered(a)
-		return nil
+		a := s.begun(res, op)
+		return s.told(res, r, &a, s.movement(res, r, op, as, path, "", &a))
 	}
 }
 
 // order handles the requests to capture or to cancel the charge that their path names.
 func (s *server) order(op payment.Operation, as stripeapi.Resource) handler {
 	return func(res *response, r *http.Request) error {
-		a := Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
+		a := s.begun(res, op)
 		charge, err := res.ordered(r, op, as)
 		if err == nil {
 			err = s.movement(res, r, op, as, payment.Path(payment.Charge)+"/"+charge+"/"+string(op), charge, &a)
 		}
-		if s.Answered == nil {
-			return err
-		}
-		if err != nil {
-			s.fail(res, r, err)
-		}
-		a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
-		s.Answered(a)
-		return nil
+		return s.told(res, r, &a, err)
 	}
+}
+
+// begun is what is known of an answer before it is given.
+func (s *server) begun(res *response, op payment.Operation) Answer {
+	return Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
+}
+
+// told ends a request that came to err, and tells whoever counts answers of it.
+func (s *server) told(res *response, r *http.Request, a *Answer, err error) error {
+	if s.Answered == nil {
+		return err
+	}
+	if err != nil {
+		s.fail(res, r, err)
+	}
+	a.Took, a.Status, a.Code = time.Since(res.began), res.status, res.code
+	s.Answered(*a)
+	return nil
 }
 
 // ordered is the id of the charge that r is about.
