@@ -206,11 +206,14 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 // in the account that was asked for, as the owner of another one can have the provider say
 // anything of it.
 func (t *attempt) told() bool {
+	if t.Told == "" || t.ToldBy != t.name {
+		return false
+	}
 	in := t.intent.Account()
 	if t.op.GivesBack() {
 		in = psp.AccountOf(t.intent.Source) // where its charge lies
 	}
-	return t.Told != "" && t.ToldBy == t.name && psp.AccountOf(t.Told) == in
+	return psp.AccountOf(t.Told) == in
 }
 
 // toldRefused is the verdict of a provider's own word that what was asked for was not
