@@ -227,7 +227,7 @@ func endpoint(at string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+	if !wire.IsBase(u) {
 		return nil, fmt.Errorf("%q must be an absolute http or https URL without query", at)
 	}
 	return u.JoinPath(APIVersion), nil

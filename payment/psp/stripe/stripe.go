@@ -171,7 +171,7 @@ func New(cfg Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stripe: base URL: %w", err)
 	}
-	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.RawQuery != "" || base.Fragment != "" {
+	if !wire.IsBase(base) {
 		return nil, fmt.Errorf("stripe: base URL %q: must be an absolute http or https URL without query", cfg.BaseURL)
 	}
 	if cfg.Timeout < 0 || cfg.Tolerance < 0 {

@@ -4,6 +4,7 @@ package wire
 import (
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -18,6 +19,12 @@ const (
 	keepAlive   = 15 * time.Second
 	tlsTimeout  = 5 * time.Second
 )
+
+// IsBase reports whether a provider's paths can be joined to u: an absolute http or https
+// URL without query and fragment.
+func IsBase(u *url.URL) bool {
+	return (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+}
 
 // NewTransport returns a transport tuned for a single busy host. maxHeader bounds
 // the header of a reply, in bytes.
