@@ -3,6 +3,7 @@ package monitoring
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -74,18 +75,15 @@ func (d *Dashboard) JSON() ([]byte, error) {
 	for _, row := range d.Rows {
 		panels = append(panels, object{"id": next(), "type": "row", "title": row.Title, "collapsed": false, "gridPos": object{"h": 1, "w": pageWidth, "x": 0, "y": y}, "panels": []object{}})
 		y++
-		width, height := pageWidth/len(row.Panels), singleHeight
+		width, height := pageWidth/len(row.Panels), panelHeight
+		if !slices.ContainsFunc(row.Panels, func(p Panel) bool { return !p.Single }) {
+			height = singleHeight
+		}
 		for i, p := range row.Panels {
-			if !p.Single {
-				height = panelHeight
-			}
 			o := p.object()
 			o["id"] = next()
-			o["gridPos"] = object{"h": panelHeight, "w": width, "x": i * width, "y": y}
+			o["gridPos"] = object{"h": height, "w": width, "x": i * width, "y": y}
 			panels = append(panels, o)
-		}
-		for _, o := range panels[len(panels)-len(row.Panels):] {
-			o["gridPos"].(object)["h"] = height
 		}
 		y += height
 	}
