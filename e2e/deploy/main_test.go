@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/homeward-io/homeward/internal/lab/child"
 )
 
 const (
@@ -71,25 +74,24 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// program starts a program that ends with the test, and keeps what it says in a file.
+// program starts a program that ends with the test, however that ends, and shows the last
+// that it said should the test fail.
 func program(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(dir, filepath.Base(name)+".log"))
+	log, err := child.OpenLog(filepath.Join(dir, name+".log"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(name, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	p, err := child.Start(exec.Command(name, args...), log, syscall.SIGKILL)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill() // it may have ended
-		cmd.Wait()         // it was killed
-		log.Close()        // only read from now on
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
 		if t.Failed() {
-			said, _ := os.ReadFile(log.Name()) // it is for people
-			t.Logf("the last that %s said:\n%s", name, said[max(0, len(said)-2000):])
+			t.Logf("the last that %s said:\n%s", name, log.Tail(20))
 		}
 	})
 }
