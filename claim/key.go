@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/dunglas/httpsfv"
 )
 
 // MaxKeyLength is the longest idempotency key, in characters of the unescaped
@@ -59,13 +61,18 @@ func invalidKey(format string, args ...any) error {
 // The first character alone decides how the value is spelled, so no value can
 // be read in two ways:
 //
-//   - A value that starts with a double quote is an RFC 8941 string: it ends at
-//     the next unescaped quote, and \" and \\ are its only escapes. Nothing may
-//     follow it; parameters are not supported. Spaces, which RFC 8941 allows
-//     inside, are refused: a key is visible ASCII however it is spelled.
-//   - Anything else is bare and taken literally, backslashes and quotes
-//     included: the bare a"b and the quoted "a\"b" are the same key, the bare
-//     a\"b is another one. A key that itself starts with a quote can only be
+//   - A value that starts with a double quote is an Item of RFC 9651 that is a
+//     String, which is what draft-ietf-httpapi-idempotency-key-header-07, section
+//     2.1, asks for: \" and \\ are its only escapes. Parameters may follow; they
+//     have to be well formed, and are ignored, as the draft defines none.
+//     Nothing else may follow. Spaces, which RFC 9651 allows inside, are refused:
+//     a key is visible ASCII however it is spelled.
+//   - Anything else is bare and taken literally, to its last character. Commas,
+//     semicolons, quotes and backslashes are part of the key, and so is a first
+//     character with which RFC 9651 begins another type: ?1, 17, :aGk=:, @17 and
+//     %"x" are keys of two, two, six, three and four characters. The bare a"b
+//     and the quoted "a\"b" are the same key, the bare a\"b is another one, and
+//     a;v=1 has no parameter. A key that itself starts with a quote can only be
 //     spelled as a string.
 //
 // White space (space, tab) around the value is not part of it. The error is a
@@ -93,7 +100,7 @@ func ParseKey(header string) (string, error) {
 	return v, nil
 }
 
-// FormatKey spells a key's normal form as an RFC 8941 string, which every key
+// FormatKey spells a key's normal form as an RFC 9651 String, which every key
 // can be; [ParseKey] reads it back to the same value.
 func FormatKey(value string) string {
 	var b strings.Builder
@@ -118,8 +125,8 @@ func parseQuotedKey(v string) (string, error) {
 	for i := 1; i < len(v); i++ {
 		c := v[i]
 		if c == '"' {
-			if rest := strings.TrimLeft(v[i+1:], " \t"); rest != "" {
-				return "", afterQuote(rest[0])
+			if err := ignored(v, i+1); err != nil {
+				return "", err
 			}
 			switch {
 			case length == 0:
@@ -165,12 +172,28 @@ func notVisible(c byte, at int) error {
 	return invalidKey("byte 0x%02x at position %d is not visible ASCII (0x21 to 0x7e); remove or encode it", c, at)
 }
 
-func afterQuote(c byte) error {
-	switch c {
-	case ';':
-		return invalidKey("parameters after the closing quote are not supported; remove them")
-	case ',':
-		return invalidKey("more than one key; send exactly one")
+// ignored refuses what stands behind the closing quote, at v[end:], unless it is
+// parameters. v has no white space at its ends.
+func ignored(v string, end int) error {
+	rest := v[end:]
+	if rest == "" {
+		return nil
+	}
+	if rest[0] == ';' {
+		_, err := httpsfv.UnmarshalItem([]string{v})
+		if err == nil {
+			return nil
+		}
+		if !strings.Contains(rest, ",") {
+			return invalidKey("the parameters after the closing quote are malformed (RFC 9651, section 3.1.2); remove them")
+		}
+	}
+	switch next := strings.TrimLeft(rest, " \t")[0]; next {
+	case ',', ';':
+		if strings.Contains(rest, ",") {
+			return invalidKey("more than one key; send exactly one")
+		}
+		return invalidKey("white space before the parameters; remove it")
 	default:
 		return invalidKey("unexpected text after the closing quote; remove it")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dunglas/httpsfv"
 	"pgregory.net/rapid"
 
 	"github.com/homeward-io/homeward/claim"
@@ -31,7 +32,29 @@ func TestParseKey(t *testing.T) {
 		{"bare backslash is literal", `a\b`, `a\b`},
 		{"bare escape is two characters", `a\"b`, `a\"b`},
 		{"bare that ends in a quote", `ab"`, `ab"`},
+		// What RFC 9651 would read as something else is a key all the same.
 		{"bare with the characters of other header syntax", `a;b=c,d:?1*`, `a;b=c,d:?1*`},
+		{"bare comma", "order-1,2", "order-1,2"},
+		{"bare that begins with a comma", ",a", ",a"},
+		{"bare that looks like a boolean", "?1", "?1"},
+		{"bare that begins like a boolean", "?order", "?order"},
+		{"bare that looks like an integer", "17", "17"},
+		{"bare that looks like a decimal", "-1.50", "-1.50"},
+		{"bare that looks like bytes", ":aGk=:", ":aGk=:"},
+		{"bare that looks like a date", "@1659578233", "@1659578233"},
+		{"bare that looks like a display string", `%"x"`, `%"x"`},
+		{"bare that looks like an inner list", "(a)", "(a)"},
+		{"bare that looks like a token with parameters", "a;v=1", "a;v=1"},
+		{"bare semicolon", ";", ";"},
+		// Parameters of a String are ignored.
+		{"flag", `"abc";v`, "abc"},
+		{"parameter", `"abc";v=1`, "abc"},
+		{"parameters of every type", `"abc";a=1;b=-1.5;c="x, y";d=tok/en;e=:aGk=:;f=?0;g=@17;h=%"f%c3%bc"`, "abc"},
+		{"space before a parameter's name", `"abc";  v=1`, "abc"},
+		{"parameter named twice", `"abc";v=1;v=2`, "abc"},
+		{"white space behind parameters", "\"abc\";v=1 \t", "abc"},
+		{"semicolon inside the quotes", `"abc;v=1"`, "abc;v=1"},
+		{"escapes and parameters", `"a\"b";v="\""`, `a"b`},
 		{"case is kept", "AbC", "AbC"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -68,9 +91,16 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"closing quote escaped", `"abc\"`, claim.ErrKeyInvalid, "closing double quote"},
 		{"ends in a backslash", `"abc\`, claim.ErrKeyInvalid, "closing double quote"},
 		{"unknown escape", `"a\nb"`, claim.ErrKeyInvalid, "backslash at position 2"},
-		{"parameters", `"abc";v=1`, claim.ErrKeyInvalid, "parameters"},
-		{"parameters after white space", `"abc" ;v=1`, claim.ErrKeyInvalid, "parameters"},
+		{"parameter without a name", `"abc";`, claim.ErrKeyInvalid, "parameters"},
+		{"parameter without a value", `"abc";v=`, claim.ErrKeyInvalid, "parameters"},
+		{"parameter in capitals", `"abc";V=1`, claim.ErrKeyInvalid, "parameters"},
+		{"unclosed parameter", `"abc";v="x`, claim.ErrKeyInvalid, "parameters"},
+		{"space around a parameter's value", `"abc";v= 1`, claim.ErrKeyInvalid, "parameters"},
+		{"parameters after white space", `"abc" ;v=1`, claim.ErrKeyInvalid, "white space"},
 		{"two keys", `"abc", "def"`, claim.ErrKeyInvalid, "more than one"},
+		{"two keys, one with parameters", `"abc";v=1, "def"`, claim.ErrKeyInvalid, "more than one"},
+		{"two keys after white space", `"abc" , "def"`, claim.ErrKeyInvalid, "more than one"},
+		{"list that ends", `"abc",`, claim.ErrKeyInvalid, "more than one"},
 		{"text after the quote", `"abc"def`, claim.ErrKeyInvalid, "after the closing quote"},
 		{"quote after the quote", `"abc""`, claim.ErrKeyInvalid, "after the closing quote"},
 	} {
@@ -125,16 +155,28 @@ func TestParseKeyDoesNotAllocateForUsualKeys(t *testing.T) {
 	}
 }
 
-// FuzzParseKey checks that what is accepted is a key, and that spelling it
-// again names the same one.
+// FuzzParseKey checks that what is accepted is a key, that spelling it again names the
+// same one, and that a quoted value is read as RFC 9651 reads it.
 func FuzzParseKey(f *testing.F) {
+	for _, header := range []string{`"abc";v=1;w="x, y"`, `"a\"b";f`, `"abc" ;v`, `"abc";v, "def"`, "?1", "a,b", `a"b`, `%"x"`} {
+		f.Add(header)
+	}
 	f.Fuzz(func(t *testing.T, header string) {
 		value, err := claim.ParseKey(header)
+		trimmed := strings.Trim(header, " \t")
+		if strings.HasPrefix(trimmed, `"`) {
+			item, syntax := httpsfv.UnmarshalItem([]string{trimmed})
+			text, _ := item.Value.(string)
+			key := syntax == nil && text != "" && len(text) <= claim.MaxKeyLength && !strings.Contains(text, " ")
+			if key != (err == nil) || key && text != value {
+				t.Fatalf("ParseKey(%q) = %q, %v; RFC 9651 reads %q, %v", header, value, err, text, syntax)
+			}
+		}
 		if err != nil {
 			if value != "" || errors.Is(err, claim.ErrKeyMissing) == errors.Is(err, claim.ErrKeyInvalid) {
 				t.Fatalf("ParseKey(%q) = %q, %v", header, value, err)
 			}
-			if missing := strings.Trim(header, " \t") == ""; missing != errors.Is(err, claim.ErrKeyMissing) {
+			if missing := trimmed == ""; missing != errors.Is(err, claim.ErrKeyMissing) {
 				t.Fatalf("ParseKey(%q): %v", header, err)
 			}
 			return
@@ -150,7 +192,7 @@ func FuzzParseKey(f *testing.F) {
 		if again, err := claim.ParseKey(claim.FormatKey(value)); err != nil || again != value {
 			t.Fatalf("ParseKey(%q) = %q, but its quoted spelling gives %q, %v", header, value, again, err)
 		}
-		if trimmed := strings.Trim(header, " \t"); trimmed[0] != '"' && trimmed != value {
+		if trimmed[0] != '"' && trimmed != value {
 			t.Fatalf("bare %q was changed to %q", header, value)
 		}
 	})

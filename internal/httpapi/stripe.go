@@ -41,9 +41,10 @@ func stripeExchangeOf(r *http.Request) *stripeExchange {
 	if len(values) == 0 {
 		return nil
 	}
+	key, _ := idempotencyKey(r) // for messages alone; what is none is refused later
 	return &stripeExchange{
 		version: strings.Join(values, ","), request: r,
-		view: stripeapi.View{Method: r.Method, Path: r.URL.Path, Key: strings.Trim(r.Header.Get(headerKey), `"`)},
+		view: stripeapi.View{Method: r.Method, Path: r.URL.Path, Key: key},
 	}
 }
 
