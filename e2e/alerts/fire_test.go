@@ -246,12 +246,7 @@ func TestMoneyThatCannotGoBack(t *testing.T) {
 	t.Parallel()
 	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 2 })
 	w.healthy("HomewardLimbo")
-	require.NoError(t, w.provider.SetNotices(simulator.Notices{
-		Targets: []simulator.NoticeTarget{{URL: "http://" + w.cluster.Region(us).APIAddr() + "/v1/webhooks/simulator", Secret: noticeSecret}},
-	}))
-	store, err := w.cluster.DB.Region(us)
-	require.NoError(t, err)
-	notices := store.Queue(outbox.Notices)
+	w.sendsNotices()
 	// The charge takes effect once it has been given up.
 	w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
 	require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
@@ -259,12 +254,7 @@ func TestMoneyThatCannotGoBack(t *testing.T) {
 	w.idle.Store(true)
 	w.faults(simulator.Faults{})
 	require.Positive(t, w.provider.ReleaseLate())
-	var rows []outbox.Message
-	w.until("the notice has come", 600, gossip, func() bool {
-		rows, err = notices.Waiting(t.Context(), us, 1)
-		require.NoError(t, err)
-		return len(rows) == 1
-	})
+	notices, rows := w.noticed(1)
 	// A person would find this reason where a provider refuses the refund.
 	require.NoError(t, notices.Park(t.Context(), us, rows[0].ID, rows[0].Fence, "LIMBO: by hand"))
 	w.fires("HomewardLimbo", 300, figures)

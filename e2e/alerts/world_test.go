@@ -45,11 +45,14 @@ type world struct {
 	*board
 	cluster  *node.Cluster
 	provider *simulator.Simulator
+	adapter  psp.Provider
 	network  *wan.Network
 	// gone: no store answers.
 	gone *atomic.Bool
 	// idle: no worker gets a row.
 	idle *atomic.Bool
+	// blind is a region whose nodes cannot read the table of regions; "" for none.
+	blind *atomic.Pointer[string]
 	// ahead of the machine's is the stores' clock.
 	ahead *atomic.Int64
 	n     atomic.Int64
@@ -59,7 +62,16 @@ type world struct {
 // cutStore answers nothing while gone.
 type cutStore struct {
 	deployment.Store
+	region     string
 	gone, idle *atomic.Bool
+	blind      *atomic.Pointer[string]
+}
+
+func (s cutStore) Regions(ctx context.Context) ([]claim.Region, uint64, error) {
+	if blind := s.blind.Load(); blind != nil && *blind == s.region {
+		return nil, 0, fmt.Errorf("%w: it is gone", claim.ErrUnavailable)
+	}
+	return s.Store.Regions(ctx)
 }
 
 func (s cutStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
@@ -114,7 +126,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 	})
 	require.NoError(t, err)
 
-	w := &world{provider: sim, network: wan.New(nil), gone: &atomic.Bool{}, idle: &atomic.Bool{}, ahead: &atomic.Int64{}}
+	w := &world{provider: sim, adapter: provider, network: wan.New(nil), gone: &atomic.Bool{}, idle: &atomic.Bool{}, blind: &atomic.Pointer[string]{}, ahead: &atomic.Int64{}}
 	policy := claim.DefaultPolicy()
 	policy.Lease, policy.RenewEvery, policy.LeaseMargin, policy.LeaseCeiling = time.Second, 300*time.Millisecond, 200*time.Millisecond, 10*time.Second
 	policy.BackoffMin, policy.BackoffMax, policy.DeclinePause = 20*time.Millisecond, 200*time.Millisecond, 500*time.Millisecond
@@ -128,7 +140,7 @@ func start(t testing.TB, change func(*world, *node.ClusterConfig)) *world {
 		},
 		Tenants:   []node.ClusterTenant{{Tenant: claim.Tenant{ID: "acme", Registrar: us}, APIKeys: []string{acme}}},
 		Clock:     func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
-		WrapStore: func(_ string, s deployment.Store) deployment.Store { return cutStore{s, w.gone, w.idle} },
+		WrapStore: func(r string, s deployment.Store) deployment.Store { return cutStore{s, r, w.gone, w.idle, w.blind} },
 	}
 	c.Limits.TenantRate, c.Limits.TenantBurst = 0, 0
 	for _, r := range []string{us, eu, asia} {
@@ -227,4 +239,26 @@ func (w *world) takeAway(region string, nodes int) {
 			nodes--
 		}
 	}
+}
+
+// sendsNotices has the provider tell us of what it does.
+func (w *world) sendsNotices() {
+	w.t.Helper()
+	require.NoError(w.t, w.provider.SetNotices(simulator.Notices{
+		Targets: []simulator.NoticeTarget{{URL: "http://" + w.cluster.Region(us).APIAddr() + "/v1/webhooks/simulator", Secret: noticeSecret}},
+	}))
+}
+
+// noticed looks until so many notices wait for a worker in us.
+func (w *world) noticed(count int) (notices outbox.Store, rows []outbox.Message) {
+	w.t.Helper()
+	store, err := w.cluster.DB.Region(us)
+	require.NoError(w.t, err)
+	notices = store.Queue(outbox.Notices)
+	w.until("the notices have come", 600, gossip, func() bool {
+		rows, err = notices.Waiting(w.t.Context(), us, count)
+		require.NoError(w.t, err)
+		return len(rows) == count
+	})
+	return notices, rows
 }

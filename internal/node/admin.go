@@ -26,6 +26,7 @@ type follower struct {
 	self     string // the node's region
 	// tell says to the other nodes whether this one drains; nil: not yet possible.
 	tell func(ctx context.Context, draining bool) error
+	now  func() time.Time
 	log  *slog.Logger
 
 	mu      sync.Mutex // one reading at a time
@@ -34,9 +35,9 @@ type follower struct {
 	readAt  atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
 }
 
-func newFollower(table claim.Regions, topology *region.Topology, self string, log *slog.Logger) *follower {
+func newFollower(table claim.Regions, topology *region.Topology, self string, now func() time.Time, log *slog.Logger) *follower {
 	return &follower{
-		table: table, topology: topology, self: self, log: log,
+		table: table, topology: topology, self: self, now: now, log: log,
 		trouble: trouble{log: log, began: "the table of regions cannot be read; the one at hand is used", over: "the table of regions can be read again"},
 	}
 }
@@ -54,7 +55,7 @@ func (f *follower) read(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err == nil {
-		f.readAt.Store(time.Now().UnixNano())
+		f.readAt.Store(f.now().UnixNano())
 	}
 	f.trouble.note(err)
 	if changed {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,7 +42,7 @@ func TestTheTopologyFollowsItsTable(t *testing.T) {
 	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}})
 	require.NoError(t, err)
 	table := &fakeTable{regions: []region.Region{{Name: "a", Code: 1}}, epoch: 1}
-	f := newFollower(table, topology, "a", log)
+	f := newFollower(table, topology, "a", time.Now, log)
 	ctx := t.Context()
 	require.NoError(t, f.read(ctx))
 	require.Empty(t, said.String(), "nothing has changed")
@@ -84,7 +85,7 @@ func TestDrainingIsTold(t *testing.T) {
 	topology, err := region.NewTopology([]region.Region{{Name: "a", Code: 1}, {Name: "b", Code: 2}})
 	require.NoError(t, err)
 	table := &fakeTable{regions: topology.Regions(), epoch: 1}
-	f := newFollower(table, topology, "a", log)
+	f := newFollower(table, topology, "a", time.Now, log)
 	ctx := t.Context()
 	var told []bool
 	var deaf error

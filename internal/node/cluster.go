@@ -63,7 +63,7 @@ type ClusterConfig struct {
 	AuditKeys  *audit.Keys
 	Network    *wan.Network
 	ReplicaLag time.Duration
-	// Clock is the store's; nil means the system's.
+	// Clock is the store's, and for the ages that nodes tell of; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
 	// MetricsListen is where the metrics of all nodes are scraped, host:port; "" is nowhere.
@@ -241,7 +241,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Logger: c.Logger,
+		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

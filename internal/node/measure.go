@@ -179,7 +179,7 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 		o.Is(meter.InHand, float64(n.hand.requests.Load()), "api")
 		o.Is(meter.InHand, float64(n.hand.forwards.Load()), "forward")
 		o.Is(meter.TopologyEpoch, float64(n.c.Topology.Epoch()))
-		o.Is(meter.TopologyAge, time.Since(n.follower.lastRead()).Seconds())
+		o.Is(meter.TopologyAge, n.c.Clock().Sub(n.follower.lastRead()).Seconds())
 		for _, r := range n.c.Topology.Regions() {
 			o.Is(meter.RegionNodes, float64(len(n.membership.Nodes(r.Name))), r.Name)
 			o.Is(meter.RegionLost, flag(n.outages.Lost(r.Name)), r.Name)

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
@@ -93,7 +94,9 @@ type Config struct {
 	Meters *meter.Set
 	// Console is for people to look at; nil: there is none.
 	Console *Console
-	Logger  *slog.Logger
+	// Clock is for the ages of notices and of what metrics show; nil means the system's.
+	Clock  func() time.Time
+	Logger *slog.Logger
 }
 
 // Node is one running process's worth of Homeward in one region. Its fields are set by
@@ -133,6 +136,9 @@ type Node struct {
 func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
 	}
 	n := &Node{c: c, log: c.Logger.With("region", c.Region, "node", c.Name)}
 	n.c.Store = waking{c.Store, n}
@@ -184,7 +190,7 @@ func (n *Node) Stop(ctx context.Context) error {
 
 func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	c := &n.c
-	n.follower = newFollower(c.Store, c.Topology, c.Region, n.log)
+	n.follower = newFollower(c.Store, c.Topology, c.Region, c.Clock, n.log)
 	if err := n.follower.read(ctx); err != nil {
 		return nil, fmt.Errorf("the table of regions: %w", err)
 	}

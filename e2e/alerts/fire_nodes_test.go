@@ -1,0 +1,209 @@
+package alerts
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/lab/devcerts"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
+	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/telemetry"
+	"github.com/homeward-io/homeward/payment/psp"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/region"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Main(m)) }
+
+// A region's nodes lose sight of the table of regions, which is changed meanwhile.
+func TestATableThatSomeCannotRead(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardTopologySkew", "HomewardTopologyStale")
+	blind := asia
+	w.blind.Store(&blind)
+	_, err := w.cluster.DB.SetRegionStatus(t.Context(), eu, claim.RegionDraining)
+	require.NoError(t, err)
+	w.fires("HomewardTopologySkew", 600, gossip)
+	w.ahead.Add(int64(3 * time.Minute))
+	w.fires("HomewardTopologyStale", 600, figures)
+	w.until("only asia's are stale, as the others read on", 600, gossip, func() bool {
+		return w.firesFor("HomewardTopologyStale", "homeward_region", asia) && !w.firesFor("HomewardTopologyStale", "homeward_region", us)
+	})
+	w.blind.Store(nil)
+	w.ends("HomewardTopologySkew", 600, gossip)
+	w.ends("HomewardTopologyStale", 600, gossip)
+}
+
+// A node of an older build joins, and stays.
+func TestVersionsThatDiffer(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	w.healthy("HomewardVersionSkew")
+	older, err := region.NewMembership(region.MembershipConfig{
+		Node: "older", Region: us, RPCAddr: "127.0.0.1:1", Version: "v0.0.1", BindAddr: "127.0.0.1",
+		Seeds: []string{w.cluster.Nodes[0].GossipAddr()}, LocalTimings: true,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, older.Close()) }()
+	w.until("the nodes have met it", 600, gossip, func() bool {
+		return strings.Contains(w.value(`count(count by (homeward_version) (homeward_version_nodes > 0))`), "=> 2 ")
+	})
+	w.step = 4 * time.Minute
+	w.fires("HomewardVersionSkew", 40, nil)
+}
+
+// A node's certificate is good for eight days, which go by.
+func TestACertificateRunsOut(t *testing.T) {
+	t.Parallel()
+	w := start(t, nil)
+	now, dir := time.Now(), t.TempDir()
+	authority, err := devcerts.NewAuthority(now.Add(-time.Hour), now.Add(365*24*time.Hour))
+	require.NoError(t, err)
+	name, err := region.Identity{Region: us, Node: "proven"}.URI("homeward")
+	require.NoError(t, err)
+	cert, key, err := authority.Issue(now.Add(-time.Hour), now.Add(8*24*time.Hour), name)
+	require.NoError(t, err)
+	path := func(file string, text []byte) string {
+		p := filepath.Join(dir, file)
+		require.NoError(t, os.WriteFile(p, text, 0o600))
+		return p
+	}
+	proof, err := region.NewTLS(region.TLSConfig{
+		CertFile: path("node.pem", cert), KeyFile: path("node-key.pem", key), CAFile: path("ca.pem", authority.PEM()),
+		TrustDomain: "homeward", Region: us,
+	})
+	require.NoError(t, err)
+	metrics, err := telemetry.OpenMetrics(t.Context(), telemetry.Process{Version: node.Version, AllowPlaintext: true, Log: slog.New(slog.DiscardHandler)}, "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, metrics.Stop(t.Context())) }()
+	meters, err := metrics.Node(t.Context(), us, "proven")
+	require.NoError(t, err)
+	store, err := w.cluster.DB.Region(us)
+	require.NoError(t, err)
+	topology, err := region.NewTopology([]region.Region{{Name: us, Code: 1}, {Name: eu, Code: 2}, {Name: asia, Code: 3}})
+	require.NoError(t, err)
+	blobs, err := node.OpenBlobs(t.Context(), "file://"+t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, blobs.Close()) }()
+	n, err := node.Start(t.Context(), node.Config{
+		Tuning: node.DefaultTuning(), Name: "proven", Region: us, APIListen: "127.0.0.1:0", RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+		Topology: topology, Store: store, Blobs: blobs, Providers: psp.Providers{w.adapter}, TLS: proof, Meters: meters,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.Stop(t.Context())) }()
+
+	b := newBoard(t, metrics.Addr())
+	b.step = time.Hour
+	for range 4 {
+		b.look()
+	}
+	require.NotContains(t, b.firing(), "HomewardCertificateEnds")
+	b.fires("HomewardCertificateEnds", 2*24, nil)
+	require.True(t, b.firesFor("HomewardCertificateEnds", "homeward_certificate", "node"))
+	require.NotContains(t, b.firing(), "HomewardCertificateEndsSoon")
+	b.fires("HomewardCertificateEndsSoon", 7*24, nil)
+}
+
+// Ghosts wait for their refunds while nobody works. A rate needs two of them: the first
+// of a process makes the series.
+func TestRefundsThatTakeLong(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(_ *world, c *node.ClusterConfig) { c.Policy.MaxUnknowns = 2 })
+	w.healthy("HomewardCompensationsSlow")
+	w.sendsNotices()
+	for i := range 2 {
+		w.faults(simulator.Faults{LateEffect: 1, LateBy: simulator.MaxLate})
+		require.Equal(t, http.StatusServiceUnavailable, w.charge(us, w.fresh(us), 1))
+		w.until("it is given up", 600, gossip, func() bool {
+			return strings.Contains(w.value(`sum(homeward_claim_given_up_total)`), fmt.Sprintf("=> %d ", i+1))
+		})
+		w.idle.Store(true)
+		w.faults(simulator.Faults{})
+		require.Positive(t, w.provider.ReleaseLate())
+		w.noticed(1)
+		w.ahead.Add(int64(20 * time.Minute))
+		w.idle.Store(false)
+		w.noticed(0)
+	}
+	w.fires("HomewardCompensationsSlow", 120, nil)
+	require.True(t, w.firesFor("HomewardCompensationsSlow", "homeward_provider", "simulator"))
+}
+
+// The bucket for the audit is gone for two hours.
+func TestAnAuditWithoutABucket(t *testing.T) {
+	t.Parallel()
+	bucket := filepath.Join(t.TempDir(), "audit")
+	w := start(t, func(_ *world, c *node.ClusterConfig) {
+		private, err := audit.NewKey()
+		require.NoError(t, err)
+		c.AuditKeys, err = audit.ParseKeys(private)
+		require.NoError(t, err)
+		c.Audit = node.DefaultAudit()
+		c.Audit.Bucket, c.Audit.Every, c.Audit.Window, c.Audit.Settle = "file://"+bucket, 20*time.Millisecond, time.Minute, 0
+	})
+	w.healthy("HomewardAuditLag")
+	require.NoError(t, os.RemoveAll(bucket))
+	require.NoError(t, os.WriteFile(bucket, nil, 0o600)) // a file where a directory was
+	require.Equal(t, http.StatusCreated, w.charge(us, w.fresh(us), 1))
+	w.ahead.Add(int64(2 * time.Hour))
+	w.fires("HomewardAuditLag", 600, figures)
+	w.until("us is behind", 600, figures, func() bool { return w.firesFor("HomewardAuditLag", "homeward_home", us) })
+	require.NoError(t, os.Remove(bucket))
+	w.ends("HomewardAuditLag", 600, gossip)
+}
+
+// Somebody holds the database's table of API keys, and every connection that asks for one.
+func TestConnectionsThatAllWait(t *testing.T) {
+	t.Parallel()
+	s := dbtest.Start(t, localdb.Config{Kind: localdb.PostgreSQL, Dir: dbtest.Dir(t)})
+	require.NoError(t, s.CreateDatabase(t.Context(), "homeward", ""))
+	m, err := cockroach.OpenMigrator(t.Context(), s.URL(us, "homeward"), false)
+	require.NoError(t, err)
+	var regions []claim.Region
+	for r, code := range codes {
+		regions = append(regions, claim.Region{Name: r, Code: code})
+	}
+	require.NoError(t, m.Up(t.Context(), cockroach.Migration{Regions: regions}, nil))
+	require.NoError(t, m.Close(t.Context()))
+	w := start(t, func(_ *world, c *node.ClusterConfig) {
+		c.Databases, c.Nodes, c.Clock = map[string]string{}, 1, nil
+		for r := range codes {
+			c.Databases[r] = s.URL(r, "homeward")
+		}
+		c.Pool = cockroach.DefaultPool()
+		c.Pool.MaxConns = 8
+	})
+	w.healthy("HomewardPoolExhausted")
+	conn, err := pgx.Connect(t.Context(), s.URL(us, "homeward"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(t.Context())) }()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE api_keys, pins IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+	w.fires("HomewardPoolExhausted", 60, func() {
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() { w.charge(us, w.opaque(), i+1) })
+		}
+		all.Wait()
+	})
+	require.True(t, w.firesFor("HomewardPoolExhausted", "homeward_region", us), fmt.Sprint(w.firing()))
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.ends("HomewardPoolExhausted", 60, nil)
+}
