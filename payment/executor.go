@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/psp"
@@ -69,6 +70,8 @@ type Options struct {
 	// Sinks get one message each for every event, in this order: kinds of
 	// outbox.Events. None: no events.
 	Sinks []outbox.Kind
+	// ErrorPages is where the types of problems lead.
+	ErrorPages problem.Pages
 }
 
 // Failover is whom a payment goes to that another provider certainly has not made.
@@ -109,7 +112,7 @@ func NewExecutor(providers psp.Providers, o Options) *Executor {
 	}
 	e.first = e.callees[providers[0].Name()]
 	for op := range Operations() {
-		e.gaveUp[Operation(op)] = givenUp(Operation(op))
+		e.gaveUp[Operation(op)] = e.givenUp(Operation(op))
 	}
 	return e
 }

@@ -27,7 +27,7 @@ func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) 
 	t.log.WarnContext(ctx, "another provider is to try: this one has certainly moved no money",
 		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", v.Reason)
 	// Only a build that knows no such outcome would show it.
-	shown := refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))
+	shown := t.refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))
 	return claim.Verdict{Outcome: claim.OutcomeMoved, Next: next.To, Reason: v.Reason, Response: shown}
 }
 

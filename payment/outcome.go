@@ -196,7 +196,7 @@ func (t *attempt) late(detail string) claim.Verdict {
 
 // refused is a definitive no, p its answer.
 func (t *attempt) refused(outcome claim.Outcome, p problem.Problem) claim.Verdict {
-	v := claim.Verdict{Outcome: outcome, Reason: p.DeclineCode, Response: refusal(p)}
+	v := claim.Verdict{Outcome: outcome, Reason: p.DeclineCode, Response: t.refusal(p)}
 	switch {
 	case p.DeclineCode == codeExpired && outcome == claim.OutcomeRefused:
 		v.Events = t.failure(statusExpired, codeExpired)
@@ -238,7 +238,7 @@ func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Durati
 			p = problem.New(problem.OutcomeUnknown, "The provider could not be reached, and nothing was sent to it. Send the same request again later.")
 			p.Title, p.RetryAfter = "The provider cannot be reached", retryIn
 		}
-		v := claim.Verdict{Outcome: claim.OutcomeReleased, Reason: reason, Response: refusal(p)}
+		v := claim.Verdict{Outcome: claim.OutcomeReleased, Reason: reason, Response: t.refusal(p)}
 		t.schedule(&v)
 		return v
 	}
@@ -268,7 +268,7 @@ func (c *callee) blind() bool { return c.caps.Dedupe == psp.DedupeNone && !c.cap
 func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 	resp, ok := t.gaveUp[t.op]
 	if !ok {
-		resp = givenUp(t.op)
+		resp = t.givenUp(t.op)
 	}
 	v := claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
 	if t.op != Compensation {
@@ -296,7 +296,7 @@ func compensateBackoff(n uint32) time.Duration {
 // givenUp is the answer that is remembered when asking ends without one. A charge may
 // be tried again under a new key, since one that surfaces later is refunded. Nobody
 // can take a late transfer or refund back: a second one could be a second payment.
-func givenUp(op Operation) claim.Response {
+func (e *Executor) givenUp(op Operation) claim.Response {
 	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this charge, and asking has been given up. "+
 		"Should it turn out to have been made, the payer gets the money back. A new attempt needs a new key.")
 	p.Title, p.Retry = "The outcome stayed unknown", problem.NewKey
@@ -306,7 +306,7 @@ func givenUp(op Operation) claim.Response {
 			"Have a person find out at the provider whether this " + what + " was made, by its id; only if it certainly was not, make another one with a new key."
 		p.Retry = problem.Never
 	}
-	return refusal(p)
+	return e.refusal(p)
 }
 
 func orElse(s, other string) string {

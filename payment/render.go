@@ -143,11 +143,11 @@ func Unbound() map[string]bool {
 }
 
 // refusal turns a problem into a response that can be remembered.
-func refusal(p problem.Problem) claim.Response {
+func (e *Executor) refusal(p problem.Problem) claim.Response {
 	r := claim.Response{
 		Status: p.Status,
 		Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}},
-		Body:   p.JSON(),
+		Body:   p.JSON(e.o.ErrorPages),
 	}
 	if after := p.RetryAfterHeader(); after != "" {
 		r.Header = append(r.Header, claim.HeaderField{Name: "Retry-After", Value: after})

@@ -120,6 +120,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 		s.Logger.ErrorContext(r.Context(), "request failed unexpectedly", "route", r.Pattern, "tenant", res.tenant.ID, "error", err)
 	}
 	res.code = p.Code
+	res.Header()["Link"] = []string{s.ErrorPages.LinkOf(p.Code)}
 	if p.Code == problem.StoreUnavailable || p.Code == problem.HomeUnavailable {
 		s.closed.Add(1, string(p.Code))
 	}
@@ -139,7 +140,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	if errors.As(err, &said) && said.challenge {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
-	res.send(p.Status, problem.ContentType, p.JSON())
+	res.send(p.Status, problem.ContentType, p.JSON(s.ErrorPages))
 }
 
 func orElse(d, other time.Duration) time.Duration {

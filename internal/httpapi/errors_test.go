@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 			p.Retry = retry
 			f.do = func(context.Context, claim.Request) (claim.Reply, error) {
 				return claim.Reply{ServedBy: "us-east1", Response: claim.Response{
-					Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(),
+					Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON(""),
 				}}, nil
 			}
 		}
@@ -230,11 +230,11 @@ func TestGivenUpIsReplayed(t *testing.T) {
 	f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
 		reply, err := first(ctx, r)
 		reply.State, reply.Replayed = claim.FailedTerminal, true
-		reply.Response = claim.Response{Status: p.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON()}
+		reply.Response = claim.Response{Status: p.Status, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON("")}
 		return reply, err
 	}
 	w := serve(newAPI(t, f), charge())
-	if got := problemIn(t, w); got.Retry != "new_key" || w.Body.String() != string(p.JSON()) || w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Retry-After") != "" {
+	if got := problemIn(t, w); got.Retry != "new_key" || w.Body.String() != string(p.JSON("")) || w.Header().Get("Idempotent-Replayed") != "true" || w.Header().Get("Retry-After") != "" {
 		t.Errorf("got %v %s", w.Header(), w.Body)
 	}
 }

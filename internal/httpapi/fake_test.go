@@ -91,6 +91,13 @@ func newFake() *fake {
 	}
 }
 
+// answers makes every request be answered with resp.
+func (f *fake) answers(resp claim.Response) {
+	f.do = func(context.Context, claim.Request) (claim.Reply, error) {
+		return claim.Reply{Response: resp, Home: "europe-west1", State: claim.Completed, FirstUse: firstUse, ExpiresAt: firstUse.Add(24 * time.Hour), ServedBy: "us-east1"}, nil
+	}
+}
+
 func newAPI(t testing.TB, f *fake, change ...func(*Config)) http.Handler {
 	t.Helper()
 	c := Config{
@@ -159,8 +166,11 @@ func problemIn(t *testing.T, w *httptest.ResponseRecorder) wireProblem {
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%v in %s", err, w.Body)
 	}
-	if p.Status != w.Code || p.Type != "urn:homeward:error:"+p.Error || p.Title == "" || p.Detail == "" || p.Retry == "" {
+	if p.Status != w.Code || p.Type != "/errors/"+p.Error || p.Title == "" || p.Detail == "" || p.Retry == "" {
 		t.Errorf("status %d with %s", w.Code, w.Body)
+	}
+	if link := "<" + p.Type + `>; rel="describedby"; type="text/html"`; w.Header().Get("Link") != link {
+		t.Errorf("Link %q, want %q", w.Header().Get("Link"), link)
 	}
 	return p
 }

@@ -155,6 +155,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 		res.tellTheWay(&reply)
 		return err
 	}
+	s.explain(res, &reply.Response)
 	return res.answerWith(&reply, a)
 }
 

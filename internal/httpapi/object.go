@@ -50,6 +50,7 @@ func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 		case state == claim.Completed:
 			return res.sendStored(http.StatusOK, &resp)
 		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
+			s.explain(res, &resp)
 			return res.sendStored(resp.Status, &resp) // given up: still unknown, and says so
 		default:
 			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -74,6 +75,8 @@ type Config struct {
 	// Unstable names the members of a body's top level that change between
 	// retries of one request and are ignored; nil means [DefaultUnstable].
 	Unstable map[string]struct{}
+	// ErrorPages is where the types of problems lead; "" is what this API serves.
+	ErrorPages problem.Pages
 	// Ready says why this node should get no traffic, in one line fit for anyone
 	// to read; nil, or a nil error, means that it should.
 	Ready func(context.Context) error
@@ -130,6 +133,9 @@ func New(c Config) (http.Handler, error) {
 	if c.HomeOf == nil {
 		c.HomeOf = func(code claim.RegionCode) (string, bool) { return c.Region, code == c.RegionCode }
 	}
+	if err := c.ErrorPages.Validate(); err != nil {
+		return nil, fmt.Errorf("httpapi: Config.ErrorPages %w", err)
+	}
 	if c.NewKeys == nil {
 		c.NewKeys = func() (claim.RegionCode, bool) { return c.RegionCode, true }
 	}
@@ -171,6 +177,8 @@ func (s *server) routes() []route {
 		{"POST", "/v1/idempotency-keys", s.mint, false},
 		{"GET", "/v1/idempotency-keys/{key}", s.inspect, false},
 		{"GET", "/v1/openapi.json", openAPI, true},
+		{"GET", pathErrors, errorIndex, true},
+		{"GET", pathErrors + "/{error}", errorPage, true},
 		{"GET", "/livez", live, true},
 		{"GET", "/readyz", s.ready, true},
 	}
@@ -301,8 +309,5 @@ func (s *server) ready(res *response, r *http.Request) error {
 // notReady is for load balancers and the people behind them. It is outside the
 // merchant's contract, as its path is.
 func notReady(why string) problem.Problem {
-	return problem.Problem{
-		Code: "not_ready", Title: "This node is not ready", Status: http.StatusServiceUnavailable,
-		Detail: sentence(why), Retry: problem.SameKey,
-	}
+	return problem.New(problem.NotReady, sentence(why))
 }

@@ -263,7 +263,7 @@ func TestObject(t *testing.T) {
 		{"in flight", "/v1/charges/" + id, "sk_acme", stored(claim.InFlight, 0, "", ""), 503, "outcome_unknown", true},
 		{"declined", "/v1/charges/" + id, "sk_acme", stored(claim.FailedTerminal, 402, problem.ContentType, "{}"), 404, "not_found", true},
 		{"released", "/v1/charges/" + id, "sk_acme", stored(claim.FailedRetry, 0, "", ""), 404, "not_found", true},
-		{"given up", "/v1/charges/" + id, "sk_acme", stored(claim.FailedTerminal, 503, problem.ContentType, string(gaveUp.JSON())), 503, "outcome_unknown", true},
+		{"given up", "/v1/charges/" + id, "sk_acme", stored(claim.FailedTerminal, 503, problem.ContentType, string(gaveUp.JSON(""))), 503, "outcome_unknown", true},
 		{"home down", "/v1/charges/" + id, "sk_acme", func(f *fake) {
 			f.object = func(string, string) (claim.State, claim.Response, bool, error) {
 				return 0, claim.Response{}, false, claim.ErrHomeUnreachable
@@ -383,7 +383,7 @@ func TestProbes(t *testing.T) {
 	}
 	why = draining
 	// Not store_unavailable: no request was refused, and the store may be well.
-	want := `{"type":"urn:homeward:error:not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}` + "\n"
+	want := `{"type":"/errors/not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}` + "\n"
 	if w := serve(h, httptest.NewRequest("GET", "/readyz", nil)); w.Code != 503 || w.Body.String() != want {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}

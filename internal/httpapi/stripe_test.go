@@ -208,7 +208,7 @@ func TestStripesDeclines(t *testing.T) {
 		do := f.do
 		f.do = func(ctx context.Context, r claim.Request) (claim.Reply, error) {
 			reply, err := do(ctx, r)
-			reply.Response = claim.Response{Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON()}
+			reply.Response = claim.Response{Status: 402, Header: []claim.HeaderField{{Name: "Content-Type", Value: problem.ContentType}}, Body: p.JSON("")}
 			return reply, err
 		}
 		w := serve(newAPI(t, f), stripely("POST", "/v1/payment_intents", okForm+"&confirm=true&off_session=true"))

@@ -236,7 +236,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok
 		},
-		Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
+		ErrorPages: c.ErrorPages, Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

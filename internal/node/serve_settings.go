@@ -263,6 +263,7 @@ func (s ServeSettings) Validate() error {
 		mustPass("topology_every", s.TopologyEvery),
 		mustPass("sweep_every", s.SweepEvery),
 		rateMistake(s.Limits),
+		pagesMistake(s.ErrorPages),
 		bucketMistake("objects", s.Objects, `"" to keep bodies in their rows`),
 		s.Audit.validate(),
 		levelMistake(s.Log),

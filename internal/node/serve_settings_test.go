@@ -131,6 +131,8 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"no refresh":            {"topology_every: 0s", []string{"topology_every"}},
 		"no sweep":              {"sweep_every: -1s", []string{"sweep_every"}},
 		"half a rate":           {"tenant_rate: 0", []string{"tenant_rate", "tenant_burst"}},
+		"pages without a slash": {"error_pages: 'https://example.com/errors'", []string{"error_pages", "must end with a slash"}},
+		"pages nowhere":         {"error_pages: /docs/", []string{"error_pages", "absolute URL"}},
 		"a bucket unheard of":   {"objects: tape://library", []string{"objects", "file://"}},
 		"no level":              {"log: loud", []string{"log", "warn"}},
 		"a bare number":         {"drain: 45", []string{"drain", "write a unit"}},

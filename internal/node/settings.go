@@ -21,6 +21,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/embedded"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -280,13 +281,20 @@ func (s Settings) Validate() error {
 		regions = append(regions, region.Region{Name: r.Name, Code: r.Code})
 	}
 	_, err := region.NewTopology(regions)
-	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), mustPass("sweep_every", s.SweepEvery), s.Events.validate())
+	return errors.Join(err, s.Policy.Validate(), rateMistake(s.Limits), pagesMistake(s.ErrorPages), mustPass("sweep_every", s.SweepEvery), s.Events.validate())
 }
 
 func rateMistake(l httpapi.Limits) error {
 	perSecond, burst := l.TenantRate, l.TenantBurst
 	if perSecond < 0 || burst < 0 || (perSecond > 0) != (burst > 0) {
 		return fmt.Errorf("settings: tenant_rate and tenant_burst must both be above 0 or both be 0, are %g and %d", perSecond, burst)
+	}
+	return nil
+}
+
+func pagesMistake(p problem.Pages) error {
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("settings: error_pages %w, is %q", err, string(p))
 	}
 	return nil
 }

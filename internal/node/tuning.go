@@ -5,6 +5,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/httpapi"
+	"github.com/homeward-io/homeward/internal/problem"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -40,6 +41,9 @@ type Tuning struct {
 	// Audit says where audit is exported to; a node leaves that to its
 	// [Config.AuditObjects].
 	Audit AuditSettings `koanf:"audit"`
+	// ErrorPages is where the type of each error leads, the same at every node; "" is the
+	// page that the node serves.
+	ErrorPages problem.Pages `koanf:"error_pages"`
 	// Limits: those of tenants, for whose row does not say, are settings.
 	Limits httpapi.Limits `koanf:",flatten,squash"`
 }

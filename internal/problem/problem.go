@@ -2,7 +2,13 @@
 // codes, their statuses and titles, and what a caller may do next. A [Problem]
 // renders as application/problem+json (RFC 9457) to the same bytes every time,
 // because some of them, declines above all, are remembered and replayed.
+//
+// Each code has a page for people, and the problem's type is the page's address, see
+// [Pages]. What is remembered keeps the address that it was rendered with: a deployment
+// that moves its pages changes no byte of an answer that was given.
 package problem
+
+//go:generate go test . -run ^TestThePageIsCurrent$ -write
 
 import (
 	"bytes"
@@ -14,9 +20,6 @@ import (
 
 // ContentType is the media type of every rendered Problem.
 const ContentType = "application/problem+json"
-
-// typePrefix makes a code a type URI. A URN needs no host to answer for it.
-const typePrefix = "urn:homeward:error:"
 
 // Code names an error; it is the member "error". Codes are public and stable.
 type Code string
@@ -46,6 +49,9 @@ const (
 	// Internal is a fault of ours that no other code describes. It is outside
 	// the contract's table; the same key stays safe to send, as always.
 	Internal Code = "internal"
+	// NotReady is what /readyz answers to load balancers and the people behind them. No
+	// merchant's request is answered so.
+	NotReady Code = "not_ready"
 )
 
 // Retry says what a caller may do next; it is the member "retry".
@@ -60,42 +66,6 @@ const (
 	// Never: fix the request first.
 	Never Retry = "never"
 )
-
-type entry struct {
-	status int
-	retry  Retry
-	title  string
-}
-
-var table = map[Code]entry{
-	KeyMissing:           {400, Never, "Idempotency-Key is missing"},
-	KeyInvalid:           {400, Never, "Idempotency-Key is invalid"},
-	InvalidRequest:       {400, Never, "The request is invalid"},
-	Unauthorized:         {401, Never, "No valid API key"},
-	Forbidden:            {403, Never, "Not allowed"},
-	CardDeclined:         {402, NewKey, "The payment was declined"},
-	NotFound:             {404, Never, "Not found"},
-	MethodNotAllowed:     {405, Never, "Method not allowed"},
-	KeyInUse:             {409, SameKey, "A request with this key is in progress"},
-	KeyExpired:           {410, NewKey, "The key has expired"},
-	BodyTooLarge:         {413, Never, "The body is too large"},
-	UnsupportedMediaType: {415, Never, "Unsupported media type"},
-	FingerprintMismatch:  {422, Never, "The key belongs to a different request"},
-	RateLimited:          {429, SameKey, "Too many requests"},
-	StoreUnavailable:     {503, SameKey, "The store is unavailable"},
-	HomeUnavailable:      {503, SameKey, "The key's home region is unavailable"},
-	OutcomeUnknown:       {503, SameKey, "The outcome is not known yet"},
-	Internal:             {500, SameKey, "Internal error"},
-}
-
-// Codes returns every code there is, in no order.
-func Codes() []Code {
-	all := make([]Code, 0, len(table))
-	for c := range table {
-		all = append(all, c)
-	}
-	return all
-}
 
 // Problem is one refusal. [New] fills what the table knows. Members with zero
 // values below Retry are left out.
@@ -121,9 +91,9 @@ type Problem struct {
 func New(code Code, detail string) Problem {
 	e, ok := table[code]
 	if !ok {
-		code, e = Internal, table[Internal]
+		e = table[Internal]
 	}
-	return Problem{Code: code, Title: e.title, Status: e.status, Detail: detail, Retry: e.retry}
+	return Problem{Code: e.Code, Title: e.Title, Status: e.Status, Detail: detail, Retry: e.Retry}
 }
 
 // RetryAfterHeader returns RetryAfter as the Retry-After header spells it, in
@@ -149,11 +119,12 @@ type wire struct {
 	DeclineCode       string `json:"code,omitempty"`
 }
 
-// JSON renders p, with a newline behind it, as a terminal likes it. The order of members is fixed; the result is a new slice. The
-// text is UTF-8: bytes of a Detail that are not become U+FFFD.
-func (p *Problem) JSON() []byte {
+// JSON renders p, with a newline behind it, as a terminal likes it. Its type is in pages.
+// The order of members is fixed; the result is a new slice. The text is UTF-8: bytes of a
+// Detail that are not become U+FFFD.
+func (p *Problem) JSON(pages Pages) []byte {
 	w := wire{
-		Type: typePrefix + string(p.Code), Title: p.Title, Status: p.Status, Detail: p.Detail,
+		Type: pages.Of(p.Code), Title: p.Title, Status: p.Status, Detail: p.Detail,
 		Error: p.Code, Retry: p.Retry, Member: p.Member, DeclineCode: p.DeclineCode,
 	}
 	if p.RetryAfter > 0 {

@@ -16,16 +16,16 @@ func TestJSONIsFixed(t *testing.T) {
 		p    Problem
 		want string
 	}{
-		"full": {full, `{"type":"urn:homeward:error:card_declined","title":"The payment was declined","status":402,` +
+		"full": {full, `{"type":"/errors/card_declined","title":"The payment was declined","status":402,` +
 			`"detail":"Say \"no\" <now> & again.","error":"card_declined","retry":"new_key","retry_after_ms":1501,` +
 			`"original_request_at":"2026-01-02T02:04:05Z","member":"payment_method","code":"stolen_card"}`},
-		"plain": {New(NotFound, "There is no such charge."), `{"type":"urn:homeward:error:not_found","title":"Not found","status":404,` +
+		"plain": {New(NotFound, "There is no such charge."), `{"type":"/errors/not_found","title":"Not found","status":404,` +
 			`"detail":"There is no such charge.","error":"not_found","retry":"never"}`},
-		"invalid UTF-8": {New(Forbidden, "a\xffb"), `{"type":"urn:homeward:error:forbidden","title":"Not allowed","status":403,` +
+		"invalid UTF-8": {New(Forbidden, "a\xffb"), `{"type":"/errors/forbidden","title":"Not allowed","status":403,` +
 			`"detail":"a\ufffdb","error":"forbidden","retry":"never"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := string(c.p.JSON()); got != c.want+"\n" {
+			if got := string(c.p.JSON("")); got != c.want+"\n" {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -63,7 +63,7 @@ func TestTable(t *testing.T) {
 				t.Errorf("%s: got %+v", code, p)
 			}
 			var wire map[string]any
-			if err := json.Unmarshal(p.JSON(), &wire); err != nil {
+			if err := json.Unmarshal(p.JSON(""), &wire); err != nil {
 				t.Errorf("%s: %v", code, err)
 			}
 		}
@@ -85,8 +85,8 @@ func TestParse(t *testing.T) {
 	p.RetryAfter, p.Member, p.DeclineCode = 1500*time.Millisecond, "metadata.a", "stolen_card"
 	p.OriginalRequestAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, want := range []Problem{p, New(NotFound, "No.")} {
-		got, err := Parse(want.JSON())
-		if err != nil || got != want || string(got.JSON()) != string(want.JSON()) {
+		got, err := Parse(want.JSON(""))
+		if err != nil || got != want || string(got.JSON("")) != string(want.JSON("")) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 		}
 	}

@@ -335,7 +335,7 @@ func TestFailures(t *testing.T) {
 	} {
 		seen[c.p.Code] = true
 		// As it is stored: what is lost on the way would make a replay differ.
-		p, err := problem.Parse(c.p.JSON())
+		p, err := problem.Parse(c.p.JSON(""))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/problem"
+)
+
+// pathErrors is below which the pages are that problem.Served names.
+const pathErrors = "/errors"
+
+// explain links a remembered refusal to its page. What is remembered has no such header:
+// it is this exchange's, and follows from the type that the bytes have.
+func (s *server) explain(res *response, resp *claim.Response) {
+	if resp.Status < http.StatusBadRequest {
+		return
+	}
+	if to := s.ErrorPages.Link(resp.Body); to != "" {
+		res.Header()["Link"] = []string{to}
+	}
+}
+
+// errorPage is for people who follow the type of a problem.
+func errorPage(res *response, r *http.Request) error {
+	e, ok := problem.Lookup(problem.Code(r.PathValue("error")))
+	if !ok {
+		return refuse(problem.NotFound, "There is no error of this name; "+pathErrors+" lists them.")
+	}
+	return res.sendPage("error", e)
+}
+
+func errorIndex(res *response, _ *http.Request) error {
+	return res.sendPage("index", problem.Catalogue())
+}
+
+func (res *response) sendPage(name string, data any) error {
+	var b bytes.Buffer
+	if err := errorPages.ExecuteTemplate(&b, name, data); err != nil {
+		return err
+	}
+	h := res.Header()
+	h["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'"}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h["Cache-Control"] = []string{"public, max-age=3600"}
+	res.send(http.StatusOK, "text/html; charset=utf-8", b.Bytes())
+	return nil
+}
+
+// code renders text whose code spans are between backquotes.
+func code(text string) template.HTML {
+	var b strings.Builder
+	for i, part := range strings.Split(text, "`") {
+		part = template.HTMLEscapeString(part)
+		if i%2 == 1 {
+			part = "<code>" + part + "</code>"
+		}
+		b.WriteString(part)
+	}
+	return template.HTML(b.String()) //nolint:gosec // each part was escaped
+}
+
+var errorPages = template.Must(template.New("").Funcs(template.FuncMap{"code": code}).Parse(`
+{{- define "head"}}<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{.}}</title>
+<style>body{max-width:42rem;margin:2rem auto;padding:0 1rem;font:1rem/1.5 system-ui,sans-serif}dt{font-weight:bold;margin-top:1rem}dd{margin:0}</style>
+</head><body>
+{{end}}
+{{- define "error"}}{{template "head" .Code}}<h1><code>{{.Code}}</code></h1>
+<p>{{.Title}}. Status {{.Status}}, <code>retry</code> is <code>{{.Retry}}</code> as a rule; the response says what it is for a request.</p>
+<dl><dt>What it means</dt><dd>{{code .Means}}</dd>
+<dt>Is it safe to retry?</dt><dd>{{code .Safe}}</dd>
+<dt>What to do</dt><dd>{{code .Do}}</dd></dl>
+<p><a href="../errors">All errors</a></p>
+</body></html>
+{{end}}
+{{- define "index"}}{{template "head" "Errors"}}<h1>Errors</h1>
+<ul>{{range .}}
+<li>{{.Status}} <a href="errors/{{.Code}}"><code>{{.Code}}</code></a> {{.Title}}</li>{{end}}
+</ul></body></html>
+{{end}}`))

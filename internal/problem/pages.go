@@ -1,0 +1,68 @@
+package problem
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"strings"
+)
+
+// Pages is where the pages of errors are: a URI reference that ends with a slash, which
+// the code follows. It makes a code the type of a problem (RFC 9457, section 3.1.1),
+// and the target of a link with the relation "describedby", as section 2.7 of
+// draft-ietf-httpapi-idempotency-key-header-07 has it. "" is [Served].
+type Pages string
+
+// Served is where a node serves the pages itself. As a type it is relative: it resolves
+// against the URL of the request, at whichever region was asked.
+const Served Pages = "/errors/"
+
+// oldType begins the type of problems that were rendered before there were pages. Such
+// answers are still replayed.
+const oldType = "urn:homeward:error:"
+
+// Validate says what is wrong with p, in words that go behind a setting's name.
+func (p Pages) Validate() error {
+	if p == "" || p == Served {
+		return nil
+	}
+	u, err := url.Parse(string(p))
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Host == "", strings.ContainsAny(string(p), " <>\"\\?#"):
+		return errors.New(`must be "" or an absolute URL without query, as in https://developer.example.com/errors/`)
+	case !strings.HasSuffix(u.Path, "/"):
+		return errors.New("must end with a slash: the error's name follows it")
+	}
+	return nil
+}
+
+// Of returns the address of a code's page.
+func (p Pages) Of(code Code) string {
+	if p == "" {
+		p = Served
+	}
+	return string(p) + string(code)
+}
+
+// Link returns the value of a Link header that leads to the page of what [Problem.JSON]
+// rendered, and "" where body is nothing such. The page of a body that was rendered
+// before there were pages is in p.
+func (p Pages) Link(body []byte) string {
+	rest, ok := bytes.CutPrefix(body, []byte(`{"type":"`))
+	if !ok {
+		return ""
+	}
+	at, _, ok := bytes.Cut(rest, []byte(`"`))
+	if !ok {
+		return ""
+	}
+	if code, old := strings.CutPrefix(string(at), oldType); old {
+		return link(p.Of(Code(code)))
+	}
+	return link(string(at))
+}
+
+// LinkOf returns the value of a Link header that leads to the page of code.
+func (p Pages) LinkOf(code Code) string { return link(p.Of(code)) }
+
+func link(to string) string { return "<" + to + `>; rel="describedby"; type="text/html"` }
