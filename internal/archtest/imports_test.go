@@ -73,6 +73,8 @@ var forbidden = []struct{ from, to, why string }{
 	{"audit", "payment", "it exports rows, whatever they are of"},
 	{"inspect", "internal", "domain rooms know no technology; rows are handed to it"},
 	{"inspect", "payment", "it reads what claims, books and queues say, and asks no provider"},
+	{"runs", "internal", "domain rooms know no technology; a bucket is handed to it"},
+	{"runs", "claim", "it keeps what was found, whatever it is of"},
 	{"seal", "claim", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "outbox", "it seals bytes, whatever they are, and is below the rooms that own them"},
 	{"seal", "payment", "it seals bytes, whatever they are, and is below the rooms that own them"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/internal/drill"
 	"github.com/homeward-io/homeward/internal/lab"
+	"github.com/homeward-io/homeward/runs"
 )
 
 type drillCommand struct {
@@ -29,8 +30,11 @@ type drillCommand struct {
 	PSP     string            `name:"psp" placeholder:"URL" help:"The provider simulator; default: what --cluster says."`
 	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"The tenants that pay, at best with different registrars; default: those of homeward cluster."`
 
+	runsFlags
 	JSON string `name:"json" type:"path" placeholder:"FILE" help:"Write the report for programs, - for standard output instead of the text."`
 	HTML string `name:"html" type:"path" placeholder:"FILE" help:"Write the report as one page, with a picture of the timeline."`
+
+	fallback string // the cluster's bucket of runs
 }
 
 // Help is what homeward drill --help adds.
@@ -61,11 +65,19 @@ func (c *drillCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 	}
-	report, err := drill.Run(ctx, config)
+	of := runs.Run{Kind: runs.Drill, Of: strings.TrimSpace(string(c.Scenario) + " " + c.Region), Region: c.Region}
+	report, unkept, err := kept(ctx, c.url(c.fallback), of, func(k *runs.Kept) (*drill.Report, error) {
+		say := config.Say
+		config.Say = func(line string) {
+			k.Step(ctx, line)
+			say(line)
+		}
+		return drill.Run(ctx, config)
+	}, reportOfDrill)
 	if err != nil {
 		return err
 	}
-	if err := c.write(io, report); err != nil {
+	if err := errors.Join(c.write(io, report), unkept); err != nil {
 		return err
 	}
 	if !report.Verdict.OK() {
@@ -102,6 +114,7 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 		if err != nil {
 			return config, fmt.Errorf("--cluster: %w; name the data directory of a homeward cluster that is running", err)
 		}
+		c.fallback = state.Runs
 		config.Means, config.Provider = state.Means(), cmp.Or(config.Provider, state.Simulator)
 		if len(config.Regions) == 0 {
 			config.Regions = state.Regions()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/verify"
+	"github.com/homeward-io/homeward/runs"
 )
 
 type ledgerCommand struct {
@@ -24,41 +25,63 @@ func (ledgerCommand) Help() string { return storeHelp }
 type ledgerVerifyCommand struct {
 	storeFlags
 	metricsFlags
+	runsFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
-	var report verify.Report
-	if err := c.withVerdicts(ctx, io, func(v *verdicts) error {
+	found, unkept, err := kept(ctx, c.url(runsOf(c.Data)), runs.Run{Kind: runs.Verify, Of: "the books"}, func(k *runs.Kept) (*booksFound, error) {
+		return c.verify(ctx, io, k != nil)
+	}, reportOfBooks)
+	if err != nil {
+		return &exitError{exitUnread, err}
+	}
+	if err := c.print(io, &found.Report); err != nil {
+		return err
+	}
+	if !found.OK() {
+		return &exitError{exitDiffers, errors.Join(errors.New("the books are wrong: let nothing change them, and find out since when; backups have the same rows"), unkept)}
+	}
+	return unkept
+}
+
+// booksFound is a proof of the books, and what payers were owed then, by currency; nil where
+// nobody asked.
+type booksFound struct {
+	verify.Report
+	owed map[string]int64
+}
+
+// verify proves the books, and tells of it in metrics.
+func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool) (*booksFound, error) {
+	found := &booksFound{}
+	return found, c.withVerdicts(ctx, io, func(v *verdicts) error {
 		return c.withBooks(ctx, func(s *store) (err error) {
 			books := &countedBooks{Store: s.rows}
 			told := tell(io, books.String)
-			report, err = verify.Books(ctx, books, s.regions)
+			found.Report, err = verify.Books(ctx, books, s.regions)
 			told.stop()
-			if err != nil || v.metrics == nil {
+			if err != nil || v.metrics == nil && !owed {
 				return err
 			}
-			owed, err := suspended(ctx, s)
-			return errors.Join(err, v.books(time.Now(), &report, owed))
+			if found.owed, err = suspended(ctx, s); err != nil || v.metrics == nil {
+				return err
+			}
+			return v.books(time.Now(), &found.Report, found.owed)
 		})
-	}); err != nil {
-		return &exitError{exitUnread, err}
-	}
+	})
+}
+
+func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 	if c.JSON {
-		if err := indented(io, report); err != nil {
-			return err
-		}
-	} else {
-		for _, f := range report.Failures {
-			fmt.Fprintln(io.out, visible(f.String()))
-		}
-		fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d moved meanwhile and lie where they must, %d failures\n",
-			report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
+		return indented(io, report)
 	}
-	if !report.OK() {
-		return &exitError{exitDiffers, errors.New("the books are wrong: let nothing change them, and find out since when; backups have the same rows")}
+	for _, f := range report.Failures {
+		fmt.Fprintln(io.out, visible(f.String()))
 	}
-	return nil
+	_, err := fmt.Fprintf(io.out, "%d transactions in %s: %d balances proved from zero, %d moved meanwhile and lie where they must, %d failures\n",
+		report.Transactions, strings.Join(report.Regions, ", "), report.Balances, report.Moving, report.Failed)
+	return err
 }
 
 type ledgerBalancesCommand struct {

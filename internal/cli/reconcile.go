@@ -17,6 +17,7 @@ import (
 	"github.com/homeward-io/homeward/internal/reconcile"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/recon"
+	"github.com/homeward-io/homeward/runs"
 )
 
 type reconcileCommand struct {
@@ -36,9 +37,12 @@ type reconcileCommand struct {
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
 	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches there, as JSON lines. The file is replaced when the comparison has come to its end."`
 	metricsFlags
+	runsFlags
 	JSON   bool   `name:"json" help:"Print JSON."`
 	Data   string `type:"path" placeholder:"DIR" help:"Compare with what a stopped demo has left in its --data directory, instead of the database."`
 	Config string `type:"path" placeholder:"FILE" help:"Settings file (YAML): of the nodes, or with --data of the demo."`
+
+	fallback string // the bucket of runs of the settings, or of --data
 }
 
 // Help is what homeward reconcile --help adds.
@@ -90,6 +94,11 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 			log.Error("the verdict cannot be told in metrics", "error", err)
 		}
 	}
+	var unkept error
+	r.Keep = func(compare func() (*reconcile.Comparison, error)) (found *reconcile.Comparison, err error) {
+		found, unkept, err = c.kept(ctx, r.Provider, log, compare)
+		return found, err
+	}
 	if c.Every > 0 {
 		r.Repeat(ctx, c.Every, log)
 		return nil
@@ -102,25 +111,48 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 		return err
 	}
 	if !found.OK() {
-		return &exitError{exitDiffers, errors.New("the statement does not agree with the books and the claims")}
+		return &exitError{exitDiffers, errors.Join(errors.New("the statement does not agree with the books and the claims"), unkept)}
 	}
-	return nil
+	return unkept
+}
+
+// kept keeps a report of one comparison. Where they are repeated each is carried out, kept or
+// not: the log says so.
+func (c *reconcileCommand) kept(ctx context.Context, provider string, log *slog.Logger, compare func() (*reconcile.Comparison, error)) (*reconcile.Comparison, error, error) {
+	compared := false
+	found, unkept, err := kept(ctx, c.url(c.fallback), runs.Run{Kind: runs.Reconcile, Of: provider}, func(*runs.Kept) (*reconcile.Comparison, error) {
+		compared = true
+		return compare()
+	}, reportOfComparison)
+	if c.Every == 0 {
+		return found, unkept, err
+	}
+	if !compared {
+		unkept = err
+		found, err = compare()
+	}
+	if unkept != nil {
+		log.Error("the report of a comparison is not kept for the console", "error", unkept)
+	}
+	return found, nil, err
 }
 
 // reconciler is what the flags and the settings describe, with its log and what stops it.
 func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *reconcile.Reconciler, log *slog.Logger, stop func(context.Context) error, err error) {
 	r = &reconcile.Reconciler{Statement: c.statement(), Slack: c.Slack, Lag: c.Lag, Out: c.Out}
 	stop = func(context.Context) error { return nil }
+	c.fallback = runsOf(c.Data)
 	if c.Data != "" {
-		r.Provider, r.Open = cmp.Or(c.Provider, demoProvider), compared(io, (&storeFlags{Data: c.Data, Config: c.Config}).withBooks)
+		r.Provider, r.Open = cmp.Or(c.Provider, demoProvider), c.compared(io, (&storeFlags{Data: c.Data, Config: c.Config}).withBooks)
 		return r, slog.New(slog.NewJSONHandler(io.err, nil)), stop, nil
 	}
 	settings, secrets, err := node.LoadServeSettings(c.Config, os.Environ())
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	c.fallback = settings.Runs
 	log, r.Provider = jsonLog(io, settings), cmp.Or(c.Provider, settings.ProviderNames()[0])
-	r.Open = compared(io, func(ctx context.Context, do func(*store) error) error {
+	r.Open = c.compared(io, func(ctx context.Context, do func(*store) error) error {
 		pool := booksPool()
 		pool.AllowUnverified = settings.Database.AllowUnverified
 		return withSQL(ctx, secrets.DatabaseURL, pool, nil, do)
@@ -200,13 +232,16 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 	return reconcile.Statement{Name: c.Statement, Format: format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
 }
 
-// compared hands the store that open opens to a comparison.
-func compared(io streams, open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
+// compared hands the store that open opens to a comparison. Beside the log, which is JSON,
+// how far it is is told on a terminal alone, and never where comparisons are repeated.
+func (c *reconcileCommand) compared(io streams, open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {
 			books := &countedBooks{Store: s.rows}
-			told := tell(io, books.String)
-			defer told.stop()
+			if c.Every == 0 && terminal(io.err) {
+				told := tell(io, books.String)
+				defer told.stop()
+			}
 			return do(recon.Config{
 				Books: books, Claims: s.rows, Regions: s.regions, Home: s.home, Common: s.homes()[0],
 				Book: s.rows.Post,

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/operator"
 	"github.com/homeward-io/homeward/region/admin"
+	"github.com/homeward-io/homeward/runs"
 )
 
 // askFlags say which running node is asked, and as whom.
@@ -162,6 +164,7 @@ func (regionCommand) Help() string {
 
 type regionDrainCommand struct {
 	askFlags
+	runsFlags
 	Region  string        `arg:"" help:"The region's name."`
 	Timeout time.Duration `default:"10m" help:"How long to wait. The region goes on draining after that."`
 	Yes     bool          `help:"Also the last active region, after which no region gives new keys a home."`
@@ -171,7 +174,25 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 	if c.Timeout <= 0 {
 		return fmt.Errorf("--timeout must be above 0, is %v", c.Timeout)
 	}
-	return c.withOperator(io, func(o *operator.Operator) error { return o.Drain(ctx, c.Region, c.Timeout, c.Yes) })
+	bucket := c.url("")
+	if bucket == "" && c.Cluster != "" {
+		if state, err := lab.ReadState(c.Cluster); err == nil { // else withOperator says so
+			bucket = state.Runs
+		}
+	}
+	return c.withOperator(io, func(o *operator.Operator) error {
+		found, unkept, err := kept(ctx, bucket, runs.Run{Kind: runs.Drain, Of: c.Region, Region: c.Region}, func(*runs.Kept) (*drained, error) {
+			err := o.Drain(ctx, c.Region, c.Timeout, c.Yes)
+			if errors.Is(err, operator.ErrNotSafe) {
+				return &drained{region: c.Region, why: err}, nil
+			}
+			return &drained{region: c.Region}, err
+		}, reportOfDrain)
+		if err != nil {
+			return err
+		}
+		return errors.Join(found.why, unkept)
+	})
 }
 
 type regionUndrainCommand struct {

@@ -56,7 +56,7 @@ type tick struct {
 
 // HTML writes the report as one page that needs nothing else.
 func (r *Report) HTML(w io.Writer) error {
-	return page.Execute(w, map[string]any{"R": r, "Title": r.title(), "Rows": r.Verdict.rows(), "Sentence": r.Verdict.sentence(), "OK": r.Verdict.OK(), "Picture": r.picture()})
+	return page.Execute(w, map[string]any{"R": r, "Title": r.title(), "Rows": r.Verdict.Figures(), "Sentence": r.Verdict.Sentence(), "OK": r.Verdict.OK(), "Picture": r.picture()})
 }
 
 func (r *Report) picture() picture {

@@ -51,7 +51,7 @@ func (r *Report) Text(out io.Writer) error {
 		_, _ = fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	_, _ = fmt.Fprintf(w, "\n%s: %s\n", r.title(), r.How)
-	for _, f := range v.rows() {
+	for _, f := range v.Figures() {
 		row(f.Name, "%s", f.Value)
 	}
 	_, _ = fmt.Fprintln(w)
@@ -69,7 +69,7 @@ func (r *Report) Text(out io.Writer) error {
 	for _, e := range v.Examples {
 		row("BROKEN", "%s", e)
 	}
-	_, _ = fmt.Fprintf(w, "\n%s\n", v.sentence())
+	_, _ = fmt.Fprintf(w, "\n%s\n", v.Sentence())
 	return w.Flush()
 }
 
@@ -77,27 +77,28 @@ func (r *Report) title() string {
 	return strings.TrimSpace(string(r.Scenario) + " " + r.Region)
 }
 
-// figure is a line of the verdict.
-type figure struct {
+// Figure is a line of the verdict. Bad: it should be none.
+type Figure struct {
 	Name, Value string
 	Bad         bool
 }
 
-func (v *Findings) rows() []figure {
-	count := func(name string, n int) figure { return figure{name, fmt.Sprint(n), n > 0} }
-	plain := func(name string, value any) figure { return figure{name, fmt.Sprint(value), false} }
-	rows := []figure{
+// Figures are the verdict line by line.
+func (v *Findings) Figures() []Figure {
+	count := func(name string, n int) Figure { return Figure{name, fmt.Sprint(n), n > 0} }
+	plain := func(name string, value any) Figure { return Figure{name, fmt.Sprint(value), false} }
+	rows := []Figure{
 		plain("requests", v.Requests), plain("of them retries", v.Retries),
 		plain("payments", v.Payments), plain("answered for good", fmt.Sprintf("%d, %d of them declined as they had to be", v.Answered, v.Declined)),
 		plain("charges at the provider", v.Charges), plain("answers read again", v.Compared),
 		count("duplicates", v.Duplicates), count("differing replays", v.Differing), count("lost replies", v.Lost),
 	}
 	if v.Lost > 0 {
-		rows = append(rows, figure{"of them", fmt.Sprintf("%d without an answer (%d charged), %d answered and not charged, %d refused and charged, %d answered wrongly",
+		rows = append(rows, Figure{"of them", fmt.Sprintf("%d without an answer (%d charged), %d answered and not charged, %d refused and charged, %d answered wrongly",
 			v.Unanswered, v.UnansweredPaid, v.Unpaid, v.PaidThoughRefused, v.Refused), true})
 	}
 	if v.Unasked != "" {
-		rows = append(rows, figure{"not checked", v.Unasked, true})
+		rows = append(rows, Figure{"not checked", v.Unasked, true})
 	}
 	rows = append(rows, count("claims still open", v.OpenClaims), plain("beyond a client's patience", v.BeyondStandard))
 	for _, t := range []struct {
@@ -113,7 +114,8 @@ func (v *Findings) rows() []figure {
 	return rows
 }
 
-func (v *Findings) sentence() string {
+// Sentence is the verdict in one line.
+func (v *Findings) Sentence() string {
 	if v.OK() {
 		return "Every promise was kept."
 	}

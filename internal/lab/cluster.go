@@ -104,7 +104,7 @@ type Cluster struct {
 // What was started before a failure runs until Stop.
 func (k *Cluster) Start(ctx context.Context) error {
 	return k.running.Start(ctx,
-		k.makeData, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
+		k.makeData, k.nameRuns, k.makeCerts, k.startSimulator, k.startDatabase, k.makeDatabase, k.migrate, k.putTenants,
 		k.startNodes, k.meet, k.writeState, k.startControl,
 	)
 }
@@ -126,6 +126,15 @@ func (k *Cluster) makeData(context.Context) (stop parts.Stop, err error) {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
 	return nil, nil
+}
+
+// nameRuns says where drills keep what they found: in the cluster's directory, unless the
+// environment names a bucket.
+func (k *Cluster) nameRuns(context.Context) (_ parts.Stop, err error) {
+	if k.Runs = os.Getenv(node.RunsVariable); k.Runs == "" {
+		k.Runs, err = node.LocalRuns(k.Data)
+	}
+	return nil, err
 }
 
 // makeCerts makes the nodes' certificates, new ones at every start.

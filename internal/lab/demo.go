@@ -126,6 +126,11 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	if s.Audit, keys, err = node.DemoAudit(d.Data, s.Audit); err != nil {
 		return nil, err
 	}
+	if s.Runs == "" {
+		if s.Runs, err = node.LocalRuns(d.Data); err != nil {
+			return nil, err
+		}
+	}
 	c := node.ClusterConfig{
 		AuditKeys: keys, Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
 		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},

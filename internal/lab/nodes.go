@@ -73,6 +73,7 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 			s.Console.Listen = n.Console
 		}
 	}
+	s.Runs = k.Runs
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, node.DrainTime-killTime
 	text, err := s.YAML()
 	if err != nil {

@@ -19,6 +19,8 @@ type State struct {
 	Database  Database `json:"database"`
 	Simulator string   `json:"simulator"` // http://host:port
 	Control   string   `json:"control"`   // Unix socket for drills; "": there is none
+	// Runs is the bucket in which drills of it keep what they found.
+	Runs string `json:"runs,omitempty"`
 	// Operator is the certificate with which a person's tools may ask the nodes.
 	Operator *operator.Certificate `json:"operator,omitempty"`
 	Nodes    []*Node               `json:"nodes"`

@@ -28,6 +28,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/runs"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -106,6 +107,7 @@ type Cluster struct {
 	blobs      *Blobs
 	sinks      *Sinks
 	audit      auditMeans
+	runs       *Runs
 	background background
 	running    parts.Running
 }
@@ -124,7 +126,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 		return nil, err
 	}
 	if err := k.running.Start(ctx,
-		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openAudit, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
+		k.openMetrics, k.openStore, k.putTenants, k.openBlobs, k.openAudit, k.openRuns, k.openSinks, k.background.start, k.startNodes, k.meet, k.sweep,
 	); err != nil {
 		return nil, errors.Join(err, k.Stop(context.WithoutCancel(ctx)))
 	}
@@ -184,6 +186,16 @@ func (k *Cluster) openAudit(ctx context.Context) (_ parts.Stop, err error) {
 	return parts.Closing(k.audit.close), nil
 }
 
+func (k *Cluster) openRuns(ctx context.Context) (_ parts.Stop, err error) {
+	if k.runs, err = OpenRuns(ctx, k.c.Runs); err != nil {
+		return nil, err
+	}
+	return parts.Closing(k.runs.Close), nil
+}
+
+// Runs has what commands found; nil: nobody keeps it.
+func (k *Cluster) Runs() *runs.Book { return k.runs.Book() }
+
 func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
 	if k.sinks, err = k.c.Events.open(ctx, relay.Sealed(k.DB, k.c.Seal), k.c.Logger); err != nil {
 		return nil, err
@@ -241,7 +253,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Clock: c.Clock, Logger: c.Logger,
+		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

@@ -23,6 +23,7 @@ type means struct {
 	topology  *region.Topology
 	bucket    *Blobs // nil: every body is in its row
 	audit     auditMeans
+	runs      *Runs     // nil: there are none
 	providers []gateway // the default first
 	seal      *seal.Ring
 	sinks     *Sinks
@@ -59,6 +60,9 @@ func openMeans(ctx context.Context, settings ServeSettings, secrets Secrets, met
 	if m.audit, err = openAuditMeans(ctx, settings.Audit.Bucket, secrets.AuditKeys); err != nil {
 		return nil, err
 	}
+	if m.runs, err = OpenRuns(ctx, settings.Runs); err != nil {
+		return nil, err
+	}
 	for _, p := range settings.providers() {
 		adapter, err := p.open(secrets.Providers[p.Name])
 		if err != nil {
@@ -89,7 +93,7 @@ func (m *means) config(settings ServeSettings, name string, log *slog.Logger) Co
 		providers, notifiers[p.Name()] = append(providers, p), p
 	}
 	return Config{
-		AuditObjects: m.audit.objects(), AuditKeys: m.audit.keys,
+		AuditObjects: m.audit.objects(), AuditKeys: m.audit.keys, RunsBook: m.runs.Book(),
 		Tuning: tuning, Name: name, Region: settings.Node.Region, Topology: m.topology, Store: m.view, Blobs: blobs,
 		Providers: providers, Notifiers: notifiers, Sinks: m.sinks.kinds,
 		LeaveProviders: settings.LeaveProviders, Failover: settings.failover(),
@@ -109,7 +113,7 @@ func (m *means) close() error {
 	if m.bucket != nil {
 		errs = append(errs, m.bucket.Close())
 	}
-	errs = append(errs, m.audit.close(), m.seal.Close())
+	errs = append(errs, m.audit.close(), m.runs.Close(), m.seal.Close())
 	if m.db != nil {
 		errs = append(errs, m.db.Close())
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
 	"github.com/homeward-io/homeward/router"
+	"github.com/homeward-io/homeward/runs"
 	"github.com/homeward-io/homeward/seal"
 )
 
@@ -37,7 +38,7 @@ import (
 var Version = "dev"
 
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
-// Notifiers, Seal, Meters, ReadSealed, Sinks, AuditObjects, AuditKeys, Ready, Network,
+// Notifiers, Seal, Meters, ReadSealed, Sinks, AuditObjects, AuditKeys, RunsBook, Ready, Network,
 // WrapTransport, TLS, GossipKeys, Console and Logger, and of Tuning the policy and the limits, is required.
 type Config struct {
 	Tuning
@@ -75,6 +76,8 @@ type Config struct {
 	// not exported.
 	AuditObjects audit.Objects
 	AuditKeys    *audit.Keys
+	// RunsBook has what commands found, for the console; nil: nobody keeps it.
+	RunsBook *runs.Book
 	// Ready says in one line fit for anyone why this node should get no traffic,
 	// beside what the node knows itself; nil: nothing does.
 	Ready func(context.Context) error

@@ -19,6 +19,7 @@ import (
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
 	"gocloud.dev/blob"
+	"gocloud.dev/blob/memblob"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -265,6 +266,7 @@ func (s ServeSettings) Validate() error {
 		rateMistake(s.Limits),
 		pagesMistake(s.ErrorPages),
 		bucketMistake("objects", s.Objects, `"" to keep bodies in their rows`),
+		bucketMistake("runs", s.Runs, `"" to keep no reports`),
 		s.Audit.validate(),
 		levelMistake(s.Log),
 	)
@@ -375,10 +377,12 @@ func bucketMistake(setting, bucket, none string) error {
 	if bucket == "" {
 		return nil
 	}
+	// What is in memory is lost with the process, and seen by no other.
+	schemes := slices.DeleteFunc(blob.DefaultURLMux().BucketSchemes(), func(s string) bool { return s == memblob.Scheme })
 	u, err := url.Parse(bucket)
-	if err != nil || !blob.DefaultURLMux().ValidBucketScheme(u.Scheme) {
+	if err != nil || !slices.Contains(schemes, u.Scheme) {
 		return fmt.Errorf("settings: %s %q is no bucket that this build can open; write one of %s://…, or %s",
-			setting, bucket, strings.Join(blob.DefaultURLMux().BucketSchemes(), "://…, "), none)
+			setting, bucket, strings.Join(schemes, "://…, "), none)
 	}
 	return nil
 }

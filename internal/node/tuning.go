@@ -38,6 +38,9 @@ type Tuning struct {
 	// response bodies above claim.inline_body. "": a cluster in one process takes a
 	// directory beside its store, and a node of its own keeps every body in its row.
 	Objects string `koanf:"objects"`
+	// Runs is the gocloud.dev URL of the bucket of what commands found, which the console
+	// shows; "": nowhere.
+	Runs string `koanf:"runs"`
 	// Audit says where audit is exported to; a node leaves that to its
 	// [Config.AuditObjects].
 	Audit AuditSettings `koanf:"audit"`

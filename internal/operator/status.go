@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -131,22 +132,25 @@ func (d *drain) wait(open string) {
 	d.say("waiting: " + open)
 }
 
-// ended says what is still in the way.
+// ErrNotSafe: a drain has not come to its end in the time that it was given.
+var ErrNotSafe = errors.New("not safe to take down")
+
+// ended says what is still in the way; [ErrNotSafe] where that is known.
 func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
+	const goesOn = "it goes on draining, so run this again to wait on, or homeward region undrain"
 	var open []string
 	for _, s := range d.steps {
 		if s.Open != "" {
 			open = append(open, s.Open)
 		}
 	}
-	if d.steps == nil {
-		open = []string{"no node has answered"}
+	switch {
+	case d.steps == nil:
+		return fmt.Errorf("it is not known whether %[1]s is safe to take down: no node has answered; %[2]s %[1]s", d.region, goesOn)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%[1]s was not safe to take down at the last look: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn)
 	}
-	why := fmt.Sprintf("after %v", timeout)
-	if ctx.Err() != nil {
-		why = "now"
-	}
-	return fmt.Errorf("%s is not safe to take down %s: %s; it goes on draining, so run this again to wait on, or homeward region undrain %s", d.region, why, strings.Join(open, "; "), d.region)
+	return fmt.Errorf("%[1]s is %[4]w after %[5]v: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn, ErrNotSafe, timeout)
 }
 
 // Activate ends a drain, or brings a region back: it takes traffic and new keys again.

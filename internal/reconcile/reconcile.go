@@ -81,6 +81,8 @@ type Reconciler struct {
 	Open func(ctx context.Context, do func(recon.Config) error) error
 	// Heal gives a ghost back; nil: nothing is to be healed.
 	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
+	// Keep carries out each comparison, and keeps what came of it; nil: nobody does.
+	Keep func(compare func() (*Comparison, error)) (*Comparison, error)
 	// Found is told of each comparison that came to its end; nil: nobody is.
 	Found func(*Comparison)
 }
@@ -144,7 +146,15 @@ func (c *Comparison) log(log *slog.Logger) {
 
 // Once compares the statement of a period. A panic is its error: what it would have
 // found is the next round's.
-func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (_ *Comparison, err error) {
+func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (*Comparison, error) {
+	compare := func() (*Comparison, error) { return r.once(ctx, from, to) }
+	if r.Keep == nil {
+		return compare()
+	}
+	return r.Keep(compare)
+}
+
+func (r *Reconciler) once(ctx context.Context, from, to time.Time) (_ *Comparison, err error) {
 	defer fault.Recover(&err)
 	statement, format, err := r.Statement.open(ctx, from, to)
 	if err != nil {
