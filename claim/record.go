@@ -259,6 +259,17 @@ func (r *Record) With(names []string) (name string, ok bool) {
 	return "", r.ProviderKey == string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, ""))
 }
 
+// Sent reports whether key is one under which the named provider was called for r: in its
+// present generation, or in one before it.
+func (r *Record) Sent(key, provider string) bool {
+	for g := r.Generation; g > 0; g-- {
+		if key == providerKey(r.Key, r.Minted.ID, g, provider) || key == providerKey(r.Key, r.Minted.ID, g, "") {
+			return true
+		}
+	}
+	return false
+}
+
 // Event names an audit entry.
 type Event string
 

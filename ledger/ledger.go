@@ -36,6 +36,11 @@
 //	  and of the other           provider:P        exchange:P
 //	adjustment                   as a person says, who says so and why
 //
+// P is a provider's name. Where a movement lies in an account that is not ours, as a direct
+// charge does, P is the name, ":" and that account, in all of its accounts: what is held
+// there is on the statement of that account and not on ours ([Where]). What follows from a
+// booking is booked where that is.
+//
 // Balances of provider, withheld, bank and fees are debits as a rule, those of merchant,
 // suspense and disputed credits. withheld and disputed are zero once all disputes are
 // decided, and what provider:P stands at is what P says it holds for us, once its
@@ -54,6 +59,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -99,8 +105,19 @@ func (k Kind) Failed() (of Kind, ok bool) {
 // Account names one account, "class:owner".
 type Account string
 
-// Provider is what provider name holds for us.
-func Provider(name string) Account { return Account("provider:" + name) }
+// Provider is what a provider holds for us. where is its name, or that and an account in
+// which the money lies, see [Where].
+func Provider(where string) Account { return Account(classProvider + ":" + where) }
+
+// Where is whose books at a provider a movement is in, by the provider's reference of it:
+// name alone is our own account there, name, ":" and "acct_…" a connected one. A reference
+// ends in "@" and the account where that is not ours (psp.AccountOf).
+func Where(name, ref string) string {
+	if i := strings.LastIndex(ref, "@acct_"); i >= 0 {
+		return name + ":" + ref[i+1:]
+	}
+	return name
+}
 
 // Merchant is what a tenant is owed.
 func Merchant(tenant string) Account { return Account("merchant:" + tenant) }
@@ -197,6 +214,16 @@ func (t *Transaction) reverses() bool {
 		_, failed := t.Kind.Failed()
 		return failed
 	}
+}
+
+// Held is the account of t that is the provider's, "" where neither is.
+func (t *Transaction) Held() Account {
+	for _, a := range []Account{t.Debit, t.Credit} {
+		if class, _, _, _ := ReadAccount(a); class == classProvider {
+			return a
+		}
+	}
+	return ""
 }
 
 // Same reports whether t and other book the same event in the same way, whenever

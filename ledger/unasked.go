@@ -42,22 +42,25 @@ const (
 // Disputed is what tenants are not owed while payers dispute it.
 func Disputed(tenant string) Account { return Account("disputed:" + tenant) }
 
-// Withheld is what provider name has withdrawn for disputes that are not decided.
-func Withheld(name string) Account { return Account("withheld:" + name) }
+// Withheld is what a provider has withdrawn for disputes that are not decided. where is as
+// in [Provider].
+func Withheld(where string) Account { return Account("withheld:" + where) }
 
-// Bank is what provider name has paid out to our bank.
-func Bank(name string) Account { return Account("bank:" + name) }
+// Bank is what a provider has paid out: to our bank, or to that of a connected account.
+func Bank(where string) Account { return Account("bank:" + where) }
 
-// Fees are what provider name has kept.
-func Fees(name string) Account { return Account("fees:" + name) }
+// Fees are what a provider has kept.
+func Fees(where string) Account { return Account("fees:" + where) }
 
-// Exchange is between the currencies that provider name converts: what it owes us of one
+// Exchange is between the currencies that a provider converts: what it owes us of one
 // is what it has taken of another.
-func Exchange(name string) Account { return Account("exchange:" + name) }
+func Exchange(where string) Account { return Account("exchange:" + where) }
+
+const classProvider = "provider"
 
 // classes are those of accounts; owners says whether they are of a tenant.
 var classes = map[string]struct{ tenant bool }{
-	"provider": {}, "withheld": {}, "bank": {}, "fees": {}, "exchange": {},
+	classProvider: {}, "withheld": {}, "bank": {}, "fees": {}, "exchange": {},
 	"merchant": {true}, "suspense": {true}, "disputed": {true},
 }
 
@@ -103,7 +106,8 @@ func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction 
 		ID: UnaskedID(kind, of.Provider, ref), Region: of.Region, Tenant: of.Tenant, Kind: kind, Amount: amount, Currency: of.Currency,
 		Object: of.Object, Provider: of.Provider, ProviderRef: ref,
 	}
-	disputed, withheld, provider := Disputed(of.Tenant), Withheld(of.Provider), Provider(of.Provider)
+	_, where, _, _ := ReadAccount(of.Held())
+	disputed, withheld, provider := Disputed(of.Tenant), Withheld(where), Provider(where)
 	switch kind {
 	case DisputeOpened: // from whom it is owed to: a merchant, or a payer
 		t.Debit, t.Credit, t.Reverses = of.Credit, disputed, of.ID
@@ -124,8 +128,9 @@ func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction 
 // PayoutOf books in region that provider has paid amount out, known to it by ref;
 // PayoutBackOf that it has come back.
 func PayoutOf(region, provider, ref string, amount int64, currency string) Transaction {
+	where := Where(provider, ref)
 	return Transaction{
-		ID: UnaskedID(Payout, provider, ref), Region: region, Kind: Payout, Debit: Bank(provider), Credit: Provider(provider),
+		ID: UnaskedID(Payout, provider, ref), Region: region, Kind: Payout, Debit: Bank(where), Credit: Provider(where),
 		Amount: amount, Currency: currency, Object: ref, Provider: provider, ProviderRef: ref,
 	}
 }
@@ -150,8 +155,9 @@ func TopUpOf(region, provider, ref string, amount int64, currency string) Transa
 // says so: of tenant's object, or, where those are "", of none. Below 0 it has given one
 // back.
 func FeeOf(region, tenant, object, provider, entry string, amount int64, currency string) Transaction {
+	where := Where(provider, entry)
 	t := Transaction{
-		ID: UnaskedID(Fee, provider, entry), Region: region, Tenant: tenant, Kind: Fee, Debit: Fees(provider), Credit: Provider(provider),
+		ID: UnaskedID(Fee, provider, entry), Region: region, Tenant: tenant, Kind: Fee, Debit: Fees(where), Credit: Provider(where),
 		Amount: amount, Currency: currency, Object: object, Provider: provider, ProviderRef: entry,
 	}
 	if object == "" {
@@ -166,9 +172,10 @@ func FeeOf(region, tenant, object, provider, entry string, amount int64, currenc
 // ConversionOf books the two halves of an exchange, by the entry of a statement that says
 // so: of amount of one currency, which came (or, below 0, went), gross of another one came.
 func ConversionOf(region, tenant, object, provider, entry string, amount int64, currency string, gross int64, settled string) (halves [2]Transaction) {
+	where := Where(provider, entry)
 	t := Transaction{
 		Region: region, Tenant: tenant, Kind: Conversion, Object: object, Provider: provider, ProviderRef: entry,
-		Debit: Exchange(provider), Credit: Provider(provider), Amount: amount, Currency: currency,
+		Debit: Exchange(where), Credit: Provider(where), Amount: amount, Currency: currency,
 	}
 	if t.Object == "" {
 		t.Object = entry

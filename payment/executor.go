@@ -131,6 +131,8 @@ type attempt struct {
 	of charged
 	// undone: what it gives back has failed since, and earlier attempts may have called.
 	undone bool
+	// from is the provider's account in which what it gives back is booked.
+	from ledger.Account
 }
 
 // Attempt makes at most one call that can move money and says what is known

@@ -99,8 +99,12 @@ func (t *attempt) succeeded(ref string) claim.Verdict {
 // posting books the money that moved. See the table of package ledger.
 func (t *attempt) posting(ref string) *ledger.Transaction {
 	in, id, tenant := &t.intent, t.Record.Minted.ID, t.Record.Key.Tenant
+	held := t.from
+	if held == "" {
+		held = ledger.Provider(ledger.Where(t.name, ref))
+	}
 	p := &ledger.Transaction{
-		ID: id, Tenant: tenant, Kind: ledger.Charge, Debit: ledger.Provider(t.name), Credit: ledger.Merchant(tenant),
+		ID: id, Tenant: tenant, Kind: ledger.Charge, Debit: held, Credit: ledger.Merchant(tenant),
 		Amount: in.Amount, Currency: in.Currency, Object: id, Provider: t.name, ProviderRef: ref,
 	}
 	switch t.op {
@@ -119,7 +123,7 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 		// Named for the movement that it gives back, which can be given back once, and once
 		// more where that has failed.
 		p.ID, p.Reverses = ledger.GhostRefundTryID(t.name, in.Source, in.FailedBefore+1), ledger.GhostID(t.name, in.Source)
-		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), ledger.Provider(t.name)
+		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), held
 	}
 	return p
 }

@@ -71,7 +71,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	if in.Amount == 0 {
 		in.Amount = charge.Amount
 	}
-	in.Currency, in.Source = charge.Currency, charge.ProviderRef
+	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
 	return t.left(ctx, &charge)
 }
 
@@ -162,9 +162,10 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 		return v, false
 	}
 	reason, retryIn := reasonElsewhere, elsewhereWait
-	_, found, err := t.booked(ctx, ledger.GhostID(t.name, t.intent.Source))
+	ghost, found, err := t.booked(ctx, ledger.GhostID(t.name, t.intent.Source))
 	switch {
 	case found && err == nil:
+		t.from = ghost.Held()
 		return t.failed(ctx, ledger.GhostID(t.name, t.intent.Source))
 	case err != nil:
 		reason, retryIn = reasonNoFacts, 0

@@ -52,10 +52,10 @@ func (in *Intent) setTerms(name string, raw []byte) (known bool, err error) {
 		err = returnURL(raw)
 	case "account":
 		t.account = raw
-		err = identifier(name, "acct_", raw)
+		err = identifier(name, psp.AccountPrefix, raw)
 	case "on_behalf_of":
 		t.onBehalfOf = raw
-		err = identifier(name, "acct_", raw)
+		err = identifier(name, psp.AccountPrefix, raw)
 	case "transfer_data":
 		t.transferData = raw
 		_, _, err = transferData(raw)
@@ -115,7 +115,7 @@ func transferData(raw []byte) (destination string, amount int64, err error) {
 		}
 		switch string(name) {
 		case `"destination"`:
-			if err := identifier("transfer_data.destination", "acct_", value); err != nil {
+			if err := identifier("transfer_data.destination", psp.AccountPrefix, value); err != nil {
 				return "", 0, err
 			}
 			destination, _ = text(value)

@@ -74,10 +74,10 @@ func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int
 func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
 	mismatches, left := maps.Clone(c.Mismatches), c.Left()
 	return v.say(func(o *meter.Observer) {
-		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Provider)
-		o.Is(meter.ReconciliationMismatches, float64(left), c.Provider, "all")
+		o.Is(meter.ReconciliationLast, float64(at.Unix()), c.Of())
+		o.Is(meter.ReconciliationMismatches, float64(left), c.Of(), "all")
 		for class, n := range mismatches {
-			o.Is(meter.ReconciliationMismatches, float64(n), c.Provider, string(class))
+			o.Is(meter.ReconciliationMismatches, float64(n), c.Of(), string(class))
 		}
 	})
 }

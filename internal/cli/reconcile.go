@@ -32,6 +32,7 @@ type reconcileCommand struct {
 	Slack     time.Duration `default:"4h" help:"How much later than stated a movement may be booked; what is within it of an edge of the period is not judged."`
 	Lag       time.Duration `placeholder:"1m" help:"How much later than booked a movement may be stated: what is booked so shortly before the end is in flight over midnight. Default: what the description says, or a minute."`
 	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the default of the settings."`
+	Account   string        `placeholder:"ID" help:"The connected account that the statement is of, as in acct_1NZ…: it is compared with what was charged there. Default: our own account at the provider."`
 	Heal      bool          `help:"Give back what nobody is owed, through the providers of the settings."`
 	Book      bool          `help:"Book what only the statement tells of: fees, payouts, and conversions into the currency that is settled in. Done again it books nothing twice."`
 	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
@@ -82,7 +83,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Mapping, r.Book = mapping, c.Book
+	r.Mapping, r.Book, r.Account = mapping, c.Book, c.Account
 	defer func() { err = errors.Join(err, parts.Within(ctx, node.DrainTime, stop)) }()
 	v, flush, err := c.open(ctx, log)
 	if err != nil {
@@ -257,6 +258,8 @@ func (c *reconcileCommand) check() error {
 		return fmt.Errorf("--from %s must be before --to %s", c.From.Format(time.RFC3339), c.To.Format(time.RFC3339))
 	case c.statement().Validate() != nil:
 		return c.statement().Validate()
+	case c.Account != "" && !strings.HasPrefix(c.Account, psp.AccountPrefix):
+		return fmt.Errorf("--account must be the id of a connected account, which starts with %s, is %q; leave it out for your own", psp.AccountPrefix, c.Account)
 	case c.Lag < 0:
 		return fmt.Errorf("--lag must be above 0, is %v", c.Lag)
 	case c.Slack <= 0:
@@ -282,7 +285,7 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 		return indented(io, found)
 	}
 	fmt.Fprintf(io.out, "%d lines, %d bookings and %d claims of %s: %d movements agree, %d lines are of another period, %d are undecided\n",
-		found.Lines, found.Bookings, found.Claims, found.Provider, found.Agree, found.Outside, found.Undecided)
+		found.Lines, found.Bookings, found.Claims, found.Of(), found.Agree, found.Outside, found.Undecided)
 	t := table(io)
 	for _, class := range recon.Classes() {
 		fmt.Fprintf(t, "%s\t%d\n", class, found.Mismatches[class])

@@ -48,6 +48,7 @@ type Mismatch struct {
 // Comparison is what one run came to.
 type Comparison struct {
 	Provider string     `json:"provider"`
+	Account  string     `json:"account,omitempty"`
 	From     *time.Time `json:"from,omitempty"`
 	To       *time.Time `json:"to,omitempty"`
 	*recon.Report
@@ -55,6 +56,14 @@ type Comparison struct {
 	Healing map[string]int `json:"healing,omitempty"`
 	// First are the first mismatches.
 	First []Mismatch `json:"first"`
+}
+
+// Of names whose statement it was, as the books do.
+func (c *Comparison) Of() string {
+	if c.Account == "" {
+		return c.Provider
+	}
+	return c.Provider + ":" + c.Account
 }
 
 // OK reports whether all agree, or were made to.
@@ -67,6 +76,7 @@ func (c *Comparison) Left() int { return c.Total() - c.Healing[healed] }
 type Reconciler struct {
 	Statement Statement
 	Provider  string // the name under which it is booked
+	Account   string // the connected account that the statements are of, "" for our own
 	// Slack is how much later than stated a movement may be booked, Lag how much later than
 	// booked it may be stated; 0: as of recon.Config.
 	Slack, Lag time.Duration
@@ -120,7 +130,7 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 }
 
 func (c *Comparison) log(log *slog.Logger) {
-	attrs := []any{"provider", c.Provider, "lines", c.Lines, "bookings", c.Bookings, "claims", c.Claims, "agree", c.Agree, "outside", c.Outside, "undecided", c.Undecided}
+	attrs := []any{"provider", c.Of(), "lines", c.Lines, "bookings", c.Bookings, "claims", c.Claims, "agree", c.Agree, "outside", c.Outside, "undecided", c.Undecided}
 	for _, class := range recon.Classes() {
 		if n := c.Mismatches[class]; n > 0 {
 			attrs = append(attrs, string(class), n)
@@ -161,7 +171,7 @@ func (r *Reconciler) once(ctx context.Context, from, to time.Time) (_ *Compariso
 		return nil, err
 	}
 	defer statement.Close()
-	found := &Comparison{Provider: r.Provider, Healing: map[string]int{}, First: []Mismatch{}}
+	found := &Comparison{Provider: r.Provider, Account: r.Account, Healing: map[string]int{}, First: []Mismatch{}}
 	if !from.IsZero() {
 		found.From = &from
 	}
@@ -174,6 +184,7 @@ func (r *Reconciler) once(ctx context.Context, from, to time.Time) (_ *Compariso
 	}
 	defer func() { err = out.finish(err) }()
 	err = r.Open(ctx, func(c recon.Config) error {
+		c.Account = r.Account
 		c.Provider, c.From, c.To, c.Slack, c.Lag, c.Mapping = r.Provider, from, to, r.Slack, r.Lag, r.Mapping
 		if !r.Book {
 			c.Book = nil

@@ -238,6 +238,29 @@ var tests = []struct {
 			ledger.Provider("sim"): 3200, ledger.Merchant("acme"): -3200, ledger.Disputed("acme"): 0, ledger.Withheld("sim"): 0,
 		}, stands)
 	}},
+	{"connected accounts: what follows from a charge there is booked there", func(w *world) {
+		there := w.charge("ch_1", 4200)
+		there.ProviderRef += "@acct_1"
+		there.Debit = ledger.Provider(ledger.Where("sim", there.ProviderRef))
+		there = w.post(there)
+		w.post(w.charge("ch_2", 100))
+		w.post(ledger.UnaskedOf(there, ledger.ProviderRefund, "re_1@acct_1", 200))
+		w.post(ledger.UnaskedOf(there, ledger.DisputeOpened, "du_1@acct_1", 1000))
+		w.post(ledger.UnaskedOf(there, ledger.Dispute, "du_1@acct_1", 1000))
+		w.post(ledger.FeeOf(w.home, "acme", "ch_1", "sim", "txn_1@acct_1", 150, "usd"))
+		w.post(ledger.PayoutOf(w.home, "sim", "po_1@acct_1", 2000, "usd"))
+		stands := map[ledger.Account]int64{}
+		for _, b := range w.balances(w.home, 100) {
+			stands[b.Account] = b.Debits - b.Credits
+		}
+		require.Equal(w, map[ledger.Account]int64{
+			"provider:sim": 100, "provider:sim:acct_1": 4200 - 200 - 1000 - 150 - 2000, "withheld:sim:acct_1": 1000,
+			"fees:sim:acct_1": 150, "bank:sim:acct_1": 2000, ledger.Merchant("acme"): -4300 + 200 + 1000, ledger.Disputed("acme"): -1000,
+		}, stands)
+		got, err := w.at().Arrivals(w.ctx, "sim", there.ProviderRef)
+		require.NoError(w, err)
+		require.Equal(w, []string{"ch_1"}, ids(got))
+	}},
 	{"post: a transaction as it was given, with the store's time", func(w *world) {
 		before := w.Now(w)
 		want := w.charge("ch_1", 4200)

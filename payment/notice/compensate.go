@@ -215,18 +215,23 @@ func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, s
 
 // book puts g into suspense: Pending without detail where it is there.
 func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
-	posted, err := c.Books.Post(ctx, ledger.Transaction{
+	is := ledger.Transaction{
 		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
-		Debit: ledger.Provider(g.Provider), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
+		Debit: ledger.Provider(ledger.Where(g.Provider, g.ProviderRef)), Credit: ledger.Suspense(g.Tenant), Amount: g.Amount, Currency: g.Currency,
 		Object: g.Object, Provider: g.Provider, ProviderRef: g.ProviderRef,
-	})
+	}
+	posted, err := c.Books.Post(ctx, is)
 	if err == nil && posted {
 		c.Meters.Counter(meter.Ghosts).Add(1, g.Provider)
 	}
 	if errors.Is(err, ledger.ErrConflict) {
-		switch _, ghost, err := c.Books.Transaction(ctx, g.Home, ledger.GhostID(g.Provider, g.ProviderRef)); {
+		was, ghost, err := c.Books.Transaction(ctx, g.Home, is.ID)
+		is.Debit = was.Debit // an older build booked it as if it lay in our account
+		switch {
 		case err != nil:
 			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
+		case ghost && was.Same(is):
+			return Pending, "", nil
 		case ghost:
 			return Limbo, "the provider told of the same movement with another amount, currency or object", nil
 		default:

@@ -65,6 +65,9 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 			return p.later(m, "books", err)
 		}
 	}
+	if booked && !named && apart(of.ProviderRef, n.ProviderRef) {
+		return p.close(ctx, m, Ignored, foreign)
+	}
 	if booked && !named {
 		if disposition, same := p.otherwise(ctx, m, n, &of, rec.Generation > 1); !same {
 			return disposition

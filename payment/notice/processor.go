@@ -137,17 +137,20 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		// Only money that moved changes anything: what was declined is asked for.
 		return p.close(ctx, m, Ignored, noMoney)
 	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
-		return outbox.Parked("unknown charge: the notice names no movement of ours")
+		return p.stranger(ctx, m, &n, "unknown charge: the notice names no movement of ours")
 	}
 	prefix, code, ok := claim.ReadObjectID(n.Reference)
 	switch {
 	case !ok:
-		return outbox.Parked("unknown charge: " + n.Reference + " is no id of ours")
+		return p.stranger(ctx, m, &n, "unknown charge: "+n.Reference+" is no id of ours")
 	case prefix != payment.Prefix(payment.Operation(n.Kind)):
-		return outbox.Parked(fmt.Sprintf("the provider tells of a %s under %s, which names none", n.Kind, n.Reference))
+		return p.stranger(ctx, m, &n, fmt.Sprintf("the provider tells of a %s under %s, which names none", n.Kind, n.Reference))
 	}
 	home, ok := p.c.Home(code)
-	if !ok {
+	switch {
+	case !ok && psp.AccountOf(n.ProviderRef) != "" && p.c.Now().Sub(m.CreatedAt) >= heardOf:
+		return p.close(ctx, m, Ignored, foreign)
+	case !ok:
 		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
 	}
 	// Most notices tell of what has been booked: one look, and the books never change.
@@ -171,7 +174,10 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
 		}
 		var pause time.Duration
-		if rec, found, pause, err = p.learn(ctx, m.Operation, &rec, &n); err != nil {
+		switch rec, found, pause, err = p.learn(ctx, m.Operation, &rec, &n); {
+		case errors.Is(err, errForeign):
+			return p.close(ctx, m, Ignored, foreign)
+		case err != nil:
 			return p.later(m, "claim", err)
 		}
 		if found && rec.State == claim.InFlight {
@@ -215,6 +221,8 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 		return p.later(m, "claim", err), true
 	case !found || rec.Interim == nil || rec.Minted.ID != n.Reference:
 		return outbox.Disposition{}, false
+	case n.ProviderRef != "" && apart(rec.ProviderRef, n.ProviderRef):
+		return p.close(ctx, m, Ignored, foreign), true
 	case !rec.Waits():
 		return outbox.Later(lookAgain), true // it is being asked about, perhaps since before this was said
 	}
@@ -273,9 +281,14 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
 	known := isBooked || found && rec.State == claim.Completed
-	if own := cmp.Or(booked.ProviderRef, rec.ProviderRef); own != "" && psp.AccountOf(own) != psp.AccountOf(n.ProviderRef) {
-		// Whoever owns an account at the provider can write our ids on what is theirs.
-		return p.close(ctx, m, Ignored, "of another account")
+	switch own, account := cmp.Or(booked.ProviderRef, rec.ProviderRef), psp.AccountOf(n.ProviderRef); {
+	case apart(own, n.ProviderRef):
+		return p.close(ctx, m, Ignored, foreign)
+	case own != "" || account == "" || !found:
+	case rec.ProviderKey == "": // all that is left of it says nothing of an account
+		return outbox.Parked(fmt.Sprintf("the provider tells that %s was paid in the account %s, and it is forgotten whether it was asked for there; give %s back by hand if it was", n.Reference, account, n.ProviderRef))
+	case !rec.Sent(n.Key, m.Operation):
+		return p.close(ctx, m, Ignored, foreign)
 	}
 	switch {
 	case known && same:
@@ -284,7 +297,7 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		}
 		return p.close(ctx, m, ProcessedOK, "known")
 	case !found && !isBooked:
-		return outbox.Parked("unknown charge: nothing is known of " + n.Reference)
+		return p.stranger(ctx, m, n, "unknown charge: nothing is known of "+n.Reference)
 	}
 	if n.Kind != psp.KindCharge {
 		return p.late(ctx, m, n, home, tenant, known, found && !rec.State.Final())
@@ -303,6 +316,27 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 	return g
 }
 
+// Whoever owns an account at the provider can write our ids on what is theirs, and the
+// provider tells us of it. So what is told of an account counts where the movement was asked
+// for in that account, or where it carries a provider key of its claim. All else is ignored,
+// and calls nobody.
+const foreign = "of another account"
+
+var errForeign = errors.New("webhook: the notice is of another account than the claim")
+
+// apart reports whether two movements lie in different accounts. own is "" where ours is not
+// known.
+func apart(own, told string) bool { return own != "" && psp.AccountOf(own) != psp.AccountOf(told) }
+
+// stranger is what becomes of a notice that fits nothing: a person looks, unless somebody
+// else's account is all that it is about.
+func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notice, detail string) outbox.Disposition {
+	if psp.AccountOf(n.ProviderRef) != "" {
+		return p.close(ctx, m, Ignored, foreign)
+	}
+	return outbox.Parked(detail)
+}
+
 // learn settles the claim by what the notice says, if its lease lets it. pause is
 // when to try again if that does not: as soon as the lease lapses, for a provider that
 // cannot be asked is tried again and again by the claim's recovery, which learns
@@ -317,6 +351,9 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 		// A notice that tells of other money than was asked for settles nothing. A refund
 		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
+		if err == nil && !in.Operation.GivesBack() && in.Account() != psp.AccountOf(n.ProviderRef) {
+			return claim.Record{}, false, 0, errForeign
+		}
 		says, ref := provider, n.ProviderRef
 		if in.Holds() {
 			says, ref = "", "" // it may have been captured in part: the provider is asked how much of it
@@ -383,7 +420,7 @@ func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, h
 	}
 	switch _, err := p.c.Books.Post(ctx, ledger.Transaction{
 		ID: n.Reference, Region: home, Tenant: tenant, Kind: ledger.Transfer,
-		Debit: ledger.Merchant(tenant), Credit: ledger.Provider(m.Operation), Amount: n.Amount, Currency: n.Currency,
+		Debit: ledger.Merchant(tenant), Credit: ledger.Provider(ledger.Where(m.Operation, n.ProviderRef)), Amount: n.Amount, Currency: n.Currency,
 		Object: n.Reference, Provider: m.Operation, ProviderRef: n.ProviderRef,
 	}); {
 	case errors.Is(err, ledger.ErrConflict):

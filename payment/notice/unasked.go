@@ -178,12 +178,23 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 		case known == psp.FoundUnknown:
 			return is(outbox.Failed(fmt.Sprintf("%s; it does not say what that is: %v", detail, err)))
 		case known == psp.FoundYes:
-			if _, _, ours := p.homeOf(shown.Reference); !ours {
+			_, home, ours := p.homeOf(shown.Reference)
+			if !ours {
 				return of, false, nil // somebody else's, who has the same account
+			}
+			booked, _, err := p.c.Books.Transaction(ctx, home, shown.Reference)
+			switch {
+			case err != nil:
+				return is(p.later(m, "books", err))
+			case apart(booked.ProviderRef, u.Of):
+				return of, false, nil // with our id on it
 			}
 		}
 	}
-	if p.c.Now().Sub(m.CreatedAt) >= heardOf {
+	switch old := p.c.Now().Sub(m.CreatedAt) >= heardOf; {
+	case old && psp.AccountOf(u.Of) != "":
+		return of, false, nil // as above, perhaps: the statement of that account has it
+	case old:
 		return is(outbox.Parked("unknown charge: " + detail))
 	}
 	return is(outbox.Failed(detail))

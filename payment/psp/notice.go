@@ -21,6 +21,9 @@ type Notice struct {
 	// Declined where the event names what it says has failed: if that movement has
 	// succeeded before, which the books tell, its money is back where it was.
 	ProviderRef string
+	// Key is the provider key under which the movement was asked for, where the event
+	// repeats it: who owns another account cannot know it.
+	Key string
 	// Outcome is Unknown while the provider has not decided.
 	Outcome Outcome
 	// Never: the event says of a movement that is Declined that it was not made, and never

@@ -264,12 +264,25 @@ type NotSentError struct {
 
 func (e *NotSentError) Error() string { return "nothing was sent: " + e.Reason }
 
+// AccountPrefix is how the ids of connected accounts begin.
+const AccountPrefix = "acct_"
+
 // AccountOf is the account at the provider, not ours, that a movement lies in; "" is ours.
 // An adapter that can move money in others' accounts spells a ProviderRef as the movement's
-// id, "@" and the account.
+// id, "@" and the account ([InAccount]). The books know it so, too (ledger.Where).
 func AccountOf(providerRef string) string {
-	_, account, _ := strings.Cut(providerRef, "@")
-	return account
+	if i := strings.LastIndex(providerRef, "@"+AccountPrefix); i >= 0 {
+		return providerRef[i+1:]
+	}
+	return "" // an id that has an '@' of its own
+}
+
+// InAccount is how what is known as id in an account is named; account "" is ours.
+func InAccount(id, account string) string {
+	if account == "" || id == "" {
+		return id
+	}
+	return id + "@" + account
 }
 
 // ErrKeyReused is in the Err of an Unknown result when the provider knows [Call.Key] from

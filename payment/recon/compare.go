@@ -192,6 +192,10 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		Class: ChargedButUnknown, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
 		Detail: "nothing of ours knows this movement",
 	}
+	if l.Reference == "" && r.c.Account != "" {
+		r.report.Outside++ // the account's own business
+		return nil, nil
+	}
 	if l.Reference == "" {
 		m.Detail = "the movement carries no reference of ours"
 		return nil, r.found(ctx, m)
@@ -269,6 +273,10 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	if o.stated[side{ID: l.ID, Failed: true}] {
 		proved = false
 		m.Detail += "; it has failed since, so that nothing is to be given back"
+	}
+	if r.c.Account != "" && !m.second && m.Tenant != "" {
+		proved = false
+		m.Detail += "; whoever owns the account may have written our id on a payment of their own: decide by hand"
 	}
 	m.Refundable = proved && m.Tenant != "" && l.Kind == psp.KindCharge && prefix == payment.Prefix(payment.Charge)
 	return nil, r.found(ctx, m)

@@ -148,6 +148,10 @@ type Config struct {
 	Claims Claims
 	// Provider is the name under which the provider is booked.
 	Provider string
+	// Account is the connected account that the statement is of; "": our own. What is booked
+	// in another account is on another statement. The account may have other business than
+	// ours: a line without our reference that is not booked is none of it.
+	Account string
 	// Regions are the homes whose books and claims are read.
 	Regions []string
 	// Home names the region of a code.
@@ -239,7 +243,8 @@ type booking struct {
 	Amount                    int64
 	Currency                  string
 	At                        int64 // ns since the Unix epoch
-	// Elsewhere: at another provider, whose statement this is not.
+	// Elsewhere: at another provider, or in another account there, whose statement this is
+	// not.
 	Elsewhere bool
 }
 
@@ -248,7 +253,12 @@ func settledOf(rec *claim.Record) settled {
 }
 
 func (r *run) booking(t *ledger.Transaction) booking {
-	return booking{t.Object, t.ProviderRef, t.Tenant, t.Region, t.Kind, t.Amount, t.Currency, t.At.UnixNano(), t.Provider != r.c.Provider}
+	return booking{t.Object, t.ProviderRef, t.Tenant, t.Region, t.Kind, t.Amount, t.Currency, t.At.UnixNano(), !r.here(t)}
+}
+
+// here reports whether t moved in the account that the statement is of.
+func (r *run) here(t *ledger.Transaction) bool {
+	return t.Provider == r.c.Provider && psp.AccountOf(t.ProviderRef) == r.c.Account
 }
 
 type settled struct {
@@ -356,6 +366,9 @@ func (r *run) readStatement(ctx context.Context, statement io.Reader, f Format) 
 	r.report.Lines, err = r.read(statement, f, func(l Line) error {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if r.c.Account != "" {
+			l.ID, l.Entry, l.Of = psp.InAccount(l.ID, r.c.Account), psp.InAccount(l.Entry, r.c.Account), psp.InAccount(l.Of, r.c.Account)
 		}
 		row := line{l.ID, l.Kind, l.Reference, l.Amount, l.Currency, l.At.UnixNano(), l.Failed, l.Entry, l.Of, l.Settled, l.Gross, l.Fee}
 		if row.Kind == psp.KindFee || row.Kind == psp.KindFeeRefund {

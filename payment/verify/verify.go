@@ -185,8 +185,9 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last ledge
 
 // accounts are those of a kind of transaction. Where a kind has one of several, as what is
 // owed to a merchant or to a payer, they follow from what it reverses, and ok is false.
-func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
-	provider, withheld := ledger.Provider(t.Provider), ledger.Withheld(t.Provider)
+// where is as in ledger.Where.
+func accounts(t *ledger.Transaction, where string) (debit, credit ledger.Account, ok bool) {
+	provider, withheld := ledger.Provider(where), ledger.Withheld(where)
 	switch t.Kind {
 	case ledger.Charge:
 		return provider, ledger.Merchant(t.Tenant), true
@@ -205,29 +206,29 @@ func accounts(t *ledger.Transaction) (debit, credit ledger.Account, ok bool) {
 	case ledger.DisputeLost:
 		return ledger.Disputed(t.Tenant), withheld, true
 	case ledger.Payout:
-		return ledger.Bank(t.Provider), provider, true
+		return ledger.Bank(where), provider, true
 	case ledger.PayoutReversal, ledger.TopUp:
-		return provider, ledger.Bank(t.Provider), true
+		return provider, ledger.Bank(where), true
 	case ledger.Fee:
-		return ledger.Fees(t.Provider), provider, true
+		return ledger.Fees(where), provider, true
 	case ledger.FeeRefund:
-		return provider, ledger.Fees(t.Provider), true
+		return provider, ledger.Fees(where), true
 	default:
 		return "", "", false
 	}
 }
 
 // free reports whether a kind's accounts are not of the kind alone.
-func free(t *ledger.Transaction) bool {
+func free(t *ledger.Transaction, where string) bool {
 	switch t.Kind {
 	case ledger.DisputeOpened:
 		return t.Credit == ledger.Disputed(t.Tenant)
 	case ledger.DisputeWon:
 		return t.Debit == ledger.Disputed(t.Tenant)
 	case ledger.ProviderRefund:
-		return t.Credit == ledger.Provider(t.Provider)
+		return t.Credit == ledger.Provider(where)
 	case ledger.Conversion:
-		p, x := ledger.Provider(t.Provider), ledger.Exchange(t.Provider)
+		p, x := ledger.Provider(where), ledger.Exchange(where)
 		return t.Debit == p && t.Credit == x || t.Debit == x && t.Credit == p
 	case ledger.Adjustment:
 		_, _, _, debit := ledger.ReadAccount(t.Debit)
@@ -238,8 +239,20 @@ func free(t *ledger.Transaction) bool {
 	}
 }
 
+// whereOf is whose books at its provider t is in. Builds that knew no connected accounts have
+// booked what lies there as if it were ours, and what follows from that as well.
+func whereOf(t *ledger.Transaction) string {
+	for _, a := range []ledger.Account{t.Debit, t.Credit} {
+		if _, owner, tenant, ok := ledger.ReadAccount(a); ok && tenant == "" && owner == t.Provider {
+			return t.Provider
+		}
+	}
+	return ledger.Where(t.Provider, t.ProviderRef)
+}
+
 func (v *verifier) row(region string, t *ledger.Transaction) {
-	debit, credit, known := accounts(t)
+	where := whereOf(t)
+	debit, credit, known := accounts(t, where)
 	switch err := t.Validate(); {
 	case err != nil:
 		v.fail(CheckRow, region, t.ID, "%v", err)
@@ -247,7 +260,7 @@ func (v *verifier) row(region string, t *ledger.Transaction) {
 		v.fail(CheckRow, region, t.ID, "it is of region %q", t.Region)
 	case t.At.IsZero():
 		v.fail(CheckRow, region, t.ID, "it has no time")
-	case !known && free(t):
+	case !known && free(t, where):
 	case !known:
 		v.fail(CheckRow, region, t.ID, "there is no kind %q with the accounts %s and %s", t.Kind, t.Debit, t.Credit)
 	case t.Debit != debit || t.Credit != credit:

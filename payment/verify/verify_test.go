@@ -39,7 +39,7 @@ func (l *liar) book(t ledger.Transaction) {
 	if t.Object == "" {
 		t.Object = t.ID
 	}
-	t.Debit, t.Credit, _ = accounts(&t)
+	t.Debit, t.Credit, _ = accounts(&t, ledger.Where(t.Provider, t.ProviderRef))
 	t.At = noon.Add(time.Duration(len(l.rows[t.Region])) * time.Microsecond)
 	l.rows[t.Region] = append(l.rows[t.Region], t)
 }

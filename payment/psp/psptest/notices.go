@@ -58,6 +58,7 @@ func notices(t *testing.T, h Harness) {
 			t.Errorf("At is %v; want a time in UTC", got.At)
 		}
 		h.refusesForgeries(t, n, d, got)
+		h.keyOf(t, &got, calls)
 		got.ID, got.At = "", time.Time{}
 		if !reflect.DeepEqual(got, want[got.Reference]) {
 			t.Errorf("got  %+v\nwant %+v", got, want[got.Reference])
@@ -93,6 +94,7 @@ func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Deliver
 		if got.Decline == nil {
 			t.Fatalf("%s reads as %+v; want a decline", d.Body, got)
 		}
+		h.keyOf(t, &got, movements)
 		got.ID, got.At, got.Decline = "", time.Time{}, nil
 		if want := (psp.Notice{
 			Movement: true, Kind: call.Kind, Reference: call.Reference, ProviderRef: ref,
@@ -101,6 +103,15 @@ func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Deliver
 			t.Errorf("got  %+v\nwant %+v", got, want)
 		}
 	}
+}
+
+// keyOf takes the provider key out of a notice. One that repeats it repeats that of the call.
+func (h Harness) keyOf(t *testing.T, got *psp.Notice, calls map[string]psp.Call) {
+	t.Helper()
+	if want := calls[got.ProviderRef].Key; got.Key != "" && got.Key != want {
+		t.Errorf("the notice of %s has the key %q; want that of the call, %q", got.Reference, got.Key, want)
+	}
+	got.Key = ""
 }
 
 func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, signed psp.Notice) {

@@ -26,12 +26,7 @@ const (
 
 // ref is how we name an object of Stripe's: by its id, and, where it lies in a connected
 // account, by that, as it can be asked for in its name alone. split undoes it.
-func ref(id, account string) string {
-	if account == "" || id == "" {
-		return id
-	}
-	return id + "@" + account
-}
+func ref(id, account string) string { return psp.InAccount(id, account) }
 
 func split(ref string) (id, account string) {
 	id, account, _ = strings.Cut(ref, "@")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stripe/stripe-go/v85/webhook"
@@ -18,19 +19,22 @@ const maxID = 255
 // Verify implements [psp.Notifier], by the SDK. Stripe judges a signature by its
 // age alone: one from a clock that is ahead is not stale.
 func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (eventID string, err error) {
-	if p.secret == "" {
+	if len(p.secrets) == 0 {
 		return "", fmt.Errorf("stripe: %w", psp.ErrUnchecked)
 	}
 	if len(body) > psp.MaxNotice {
 		return "", malformed("over %d bytes", psp.MaxNotice)
 	}
 	signature := header.Get("Stripe-Signature")
-	if err := webhook.ValidatePayloadIgnoringTolerance(body, signature, p.secret); err != nil {
+	by := slices.IndexFunc(p.secrets, func(secret string) bool {
+		return webhook.ValidatePayloadIgnoringTolerance(body, signature, secret) == nil
+	})
+	if by < 0 {
 		return "", fmt.Errorf("stripe: %w", psp.ErrForged)
 	}
 	// The SDK takes the time from a clock of its own, and now is ours: what lies
 	// between them is added on both sides of its comparison.
-	err = webhook.ValidatePayloadWithTolerance(body, signature, p.secret, p.tolerance+time.Since(now))
+	err = webhook.ValidatePayloadWithTolerance(body, signature, p.secrets[by], p.tolerance+time.Since(now))
 	switch {
 	case errors.Is(err, webhook.ErrTooOld):
 		return "", fmt.Errorf("stripe: %w", psp.ErrStale)
@@ -113,7 +117,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if err != nil {
 		return psp.Notice{}, malformed("%v", err)
 	}
-	n.Movement, n.Reference, n.Amount, n.Currency = true, m.reference, amount, m.currency
+	n.Movement, n.Reference, n.Key, n.Amount, n.Currency = true, m.reference, m.key, amount, m.currency
 	n.Outcome, n.Decline = m.status, m.decline
 	if n.Outcome == psp.Approved || n.Outcome == psp.Declined {
 		n.ProviderRef = ref(m.id, event.Account)

@@ -111,8 +111,9 @@ type Config struct {
 	// Key is the secret or restricted API key. It decides the account, and whether
 	// money is real.
 	Key string
-	// WebhookSecret is the endpoint's signing secret (whsec_…); "" refuses all
-	// notices.
+	// WebhookSecret is the endpoint's signing secret (whsec_…), or several with commas or
+	// white space between them, any of which may have signed: events of connected accounts
+	// come from an endpoint of their own ("Connect webhooks"). "" refuses all notices.
 	WebhookSecret string
 	// Tolerance is how old the signature of a notice may be; 0 means
 	// psp.NoticeTolerance, which is Stripe's own default.
@@ -136,7 +137,7 @@ type Provider struct {
 	caps      psp.Capabilities
 	backend   sdk.Backend
 	key       string
-	secret    string
+	secrets   []string
 	tolerance time.Duration
 	own       *http.Transport // nil when the transport came from outside
 }
@@ -184,7 +185,7 @@ func New(cfg Config) (*Provider, error) {
 		cfg.Tolerance = psp.NoticeTolerance
 	}
 	p := &Provider{
-		name: cfg.Name, secret: cfg.WebhookSecret, tolerance: cfg.Tolerance,
+		name: cfg.Name, secrets: strings.FieldsFunc(cfg.WebhookSecret, between), tolerance: cfg.Tolerance,
 		caps: psp.Capabilities{
 			Dedupe: psp.DedupeKeyAndParameters, Lookup: true, Captures: true,
 			Timeout: cfg.Timeout, SettleWindow: SettleWindow,
@@ -210,6 +211,9 @@ func New(cfg Config) (*Provider, error) {
 	p.backend, p.key = backends.API, cfg.Key
 	return p, nil
 }
+
+// between reports whether r stands between two secrets.
+func between(r rune) bool { return r == ',' || r <= ' ' }
 
 // once sends each request once, below a path that the SDK, which knows Stripe's
 // own paths only, must not see. It traces the call, and bounds the reply, which

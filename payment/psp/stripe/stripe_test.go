@@ -435,6 +435,25 @@ func TestTimeoutIsUnknown(t *testing.T) {
 
 const event = `{"id":"evt_1","object":"event","api_version":"` + sdk.APIVersion + `","created":1772366400,"type":%q,"data":{"object":%s}}`
 
+// Events of connected accounts come from an endpoint with a secret of its own, and name the
+// account beside the object ("Connect webhooks").
+func TestEventsOfConnectedAccounts(t *testing.T) {
+	const connect = "whsec_of_connected_accounts"
+	n := adapter(t, "http://127.0.0.1:1", secret+", "+connect+"\n")
+	body := strings.Replace(fmt.Sprintf(event, "payment_intent.succeeded", intent("succeeded", "")), `{"id"`, `{"account":"acct_1","id"`, 1)
+	for by, want := range map[string]error{secret: nil, connect: nil, "whsec_another": psp.ErrForged} {
+		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: []byte(body), Secret: by})
+		_, err := n.Verify(http.Header{"Stripe-Signature": {signed.Header}}, []byte(body), time.Now())
+		if !errors.Is(err, want) {
+			t.Errorf("signed with %s: got %v, want %v", by, err, want)
+		}
+	}
+	got, err := n.Read([]byte(body))
+	if err != nil || got.ProviderRef != "pi_1@acct_1" || got.Key != "k" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestRead(t *testing.T) {
 	n := adapter(t, "http://127.0.0.1:1", secret)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -465,6 +484,9 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: decline %+v, want %q", name, got.Decline, c.code)
 		}
 		got.Decline = nil
+		if c.want.Kind == psp.KindCharge {
+			c.want.Key = "k"
+		}
 		c.want.ID, c.want.At = "evt_1", at
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got  %+v\nwant %+v", name, got, c.want)

@@ -1,0 +1,91 @@
+package notice
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/ledger"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+const payloadThere = `{"account":"acct_1","amount":100,"currency":"usd","payment_method":"pm_card_visa"}`
+
+// What a provider tells of a connected account completes a charge that was asked for in that
+// account, and nothing else: whoever owns another one can write our ids on what is theirs. It
+// is ignored, and neither calls a person nor stops refunds.
+func TestNoticesOfConnectedAccounts(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	sent := func(w *world, state claim.State, ref string) (key string) {
+		w.have(id, state, ref)
+		rec := w.claims[id]
+		policy := claim.DefaultPolicy()
+		began, _, _, err := claim.Begin(nil, &claim.Arrival{Key: rec.Key, Home: home, Operation: rec.Operation, Stamped: true, Mint: rec.Minted, Provider: "sim"}, &policy, w.now)
+		require.NoError(w, err)
+		rec.Generation, rec.ProviderKey = 3, began.ProviderKey
+		w.claims[id] = rec
+		return began.ProviderKey // of the generation that paid
+	}
+	failed := func(n psp.Notice) psp.Notice {
+		n.Outcome, n.Decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: "x"}
+		return n
+	}
+	for name, c := range map[string]struct {
+		have   func(w *world, n *psp.Notice)
+		told   psp.Notice
+		learnt string
+		ghost  bool
+		parked bool
+		status Status
+	}{
+		"its own":   {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_1"), "p1@acct_1", false, false, ProcessedOK},
+		"another's": {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"ours":      {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1"), "", false, false, Ignored},
+		"another's, of a waiting one": {func(w *world, _ *psp.Notice) {
+			w.have(id, claim.InFlight, "p1@acct_1")
+			rec := w.claims[id]
+			rec.Interim = &claim.Interim{State: string(psp.RequiresAction)}
+			w.claims[id] = rec
+		}, failed(charged(id, "p9@acct_2")), "", false, false, Ignored},
+		"late, under our key": {func(w *world, n *psp.Notice) { n.Key = sent(w, claim.FailedTerminal, "") }, charged(id, "p1@acct_1"), "", true, false, ProcessedCompensated},
+		"late, under no key":  {func(w *world, _ *psp.Notice) { sent(w, claim.FailedTerminal, "") }, charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"late, under a made-up key": {func(w *world, n *psp.Notice) { sent(w, claim.FailedRetry, ""); n.Key = "hw_made_up" },
+			charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"late, and all is forgotten": {func(w *world, _ *psp.Notice) { w.have(id, claim.FailedTerminal, ""); w.forget(id) }, charged(id, "p1@acct_1"), "", false, true, ""},
+		"of nothing that we know":    {func(*world, *psp.Notice) {}, charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"of no id of ours":           {func(*world, *psp.Notice) {}, charged("order-7", "p1@acct_2"), "", false, false, Ignored},
+		"beside one that is paid":    {func(w *world, _ *psp.Notice) { w.have(id, claim.Completed, "p1@acct_1") }, charged(id, "p2@acct_2"), "", false, false, Ignored},
+		"a second one in the account": {func(w *world, _ *psp.Notice) { w.have(id, claim.Completed, "p1@acct_1") },
+			charged(id, "p2@acct_1"), "", true, false, ProcessedCompensated},
+		"that one beside it has failed": {func(w *world, _ *psp.Notice) {
+			w.have(id, claim.Completed, "p1")
+			w.shows["p2@acct_2"] = psp.Movement{ProviderRef: "p2@acct_2", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+		}, failed(charged(id, "p2@acct_2")), "", false, false, Ignored},
+		"a dispute of one beside it": {func(w *world, _ *psp.Notice) {
+			w.have(id, claim.Completed, "p1")
+			w.shows["p2@acct_2"] = psp.Movement{ProviderRef: "p2@acct_2", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+		}, psp.Notice{ID: "e", Unasked: []psp.Unasked{{Kind: psp.KindDispute, ProviderRef: "du_1@acct_2", Of: "p2@acct_2", Amount: 100, Currency: "usd"}}}, "", false, false, Ignored},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, n := newWorld(t), c.told
+			w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payloadThere)}
+			c.have(w, &n)
+			verdict := w.tell(n)
+			require.Equal(t, c.status, w.closed["sim:e"], "%v", verdict)
+			require.Equal(t, c.learnt, w.learnt)
+			require.Equal(t, c.parked, strings.Contains(fmt.Sprint(verdict), "Parked"), "%v", verdict)
+			require.Empty(t, w.pages)
+			if !c.ghost {
+				require.Empty(t, w.moved)
+				return
+			}
+			require.Len(t, w.moved, 1)
+			booked := w.books[ledger.GhostID("sim", n.ProviderRef)]
+			require.Equal(t, ledger.Account("provider:sim:acct_1"), booked.Debit)
+		})
+	}
+}
