@@ -65,33 +65,39 @@ func threeDecimals(w *tale) {
 	w.close(ending{claims: "charge COMPLETED 3, charge FAILED_RETRY 1, refund COMPLETED 2", charges: 3, refunds: 2})
 }
 
-// The payer's bank asks them to authenticate. They take their time, and a merchant who
-// retries meanwhile reads one answer. The webhook settles it.
+// The payer's bank asks them to authenticate. They take four minutes, and a merchant who
+// retries meanwhile reads one answer. The webhook settles it, before anybody asks.
 func payerActs(w *tale) {
-	w.begin(setting{stripe: true, told: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
-	q := present(stampedElsewhere(w), 10_000, "pm_card_3ds", "")
-	first, ref := w.waits(q, "requires_action")
+	w.begin(setting{stripe: true, virtual: true, told: []string{eu, asia}, notices: simulator.Notices{Duplicate: 1}})
+	q := present(stampedElsewhere(w), 10_000, "pm_card_3ds_240s", "")
+	first, _ := w.waits(q, "requires_action")
 	require.Contains(w.t, string(first.Body), "bank.example")
+	pauses := w.looks(q, 4*time.Minute-time.Second)
+	require.NotEmpty(w.t, pauses)
+	require.GreaterOrEqual(w.t, pauses[0], 4*time.Second)
 	require.Empty(w.t, w.judge.Effects())
-	require.NoError(w.t, w.judge.Act(ref, simulator.ActSucceed))
+	again, _ := w.waits(q, "requires_action")
+	require.Equal(w.t, first.Remembered(), again.Remembered())
+	w.virtual.pass(w.t, 2*time.Second)
 	paid := w.everywhere(q, http.StatusCreated)
 	require.NotContains(w.t, string(paid.Body), "client_secret")
+	w.note("a payer who authenticated after four minutes was asked about %d times", len(pauses))
 
 	// Another is not let through by their bank; the merchant asks again with the same key,
 	// and they try the same payment once more.
-	again := present("order-2", 20_000, "pm_card_3ds", "")
-	_, ref = w.waits(again, "requires_action")
+	other := present("order-2", 20_000, "pm_card_3ds", "")
+	_, ref := w.waits(other, "requires_action")
 	require.NoError(w.t, w.judge.Act(ref, simulator.ActFail))
 	until(w.t, "the charge is declined for now", func() bool {
-		s, err := w.inspect(w.ctx, us, again.tenant, again.key)
+		s, err := w.inspect(w.ctx, us, other.tenant, other.key)
 		require.NoError(w.t, err)
 		return s.State == "FAILED_RETRY"
 	})
 	require.NoError(w.t, wait(w.ctx, 1500*time.Millisecond)) // a person asks again
-	_, same := w.waits(again, "requires_action")
+	_, same := w.waits(other, "requires_action")
 	require.Equal(w.t, ref, same, "the same payment at the provider")
 	require.NoError(w.t, w.judge.Act(ref, simulator.ActSucceed))
-	w.everywhere(again, http.StatusCreated)
+	w.everywhere(other, http.StatusCreated)
 	w.close(ending{claims: "charge COMPLETED 2", charges: 2})
 }
 
@@ -110,21 +116,42 @@ func payerNeverActs(w *tale) {
 	w.close(ending{claims: "charge FAILED_TERMINAL 1"})
 }
 
-// A bank debit takes days. It is not refunded for that, and settles when the bank does.
+// A bank debit takes two days, of which nobody tells anything: the bank settles when its time
+// has come, and we hear of it by asking. It is asked about every minute at first and every
+// hour at last, it is not given up, nobody is refunded for its having been slow, and whoever
+// retries in between, for two days, reads one answer. Another one fails after a day.
 func bankDebit(w *tale) {
-	w.begin(setting{stripe: true, told: []string{us}})
-	q := present("order-1", 50_000, "pm_bank_debit", "")
-	_, ref := w.waits(q, "processing")
-	require.Empty(w.t, w.judge.Effects())
-	require.NoError(w.t, w.judge.Act(ref, simulator.ActSucceed))
+	w.begin(setting{stripe: true, virtual: true})
+	q := present("order-1", 50_000, "pm_bank_debit_172800s", "")
+	first, _ := w.waits(q, "processing")
+	same := func() {
+		w.t.Helper()
+		again, _ := w.waits(q, "processing")
+		require.Equal(w.t, first.Remembered(), again.Remembered())
+		require.Empty(w.t, w.judge.Effects(), "nothing has moved, in either direction")
+	}
+	soon := w.looks(q, 2*time.Hour)
+	same()
+	require.Less(w.t, len(soon), 40, "asked about at a slow pace: %v", soon)
+	late := w.looks(q, 46*time.Hour-time.Minute)
+	same()
+	require.Less(w.t, len(late), 60, "at a slower one: %v", late)
+	for i, pause := range append(soon, late...) {
+		require.GreaterOrEqual(w.t, pause, 50*time.Second, "look %d", i)
+		require.LessOrEqual(w.t, pause, 61*time.Minute, "look %d", i)
+	}
+	w.looks(q, 62*time.Minute)
+	s, err := w.inspect(w.ctx, us, q.tenant, q.key)
+	require.NoError(w.t, err)
+	require.Equal(w.t, "COMPLETED", s.State, "by asking, within an hour of the bank's word")
 	w.everywhere(q, http.StatusCreated)
-	fails := present("order-2", 60_000, "pm_bank_debit", "")
-	_, ref = w.waits(fails, "processing")
-	require.NoError(w.t, w.judge.Act(ref, simulator.ActFail))
-	until(w.t, "the debit has failed", func() bool {
-		s, err := w.inspect(w.ctx, us, fails.tenant, fails.key)
-		require.NoError(w.t, err)
-		return s.State == "FAILED_RETRY"
-	})
+	w.note("a bank debit of two days was asked about %d times in its first two hours, and %d times after", len(soon), len(late))
+
+	fails := present("order-2", 60_000, "pm_bank_debit_86400s_fails", "")
+	w.waits(fails, "processing")
+	w.looks(fails, 26*time.Hour)
+	s, err = w.inspect(w.ctx, us, fails.tenant, fails.key)
+	require.NoError(w.t, err)
+	require.Equal(w.t, "FAILED_RETRY", s.State)
 	w.close(ending{claims: "charge COMPLETED 1, charge FAILED_RETRY 1", charges: 1})
 }

@@ -115,8 +115,9 @@ type tale struct {
 	show  func(books string)
 	heard *hearing
 	// stripe: the provider is spoken to as Stripe is.
-	stripe bool
-	notes  []string // shown with the books
+	stripe  bool
+	virtual *virtual // nil: time is the world's
+	notes   []string // shown with the books
 }
 
 // setting is where a story plays.
@@ -134,6 +135,8 @@ type setting struct {
 	read func(psp.Notifier) psp.Notifier
 	// stripe: the provider is spoken to as Stripe is.
 	stripe bool
+	// virtual: time passes when the story says so.
+	virtual bool
 	// others are providers beside the first, by name; failover: the first one's payments go
 	// to the one of that name where it certainly moved no money.
 	others   map[string]*judge
@@ -165,7 +168,16 @@ func (h *hearing) Verify(header http.Header, body []byte, now time.Time) (string
 // begin starts the provider and three regions, whose rows are fresh.
 func (w *tale) begin(s setting) {
 	w.t.Helper()
-	w.beginOn(newBackendOn(w.t, w.on), w.t.TempDir(), newJudgeOf(w.t, s.sim), judged, s)
+	rows := newBackendOn(w.t, w.on)
+	if s.virtual {
+		rows, w.virtual = onVirtualTime(w.t, rows)
+		s.sim.Now = w.virtual.providerNow
+	}
+	j := newJudgeOf(w.t, s.sim)
+	if s.virtual {
+		w.virtual.judge = j
+	}
+	w.beginOn(rows, w.t.TempDir(), j, judged, s)
 }
 
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
@@ -183,6 +195,10 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		c.Policy.Lease, c.Policy.RenewEvery, c.Policy.LeaseMargin, c.Policy.LeaseCeiling = 10*time.Second, 3*time.Second, time.Second, time.Minute
 		c.Outbox.Lease = 10 * time.Second
 		c.Compensations = s.compensations
+		if w.virtual != nil {
+			c.Clock = w.virtual.storeNow
+			c.Outbox.Poll = 5 * time.Millisecond // a story of days has many looks
+		}
 		if s.policy != nil {
 			s.policy(&c.Policy)
 		}

@@ -1,6 +1,7 @@
 package recon
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +52,27 @@ func TestStripesBalanceReport(t *testing.T) {
 		{"po_a", psp.KindPayout, "", 1234, "kwd", utc("2026-03-02 12:52:00"), false, "txn_12", "", "kwd", 1234, 0},
 		{"fee_b", psp.KindFeeRefund, "", 20, "usd", utc("2026-03-02 12:53:00"), false, "txn_13", "", "usd", 20, 0},
 	}, lines)
+}
+
+// The mapping knows no category that Stripe's OpenAPI document does not have, and the example
+// has none either.
+func TestCategoriesAreStripes(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "stripe_categories.json"))
+	require.NoError(t, err)
+	var document struct {
+		Categories []string `json:"reporting_category"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &document))
+	m, err := MappingOf("stripe")
+	require.NoError(t, err)
+	require.NotEmpty(t, m.Kinds)
+	for name := range m.Kinds {
+		require.Contains(t, document.Categories, name)
+	}
+	_, unknown := mapped(t, "stripe")
+	for name := range unknown {
+		require.Contains(t, document.Categories, name)
+	}
 }
 
 func TestAdyensSettlementDetails(t *testing.T) {

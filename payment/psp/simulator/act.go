@@ -212,13 +212,43 @@ func (s *Simulator) arm(i int, source string) {
 	if s.journal != nil && source != "" {
 		after -= s.now().Sub(time.Unix(0, s.book.at(i).at)) // of one that was read back
 	}
-	id := formatID(psp.KindCharge, i)
-	s.timers = append(s.timers, time.AfterFunc(max(after, 0), func() {
-		_, _, err := s.take(psp.Call{Kind: psp.KindCharge, Source: id}, what)
-		if err != nil && !errors.Is(err, errUnexpected) && !errors.Is(err, errClosed) {
-			s.logger.Warn("a payer could not act", "id", id, "error", err)
+	d := &dueAct{at: s.now().Add(max(after, 0)), id: formatID(psp.KindCharge, i), what: what}
+	d.timer = time.AfterFunc(max(after, 0), func() { s.actNow(d) })
+	s.due = append(s.due, d)
+}
+
+// dueAct is what a payer or a bank will do by itself.
+type dueAct struct {
+	at    time.Time // by the provider's clock
+	id    string
+	what  outcome
+	timer *time.Timer
+}
+
+// actNow does what is due. What has been done before, or cannot be done any more, is left.
+func (s *Simulator) actNow(d *dueAct) {
+	_, _, err := s.take(psp.Call{Kind: psp.KindCharge, Source: d.id}, d.what)
+	if err != nil && !errors.Is(err, errUnexpected) && !errors.Is(err, errClosed) {
+		s.logger.Warn("a payer could not act", "id", d.id, "error", err)
+	}
+}
+
+// Elapse has payers and banks do what is due by the provider's clock, which a test has set
+// ahead. It returns once that is durable.
+func (s *Simulator) Elapse() {
+	s.mu.Lock()
+	var due []*dueAct
+	for _, d := range s.due {
+		if !d.at.After(s.now()) {
+			due = append(due, d)
 		}
-	}))
+	}
+	s.mu.Unlock()
+	for _, d := range due {
+		if d.timer.Stop() {
+			s.actNow(d)
+		}
+	}
 }
 
 func (s *Simulator) serveAct(w http.ResponseWriter, r *http.Request) {

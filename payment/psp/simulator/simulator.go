@@ -31,7 +31,8 @@ type Config struct {
 	// Notices is where notices go, see [Simulator.SetNotices]; nil leaves them as
 	// Dir remembers them.
 	Notices *Notices
-	// Now is the provider's clock; nil means time.Now.
+	// Now is the provider's clock; nil means time.Now. Whoever sets it ahead calls
+	// [Simulator.Elapse].
 	Now func() time.Time
 	// Logger receives warnings; nil discards them.
 	Logger *slog.Logger
@@ -72,7 +73,7 @@ type Simulator struct {
 	lateEffects int64
 	lateRunning sync.WaitGroup
 	captures    map[int]string // charge → what the capture that moved it called itself
-	timers      []*time.Timer  // of payers and banks that act by themselves
+	due         []*dueAct      // of payers and banks that act by themselves
 
 	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
 	done      chan struct{} // the committer has ended; nil in memory
@@ -181,8 +182,8 @@ func (s *Simulator) Close() error {
 			l.timer.Stop()
 		}
 		clear(s.late)
-		for _, t := range s.timers {
-			t.Stop()
+		for _, d := range s.due {
+			d.timer.Stop()
 		}
 		s.mu.Unlock()
 		s.lateRunning.Wait()

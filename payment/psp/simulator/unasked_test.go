@@ -1,9 +1,13 @@
 package simulator
 
 import (
+	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/payment/psp"
 )
@@ -72,4 +76,17 @@ func TestUnasked(t *testing.T) {
 	}
 	do(s, "GET", "/_sim/statement?format=stripe&fee=much", "", "").want(t, 400, "invalid_request")
 	do(s, "GET", "/_sim/statement?format=stripe&rates=eur", "", "").want(t, 400, "invalid_request")
+}
+
+// Categories of statements are those of Stripe's OpenAPI document.
+func TestStripesCategories(t *testing.T) {
+	raw, err := os.ReadFile("../../recon/testdata/stripe_categories.json")
+	require.NoError(t, err)
+	var document struct {
+		Categories []string `json:"reporting_category"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &document))
+	for kind, c := range categories {
+		require.Contains(t, document.Categories, c.name, kind)
+	}
 }
