@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster drill stories test test-postgres test-cockroach check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
+.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -10,13 +10,17 @@ help: ## List the targets.
 # Built and not "go run", whose exit code is 1 whatever became of the command. On a
 # terminal the command gets the foreground for itself, so that Ctrl-C is for it alone
 # and its end for make, which would take the signal for a failure.
-RUN = $(GO) build -o bin/homeward ./cmd/homeward && { case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac; bin/homeward
+FOREGROUND = case "$$(ps -o stat= -p $$$$ 2>/dev/null)" in *+*) set -m;; esac
+RUN = $(GO) build -o bin/homeward ./cmd/homeward && { $(FOREGROUND); bin/homeward
 
 demo: ## Run three regions and the provider simulator on this machine (ARGS="--data DIR" keeps the data).
 	@$(RUN) demo $(ARGS); }
 
 cluster: ## Run three regions of two nodes, each a process, on CockroachDB or PostgreSQL, whichever is found (ARGS="--data DIR").
 	@$(RUN) cluster $(ARGS); }
+
+geodns: ## Put PowerDNS before a running cluster: the nearest region that is ready; prints the dig commands (ARGS="-cluster DIR").
+	@$(GO) build -o bin/geodns ./e2e/geodns && { $(FOREGROUND); bin/geodns $(ARGS); }
 
 drill: ## Take something away from a running cluster under load, and judge (ARGS="region-loss --cluster DIR --region us-east1").
 	@$(RUN) drill $(ARGS); }
@@ -38,6 +42,7 @@ test: ## Run every test, with the race detector; those on a database where Postg
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -vxF $(patsubst %,-e %,$(UNRACED)))
 	$(GO) test -timeout 20m $(UNRACED)
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
+	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
 
 # What touches the SQL store. Go does not run again what it has just run in the

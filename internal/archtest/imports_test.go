@@ -119,6 +119,8 @@ var libraries = []struct {
 	{"golang.org/x/oauth2", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"github.com/chromedp", []string{"e2e"}, "only tests look through a browser"},
 	{"github.com/dunglas/httpsfv", []string{"claim"}, "how a key is spelled stands in one room"},
+	{"github.com/miekg/dns", []string{"e2e"}, "only tests ask DNS"},
+	{"github.com/maxmind/mmdbwriter", []string{"e2e"}, "only tests say where addresses are"},
 	{"github.com/alecthomas/kong", []string{"internal/cli", "e2e"}, "commands are internal/cli's"},
 	{module + "internal/lab", []string{"internal/lab", "internal/cli", "e2e"}, "what serves is never a toy"},
 	{module + "internal/cli", []string{"cmd"}, "package main is its door; what others need of it is in a room of its own"},
