@@ -13,6 +13,7 @@ import (
 // asNeeded sets a new session up in one round trip: what is set is committed before it is
 // read, as the isolation of a transaction is the default when it begins.
 func asNeeded(ctx context.Context, conn *pgx.Conn) error {
+	bindArrays(conn.TypeMap())
 	d := postgreSQL
 	if conn.PgConn().ParameterStatus("crdb_version") != "" {
 		d = cockroachDB

@@ -2,6 +2,7 @@ package cockroach_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
@@ -131,4 +133,43 @@ func TestSessionsKeepPlansOnceThereAreStatistics(t *testing.T) {
 	require.True(t, anew(), "there are rows, and nobody knows")
 	d.exec(t, "ANALYZE claims")
 	require.Eventually(t, func() bool { return !anew() }, patience, 100*time.Millisecond)
+}
+
+// TestPlansAreKeptForWhoIsAlone: a plan that is kept is believed to be for ten rows where
+// arrays go in, and one that is made anew knows that there is one: PostgreSQL would plan
+// each statement of a caller who is alone for its run, which takes longer than the run.
+func TestPlansAreKeptForWhoIsAlone(t *testing.T) {
+	d := newDatabase(t)
+	if d.server.Kind() == localdb.CockroachDB {
+		t.Skip("it is about PostgreSQL's planner")
+	}
+	d.others(t)
+	d.exec(t, "ANALYZE")
+	pool := testPool()
+	pool.MaxConns, pool.MinConns = 1, 1
+	db := open(t, cockroach.Config{URL: d.admin, Pool: pool})
+	require.NoError(t, db.PutTenant(t.Context(), claim.Tenant{ID: "acme", Registrar: here}))
+	v := view(t, db, here)
+	for i := range 15 {
+		a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: fmt.Sprint("alone", i)}, here, "100", "n-1", fmt.Sprint("ch_alone", i))
+		pin, err := v.Pin(t.Context(), a.Key, here)
+		require.NoError(t, err)
+		a.PinnedAt, a.Stamped = pin.CreatedAt, false
+		begun, err := v.Begin(t.Context(), a)
+		require.NoError(t, err)
+		require.Equal(t, claim.Won, begun.Decision)
+		rec := begun.Record
+		held, err := v.Renew(t.Context(), rec.Holder, []claim.Lease{{Key: rec.Key, Home: here, Fence: rec.Fence}})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, held)
+		_, err = v.Settle(t.Context(), rec, paid(a.Key.Value))
+		require.NoError(t, err)
+		_, err = v.Replica(t.Context(), a.Key)
+		require.NoError(t, err)
+		replay, err := v.Begin(t.Context(), a)
+		require.NoError(t, err)
+		require.Equal(t, claim.Replay, replay.Decision)
+	}
+	require.NoError(t, db.Exec(t.Context(), `SELECT ('planned each time: ' || string_agg(split_part(statement, E'\n', 1), ', '))::int
+		FROM pg_prepared_statements WHERE custom_plans > 5`), "a number is made of the names, where there are any")
 }

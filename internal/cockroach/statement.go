@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgtype/zeronull"
 )
 
@@ -75,7 +76,8 @@ func (a *argument) of(args reflect.Value) any {
 }
 
 // arrays are made of these types, each by a loop of its own: what 64 claims share is bound
-// here, and setting their values by reflection takes twice the time.
+// here, and setting their values by reflection takes twice the time. [arrayCodec] knows
+// each of these types.
 var arrays = map[reflect.Type]func(list reflect.Value, column []int) any{
 	reflect.TypeFor[string]():               array[string],
 	reflect.TypeFor[[]byte]():               array[[]byte],
@@ -90,7 +92,7 @@ var arrays = map[reflect.Type]func(list reflect.Value, column []int) any{
 }
 
 func array[V any](list reflect.Value, column []int) any {
-	all := make([]V, list.Len()) // never nil, which would be NULL
+	all := make(pgtype.FlatArray[V], list.Len()) // never nil, which would be NULL
 	for i := range all {
 		all[i] = *list.Index(i).FieldByIndex(column).Addr().Interface().(*V)
 	}
@@ -151,7 +153,12 @@ var (
 const asRegion = "::crdb_internal_region"
 
 // asArrays replaces rows by the arrays of their columns.
-func asArrays(sql string) string {
+//
+// few is for PostgreSQL. It believes that arrays which it does not know yet have ten rows,
+// and that a plan for those is worse than one which it makes for the single row of a caller
+// who is alone, each time anew; making it takes longer than running it. With a bound on
+// their numbers, which all rows keep to, it believes that there is one.
+func asArrays(sql string, few bool) string {
 	return theRows.ReplaceAllStringFunc(sql, func(rows string) string {
 		m := theRows.FindStringSubmatch(rows)
 		var arrays, names []string
@@ -159,7 +166,11 @@ func asArrays(sql string) string {
 			name, typ, _ := strings.Cut(strings.TrimSpace(column), " ")
 			arrays, names = append(arrays, "@"+m[1]+"."+name+"::"+typ+"[]"), append(names, name)
 		}
-		return "unnest(" + strings.Join(arrays, ", ") + ") AS " + m[2] + " (" + strings.Join(names, ", ") + ")"
+		unnested, columns := "unnest("+strings.Join(arrays, ", ")+")", strings.Join(names, ", ")
+		if few {
+			unnested = fmt.Sprintf("(SELECT %[1]s FROM %[2]s WITH ORDINALITY AS few (%[1]s, nth) WHERE nth BETWEEN 1 AND 1000000)", columns, unnested)
+		}
+		return unnested + " AS " + m[2] + " (" + columns + ")"
 	})
 }
 
@@ -167,7 +178,7 @@ func asArrays(sql string) string {
 // It marks in used those that it finds.
 func number(name, sql string, args map[string]*argument, regionInText bool, used map[string]bool) (*query, error) {
 	q := &query{name: name}
-	sql = asArrays(sql)
+	sql = asArrays(sql, !regionInText)
 	numbers := map[string]int{}
 	var text strings.Builder
 	end := 0
