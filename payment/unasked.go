@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ type Happened struct {
 	ledger.Transaction
 	// Of is the charge or transfer that it is about.
 	Of ledger.Transaction
+	// Dispute is the provider's id of the dispute that it is a step of, if of any.
+	Dispute string
 	// Key is that of Of's claim, or stands for it where the claim is forgotten.
 	Key string
 	// Reason is the provider's code, Status its word for how a dispute stands.
@@ -113,7 +116,7 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 
 // object is h as merchants are told of it.
 func (h *Happened) object() any {
-	provider := providerBody{h.Provider, h.ProviderRef}
+	provider := providerBody{h.Provider, cmp.Or(h.Dispute, h.ProviderRef)}
 	switch h.Kind {
 	case ledger.ProviderRefund, ledger.ProviderRefundFailed:
 		made := ledger.UnaskedID(ledger.ProviderRefund, h.Provider, h.ProviderRef)
@@ -129,7 +132,7 @@ func (h *Happened) object() any {
 		}
 	default:
 		b := disputeBody{
-			nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, h.Provider, h.ProviderRef)), "dispute", h.Amount, h.Currency,
+			nameOf("dp", ledger.UnaskedID(ledger.DisputeOpened, h.Provider, h.Dispute)), "dispute", h.Amount, h.Currency,
 			h.Object, h.Reason, h.disputeStatus(), nil, provider,
 		}
 		if !h.DueBy.IsZero() {

@@ -1,6 +1,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,18 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 		return is(outbox.Parked(fmt.Sprintf("the provider tells of a %s of %d %s where %d %s are booked for %s; book with homeward ledger adjust what is right",
 			u.Kind, u.Amount, u.Currency, of.Amount, of.Currency, of.Object)))
 	}
+	opened := ledger.UnaskedOf(of, ledger.DisputeOpened, cmp.Or(u.Dispute, u.ProviderRef), u.Amount)
+	if u.Known {
+		if known, v := p.knows(ctx, m, u, &opened); v != nil || !known {
+			return false, v
+		}
+	}
 	steps := []ledger.Transaction{ledger.UnaskedOf(of, kind, u.ProviderRef, u.Amount)}
 	switch {
 	case kind == ledger.ProviderRefund && u.Failed:
 		steps = append(steps, ledger.FailureOf(steps[0]))
 	case kind != ledger.ProviderRefund && kind != ledger.TransferReversal && kind != ledger.DisputeOpened:
-		steps = append([]ledger.Transaction{ledger.UnaskedOf(of, ledger.DisputeOpened, u.ProviderRef, u.Amount)}, steps...)
+		steps = append([]ledger.Transaction{opened}, steps...)
 	}
 	if v := p.bookAll(ctx, m, n, u, &of, steps); v != nil {
 		return false, v
@@ -89,6 +96,20 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 		return true, &d
 	}
 	return true, nil
+}
+
+// knows reports whether a dispute has been opened. It may be told of later.
+func (p *Processor) knows(ctx context.Context, m outbox.Message, u *psp.Unasked, opened *ledger.Transaction) (known bool, v *outbox.Disposition) {
+	_, known, err := p.c.Books.Transaction(ctx, opened.Region, opened.ID)
+	switch {
+	case err != nil:
+		d := p.later(m, "books", err)
+		return false, &d
+	case !known && p.c.Now().Sub(m.CreatedAt) < heardOf:
+		d := outbox.Failed(fmt.Sprintf("the provider tells of a %s of %s, of which no dispute is known", u.Kind, u.Of))
+		return false, &d
+	}
+	return known, nil
 }
 
 // bookAll books steps, each with the events that tell of it.
@@ -106,7 +127,7 @@ func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice
 		var events []outbox.Message
 		if of.Kind != ledger.Ghost { // of which no merchant was told
 			events = payment.HappenedUnasked(payment.Happened{
-				Transaction: t, Of: *of, Key: key, Reason: u.Reason, Status: u.Status, DueBy: u.DueBy, At: n.At,
+				Transaction: t, Of: *of, Dispute: cmp.Or(u.Dispute, u.ProviderRef), Key: key, Reason: u.Reason, Status: u.Status, DueBy: u.DueBy, At: n.At,
 			}, p.c.Sinks)
 		}
 		posted, err := p.c.Store.Book(ctx, t, events)

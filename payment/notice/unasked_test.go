@@ -2,6 +2,7 @@ package notice
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,9 @@ func TestWhatHappensUnasked(t *testing.T) {
 			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": "", "charge.dispute.funds_reinstated": "", "charge.dispute.closed": fmt.Sprintf(data, charge, "won")}},
 		"it is lost": {dispute(psp.KindDisputeOpened, psp.KindDispute, psp.KindDisputeLost), provider60,
 			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": "", "charge.dispute.closed": fmt.Sprintf(data, charge, "lost")}},
+		"it is lost after it was defended, and its money withdrawn once more": {secondTime(dispute(psp.KindDisputeOpened, psp.KindDispute, psp.KindDisputeReversal)), provider60,
+			map[string]string{"charge.dispute.created": "", "charge.dispute.funds_withdrawn": fmt.Sprintf(data, charge, "needs_response") + `,"provider":{"name":"sim","reference":"du_1"}`,
+				"charge.dispute.funds_reinstated": "", "charge.dispute.closed": fmt.Sprintf(data, charge, "lost")}},
 		"an inquiry is closed, of which no money was withdrawn": {dispute(psp.KindDisputeOpened, psp.KindDisputeWon), merchant60,
 			map[string]string{"charge.dispute.created": "", "charge.dispute.closed": ""}},
 		"a refund by hand": {[]psp.Notice{happens(psp.KindRefund, "r1", "p1")}, provider60,
@@ -85,7 +89,11 @@ func TestWhatHappensUnasked(t *testing.T) {
 				}
 				require.Equal(t, c.stands, w.stands())
 				require.Empty(t, w.moved)
-				require.Len(t, w.told, 2*len(c.events), "each sink is told of each once")
+				withdrawn := 0
+				for _, said := range w.toldOf() {
+					withdrawn += strings.Count(said, "charge.dispute.funds_withdrawn")
+				}
+				require.Len(t, w.told, 2*(len(c.events)+max(0, withdrawn/2-1)), "each sink is told of each once")
 				told := map[string]string{}
 				for _, said := range w.toldOf() {
 					for kind := range c.events {
@@ -100,6 +108,38 @@ func TestWhatHappensUnasked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// secondTime has a dispute end with money that is withdrawn once more, in one event.
+func secondTime(all []psp.Notice) []psp.Notice {
+	n := happens(psp.KindDispute, "du_1/second", "p1")
+	n.Unasked[0].Dispute = "du_1"
+	n.Unasked = append(n.Unasked, happens(psp.KindDisputeLost, "du_1", "p1").Unasked...)
+	return append(all, n)
+}
+
+// A period to defend a dispute ends, and so does one to answer an inquiry, of which there is
+// no dispute: it follows from that only where one is known, if need be later.
+func TestALossIsOfADisputeThatIsKnown(t *testing.T) {
+	charge := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.have(charge, claim.Completed, "p1")
+	lost := happens(psp.KindDisputeLost, "du_1", "p1")
+	lost.Unasked[0].Known = true
+	w.tell(lost)
+	require.Empty(t, w.closed["sim:"+lost.ID], "the dispute may be told of later")
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.stands())
+	w.tell(happens(psp.KindDispute, "du_1", "p1"))
+	w.tell(lost)
+	require.Equal(t, ProcessedOK, w.closed["sim:"+lost.ID])
+	require.Equal(t, provider60, w.stands())
+
+	w = newWorld(t)
+	w.have(charge, claim.Completed, "p1")
+	w.waited = heardOf
+	w.tell(lost)
+	require.Equal(t, Ignored, w.closed["sim:"+lost.ID], "nobody has disputed anything for an hour")
+	require.Equal(t, map[ledger.Account]int64{"provider:sim": 100, "merchant:acme": -100}, w.stands())
 }
 
 func permutations(all []psp.Notice) (orders [][]psp.Notice) {

@@ -43,6 +43,11 @@ type Unasked struct {
 	Of string
 	// Reference is our id of what Of names, "" where the provider does not repeat it.
 	Reference string
+	// Dispute is the provider's own id of the dispute where ProviderRef is of this step of it
+	// alone, as of money that is withdrawn once more. "": ProviderRef is the dispute's.
+	Dispute string
+	// Known: it follows from nothing unless the dispute is known to be opened.
+	Known bool
 	// Amount is in minor units of Currency, above 0.
 	Amount   int64
 	Currency string

@@ -146,6 +146,10 @@ func (s *sheet) line() (l Line, word string, err error) {
 	if l.Entry == "" {
 		l.Entry = l.ID
 	}
+	if l.Entry == l.ID {
+		l.Entry += k.Suffix
+	}
+	l.ID += k.Suffix
 	l.Of, l.Reference = s.get(append(slices.Clip(k.Of), c.Of...)), s.get(append(slices.Clip(k.Reference), c.Reference...))
 	for _, text := range []string{l.ID, l.Entry, l.Of, l.Reference} {
 		if len(text) > maxText {

@@ -121,6 +121,9 @@ type KindOf struct {
 	ID        Names `yaml:"id"`
 	Of        Names `yaml:"of"`
 	Reference Names `yaml:"reference"`
+	// Suffix stands behind the id, where the adapter has it there: the statement repeats an
+	// id of which the books have two.
+	Suffix string `yaml:"suffix"`
 }
 
 // skipped are lines of which nothing follows.

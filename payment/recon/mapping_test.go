@@ -82,6 +82,8 @@ func TestAdyensSettlementDetails(t *testing.T) {
 		{"1813702551707653", psp.KindCharge, "ch_1", 500, "gbp", utc("2013-06-03 09:26:49"), false, "1713702551795048", "1813702551707653", "gbp", 500, 12},
 		{"2313642467170922", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-03-26 21:37:26"), false, "2313642467170922", "1313642467023511", "eur", 34999, 750},
 		{"2313642467170923", psp.KindRefund, "re_2", 4999, "eur", utc("2013-03-27 21:37:26"), false, "2313642467170923", "1313642467023511", "eur", 4999, 10},
+		{"2313642467170922", psp.KindDisputeReversal, "ch_2", 34999, "eur", utc("2013-04-26 20:37:26"), false, "2313642467170922", "1313642467023511", "eur", 34999, 0},
+		{"2313642467170922/second", psp.KindDispute, "ch_2", 34999, "eur", utc("2013-05-26 20:37:26"), false, "2313642467170922/second", "1313642467023511", "eur", 34999, 0},
 		{"Transaction Fees June 2013", psp.KindFee, "", 44, "gbp", utc("2013-06-11 03:55:40"), false, "Transaction Fees June 2013", "", "gbp", 44, 0},
 		{"TX1234567XT", psp.KindPayout, "", 444, "gbp", utc("2013-06-11 03:55:42"), false, "TX1234567XT", "", "gbp", 444, 0},
 	}, lines)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,10 +91,20 @@ func harnessOver(t *testing.T, wire http.RoundTripper) psptest.Harness {
 				t.Fatal(err)
 			}
 		},
+		Unasked: func(kind psp.Kind, of string, amount int64) string {
+			id, err := sim.Do(simulator.Unasked{Kind: kind, Of: of, Amount: amount, Reason: "fraudulent"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return adyenSpelling.Replace(id)
+		},
 		Notices:  func() <-chan psptest.Delivery { return notices(t, sim) },
 		Stranger: adapter(t, "http://127.0.0.1:1", another), SignsValues: true,
 	}
 }
+
+// adyenSpelling turns the simulator's ids of what it does by itself into Adyen's.
+var adyenSpelling = strings.NewReplacer("psp_dp_", "HWD0", "psp_re_", "HWB0", "a", "A", "b", "B", "c", "C", "d", "D", "e", "E", "f", "F")
 
 func notices(t *testing.T, sim *simulator.Simulator) <-chan psptest.Delivery {
 	t.Helper()

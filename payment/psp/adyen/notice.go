@@ -63,10 +63,16 @@ func (i *item) sane() bool {
 	return i.Success == "true" || i.Success == "false"
 }
 
+// Prefixes of our references.
+const (
+	chargePrefix = "ch_"
+	refundPrefix = "re_"
+)
+
 // ours reports whether the event is about a payment that we made.
 func (i *item) ours(account string) bool {
 	ref := i.MerchantReference
-	return i.MerchantAccountCode == account && (strings.HasPrefix(ref, "ch_") || strings.HasPrefix(ref, "re_")) &&
+	return i.MerchantAccountCode == account && (strings.HasPrefix(ref, chargePrefix) || strings.HasPrefix(ref, refundPrefix)) &&
 		readable(ref) && !strings.Contains(ref, ":")
 }
 
@@ -146,6 +152,13 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		nothing.At = at.UTC()
 	}
 	if !i.ours(p.account) {
+		return nothing, nil
+	}
+	if all, is, err := i.unasked(); is {
+		if err != nil {
+			return psp.Notice{}, err
+		}
+		nothing.Unasked = all
 		return nothing, nil
 	}
 	n := nothing

@@ -77,6 +77,16 @@ func TestRead(t *testing.T) {
 	refund := psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_1", ProviderRef: "REF", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
 	with := func(n psp.Notice, o psp.Outcome) psp.Notice { n.Outcome = o; return n }
 	never := func(n psp.Notice) psp.Notice { n.Outcome, n.Never = psp.Declined, true; return n }
+	byItself := func(all ...psp.Unasked) psp.Notice {
+		for i := range all {
+			all[i].Of, all[i].Reference, all[i].Amount, all[i].Currency = "PAY", "ch_1", 1250, "usd"
+		}
+		return psp.Notice{Unasked: all}
+	}
+	dispute := func(kind psp.Kind, status string) psp.Unasked {
+		return psp.Unasked{Kind: kind, ProviderRef: "DIS", Status: status}
+	}
+	known := func(u psp.Unasked) psp.Unasked { u.Known = true; return u }
 	for name, c := range map[string]struct {
 		body string
 		want psp.Notice
@@ -96,6 +106,25 @@ func TestRead(t *testing.T) {
 		"refund refused":       {event("REFUND", "false", "REF", "PAY", "re_1", 1250), never(refund), "refund_failed"},
 		"refund failed":        {event("REFUND_FAILED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
 		"refund came back":     {event("REFUNDED_REVERSED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refunded by hand":     {event("REFUND", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
+		"no refund by hand":    {event("REFUND", "false", "REF", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"by hand, held before": {event("REFUND", "true", "REF", "PAY", "ch_1-held", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
+		"by hand, and failed":  {event("REFUND_FAILED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
+		"by hand, came back":   {event("REFUNDED_REVERSED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
+		"an inquiry":           {event("REQUEST_FOR_INFORMATION", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"disputed":             {event("NOTIFICATION_OF_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeOpened, "needs_response")), ""},
+		"charged back":         {event("CHARGEBACK", "true", "DIS", "PAY", "ch_1-held", 1250), byItself(dispute(psp.KindDispute, "needs_response")), ""},
+		"defended":             {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
+		"charged back twice": {event("SECOND_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(
+			psp.Unasked{Kind: psp.KindDispute, ProviderRef: "DIS/second", Dispute: "DIS", Status: "needs_response"}, dispute(psp.KindDisputeLost, "lost")), ""},
+		"not defended":         {event("DISPUTE_DEFENSE_PERIOD_ENDED", "true", "DIS", "PAY", "ch_1", 1250), byItself(known(dispute(psp.KindDisputeLost, "lost"))), ""},
+		"pre-arbitration lost": {event("PREARBITRATION_LOST", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeLost, "lost")), ""},
+		"arbitration lost":     {event("SCHEME_ARBITRATION_LOST", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeLost, "lost")), ""},
+		"pre-arbitration won":  {event("PREARBITRATION_WON", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeWon, "won")), ""},
+		"withdrawn":            {event("PREARBITRATION_ISSUER_WITHDRAWN", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeWon, "won")), ""},
+		"arbitration won":      {event("SCHEME_ARBITRATION_WON", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeWon, "won")), ""},
+		"the issuer is silent": {event("ISSUER_RESPONSE_TIMEFRAME_EXPIRED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeWon, "won")), ""},
+		"pre-arbitration":      {event("PREARBITRATION_OPEN", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
 		"another event":        {event("REPORT_AVAILABLE", "true", "REP", "", "ch_1", 0), psp.Notice{}, ""},
 		"not ours":             {event("AUTHORISATION", "true", "PAY", "", "order №7: a gift", 1250), psp.Notice{}, ""},
 		"like ours":            {event("AUTHORISATION", "true", "PAY", "", "ch_1:2", 1250), psp.Notice{}, ""},
@@ -117,15 +146,16 @@ func TestRead(t *testing.T) {
 	}
 	good := event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250)
 	for name, body := range map[string]string{
-		"cut short":  good[:99],
-		"no item":    `{"notificationItems":[]}`,
-		"an empty":   `{"notificationItems":[{}]}`,
-		"two":        strings.Replace(good, `"notificationItems":[`, `"notificationItems":[{"NotificationRequestItem":{}},`, 1),
-		"no success": strings.Replace(good, `"success":"true"`, `"success":"maybe"`, 1),
-		"no psp":     strings.Replace(good, `"PAY"`, `""`, 1),
-		"no amount":  event("AUTHORISATION", "true", "PAY", "", "ch_1", 0),
-		"no payment": event("CAPTURE", "true", "CAP", "", "ch_1", 1250),
-		"oversized":  good + strings.Repeat(" ", psp.MaxNotice),
+		"cut short":            good[:99],
+		"no item":              `{"notificationItems":[]}`,
+		"an empty":             `{"notificationItems":[{}]}`,
+		"two":                  strings.Replace(good, `"notificationItems":[`, `"notificationItems":[{"NotificationRequestItem":{}},`, 1),
+		"no success":           strings.Replace(good, `"success":"true"`, `"success":"maybe"`, 1),
+		"no psp":               strings.Replace(good, `"PAY"`, `""`, 1),
+		"no amount":            event("AUTHORISATION", "true", "PAY", "", "ch_1", 0),
+		"a dispute of nothing": event("CHARGEBACK_REVERSED", "true", "DIS", "", "ch_1", 1250),
+		"no payment":           event("CAPTURE", "true", "CAP", "", "ch_1", 1250),
+		"oversized":            good + strings.Repeat(" ", psp.MaxNotice),
 	} {
 		if got, err := n.Read([]byte(body)); !errors.Is(err, psp.ErrMalformed) || !reflect.DeepEqual(got, psp.Notice{}) {
 			t.Errorf("%s: got %+v, %v; want %v", name, got, err, psp.ErrMalformed)

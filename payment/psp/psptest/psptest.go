@@ -40,7 +40,8 @@ type Harness struct {
 	Fail func(providerRef string)
 	// Unasked makes the provider do something by itself, and returns its id of it: a
 	// refund or a dispute of the charge of, a reversal of the transfer of, a payout of amount
-	// usd, or what goes on with the dispute or payout of. Nil: it tells of no such thing.
+	// usd, or what goes on with the dispute or payout of. Nil, and "": it tells of no such
+	// thing.
 	Unasked func(kind psp.Kind, of string, amount int64) (id string)
 	// Notices makes the provider send its notices from now on, and returns what
 	// comes in. Nil for a provider that sends none. Stranger is the same adapter

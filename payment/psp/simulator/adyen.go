@@ -306,6 +306,11 @@ func adyenEvent(rec record, i, id, charge int, failed bool, key []byte) ([]byte,
 	case rec.outcome != approved:
 		item.Reason = adyenRefusals[rec.outcome].reason
 	}
+	return item.signed(key)
+}
+
+// signed is a webhook with the one event.
+func (item adyenItem) signed(key []byte) ([]byte, error) {
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "%s:%s:%s:%s:%d:%s:%s:%s", item.PSPReference, item.OriginalReference, item.MerchantAccountCode, // a hash takes everything
 		item.MerchantReference, item.Amount.Value, item.Amount.Currency, item.EventCode, item.Success)

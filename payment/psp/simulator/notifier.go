@@ -416,7 +416,11 @@ func (n *notifier) post(d delivery) error {
 	var err error
 	header := http.Header{"Content-Type": {"application/json"}}
 	switch {
-	case d.target.Adyen && (unasked || rec.outcome.open() || rec.outcome == canceledCharge):
+	case d.target.Adyen && unasked:
+		if body, err = what.adyenEvent(d.target.adyen); err != nil || body == nil {
+			return err
+		}
+	case d.target.Adyen && (rec.outcome.open() || rec.outcome == canceledCharge):
 		return nil // it has no spelling for these here
 	case d.target.Adyen:
 		if body, err = adyenEvent(rec, d.record, id, int(charge), failed, d.target.adyen); err != nil {

@@ -37,6 +37,8 @@ type occurrence struct {
 	// dispute, a payout; of a payout itself that payout.
 	about  uint32
 	reason string
+	// second: a dispute's money is withdrawn once more.
+	second bool
 }
 
 // happening is a record of something unasked, with what it is about.
@@ -93,8 +95,15 @@ func (h *happening) id(stripe bool) string {
 	if from := begins[kind]; from != "" {
 		kind, n = from, int(h.about)
 	}
-	return fmt.Sprintf("%s%012x", prefixes[kind][spelling(stripe)], n+1)
+	id := fmt.Sprintf("%s%012x", prefixes[kind][spelling(stripe)], n+1)
+	if h.second {
+		id += secondMark
+	}
+	return id
 }
+
+// secondMark is behind the id of a dispute whose money is withdrawn once more.
+const secondMark = "/second"
 
 // of is the id of what it is about.
 func (h *happening) of(stripe bool) string {
@@ -121,6 +130,9 @@ func (h *happening) moves() bool {
 
 // occurred reads the id of a thing in either spelling. The lock is held.
 func (b *book) occurred(kind psp.Kind, id string) (n int, ok bool) {
+	if digits, has := strings.CutPrefix(id, adyenHappenings[kind]); has && adyenHappenings[kind] != "" {
+		id = prefixes[kind][0] + strings.ToLower(digits)
+	}
 	for _, prefix := range prefixes[kind] {
 		if digits, has := strings.CutPrefix(id, prefix); has {
 			if _, err := fmt.Sscanf(digits, "%x", &n); err != nil || fmt.Sprintf("%s%012x", prefix, n) != id {
@@ -169,6 +181,9 @@ func (b *book) readHappening(call psp.Call) (o occurrence, amount int64, err err
 		if own, ok := fromStripeID(kind, id); ok {
 			id = own
 		}
+		if own, ok := fromAdyenID(kind, id); ok {
+			id = own
+		}
 		n, ok := parseID(kind, id)
 		if !ok || n >= b.len() || b.at(n).kind() != kind || !b.stands(n) {
 			return o, 0, errNothingLikeIt
@@ -186,6 +201,10 @@ func (b *book) happen(call psp.Call, i uint32) {
 		o.about = i
 	case psp.KindRefund, psp.KindTransferReversal:
 		b.refunded[o.about] += call.Amount
+	case psp.KindDispute:
+		for _, other := range b.unasked {
+			o.second = o.second || other.kind == psp.KindDispute && other.about == o.about
+		}
 	default: // what goes on takes nothing more
 	}
 	b.unasked[i] = o
