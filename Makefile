@@ -68,8 +68,8 @@ LINT = $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 check: ## Formatting, linters with vet, import directions, links of the docs, go.mod and generated code.
 	@test -z "$$(gofmt -l .)" || { echo "run gofmt on:"; gofmt -l .; exit 1; }
 	$(GO) mod tidy -diff
-	@sum() { find internal/gen docs/METRICS.md docs/ERRORS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
-	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen, docs/METRICS.md or docs/ERRORS.md was not what internal/proto, meter or internal/problem says, and is now: commit it" >&2; exit 1; }
+	@sum() { find internal/gen internal/build/libraries.json docs/METRICS.md docs/ERRORS.md -type f -exec cksum {} + | sort; }; before=$$(sum); \
+	$(GO) generate ./... && [ "$$before" = "$$(sum)" ] || { echo "internal/gen, internal/build/libraries.json, docs/METRICS.md or docs/ERRORS.md was not what internal/proto, go.mod, meter or internal/problem says, and is now: commit it" >&2; exit 1; }
 	$(GO) test ./internal/archtest ./internal/proto
 	$(LINT) run
 
@@ -128,8 +128,8 @@ deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTof
 deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, and Terraform against the providers' schemas.
 	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy
 
-generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues.
-	$(GO) generate ./internal/proto ./meter ./internal/problem
+generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the licences of all libraries.
+	$(GO) generate ./internal/proto ./meter ./internal/problem ./internal/build
 
 clean: ## Remove what builds and tests leave behind.
 	rm -rf bin dist

@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"debug/buildinfo"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/build"
 )
 
 // demo is a demo that a test starts, stops and kills.
@@ -226,4 +230,27 @@ func TestKillNine(t *testing.T) {
 	d.j.once(t, len(asked))
 	d.interrupt()
 	d.drained()
+}
+
+// TestTheProgramKnowsItsLicences, each of the libraries that Go says are in it.
+func TestTheProgramKnowsItsLicences(t *testing.T) {
+	t.Parallel()
+	path := buildBinary(t)
+	said, err := exec.Command(path, "licenses", "--json").Output()
+	require.NoError(t, err)
+	var all []build.Library
+	require.NoError(t, json.Unmarshal(said, &all))
+	info, err := buildinfo.ReadFile(path)
+	require.NoError(t, err)
+	versions := map[string]string{}
+	for _, l := range all {
+		require.NotEmpty(t, l.SPDX(), l.Name)
+		versions[l.Name] = l.Version
+	}
+	for _, m := range info.Deps {
+		require.Equal(t, m.Version, versions[m.Path], m.Path)
+	}
+	said, err = exec.Command(path, "licenses", "--text").Output()
+	require.NoError(t, err)
+	require.True(t, strings.Contains(string(said), "Mozilla Public License, version 2.0"))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/outbox"
@@ -191,7 +192,7 @@ func (w *world) regionFigures() {
 		w.is(tells(meter.RegionLost, "region="+us, "peer="+r), 0)
 		w.is(tells(meter.RegionStatus, "region="+us, "peer="+r, "state=active"), 1)
 	}
-	w.is(tells(meter.VersionNodes, "region="+us, "version="+node.Version), float64(len(regions)))
+	w.is(tells(meter.VersionNodes, "region="+us, "version="+build.Version()), float64(len(regions)))
 	w.is(tells(meter.Circuit, "region="+us, "provider=simulator", "state=closed"), 1)
 	now := w.scrape()
 	for _, m := range []moved{tells(meter.TopologyEpoch), tells(meter.TopologyAge), tells(meter.ClockOffset), tells(meter.Collected)} {

@@ -61,6 +61,7 @@ var forbidden = []struct{ from, to, why string }{
 	{"internal/console", "internal", "what it reads is handed to it, and it renders whatever store there is"},
 	{"internal/lab", "internal/embedded", "internal/node opens the demo's store"},
 	{"internal/reconcile", "internal", "books, and who gives back, are handed to it"},
+	{"internal/build", "internal", "every room may ask what it was built from"},
 	{"internal/deployment", "internal/node", "it is what nodes and commands act on, and knows neither"},
 	{"internal/cli", "internal/embedded", "commands act on a deployment, whichever store it is"},
 	{"internal/parts", "internal", "it starts and stops parts, whatever they are"},

@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
-
-	"github.com/homeward-io/homeward/internal/node"
 )
 
 type commands struct {
@@ -38,8 +36,9 @@ type commands struct {
 	Account       accountCommand       `cmd:"" help:"Which account each provider's name stands for, as the database has it."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
-	Version       versionCommand       `cmd:"" help:"Print the version."`
-	ShowVersion   versionFlag          `name:"version" help:"Print the version."`
+	Version       versionCommand       `cmd:"" help:"Print what this program was built from."`
+	Licenses      licensesCommand      `cmd:"" help:"Print the licences of all that this program was built from."`
+	ShowVersion   versionFlag          `name:"version" help:"Print what this program was built from."`
 }
 
 // streams is where a command prints.
@@ -116,22 +115,6 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
-
-type versionCommand struct{}
-
-func (versionCommand) Run(io streams) error {
-	_, err := fmt.Fprintln(io.out, "homeward", node.Version)
-	return err
-}
-
-// versionFlag is homeward --version.
-type versionFlag bool
-
-// BeforeReset prints the version instead of looking for a command.
-func (versionFlag) BeforeReset(app *kong.Kong, io streams) error {
-	defer app.Exit(0)
-	return versionCommand{}.Run(io)
-}
 
 // indented prints JSON for people and programs.
 func indented(io streams, v any) error {

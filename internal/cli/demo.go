@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/telemetry"
@@ -48,7 +49,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 		return fmt.Errorf("--wan: %w", err)
 	}
 	flush, err := telemetry.Setup(ctx, telemetry.Process{
-		Version: node.Version, Log: warnings(io), AllowPlaintext: true, // nobody has paid anything
+		Version: build.Version(), Log: warnings(io), AllowPlaintext: true, // nobody has paid anything
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/reconcile"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/ledger"
@@ -34,7 +34,7 @@ type metricsFlags struct {
 // open prepares to tell. stop pushes what is left.
 func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (v *verdicts, stop func() error, err error) {
 	v = &verdicts{}
-	if v.metrics, err = telemetry.OpenBatch(ctx, telemetry.Process{Version: node.Version, Log: log}, f.MetricsFile); err != nil {
+	if v.metrics, err = telemetry.OpenBatch(ctx, telemetry.Process{Version: build.Version(), Log: log}, f.MetricsFile); err != nil {
 		return nil, nil, err
 	}
 	set, err := v.metrics.Node(ctx, "", "")

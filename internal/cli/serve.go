@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
@@ -59,7 +60,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 // tracing is who makes a node's spans.
 func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
 	return telemetry.Process{
-		Version: node.Version, Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
+		Version: build.Version(), Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
 	}
 }
 

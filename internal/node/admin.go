@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/region"
 	"github.com/homeward-io/homeward/region/admin"
@@ -140,7 +141,7 @@ func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part 
 		regions = append(regions, r.Name)
 	}
 	p := admin.Part{
-		Node: n.c.Name, Region: n.c.Region, Version: Version, Epoch: n.c.Topology.Epoch(),
+		Node: n.c.Name, Region: n.c.Region, Version: build.Version(), Epoch: n.c.Topology.Epoch(),
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
 		Traffic: n.traffic.tell(arrivals, regions),
 	}

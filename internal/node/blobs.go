@@ -36,6 +36,9 @@ func OpenBlobs(ctx context.Context, url string) (*Blobs, error) {
 		}
 		return &Blobs{bucket: bucket, dir: dir}, nil
 	}
+	if why := cannotOpen(url); why != "" {
+		return nil, fmt.Errorf("object store %s: %s", url, why)
+	}
 	bucket, err := blob.OpenBucket(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("object store %s: %w", url, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/embedded"
@@ -137,7 +138,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
 func (k *Cluster) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
-	k.metrics, err = openMetrics(ctx, telemetry.Process{Version: Version, AllowPlaintext: true, Log: k.c.Logger}, k.c.MetricsListen)
+	k.metrics, err = openMetrics(ctx, telemetry.Process{Version: build.Version(), AllowPlaintext: true, Log: k.c.Logger}, k.c.MetricsListen)
 	return k.metrics.Stop, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/meter"
 	"github.com/homeward-io/homeward/region"
@@ -33,7 +34,7 @@ func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 		}
 	}
 	n.membership, err = region.NewMembership(region.MembershipConfig{
-		Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: Version,
+		Node: c.Name, Region: c.Region, RPCAddr: n.RPCAddr(), Version: build.Version(),
 		BindAddr: host, BindPort: port, AdvertiseAddr: advertiseHost, AdvertisePort: advertisePort,
 		Seeds: c.Seeds, SecretKeys: c.GossipKeys,
 		LocalTimings: c.LocalGossip, Logger: slog.New(&untilStop{n.log.Handler(), &n.left}),

@@ -34,9 +34,6 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// Version is this build's, told to the other nodes for people to read.
-var Version = "dev"
-
 // Config is what one node needs. Every field but RPCAdvertise, GossipAdvertise,
 // Notifiers, Seal, Meters, ReadSealed, Sinks, AuditObjects, AuditKeys, RunsBook, Ready, Network,
 // WrapTransport, TLS, GossipKeys, Console and Logger, and of Tuning the policy and the limits, is required.

@@ -65,8 +65,7 @@ func sealName(url string) (seal.KeyName, error) {
 	}
 	scheme, _, found := strings.Cut(url, "://")
 	if mux := secrets.DefaultURLMux(); !found || !mux.ValidKeeperScheme(scheme) {
-		return seal.KeyName{}, fmt.Errorf("this build opens %s://…; write one of these, as homeward secrets key does, or build with the KMS that is meant, see docs/SECURITY.md",
-			strings.Join(mux.KeeperSchemes(), "://…, "))
+		return seal.KeyName{}, fmt.Errorf("%s; or use a local key, as homeward secrets key makes; see docs/SECURITY.md", notBuiltIn(scheme, mux.KeeperSchemes()))
 	}
 	return seal.NameOf(url), nil
 }

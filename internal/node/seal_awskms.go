@@ -1,4 +1,4 @@
-//go:build awskms
+//go:build awskms || aws
 
 package node
 

@@ -1,4 +1,4 @@
-//go:build azurekeyvault
+//go:build azurekeyvault || azure
 
 package node
 

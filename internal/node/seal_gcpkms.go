@@ -1,4 +1,4 @@
-//go:build gcpkms
+//go:build gcpkms || gcp
 
 package node
 

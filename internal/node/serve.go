@@ -14,6 +14,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
@@ -60,7 +61,7 @@ func (s *Server) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.metrics, err = openMetrics(ctx, telemetry.Process{Version: Version, AllowPlaintext: s.settings.Metrics.AllowPlaintext, Log: s.log}, s.settings.Metrics.Listen); err != nil {
+	if s.metrics, err = openMetrics(ctx, telemetry.Process{Version: build.Version(), AllowPlaintext: s.settings.Metrics.AllowPlaintext, Log: s.log}, s.settings.Metrics.Listen); err != nil {
 		return nil, err
 	}
 	s.meters, err = s.metrics.Node(ctx, s.settings.Node.Region, name)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -18,8 +17,6 @@ import (
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/structs"
 	"github.com/knadh/koanf/v2"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/cockroach"
@@ -377,12 +374,8 @@ func bucketMistake(setting, bucket, none string) error {
 	if bucket == "" {
 		return nil
 	}
-	// What is in memory is lost with the process, and seen by no other.
-	schemes := slices.DeleteFunc(blob.DefaultURLMux().BucketSchemes(), func(s string) bool { return s == memblob.Scheme })
-	u, err := url.Parse(bucket)
-	if err != nil || !slices.Contains(schemes, u.Scheme) {
-		return fmt.Errorf("settings: %s %q is no bucket that this build can open; write one of %s://…, or %s",
-			setting, bucket, strings.Join(schemes, "://…, "), none)
+	if why := cannotOpen(bucket); why != "" {
+		return fmt.Errorf("settings: %s %q is no bucket that can be opened: %s; or write %s", setting, bucket, why, none)
 	}
 	return nil
 }

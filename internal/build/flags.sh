@@ -1,0 +1,23 @@
+#!/bin/sh
+# Prints the GOFLAGS of a build that is handed out, whoever makes it: the Dockerfile, the
+# image without Docker, a release, and the tests in Docker.
+#   sh internal/build/flags.sh [cloud]
+# Without a word: as small as it gets, see docs/adr/0024-the-image-stays-small.md. gRPC, of
+# which only the export of traces is used, has no debug pages, and the largest libraries
+# that no charge passes through are not inlined.
+# cloud: with the drivers for buckets and keys of AWS, Google Cloud, Azure and Vault.
+set -eu
+tags=grpcnotrace
+case "${1:-}" in
+"" | homeward) ;;
+cloud | homeward-cloud) tags=$tags,aws,gcp,azure,hashivault ;;
+*)
+	echo "flags.sh: there is no variant $1; say cloud or nothing" >&2
+	exit 2
+	;;
+esac
+printf '%s' "-trimpath -buildvcs=false -tags=$tags"
+for p in github.com/stripe/stripe-go google.golang.org/grpc github.com/hashicorp github.com/miekg github.com/nats-io gocloud.dev; do
+	printf ' %s' "-gcflags=$p/...=-l"
+done
+echo
