@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
+.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-postgres test-cockroach: export HOMEWARD_TEST_DATABASE := required
 test-postgres: export HOMEWARD_TEST_KIND := postgresql
 test-postgres: ## The tests that touch the SQL store, and the end-to-end tests on it, on PostgreSQL.
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(SQL_TESTS)
+
+test-cloud: ## The tests of buckets and keys in a build with the drivers of AWS, Google Cloud, Azure and Vault: S3 by a server that speaks it.
+	$(GO) test -tags aws,gcp,azure,hashivault ./internal/node ./internal/cli -run 'Blob|Bucket|Audit|Driver|Seal' -count 1 -timeout 10m
 
 # One package at a time: each starts a cluster of three nodes.
 test-cockroach: export HOMEWARD_TEST_KIND := cockroachdb

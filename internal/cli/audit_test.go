@@ -15,6 +15,7 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 	"github.com/homeward-io/homeward/inspect"
 	"github.com/homeward-io/homeward/internal/node"
+	"github.com/homeward-io/homeward/internal/node/buckettest"
 )
 
 // aCharge is a charge that was made, and is in the audit.
@@ -52,6 +53,24 @@ func exported(t *testing.T, s *store, home, url string, keys *audit.Keys) {
 	require.NoError(t, bucket.Close())
 }
 
+// changeOne changes the last byte of a segment of the bucket.
+func changeOne(t *testing.T, url string) {
+	t.Helper()
+	bucket, err := node.OpenAudit(t.Context(), url)
+	require.NoError(t, err)
+	var names []string
+	require.NoError(t, bucket.List(t.Context(), "europe-west1/", func(name string) error {
+		names = append(names, name)
+		return nil
+	}))
+	require.NotEmpty(t, names)
+	data, err := bucket.Get(t.Context(), names[0], 0)
+	require.NoError(t, err)
+	data[len(data)-1] ^= 1
+	require.NoError(t, bucket.Put(t.Context(), names[0], data))
+	require.NoError(t, bucket.Close())
+}
+
 func TestAudit(t *testing.T) {
 	twoBooks(t, func(t *testing.T, flags []string, open func(do func(*store))) {
 		with := func(args ...string) []string { return append(args, flags...) }
@@ -59,7 +78,7 @@ func TestAudit(t *testing.T) {
 		keys, err := audit.ParseKeys(private)
 		require.NoError(t, err)
 		dir := t.TempDir()
-		url := "file://" + filepath.Join(dir, "bucket")
+		url := buckettest.New(t)
 		public := filepath.Join(dir, "audit.pub")
 		t.Setenv(node.AuditKeys, private)
 		require.NoError(t, os.WriteFile(public, []byte(does(t, "audit", "key", "--public")), 0o600))
@@ -97,13 +116,7 @@ func TestAudit(t *testing.T) {
 		require.Contains(t, errs, "nothing is known of order-2")
 
 		// Who changes a segment is found out.
-		names, err := filepath.Glob(filepath.Join(dir, "bucket", "europe-west1", "*", "*.audit"))
-		require.NoError(t, err)
-		require.NotEmpty(t, names)
-		data, err := os.ReadFile(names[0])
-		require.NoError(t, err)
-		data[len(data)-1] ^= 1
-		require.NoError(t, os.WriteFile(names[0], data, 0o600))
+		changeOne(t, url)
 		code, out, errs = homeward(t, "audit", "verify", "--bucket", url, "--public-key", public)
 		require.Equal(t, exitDiffers, code)
 		require.Contains(t, out, "changed: europe-west1/")

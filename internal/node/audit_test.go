@@ -13,13 +13,14 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/node/buckettest"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 )
 
 func TestAuditBucket(t *testing.T) {
 	ctx := t.Context()
-	b, err := OpenAudit(ctx, "file://"+filepath.Join(t.TempDir(), "new", "bucket"))
+	b, err := OpenAudit(ctx, buckettest.New(t))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	_, err = b.Get(ctx, "eu/2026-03-01/one.audit", 0)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node/buckettest"
 )
 
 func write(t *testing.T, text string) string {
@@ -122,6 +124,29 @@ func TestBlobsAreNamedByContent(t *testing.T) {
 	_, err = b.Get(ctx, ref)
 	require.ErrorContains(t, err, "damaged")
 	require.NoError(t, os.Remove(filepath.Join(dir, ref)))
+	_, err = b.Get(ctx, ref)
+	require.ErrorContains(t, err, "missing")
+}
+
+// TestBlobsInAnyBucket: a body that is not what its name says, or is not there, is told so.
+func TestBlobsInAnyBucket(t *testing.T) {
+	ctx := t.Context()
+	b, err := OpenBlobs(ctx, buckettest.New(t))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	body := bytes.Repeat([]byte("body "), 1_500_000) // more than one part of an upload
+	ref, err := b.Put(ctx, body)
+	require.NoError(t, err)
+	again, err := b.Put(ctx, body)
+	require.NoError(t, err)
+	require.Equal(t, ref, again)
+	got, err := b.Get(ctx, ref)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, got))
+	require.NoError(t, b.bucket.WriteAll(ctx, ref, body[1:], nil))
+	_, err = b.Get(ctx, ref)
+	require.ErrorContains(t, err, "damaged")
+	require.NoError(t, b.bucket.Delete(ctx, ref))
 	_, err = b.Get(ctx, ref)
 	require.ErrorContains(t, err, "missing")
 }
