@@ -16,6 +16,7 @@ import (
 
 	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/lab/devcerts"
 	"github.com/homeward-io/homeward/internal/lab/localdb"
@@ -88,7 +89,7 @@ func TestACertificateRunsOut(t *testing.T) {
 		TrustDomain: "homeward", Region: us,
 	})
 	require.NoError(t, err)
-	metrics, err := telemetry.OpenMetrics(t.Context(), telemetry.Process{Version: node.Version, AllowPlaintext: true, Log: slog.New(slog.DiscardHandler)}, "127.0.0.1:0")
+	metrics, err := telemetry.OpenMetrics(t.Context(), telemetry.Process{Version: build.Version(), AllowPlaintext: true, Log: slog.New(slog.DiscardHandler)}, "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, metrics.Stop(t.Context())) }()
 	meters, err := metrics.Node(t.Context(), us, "proven")
