@@ -46,7 +46,7 @@ func nodeRole(ctx context.Context, args []string, in io.Reader, out io.Writer) (
 		s.Events.Log = *told                             // a line that the log leaves out
 		s.Limits.TenantRate, s.Limits.TenantBurst = 0, 0 // here one tenant is all of them
 		starting, cancel := context.WithTimeout(ctx, startTime)
-		n, err := node.Serve(starting, s, node.Secrets{DatabaseURL: db}, log)
+		n, err := node.Serve(starting, s, node.Secrets{DatabaseURL: db}, nil, log)
 		cancel()
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 )
 
 type ledgerAdjustCommand struct {
-	storeFlags
+	liveFlags
 	From      string `required:"" placeholder:"ACCOUNT" help:"The account that is credited, as in provider:stripe."`
 	To        string `required:"" placeholder:"ACCOUNT" help:"The account that is debited, as in suspense:acme."`
 	Amount    int64  `required:"" placeholder:"N" help:"How much, in minor units."`
@@ -31,7 +31,7 @@ func (ledgerAdjustCommand) Help() string {
 
 Money goes from the account that is credited to the one that is debited, as in the table of package ledger. A payer of acme was paid back by bank transfer, so that the provider's suspense is not owed any more: --from bank:stripe --to suspense:acme. A dispute is given up, and the merchant bears it: --from disputed:acme --to merchant:acme.
 
-` + storeHelp
+` + liveHelp
 }
 
 const (

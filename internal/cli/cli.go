@@ -52,6 +52,25 @@ func Run(ctx context.Context, args []string, out, errs io.Writer) int {
 
 // run is Run; a failure's exit code is 1, or that of an [exitError].
 func run(ctx context.Context, args []string, io streams) int {
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	command, code := parse(ctx, args, io)
+	if command == nil {
+		return code
+	}
+	if code, asked := runAsked(ctx, io, command, args); asked {
+		return code
+	}
+	if err := command.Run(); err != nil {
+		return fail(io, err)
+	}
+	return 0
+}
+
+// parse reads a command line. Where that is all there is to do, for --help or a mistake, it
+// returns nil and the exit code.
+func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) {
 	var c commands
 	exited, status := false, 0
 	parser, err := kong.New(&c,
@@ -63,26 +82,20 @@ func run(ctx context.Context, args []string, io streams) int {
 		kong.Bind(io),
 	)
 	if err != nil {
-		return fail(io, err)
-	}
-	if len(args) == 0 {
-		args = []string{"--help"}
+		return nil, fail(io, err)
 	}
 	command, err := parser.Parse(args)
 	if exited { // --help has been printed
-		return status
+		return nil, status
 	}
 	if err != nil {
 		code := fail(io, fmt.Errorf("%w; see %s --help", err, called(err)))
 		if called(err) == "homeward reconcile" {
 			code = exitUnread // what has not begun has compared nothing
 		}
-		return code
+		return nil, code
 	}
-	if err := command.Run(); err != nil {
-		return fail(io, err)
-	}
-	return 0
+	return command, 0
 }
 
 // called is as much of a command line as was understood before err.

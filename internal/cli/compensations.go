@@ -21,11 +21,11 @@ func (compensationsCommand) Help() string {
 	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" +
 		"show has a row for each provider that anything was given back at or that was stopped, and (all). " +
 		"STATUS is flowing: ghosts are given back by themselves; or held: none is until a release, and WHY says since when and for what. " +
-		"LAST HOUR is how many were let through. LAST DOUBT is when the provider last did not show a movement that it tells of; that one is parked, and stops no other.\n\n" + storeHelp
+		"LAST HOUR is how many were let through. LAST DOUBT is when the provider last did not show a movement that it tells of; that one is parked, and stops no other.\n\n" + liveHelp
 }
 
 type compensationsShowCommand struct {
-	storeFlags
+	liveFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -113,7 +113,7 @@ func holdLine(h *notice.Hold) string {
 }
 
 type compensationsStopCommand struct {
-	storeFlags
+	liveFlags
 	Provider string `placeholder:"NAME" help:"Only those of this provider. Default: all."`
 	Reason   string `required:"" help:"Why, for whoever looks next."`
 }
@@ -138,7 +138,7 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 }
 
 type compensationsReleaseCommand struct {
-	storeFlags
+	liveFlags
 	Provider string `placeholder:"NAME" help:"Those of this provider. Default: what holds all; a provider's own brake stays as it is."`
 }
 

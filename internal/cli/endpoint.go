@@ -19,7 +19,7 @@ type endpointCommand struct {
 }
 
 // Help is what homeward endpoint --help adds.
-func (endpointCommand) Help() string { return storeHelp }
+func (endpointCommand) Help() string { return liveHelp }
 
 // withEndpoint hands over what the tenant has.
 func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all relay.Endpoints, e relay.Endpoint, found bool) error) error {
@@ -57,7 +57,7 @@ func printEnabled(io streams, was relay.Endpoint) {
 }
 
 type endpointSetCommand struct {
-	storeFlags
+	liveFlags
 	Tenant    string `arg:"" help:"The tenant's id."`
 	URL       string `arg:"" name:"url" help:"Where to POST events: https://host/path."`
 	AllowHTTP bool   `name:"allow-http" help:"Let it be http://. Nodes must be set to allow it, too. For development."`
@@ -93,7 +93,7 @@ func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
 }
 
 type endpointShowCommand struct {
-	storeFlags
+	liveFlags
 	Tenant string `arg:"" help:"The tenant's id."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
@@ -139,7 +139,7 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 }
 
 type endpointSecretCommand struct {
-	storeFlags
+	liveFlags
 	Tenant string `arg:"" help:"The tenant's id."`
 	Only   bool   `help:"Sign with the new secret alone, at once: the old one is known to strangers."`
 	EndOld bool   `name:"end-old" help:"Mint none; sign with the newest alone from now on."`
@@ -188,7 +188,7 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 }
 
 type endpointRemoveCommand struct {
-	storeFlags
+	liveFlags
 	Tenant string `arg:"" help:"The tenant's id."`
 }
 

@@ -20,13 +20,13 @@ type subjectFlags struct {
 }
 
 type inspectCommand struct {
-	storeFlags
+	liveFlags
 	subjectFlags
 }
 
 // Help is what homeward inspect --help adds.
 func (inspectCommand) Help() string {
-	return "One sentence says what happened, and the timeline how. Of what the rows have forgotten homeward audit show reads segments. " + storeHelp
+	return "One sentence says what happened, and the timeline how. Of what the rows have forgotten homeward audit show reads segments. " + liveHelp
 }
 
 func (c *inspectCommand) Run(ctx context.Context, io streams) error {

@@ -20,10 +20,10 @@ type ledgerCommand struct {
 }
 
 // Help is what homeward ledger --help adds.
-func (ledgerCommand) Help() string { return storeHelp }
+func (ledgerCommand) Help() string { return liveHelp }
 
 type ledgerVerifyCommand struct {
-	storeFlags
+	liveFlags
 	metricsFlags
 	runsFlags
 	JSON bool `name:"json" help:"Print JSON."`
@@ -85,7 +85,7 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 }
 
 type ledgerBalancesCommand struct {
-	storeFlags
+	liveFlags
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
 	After  string `placeholder:"ACCOUNT:CURRENCY" help:"Only those behind this one. Needs --region."`
 	Limit  int    `default:"100" help:"How many of each region at most."`
@@ -185,7 +185,7 @@ func (l *balanceList) print(io streams) error {
 }
 
 type ledgerEntriesCommand struct {
-	storeFlags
+	liveFlags
 	Of     string `arg:"" help:"An account, as in merchant:acme, or the id of an object or transaction, as in ch_…"`
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
 	After  string `placeholder:"REGION/TIME/ID" help:"Only those behind this one."`
@@ -195,7 +195,7 @@ type ledgerEntriesCommand struct {
 
 // Help is what homeward ledger entries --help adds.
 func (ledgerEntriesCommand) Help() string {
-	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + storeHelp
+	return "Reads every transaction of the regions until there are enough, oldest first, one region after the other. For an object it shows its refunds, too, and for the id of a ghost what gave it back. " + liveHelp
 }
 
 // entryRow and entryList are the JSON of homeward ledger entries.

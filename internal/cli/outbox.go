@@ -18,7 +18,7 @@ type outboxCommand struct {
 }
 
 // Help is what homeward outbox --help adds.
-func (outboxCommand) Help() string { return storeHelp }
+func (outboxCommand) Help() string { return liveHelp }
 
 // placeFlags choose where to look; the zero value means everywhere.
 type placeFlags struct {
@@ -82,7 +82,7 @@ func find(ctx context.Context, all []stall, id string) (stall, outbox.Message, e
 }
 
 type outboxListCommand struct {
-	storeFlags
+	liveFlags
 	placeFlags
 	Limit int    `default:"20" help:"How many parked rows of each queue and region at most; 0 for the counts alone."`
 	After string `placeholder:"ID" help:"Only parked rows behind this id. Needs --queue and --region."`
@@ -226,7 +226,7 @@ func visible(s string) string {
 }
 
 type outboxRetryCommand struct {
-	storeFlags
+	liveFlags
 	placeFlags
 	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of parked rows."`
 	All    bool     `help:"Every parked row of --queue."`
@@ -311,7 +311,7 @@ func (c *outboxRetryCommand) retryQueue(ctx context.Context, s stall) (n int, er
 }
 
 type outboxParkCommand struct {
-	storeFlags
+	liveFlags
 	placeFlags
 	ID     string `arg:"" help:"The row's id."`
 	Reason string `default:"parked by hand" help:"Why, for whoever finds it."`

@@ -16,8 +16,13 @@ import (
 
 // askFlags say which running node is asked, and as whom.
 type askFlags struct {
-	Node        string `placeholder:"HOST:PORT" env:"HOMEWARD_NODE" help:"RPC address of the node to ask (${env}). Default: those of --cluster, else 127.0.0.1:7081."`
-	Cluster     string `type:"path" placeholder:"DIR" help:"Data directory of a running homeward cluster, which says where its nodes and certificates are."`
+	Node    string `placeholder:"HOST:PORT" env:"HOMEWARD_NODE" help:"RPC address of the node to ask (${env}). Default: those of --cluster, else 127.0.0.1:7081."`
+	Cluster string `type:"path" placeholder:"DIR" help:"Data directory of a running homeward cluster, which says where its nodes and certificates are."`
+	proofFlags
+}
+
+// proofFlags say as whom nodes are asked.
+type proofFlags struct {
 	Cert        string `type:"path" env:"HOMEWARD_OPERATOR_CERT" help:"Operator's certificate, where the nodes have certificates (${env}). PEM, like the other two."`
 	Key         string `type:"path" env:"HOMEWARD_OPERATOR_KEY" help:"Its key (${env})."`
 	CA          string `name:"ca" type:"path" env:"HOMEWARD_OPERATOR_CA" help:"The deployment's CA (${env})."`

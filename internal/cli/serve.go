@@ -31,7 +31,7 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	defer flush()
 	starting, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()
-	server, err := node.Serve(starting, settings, secrets, log)
+	server, err := node.Serve(starting, settings, secrets, atNode, log)
 	if err != nil {
 		return err
 	}

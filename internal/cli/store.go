@@ -109,6 +109,9 @@ func booksPool() cockroach.Pool {
 }
 
 func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool, do func(*store) error) error {
+	if s, here := ctx.Value(nodeStore{}).(nodeStore); here {
+		return use(ctx, s.deployment, s.ring, do)
+	}
 	if f.Data != "" {
 		return f.withStopped(ctx, sealed, do)
 	}

@@ -41,6 +41,8 @@ type DemoConfig struct {
 	Logger     *slog.Logger
 	// Fatal is told when the store cannot be written any more.
 	Fatal func(error)
+	// Commands are what operators may run at its nodes; nil: none.
+	Commands node.Commands
 }
 
 // NoConsole is for a demo without one.
@@ -134,7 +136,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	c := node.ClusterConfig{
 		AuditKeys: keys, Tuning: s.Tuning, ReplicaLag: s.ReplicaLag, Dir: filepath.Join(d.Data, node.StoreDir), Seal: d.seal,
 		Providers: psp.Providers{d.provider}, Notifiers: map[string]psp.Notifier{"simulator": d.provider},
-		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal,
+		Network: wan.New(d.c.Distances), MetricsListen: metricsAt(d.c.Listen, d.c.MetricsListen, len(s.Regions)), Logger: d.c.Logger, Fatal: d.c.Fatal, Commands: d.c.Commands,
 	}
 	var names []string
 	for i, r := range s.Regions {

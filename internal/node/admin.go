@@ -129,7 +129,7 @@ const parkedShown = 10
 func (n *Node) newAdmin() *admin.Server {
 	return admin.New(admin.Config{
 		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
-		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus,
+		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus, Run: n.c.Run,
 		Transport: n.transport, TLS: n.c.TLS != nil, Logger: n.log,
 	})
 }

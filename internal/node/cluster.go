@@ -29,6 +29,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 	"github.com/homeward-io/homeward/runs"
 	"github.com/homeward-io/homeward/seal"
 )
@@ -83,6 +84,19 @@ type ClusterConfig struct {
 	Fatal func(error)
 	// Console is served by the first node; nil: there is none.
 	Console *Console
+	// Commands are what operators may run at each node; nil: none.
+	Commands Commands
+}
+
+// Commands make the commands that work on a deployment whose secrets ring seals; ring may
+// be nil.
+type Commands func(d deployment.Deployment, ring *seal.Ring) admin.Run
+
+func (make Commands) of(d deployment.Deployment, ring *seal.Ring) admin.Run {
+	if make == nil {
+		return nil
+	}
+	return make(d, ring)
 }
 
 // ClusterRegion is one region and where its first node's API listens.
@@ -254,7 +268,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Meters: meters, Clock: c.Clock, Logger: c.Logger,
+		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(k.DB, c.Seal), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

@@ -94,6 +94,8 @@ type Config struct {
 	Meters *meter.Set
 	// Console is for people to look at; nil: there is none.
 	Console *Console
+	// Run runs operators' commands on the store; nil: none.
+	Run admin.Run
 	// Clock is for the ages of notices and of what metrics show; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger

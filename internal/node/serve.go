@@ -16,6 +16,7 @@ import (
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/internal/build"
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/deployment"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/internal/telemetry"
 	"github.com/homeward-io/homeward/meter"
@@ -27,6 +28,7 @@ import (
 type Server struct {
 	settings ServeSettings
 	secrets  Secrets
+	commands Commands
 	name     string // of the node
 	given    *slog.Logger
 	log      *slog.Logger // says whose it is
@@ -40,8 +42,9 @@ type Server struct {
 }
 
 // Serve starts a regional node. An error is one line for each mistake and says
-// what to do. ctx bounds the start only; Stop ends the node.
-func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (*Server, error) {
+// what to do. ctx bounds the start only; Stop ends the node. commands are what operators
+// may run at it, nil for none.
+func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, commands Commands, log *slog.Logger) (*Server, error) {
 	if err := errors.Join(settings.Validate(), secrets.Missing(settings)); err != nil {
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, log *sl
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{settings: settings, secrets: secrets, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
+	s := &Server{settings: settings, secrets: secrets, commands: commands, name: name, given: log, log: log.With("region", settings.Node.Region, "node", name)}
 	if err := s.running.Start(ctx, s.openMetrics, s.openMeans, s.background.start, s.startNode, s.sayDoubts, s.sweep); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
@@ -86,7 +89,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready, c.Meters = ready.check, s.meters
+	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(deployment.SQL(s.means.db), s.means.seal)
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}

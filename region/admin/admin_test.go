@@ -59,6 +59,7 @@ type deployment struct {
 	backlog map[string]Backlog
 	panics  string // the region whose rows cannot be counted for a fault of ours
 	refuse  error
+	run     Run
 }
 
 func newDeployment(t *testing.T, node, home string) *deployment {
@@ -105,7 +106,7 @@ func (d *deployment) admin(log *slog.Logger, certs *region.TLS) http.Handler {
 			d.epoch++
 			return d.epoch, nil
 		},
-		Transport: region.NewTransport(certs), TLS: certs != nil, Logger: log,
+		Run: d.run, Transport: region.NewTransport(certs), TLS: certs != nil, Logger: log,
 	}).Mount(mux)
 	return mux
 }
@@ -288,11 +289,12 @@ func TestOnlyOperatorsOperate(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"overview": func() error { _, err := node.Overview(t.Context(), true, 0); return err },
 		"status":   func() error { _, err := node.SetStatus(t.Context(), eu, region.Active); return err },
+		"run":      func() error { _, err := node.Run(t.Context(), []string{"outbox"}, nil, nil); return err },
 	} {
 		require.ErrorContains(t, call(), "is no operator", name)
 	}
 	require.Len(t, d.asked, asked, "nothing was asked or done")
-	require.Equal(t, 2, strings.Count(log.String(), "an admin request was refused"))
+	require.Equal(t, 3, strings.Count(log.String(), "an admin request was refused"))
 
 	_, err = adminAt(t, addr, nil).Overview(t.Context(), false, 0)
 	require.Error(t, err, "without a certificate nobody is heard")

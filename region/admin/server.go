@@ -29,7 +29,7 @@ import (
 // slowest healthy reading of the table of regions.
 const partTimeout = 5 * time.Second
 
-// Config is a [Server]'s. All but Transport, TLS and Logger are required.
+// Config is a [Server]'s. All but Run, Transport, TLS and Logger are required.
 type Config struct {
 	// Sight is what the node sees of the others. *[region.Membership] is one.
 	Sight interface {
@@ -48,6 +48,9 @@ type Config struct {
 	// SetStatus changes the topology where it is kept, and returns the version in
 	// which the region has that status.
 	SetStatus func(ctx context.Context, region string, status region.Status) (epoch uint64, err error)
+	// Run runs a command on the node's store and returns its exit code. It refuses, in the
+	// command's own words, what needs more than the store. nil: this node runs none.
+	Run Run
 	// Transport and TLS are as in [region.PeersConfig].
 	Transport http.RoundTripper
 	TLS       bool
@@ -59,6 +62,7 @@ type Config struct {
 type Server struct {
 	c    Config
 	http *http.Client
+	runs chan struct{} // of what operators run
 }
 
 var _ adminv1connect.AdminServiceHandler = (*Server)(nil)
@@ -71,7 +75,7 @@ func New(c Config) *Server {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{c: c, http: region.NewClient(c.Transport)}
+	return &Server{c: c, http: region.NewClient(c.Transport), runs: make(chan struct{}, maxRuns)}
 }
 
 // Mount adds the service to mux.
@@ -150,11 +154,7 @@ func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[admin
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("it is not known whether the status of %s was set, say it again: %w", name, err))
 	}
-	caller := "somebody on this machine"
-	if who, known := region.CallerOf(ctx); known {
-		caller = who.String()
-	}
-	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", caller)
+	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", callerName(ctx))
 	s.tell(ctx, epoch)
 	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
 }

@@ -26,6 +26,113 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type RunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As on a command line, without the program's name.
+	Args          []string `protobuf:"bytes,1,rep,name=args,proto3" json:"args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRequest) Reset() {
+	*x = RunRequest{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRequest) ProtoMessage() {}
+
+func (x *RunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
+func (*RunRequest) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RunRequest) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+type RunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the command has printed since the message before.
+	Out []byte `protobuf:"bytes,1,opt,name=out,proto3" json:"out,omitempty"`
+	Err []byte `protobuf:"bytes,2,opt,name=err,proto3" json:"err,omitempty"`
+	// Its exit code, in the last message alone.
+	Exit          *uint32 `protobuf:"varint,3,opt,name=exit,proto3,oneof" json:"exit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse) Reset() {
+	*x = RunResponse{}
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse) ProtoMessage() {}
+
+func (x *RunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
+func (*RunResponse) Descriptor() ([]byte, []int) {
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunResponse) GetOut() []byte {
+	if x != nil {
+		return x.Out
+	}
+	return nil
+}
+
+func (x *RunResponse) GetErr() []byte {
+	if x != nil {
+		return x.Err
+	}
+	return nil
+}
+
+func (x *RunResponse) GetExit() uint32 {
+	if x != nil && x.Exit != nil {
+		return *x.Exit
+	}
+	return 0
+}
+
 type PartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A node whose topology is older than this reads it again before it answers.
@@ -38,7 +145,7 @@ type PartRequest struct {
 
 func (x *PartRequest) Reset() {
 	*x = PartRequest{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -50,7 +157,7 @@ func (x *PartRequest) String() string {
 func (*PartRequest) ProtoMessage() {}
 
 func (x *PartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -63,7 +170,7 @@ func (x *PartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartRequest.ProtoReflect.Descriptor instead.
 func (*PartRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PartRequest) GetEpoch() uint64 {
@@ -101,7 +208,7 @@ type PartResponse struct {
 
 func (x *PartResponse) Reset() {
 	*x = PartResponse{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -113,7 +220,7 @@ func (x *PartResponse) String() string {
 func (*PartResponse) ProtoMessage() {}
 
 func (x *PartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -126,7 +233,7 @@ func (x *PartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartResponse.ProtoReflect.Descriptor instead.
 func (*PartResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PartResponse) GetNode() string {
@@ -206,7 +313,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -218,7 +325,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -231,7 +338,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Traffic) GetSince() *timestamppb.Timestamp {
@@ -296,7 +403,7 @@ type Tally struct {
 
 func (x *Tally) Reset() {
 	*x = Tally{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -308,7 +415,7 @@ func (x *Tally) String() string {
 func (*Tally) ProtoMessage() {}
 
 func (x *Tally) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -321,7 +428,7 @@ func (x *Tally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tally.ProtoReflect.Descriptor instead.
 func (*Tally) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tally) GetRequests() uint64 {
@@ -366,7 +473,7 @@ type Flow struct {
 
 func (x *Flow) Reset() {
 	*x = Flow{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -378,7 +485,7 @@ func (x *Flow) String() string {
 func (*Flow) ProtoMessage() {}
 
 func (x *Flow) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -391,7 +498,7 @@ func (x *Flow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Flow.ProtoReflect.Descriptor instead.
 func (*Flow) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Flow) GetHome() string {
@@ -432,7 +539,7 @@ type TenantCount struct {
 
 func (x *TenantCount) Reset() {
 	*x = TenantCount{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +551,7 @@ func (x *TenantCount) String() string {
 func (*TenantCount) ProtoMessage() {}
 
 func (x *TenantCount) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +564,7 @@ func (x *TenantCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantCount.ProtoReflect.Descriptor instead.
 func (*TenantCount) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TenantCount) GetTenant() string {
@@ -496,7 +603,7 @@ type Arrival struct {
 
 func (x *Arrival) Reset() {
 	*x = Arrival{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +615,7 @@ func (x *Arrival) String() string {
 func (*Arrival) ProtoMessage() {}
 
 func (x *Arrival) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +628,7 @@ func (x *Arrival) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
 func (*Arrival) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Arrival) GetAt() *timestamppb.Timestamp {
@@ -623,7 +730,7 @@ type OverviewRequest struct {
 
 func (x *OverviewRequest) Reset() {
 	*x = OverviewRequest{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +742,7 @@ func (x *OverviewRequest) String() string {
 func (*OverviewRequest) ProtoMessage() {}
 
 func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +755,7 @@ func (x *OverviewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewRequest.ProtoReflect.Descriptor instead.
 func (*OverviewRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OverviewRequest) GetGather() bool {
@@ -694,7 +801,7 @@ type OverviewResponse struct {
 
 func (x *OverviewResponse) Reset() {
 	*x = OverviewResponse{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +813,7 @@ func (x *OverviewResponse) String() string {
 func (*OverviewResponse) ProtoMessage() {}
 
 func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +826,7 @@ func (x *OverviewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverviewResponse.ProtoReflect.Descriptor instead.
 func (*OverviewResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OverviewResponse) GetNode() string {
@@ -767,7 +874,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +886,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +899,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Member) GetName() string {
@@ -864,7 +971,7 @@ type RegionState struct {
 
 func (x *RegionState) Reset() {
 	*x = RegionState{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +983,7 @@ func (x *RegionState) String() string {
 func (*RegionState) ProtoMessage() {}
 
 func (x *RegionState) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +996,7 @@ func (x *RegionState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegionState.ProtoReflect.Descriptor instead.
 func (*RegionState) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RegionState) GetName() string {
@@ -959,7 +1066,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1078,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1091,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Backlog) GetInFlight() uint64 {
@@ -1040,7 +1147,7 @@ type ParkedRow struct {
 
 func (x *ParkedRow) Reset() {
 	*x = ParkedRow{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1159,7 @@ func (x *ParkedRow) String() string {
 func (*ParkedRow) ProtoMessage() {}
 
 func (x *ParkedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1172,7 @@ func (x *ParkedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParkedRow.ProtoReflect.Descriptor instead.
 func (*ParkedRow) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ParkedRow) GetId() string {
@@ -1100,7 +1207,7 @@ type SetRegionStatusRequest struct {
 
 func (x *SetRegionStatusRequest) Reset() {
 	*x = SetRegionStatusRequest{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1219,7 @@ func (x *SetRegionStatusRequest) String() string {
 func (*SetRegionStatusRequest) ProtoMessage() {}
 
 func (x *SetRegionStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1232,7 @@ func (x *SetRegionStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegionStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetRegionStatusRequest) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetRegionStatusRequest) GetRegion() string {
@@ -1152,7 +1259,7 @@ type SetRegionStatusResponse struct {
 
 func (x *SetRegionStatusResponse) Reset() {
 	*x = SetRegionStatusResponse{}
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1271,7 @@ func (x *SetRegionStatusResponse) String() string {
 func (*SetRegionStatusResponse) ProtoMessage() {}
 
 func (x *SetRegionStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_homeward_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_homeward_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1284,7 @@ func (x *SetRegionStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRegionStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetRegionStatusResponse) Descriptor() ([]byte, []int) {
-	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_homeward_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetRegionStatusResponse) GetEpoch() uint64 {
@@ -1191,7 +1298,15 @@ var File_homeward_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/admin/v1/admin.proto\x12\x11homeward.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"?\n" +
+	"\x1dhomeward/admin/v1/admin.proto\x12\x11homeward.admin.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\" \n" +
+	"\n" +
+	"RunRequest\x12\x12\n" +
+	"\x04args\x18\x01 \x03(\tR\x04args\"S\n" +
+	"\vRunResponse\x12\x10\n" +
+	"\x03out\x18\x01 \x01(\fR\x03out\x12\x10\n" +
+	"\x03err\x18\x02 \x01(\fR\x03err\x12\x17\n" +
+	"\x04exit\x18\x03 \x01(\rH\x00R\x04exit\x88\x01\x01B\a\n" +
+	"\x05_exit\"?\n" +
 	"\vPartRequest\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\barrivals\x18\x02 \x01(\rR\barrivals\"\xf5\x01\n" +
@@ -1286,11 +1401,12 @@ const file_homeward_admin_v1_admin_proto_rawDesc = "" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\"/\n" +
 	"\x17SetRegionStatusResponse\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x04R\x05epoch2\x96\x02\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch2\xde\x02\n" +
 	"\fAdminService\x12G\n" +
 	"\x04Part\x12\x1e.homeward.admin.v1.PartRequest\x1a\x1f.homeward.admin.v1.PartResponse\x12S\n" +
 	"\bOverview\x12\".homeward.admin.v1.OverviewRequest\x1a#.homeward.admin.v1.OverviewResponse\x12h\n" +
-	"\x0fSetRegionStatus\x12).homeward.admin.v1.SetRegionStatusRequest\x1a*.homeward.admin.v1.SetRegionStatusResponseBHZFgithub.com/homeward-io/homeward/internal/gen/homeward/admin/v1;adminv1b\x06proto3"
+	"\x0fSetRegionStatus\x12).homeward.admin.v1.SetRegionStatusRequest\x1a*.homeward.admin.v1.SetRegionStatusResponse\x12F\n" +
+	"\x03Run\x12\x1d.homeward.admin.v1.RunRequest\x1a\x1e.homeward.admin.v1.RunResponse0\x01BHZFgithub.com/homeward-io/homeward/internal/gen/homeward/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_homeward_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -1304,52 +1420,56 @@ func file_homeward_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_homeward_admin_v1_admin_proto_rawDescData
 }
 
-var file_homeward_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_homeward_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_homeward_admin_v1_admin_proto_goTypes = []any{
-	(*PartRequest)(nil),             // 0: homeward.admin.v1.PartRequest
-	(*PartResponse)(nil),            // 1: homeward.admin.v1.PartResponse
-	(*Traffic)(nil),                 // 2: homeward.admin.v1.Traffic
-	(*Tally)(nil),                   // 3: homeward.admin.v1.Tally
-	(*Flow)(nil),                    // 4: homeward.admin.v1.Flow
-	(*TenantCount)(nil),             // 5: homeward.admin.v1.TenantCount
-	(*Arrival)(nil),                 // 6: homeward.admin.v1.Arrival
-	(*OverviewRequest)(nil),         // 7: homeward.admin.v1.OverviewRequest
-	(*OverviewResponse)(nil),        // 8: homeward.admin.v1.OverviewResponse
-	(*Member)(nil),                  // 9: homeward.admin.v1.Member
-	(*RegionState)(nil),             // 10: homeward.admin.v1.RegionState
-	(*Backlog)(nil),                 // 11: homeward.admin.v1.Backlog
-	(*ParkedRow)(nil),               // 12: homeward.admin.v1.ParkedRow
-	(*SetRegionStatusRequest)(nil),  // 13: homeward.admin.v1.SetRegionStatusRequest
-	(*SetRegionStatusResponse)(nil), // 14: homeward.admin.v1.SetRegionStatusResponse
-	(*timestamppb.Timestamp)(nil),   // 15: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 16: google.protobuf.Duration
+	(*RunRequest)(nil),              // 0: homeward.admin.v1.RunRequest
+	(*RunResponse)(nil),             // 1: homeward.admin.v1.RunResponse
+	(*PartRequest)(nil),             // 2: homeward.admin.v1.PartRequest
+	(*PartResponse)(nil),            // 3: homeward.admin.v1.PartResponse
+	(*Traffic)(nil),                 // 4: homeward.admin.v1.Traffic
+	(*Tally)(nil),                   // 5: homeward.admin.v1.Tally
+	(*Flow)(nil),                    // 6: homeward.admin.v1.Flow
+	(*TenantCount)(nil),             // 7: homeward.admin.v1.TenantCount
+	(*Arrival)(nil),                 // 8: homeward.admin.v1.Arrival
+	(*OverviewRequest)(nil),         // 9: homeward.admin.v1.OverviewRequest
+	(*OverviewResponse)(nil),        // 10: homeward.admin.v1.OverviewResponse
+	(*Member)(nil),                  // 11: homeward.admin.v1.Member
+	(*RegionState)(nil),             // 12: homeward.admin.v1.RegionState
+	(*Backlog)(nil),                 // 13: homeward.admin.v1.Backlog
+	(*ParkedRow)(nil),               // 14: homeward.admin.v1.ParkedRow
+	(*SetRegionStatusRequest)(nil),  // 15: homeward.admin.v1.SetRegionStatusRequest
+	(*SetRegionStatusResponse)(nil), // 16: homeward.admin.v1.SetRegionStatusResponse
+	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 18: google.protobuf.Duration
 }
 var file_homeward_admin_v1_admin_proto_depIdxs = []int32{
-	2,  // 0: homeward.admin.v1.PartResponse.traffic:type_name -> homeward.admin.v1.Traffic
-	15, // 1: homeward.admin.v1.Traffic.since:type_name -> google.protobuf.Timestamp
-	3,  // 2: homeward.admin.v1.Traffic.total:type_name -> homeward.admin.v1.Tally
-	3,  // 3: homeward.admin.v1.Traffic.lately:type_name -> homeward.admin.v1.Tally
-	4,  // 4: homeward.admin.v1.Traffic.flows:type_name -> homeward.admin.v1.Flow
-	5,  // 5: homeward.admin.v1.Traffic.mismatches:type_name -> homeward.admin.v1.TenantCount
-	6,  // 6: homeward.admin.v1.Traffic.arrivals:type_name -> homeward.admin.v1.Arrival
-	15, // 7: homeward.admin.v1.Arrival.at:type_name -> google.protobuf.Timestamp
-	16, // 8: homeward.admin.v1.Arrival.took:type_name -> google.protobuf.Duration
-	9,  // 9: homeward.admin.v1.OverviewResponse.members:type_name -> homeward.admin.v1.Member
-	10, // 10: homeward.admin.v1.OverviewResponse.regions:type_name -> homeward.admin.v1.RegionState
-	1,  // 11: homeward.admin.v1.Member.part:type_name -> homeward.admin.v1.PartResponse
-	16, // 12: homeward.admin.v1.RegionState.rtt:type_name -> google.protobuf.Duration
-	15, // 13: homeward.admin.v1.RegionState.last_seen:type_name -> google.protobuf.Timestamp
-	11, // 14: homeward.admin.v1.RegionState.backlog:type_name -> homeward.admin.v1.Backlog
-	15, // 15: homeward.admin.v1.Backlog.oldest_due:type_name -> google.protobuf.Timestamp
-	12, // 16: homeward.admin.v1.Backlog.parked_rows:type_name -> homeward.admin.v1.ParkedRow
-	0,  // 17: homeward.admin.v1.AdminService.Part:input_type -> homeward.admin.v1.PartRequest
-	7,  // 18: homeward.admin.v1.AdminService.Overview:input_type -> homeward.admin.v1.OverviewRequest
-	13, // 19: homeward.admin.v1.AdminService.SetRegionStatus:input_type -> homeward.admin.v1.SetRegionStatusRequest
-	1,  // 20: homeward.admin.v1.AdminService.Part:output_type -> homeward.admin.v1.PartResponse
-	8,  // 21: homeward.admin.v1.AdminService.Overview:output_type -> homeward.admin.v1.OverviewResponse
-	14, // 22: homeward.admin.v1.AdminService.SetRegionStatus:output_type -> homeward.admin.v1.SetRegionStatusResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
+	4,  // 0: homeward.admin.v1.PartResponse.traffic:type_name -> homeward.admin.v1.Traffic
+	17, // 1: homeward.admin.v1.Traffic.since:type_name -> google.protobuf.Timestamp
+	5,  // 2: homeward.admin.v1.Traffic.total:type_name -> homeward.admin.v1.Tally
+	5,  // 3: homeward.admin.v1.Traffic.lately:type_name -> homeward.admin.v1.Tally
+	6,  // 4: homeward.admin.v1.Traffic.flows:type_name -> homeward.admin.v1.Flow
+	7,  // 5: homeward.admin.v1.Traffic.mismatches:type_name -> homeward.admin.v1.TenantCount
+	8,  // 6: homeward.admin.v1.Traffic.arrivals:type_name -> homeward.admin.v1.Arrival
+	17, // 7: homeward.admin.v1.Arrival.at:type_name -> google.protobuf.Timestamp
+	18, // 8: homeward.admin.v1.Arrival.took:type_name -> google.protobuf.Duration
+	11, // 9: homeward.admin.v1.OverviewResponse.members:type_name -> homeward.admin.v1.Member
+	12, // 10: homeward.admin.v1.OverviewResponse.regions:type_name -> homeward.admin.v1.RegionState
+	3,  // 11: homeward.admin.v1.Member.part:type_name -> homeward.admin.v1.PartResponse
+	18, // 12: homeward.admin.v1.RegionState.rtt:type_name -> google.protobuf.Duration
+	17, // 13: homeward.admin.v1.RegionState.last_seen:type_name -> google.protobuf.Timestamp
+	13, // 14: homeward.admin.v1.RegionState.backlog:type_name -> homeward.admin.v1.Backlog
+	17, // 15: homeward.admin.v1.Backlog.oldest_due:type_name -> google.protobuf.Timestamp
+	14, // 16: homeward.admin.v1.Backlog.parked_rows:type_name -> homeward.admin.v1.ParkedRow
+	2,  // 17: homeward.admin.v1.AdminService.Part:input_type -> homeward.admin.v1.PartRequest
+	9,  // 18: homeward.admin.v1.AdminService.Overview:input_type -> homeward.admin.v1.OverviewRequest
+	15, // 19: homeward.admin.v1.AdminService.SetRegionStatus:input_type -> homeward.admin.v1.SetRegionStatusRequest
+	0,  // 20: homeward.admin.v1.AdminService.Run:input_type -> homeward.admin.v1.RunRequest
+	3,  // 21: homeward.admin.v1.AdminService.Part:output_type -> homeward.admin.v1.PartResponse
+	10, // 22: homeward.admin.v1.AdminService.Overview:output_type -> homeward.admin.v1.OverviewResponse
+	16, // 23: homeward.admin.v1.AdminService.SetRegionStatus:output_type -> homeward.admin.v1.SetRegionStatusResponse
+	1,  // 24: homeward.admin.v1.AdminService.Run:output_type -> homeward.admin.v1.RunResponse
+	21, // [21:25] is the sub-list for method output_type
+	17, // [17:21] is the sub-list for method input_type
 	17, // [17:17] is the sub-list for extension type_name
 	17, // [17:17] is the sub-list for extension extendee
 	0,  // [0:17] is the sub-list for field type_name
@@ -1360,13 +1480,14 @@ func file_homeward_admin_v1_admin_proto_init() {
 	if File_homeward_admin_v1_admin_proto != nil {
 		return
 	}
+	file_homeward_admin_v1_admin_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_admin_v1_admin_proto_rawDesc), len(file_homeward_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

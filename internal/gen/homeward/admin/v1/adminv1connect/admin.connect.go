@@ -43,6 +43,8 @@ const (
 	// AdminServiceSetRegionStatusProcedure is the fully-qualified name of the AdminService's
 	// SetRegionStatus RPC.
 	AdminServiceSetRegionStatusProcedure = "/homeward.admin.v1.AdminService/SetRegionStatus"
+	// AdminServiceRunProcedure is the fully-qualified name of the AdminService's Run RPC.
+	AdminServiceRunProcedure = "/homeward.admin.v1.AdminService/Run"
 )
 
 // AdminServiceClient is a client for the homeward.admin.v1.AdminService service.
@@ -53,6 +55,9 @@ type AdminServiceClient interface {
 	Overview(context.Context, *connect.Request[v1.OverviewRequest]) (*connect.Response[v1.OverviewResponse], error)
 	// SetRegionStatus changes a region's row of the topology. For operators.
 	SetRegionStatus(context.Context, *connect.Request[v1.SetRegionStatusRequest]) (*connect.Response[v1.SetRegionStatusResponse], error)
+	// Run runs a command of homeward's on the node's store: those that need nothing but the
+	// store. Whoever asks ends it by going away. For operators.
+	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error)
 }
 
 // NewAdminServiceClient constructs a client for the homeward.admin.v1.AdminService service. By
@@ -84,6 +89,12 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(adminServiceMethods.ByName("SetRegionStatus")),
 			connect.WithClientOptions(opts...),
 		),
+		run: connect.NewClient[v1.RunRequest, v1.RunResponse](
+			httpClient,
+			baseURL+AdminServiceRunProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("Run")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -92,6 +103,7 @@ type adminServiceClient struct {
 	part            *connect.Client[v1.PartRequest, v1.PartResponse]
 	overview        *connect.Client[v1.OverviewRequest, v1.OverviewResponse]
 	setRegionStatus *connect.Client[v1.SetRegionStatusRequest, v1.SetRegionStatusResponse]
+	run             *connect.Client[v1.RunRequest, v1.RunResponse]
 }
 
 // Part calls homeward.admin.v1.AdminService.Part.
@@ -109,6 +121,11 @@ func (c *adminServiceClient) SetRegionStatus(ctx context.Context, req *connect.R
 	return c.setRegionStatus.CallUnary(ctx, req)
 }
 
+// Run calls homeward.admin.v1.AdminService.Run.
+func (c *adminServiceClient) Run(ctx context.Context, req *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error) {
+	return c.run.CallServerStream(ctx, req)
+}
+
 // AdminServiceHandler is an implementation of the homeward.admin.v1.AdminService service.
 type AdminServiceHandler interface {
 	// Part tells what this node knows of itself. For operators and other nodes.
@@ -117,6 +134,9 @@ type AdminServiceHandler interface {
 	Overview(context.Context, *connect.Request[v1.OverviewRequest]) (*connect.Response[v1.OverviewResponse], error)
 	// SetRegionStatus changes a region's row of the topology. For operators.
 	SetRegionStatus(context.Context, *connect.Request[v1.SetRegionStatusRequest]) (*connect.Response[v1.SetRegionStatusResponse], error)
+	// Run runs a command of homeward's on the node's store: those that need nothing but the
+	// store. Whoever asks ends it by going away. For operators.
+	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -144,6 +164,12 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(adminServiceMethods.ByName("SetRegionStatus")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceRunHandler := connect.NewServerStreamHandler(
+		AdminServiceRunProcedure,
+		svc.Run,
+		connect.WithSchema(adminServiceMethods.ByName("Run")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/homeward.admin.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServicePartProcedure:
@@ -152,6 +178,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceOverviewHandler.ServeHTTP(w, r)
 		case AdminServiceSetRegionStatusProcedure:
 			adminServiceSetRegionStatusHandler.ServeHTTP(w, r)
+		case AdminServiceRunProcedure:
+			adminServiceRunHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -171,4 +199,8 @@ func (UnimplementedAdminServiceHandler) Overview(context.Context, *connect.Reque
 
 func (UnimplementedAdminServiceHandler) SetRegionStatus(context.Context, *connect.Request[v1.SetRegionStatusRequest]) (*connect.Response[v1.SetRegionStatusResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("homeward.admin.v1.AdminService.SetRegionStatus is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("homeward.admin.v1.AdminService.Run is not implemented"))
 }

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// A demo that runs is worked on through its node: endpoints, queues, books and timelines.
+func TestCommandsAtARunningNode(t *testing.T) {
+	onlyWith(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	said, node := bufio.NewScanner(r), ""
+	for said.Scan() {
+		if _, at, ok := strings.Cut(said.Text(), " regions --node "); ok {
+			node = at
+		}
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			worksAt(t, node)
+			interrupt()
+		}
+	}
+	require.Zero(t, <-ended, errs.String())
+	require.NotEmpty(t, node)
+}
+
+func worksAt(t *testing.T, node string) {
+	require.Contains(t, does(t, "endpoint", "set", "acme", "https://acme.example/hooks", "--node", node), "signing secret: whsec_")
+	require.Contains(t, does(t, "endpoint", "show", "acme", "--node="+node), "https://acme.example/hooks")
+	require.Contains(t, does(t, "outbox", "list", "--node", node), "provider_calls")
+	require.Contains(t, does(t, "ledger", "verify", "--node", node), "0 failures")
+	require.Contains(t, does(t, "ledger", "balances", "--node", node, "--json"), "balances")
+	require.Contains(t, does(t, "compensations", "show", "--node", node), "nothing is stopped")
+	refuses(t, []string{"there is no row", "nothing-here"}, "outbox", "retry", "nothing-here", "--node", node)
+	refuses(t, []string{"no tenant", "nobody"}, "endpoint", "show", "nobody", "--node", node)
+	refuses(t, []string{"--metrics-file names a file"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)
+	refuses(t, []string{"leave one or the other out"}, "outbox", "list", "--data", t.TempDir(), "--node", node)
+
+	// Whoever asks without this program is refused what is none of a node's business.
+	c, err := admin.NewClient(node, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	for _, args := range [][]string{{"demo"}, {"migrate", "up"}, {"secrets", "show"}, {"version"}, {"audit", "status"}, {"outbox", "list", "--data", "/"}} {
+		var out, errs strings.Builder
+		exit, err := c.Run(t.Context(), args, &out, &errs)
+		require.NoError(t, err)
+		require.Equal(t, 1, exit, args)
+		require.Regexp(t, "a node does not run homeward|names a file", errs.String())
+	}
+}

@@ -1,0 +1,129 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/homeward-io/homeward/fault"
+	adminv1 "github.com/homeward-io/homeward/internal/gen/homeward/admin/v1"
+	"github.com/homeward-io/homeward/region"
+)
+
+// Run is a command line, without the program's name, that is run to its end or to ctx's.
+// It returns the exit code. It is safe for concurrent use.
+type Run func(ctx context.Context, args []string, out, errs io.Writer) int
+
+// maxRuns bounds the commands that a node runs at a time, beside what merchants ask of it.
+const maxRuns = 4
+
+// MaxArgs is how many words a command line may have.
+const MaxArgs = 100
+
+// Run is the RPC.
+func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunRequest], to *connect.ServerStream[adminv1.RunResponse]) error {
+	if err := s.admit(ctx, req, caller.operator); err != nil {
+		return err
+	}
+	args := req.Msg.GetArgs()
+	switch {
+	case s.c.Run == nil:
+		return connect.NewError(connect.CodeUnimplemented, errors.New("this node runs no commands"))
+	case len(args) == 0 || len(args) > MaxArgs:
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a command has from 1 to %d words, this one has %d", MaxArgs, len(args)))
+	}
+	select {
+	case s.runs <- struct{}{}:
+		defer func() { <-s.runs }()
+	default:
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("the node runs %d commands already; wait for one of them", maxRuns))
+	}
+	// Words behind the first may be secrets.
+	s.c.Logger.InfoContext(ctx, "an operator runs a command", "command", args[0], "by", callerName(ctx))
+	var one sync.Mutex // a stream takes one message at a time
+	send := func(m *adminv1.RunResponse) error {
+		one.Lock()
+		defer one.Unlock()
+		return to.Send(m)
+	}
+	exit := 0
+	if caught := fault.Caught(func() {
+		exit = s.c.Run(ctx, args,
+			printer(func(text []byte) error { return send(&adminv1.RunResponse{Out: text}) }),
+			printer(func(text []byte) error { return send(&adminv1.RunResponse{Err: text}) }))
+	}); caught != nil {
+		s.c.Logger.ErrorContext(ctx, "an operator's command panicked", "command", args[0], "error", caught)
+		return connect.NewError(connect.CodeInternal, errors.New("the command failed for a fault of Homeward's; the node's log has it"))
+	}
+	code := uint32(exit)
+	return send(&adminv1.RunResponse{Exit: &code})
+}
+
+// callerName is who asks, for logs.
+func callerName(ctx context.Context) string {
+	if who, known := region.CallerOf(ctx); known {
+		return who.String()
+	}
+	return "somebody on this machine"
+}
+
+// printer sends what is written to it.
+type printer func(text []byte) error
+
+func (p printer) Write(text []byte) (int, error) {
+	for rest := text; len(rest) > 0; {
+		n := min(len(rest), maxPrinted)
+		if err := p(rest[:n]); err != nil {
+			return len(text) - len(rest), err
+		}
+		rest = rest[n:]
+	}
+	return len(text), nil
+}
+
+// maxPrinted bounds one message, far below what either side reads.
+const maxPrinted = 32 << 10
+
+// Run has the node run a command on its store, and prints what that prints. The error is
+// of the way there or back: with [region.ErrNoAnswer] nothing was run, else it is not known
+// how far the command came.
+func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (exit int, err error) {
+	stream, err := c.service.Run(region.Towards(ctx, ""), connect.NewRequest(&adminv1.RunRequest{Args: args}))
+	if err != nil {
+		return 0, c.notRun(err)
+	}
+	defer func() { _ = stream.Close() }() // what it said has been read
+	for stream.Receive() {
+		m := stream.Msg()
+		if _, err := out.Write(m.GetOut()); err != nil {
+			return 0, err
+		}
+		if _, err := errs.Write(m.GetErr()); err != nil {
+			return 0, err
+		}
+		if m.Exit != nil {
+			return int(m.GetExit()), nil
+		}
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return 0, c.notRun(stream.Err())
+}
+
+// notRun is failed where the command may have been run, which a second one must not be.
+func (c *Client) notRun(err error) error {
+	dial := (*net.OpError)(nil)
+	switch {
+	case connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeUnimplemented:
+		return fmt.Errorf("the node at %s runs no commands: it is of an older version, or its program gives it none", c.addr)
+	case connect.IsWireError(err), errors.As(err, &dial) && dial.Op == "dial":
+		return c.failed(err)
+	}
+	return fmt.Errorf("the node at %s has stopped answering; look at how far the command came before you run it again", c.addr)
+}

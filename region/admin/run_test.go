@@ -1,0 +1,100 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/region"
+)
+
+func TestANodeRunsWhatItIsAsked(t *testing.T) {
+	var log strings.Builder
+	d := newDeployment(t, "n1", us)
+	d.run = func(_ context.Context, args []string, out, errs io.Writer) int {
+		if args[0] == "panics" {
+			panic("no store is like this")
+		}
+		fmt.Fprint(out, strings.Repeat("o", 3*maxPrinted), args)
+		fmt.Fprint(errs, "oh")
+		return 3
+	}
+	addr := serve(t, nil, d.admin(slog.New(slog.NewTextHandler(&log, nil)), nil))
+	c := adminAt(t, addr, nil)
+	var out, errs strings.Builder
+	exit, err := c.Run(t.Context(), []string{"endpoint", "set", "acme", "https://u:secret@host"}, &out, &errs)
+	require.NoError(t, err)
+	require.Equal(t, 3, exit)
+	require.Equal(t, strings.Repeat("o", 3*maxPrinted)+"[endpoint set acme https://u:secret@host]", out.String())
+	require.Equal(t, "oh", errs.String())
+	require.Contains(t, log.String(), "command=endpoint")
+	require.NotContains(t, log.String(), "secret")
+
+	_, err = c.Run(t.Context(), []string{"panics"}, &out, &errs)
+	require.ErrorContains(t, err, "a fault of Homeward's")
+	_, err = c.Run(t.Context(), nil, &out, &errs)
+	require.ErrorContains(t, err, "from 1 to 100 words")
+	_, err = c.Run(t.Context(), make([]string, MaxArgs+1), &out, &errs)
+	require.ErrorContains(t, err, "this one has 101")
+
+	d.run = nil
+	_, err = adminAt(t, serve(t, nil, d.admin(nil, nil)), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
+	require.ErrorContains(t, err, "runs no commands")
+	_, err = adminAt(t, nobodyAt(t), nil).Run(t.Context(), []string{"outbox"}, &out, &errs)
+	require.ErrorIs(t, err, region.ErrNoAnswer, "another node may be asked")
+}
+
+// What a node was asked to run has perhaps been run when the node is lost.
+func TestACommandWhoseNodeIsLost(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2 { // the client may try again by itself before it has sent anything
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1)) // it has asked
+			_ = conn.Close()
+		}
+	}()
+	_, err = adminAt(t, l.Addr().String(), nil).Run(t.Context(), []string{"outbox", "retry"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "look at how far the command came")
+	require.NotErrorIs(t, err, region.ErrNoAnswer)
+	require.NoError(t, l.Close())
+	<-done
+}
+
+func TestANodeRunsAFewCommandsAtATime(t *testing.T) {
+	d := newDeployment(t, "n1", us)
+	var inside sync.WaitGroup
+	inside.Add(maxRuns)
+	leave := make(chan struct{})
+	d.run = func(context.Context, []string, io.Writer, io.Writer) int {
+		inside.Done()
+		<-leave
+		return 0
+	}
+	c := adminAt(t, serve(t, nil, d.admin(nil, nil)), nil)
+	var all sync.WaitGroup
+	for range maxRuns {
+		all.Go(func() {
+			_, err := c.Run(t.Context(), []string{"ledger"}, io.Discard, io.Discard)
+			require.NoError(t, err)
+		})
+	}
+	inside.Wait()
+	_, err := c.Run(t.Context(), []string{"ledger"}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, "wait for one of them")
+	close(leave)
+	all.Wait()
+}
