@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/payment/verify"
 	"github.com/homeward-io/homeward/runs"
@@ -30,7 +31,11 @@ type ledgerVerifyCommand struct {
 }
 
 func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
-	found, unkept, err := kept(ctx, c.url(runsOf(c.Data)), runs.Run{Kind: runs.Verify, Of: "the books"}, func(k *runs.Kept) (*booksFound, error) {
+	bucket := c.url(runsOf(c.Data))
+	if b, here := ctx.Value(nodeKey{}).(node.Belongings); here {
+		bucket = b.Runs
+	}
+	found, unkept, err := kept(ctx, bucket, runs.Run{Kind: runs.Verify, Of: "the books"}, func(k *runs.Kept) (*booksFound, error) {
 		return c.verify(ctx, io, k != nil)
 	}, reportOfBooks)
 	if err != nil {

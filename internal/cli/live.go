@@ -9,10 +9,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/operator"
 	"github.com/homeward-io/homeward/region/admin"
-	"github.com/homeward-io/homeward/seal"
 )
 
 // liveHelp is storeHelp of commands with liveFlags.
@@ -42,11 +41,11 @@ func (f *liveFlags) where() *storeFlags { return &f.storeFlags }
 
 // liveCommand is the command that was parsed, if it can be run at a node.
 func liveCommand(parsed *kong.Context) (live, bool) {
-	node := parsed.Selected()
-	if node == nil || !node.Target.CanAddr() {
+	selected := parsed.Selected()
+	if selected == nil || !selected.Target.CanAddr() {
 		return nil, false
 	}
-	return reflect.TypeAssert[live](node.Target.Addr())
+	return reflect.TypeAssert[live](selected.Target.Addr())
 }
 
 // runAsked has a node run args if the command line asks for that.
@@ -72,18 +71,15 @@ func runAsked(ctx context.Context, io streams, parsed *kong.Context, args []stri
 	return code, true
 }
 
-// nodeStore is the key, and the value, of a context in which commands work on a running
-// node's store.
-type nodeStore struct {
-	deployment deployment.Deployment
-	ring       *seal.Ring
-}
+// nodeKey is of a context in which commands work at a running node, with its
+// [node.Belongings].
+type nodeKey struct{}
 
 // atNode are the commands that a node runs for operators.
-func atNode(d deployment.Deployment, ring *seal.Ring) admin.Run {
+func atNode(b node.Belongings) admin.Run {
 	return func(ctx context.Context, args []string, out, errs io.Writer) int {
 		to := streams{out, errs}
-		parsed, code := parse(context.WithValue(ctx, nodeStore{}, nodeStore{d, ring}), args, to)
+		parsed, code := parse(context.WithValue(ctx, nodeKey{}, b), args, to)
 		if parsed == nil {
 			return code
 		}
@@ -105,8 +101,8 @@ func fitsNode(parsed *kong.Context) error {
 	}
 	ours := map[string]bool{"cluster": true, "cert": true, "key": true, "ca": true} // they led here
 	for _, at := range parsed.Path {
-		if f := at.Flag; f != nil && f.Tag.Type == "path" && !ours[f.Name] {
-			return fmt.Errorf("--%s names a file, and the node's machine has others: leave it out, or run the command on the database", f.Name)
+		if f := at.Flag; f != nil && (f.Tag.Type == "path" && !ours[f.Name] || f.Name == "runs") {
+			return fmt.Errorf("--%s names what is on the node's machine, not on yours: leave it out, or run the command on the database", f.Name)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "compensations", "show", "--node", node), "nothing is stopped")
 	refuses(t, []string{"there is no row", "nothing-here"}, "outbox", "retry", "nothing-here", "--node", node)
 	refuses(t, []string{"no tenant", "nobody"}, "endpoint", "show", "nobody", "--node", node)
-	refuses(t, []string{"--metrics-file names a file"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)
+	refuses(t, []string{"--metrics-file names what is on"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)
 	refuses(t, []string{"leave one or the other out"}, "outbox", "list", "--data", t.TempDir(), "--node", node)
 
 	// Whoever asks without this program is refused what is none of a node's business.
@@ -60,6 +60,6 @@ func worksAt(t *testing.T, node string) {
 		exit, err := c.Run(t.Context(), args, &out, &errs)
 		require.NoError(t, err)
 		require.Equal(t, 1, exit, args)
-		require.Regexp(t, "a node does not run homeward|names a file", errs.String())
+		require.Regexp(t, "a node does not run homeward|names what is on the", errs.String())
 	}
 }

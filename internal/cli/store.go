@@ -109,8 +109,8 @@ func booksPool() cockroach.Pool {
 }
 
 func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool, do func(*store) error) error {
-	if s, here := ctx.Value(nodeStore{}).(nodeStore); here {
-		return use(ctx, s.deployment, s.ring, do)
+	if b, here := ctx.Value(nodeKey{}).(node.Belongings); here {
+		return use(ctx, b.Deployment, b.Seal, do)
 	}
 	if f.Data != "" {
 		return f.withStopped(ctx, sealed, do)

@@ -88,15 +88,23 @@ type ClusterConfig struct {
 	Commands Commands
 }
 
-// Commands make the commands that work on a deployment whose secrets ring seals; ring may
-// be nil.
-type Commands func(d deployment.Deployment, ring *seal.Ring) admin.Run
+// Commands make what operators may run at a node from what the node has.
+type Commands func(Belongings) admin.Run
 
-func (make Commands) of(d deployment.Deployment, ring *seal.Ring) admin.Run {
-	if make == nil {
+// Belongings are what a node has for commands.
+type Belongings struct {
+	deployment.Deployment
+	// Seal is as in [Config].
+	Seal *seal.Ring
+	// Runs is the setting: the bucket that keeps what commands find.
+	Runs string
+}
+
+func (c Commands) of(b Belongings) admin.Run {
+	if c == nil {
 		return nil
 	}
-	return make(d, ring)
+	return c(b)
 }
 
 // ClusterRegion is one region and where its first node's API listens.
@@ -268,7 +276,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(k.DB, c.Seal), Meters: meters, Clock: c.Clock, Logger: c.Logger,
+		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

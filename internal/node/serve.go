@@ -89,7 +89,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(deployment.SQL(s.means.db), s.means.seal)
+	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs})
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}
