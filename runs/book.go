@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -39,6 +40,10 @@ type Book struct {
 	objects Objects
 	mask    func(string) string
 	now     func() time.Time
+
+	mu sync.Mutex
+	// ended are runs that were read and change no more, by their objects' names.
+	ended map[string]Run
 }
 
 // New returns the book in a bucket. mask takes out of texts what must not be kept; nil:
@@ -47,7 +52,7 @@ func New(o Objects, mask func(string) string) *Book {
 	if mask == nil {
 		mask = func(text string) string { return text }
 	}
-	return &Book{objects: o, mask: mask, now: time.Now}
+	return &Book{objects: o, mask: mask, now: time.Now, ended: map[string]Run{}}
 }
 
 const (
@@ -59,6 +64,8 @@ const (
 	putTime = 20 * time.Second
 	// readers is how many objects are read at once.
 	readers = 8
+	// maxEnded is how many runs that have ended are remembered: more than a reader lists.
+	maxEnded = 500
 	// stampForm is a time in a name.
 	stampForm = "20060102T150405Z"
 )
@@ -88,7 +95,7 @@ func (b *Book) Begin(ctx context.Context, r Run) (*Kept, error) {
 	if b == nil {
 		return nil, nil
 	}
-	r.Began, r.By, r.Verdict = b.now().UTC(), who(), Open
+	r.Began, r.By, r.Verdict = b.now().UTC(), cmp.Or(r.By, who()), Open
 	r.ID = newID(r.Began)
 	k := &Kept{book: b, run: r}
 	if err := k.put(ctx); err != nil {
@@ -187,11 +194,32 @@ func (b *Book) List(ctx context.Context, kind Kind, limit int) ([]Run, error) {
 	return slices.DeleteFunc(all, func(Run) bool { i++; return gone[i] }), nil
 }
 
-// Get reads one run; [ErrNone].
+// Get reads one run; [ErrNone]. One that has ended is read from the bucket once, and is not
+// the caller's to change.
 func (b *Book) Get(ctx context.Context, kind Kind, id string) (r Run, err error) {
 	if b == nil || !slices.Contains(Kinds(), kind) || !idForm.MatchString(id) {
 		return r, ErrNone
 	}
+	b.mu.Lock()
+	r, known := b.ended[nameOf(kind, id)]
+	b.mu.Unlock()
+	if known {
+		return r, nil
+	}
+	if r, err = b.read(ctx, kind, id); err != nil || r.Verdict == Open {
+		return r, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.ended) >= maxEnded {
+		clear(b.ended)
+	}
+	b.ended[nameOf(kind, id)] = r
+	return r, nil
+}
+
+// read reads one run from the bucket.
+func (b *Book) read(ctx context.Context, kind Kind, id string) (r Run, err error) {
 	text, err := b.objects.Get(ctx, nameOf(kind, id), maxObject)
 	if err != nil {
 		return r, err

@@ -46,7 +46,7 @@ type Run struct {
 	Of string `json:"of"`
 	// Region is the one that was hit or drained; "": none was.
 	Region string `json:"region,omitempty"`
-	// By is who ran it, as in user@host.
+	// By is who ran it; [Book.Begin] sets it to user@host where it is "".
 	By    string    `json:"by"`
 	Began time.Time `json:"began"`
 	// Ended is zero while it is Open.

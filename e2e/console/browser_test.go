@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -149,11 +150,7 @@ func (b *tab) shows(texts ...string) {
 	last := ""
 	for until := time.Now().Add(patience); time.Now().Before(until); {
 		last = b.text()
-		missing := false
-		for _, text := range texts {
-			missing = missing || !strings.Contains(last, text)
-		}
-		if !missing {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(last, text) }) {
 			return
 		}
 		select {
@@ -162,6 +159,19 @@ func (b *tab) shows(texts ...string) {
 		}
 	}
 	require.FailNow(b, "the page does not show it", "%q in:\n%s", texts, last)
+}
+
+// finds loads a page until it has every text: what all viewers share is seconds old.
+func (b *tab) finds(path string, texts ...string) {
+	b.Helper()
+	for until := time.Now().Add(patience); ; {
+		b.visit(path)
+		last := b.text()
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(last, text) }) {
+			return
+		}
+		require.True(b, time.Now().Before(until), "%q in:\n%s", texts, last)
+	}
 }
 
 func (b *tab) size(width, height int64) {

@@ -20,7 +20,10 @@ import (
 	"github.com/homeward-io/homeward/internal/lab"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
+	"github.com/homeward-io/homeward/ledger"
 	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment/notice"
+	"github.com/homeward-io/homeward/runs"
 )
 
 const (
@@ -41,9 +44,13 @@ type demo struct {
 func start(t *testing.T) demo {
 	t.Helper()
 	settings := node.DefaultSettings()
+	distances := wan.Defaults([]string{us, eu, as})
+	for pair := range distances {
+		distances[pair] /= 10 // a page reads rows of three regions, and this test some thirty pages
+	}
 	d, err := lab.StartDemo(t.Context(), lab.DemoConfig{
-		Settings: settings, Data: t.TempDir(), Listen: "127.0.0.1:0", PSPLatency: 20 * time.Millisecond,
-		Distances: wan.Defaults([]string{us, eu, as}), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Settings: settings, Data: t.TempDir(), Listen: "127.0.0.1:0", PSPLatency: 20 * time.Millisecond, Distances: distances,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Stop(t.Context())) })
@@ -126,6 +133,8 @@ func TestTheConsole(t *testing.T) {
 		{"a newcomer watches the README's lines arrive", aNewcomerWatchesTheReadmesLinesArrive},
 		{"a key is found by keyboard alone", aKeyIsFoundByKeyboardAlone},
 		{"what is parked is requeued by a person", whatIsParkedIsRequeuedByAPerson},
+		{"a drill is followed to its verdict", aDrillIsFollowedToItsVerdict},
+		{"the books are looked after", theBooksAreLookedAfter},
 		{"every page fits a narrow screen", everyPageFitsANarrowScreen},
 		{"the policy is enforced", thePolicyIsEnforced},
 		{"a drain is seen on the map", aDrainIsSeenOnTheMap},
@@ -194,6 +203,7 @@ func whatIsParkedIsRequeuedByAPerson(d demo, b *tab) {
 	b.shows("order-7", "acme", "no answer")
 	b.picture("console-unknown")
 	id := d.park("order-7", "the provider does not know it, and neither do we")
+	b.visit("/unknown")
 	b.shows("No outcome is unknown.", "the provider does not know it")
 	b.visit("/queues")
 	b.shows("Parked for a person", "the provider does not know it", "Requeue…")
@@ -217,6 +227,66 @@ func whatIsParkedIsRequeuedByAPerson(d demo, b *tab) {
 	b.clean()
 }
 
+// aDrillIsFollowedToItsVerdict watches a drill on the map and on its page, without loading
+// either again, and then reads what it found.
+func aDrillIsFollowedToItsVerdict(d demo, b *tab) {
+	b.visit("/drills")
+	b.shows("No region is draining.", "No drill and no drain is kept yet.") // and from here by itself
+	k, err := d.Runs().Begin(b.Context(), runs.Run{Kind: runs.Drill, Of: "region-loss europe-west1", Region: eu, By: "jo@laptop"})
+	require.NoError(b, err)
+	k.Step(b.Context(), "during: region-loss begins")
+	b.shows("A drill is under way: region-loss europe-west1", "during: region-loss begins")
+	b.visit("/")
+	b.shows("A drill is under way: region-loss europe-west1")
+	b.do(chromedp.Click(`main a[href^="/run"]`))
+	b.shows("Drill: region-loss europe-west1", "This run has not ended")
+	k.Step(b.Context(), "after: everything is brought back")
+	require.NoError(b, k.End(b.Context(), func(r *runs.Run) {
+		r.Verdict, r.Sentence = runs.Good, "Every promise was kept."
+		r.Figures = []runs.Figure{{Name: "payments", Value: "412"}, {Name: "duplicates", Value: "0"}, {Name: "differing replays", Value: "0"}, {Name: "lost replies", Value: "0"}, {Name: "first one served without it", Value: "after 3.1 s"}}
+	}))
+	b.finds("/drills", "The last drill (region-loss europe-west1", "Every promise was kept.", "promises kept")
+	require.NotContains(b, b.text(), "under way")
+	b.picture("console-drills")
+	// By keyboard: to the first run of the list.
+	b.do(chromedp.Focus(`main table a`), chromedp.KeyEvent(kb.Enter))
+	b.shows("Drill: region-loss europe-west1", "during: region-loss begins", "after: everything is brought back", "first one served without it")
+	b.clean()
+}
+
+// theBooksAreLookedAfter goes from what payers are owed to the proof that sums it.
+func theBooksAreLookedAfter(d demo, b *tab) {
+	store, err := d.DB.Region(eu)
+	require.NoError(b, err)
+	posted, err := store.Post(b.Context(), ledger.Transaction{
+		ID: ledger.GhostID("simulator", "psp_ch_ghost"), Region: eu, Tenant: "acme", Kind: ledger.Ghost, Amount: 1999, Currency: "eur", Object: "ch_ghost",
+		Provider: "simulator", ProviderRef: "psp_ch_ghost", Debit: ledger.Provider("simulator"), Credit: ledger.Suspense("acme"),
+	})
+	require.NoError(b, err)
+	require.True(b, posted)
+	_, err = notice.Stop(b.Context(), d.DB, "simulator", "more refunds than ever")
+	require.NoError(b, err)
+	for _, one := range []runs.Run{
+		{Kind: runs.Verify, Of: "the books of " + eu, Verdict: runs.Good, Sentence: "Every balance was proved from zero.", Figures: []runs.Figure{{Name: runs.Owed + "eur", Value: "1999 minor units", Bad: true}}},
+		{Kind: runs.Reconcile, Of: "simulator", Verdict: runs.Bad, Sentence: "The statement does not agree: 1 mismatch left.", Findings: []string{"charged_but_unknown_to_us: ch_x, at the provider psp_ch_9"}},
+	} {
+		one.By = "jo@laptop"
+		k, err := d.Runs().Begin(b.Context(), one)
+		require.NoError(b, err)
+		require.NoError(b, k.End(b.Context(), func(r *runs.Run) { r.Verdict, r.Sentence = one.Verdict, one.Sentence }))
+	}
+	b.finds("/suspense", "1 ghost has not gone back yet.", "1 999 eur", "psp_ch_ghost", "Automatic refunds of simulator are stopped", "more refunds than ever", "1999 minor units")
+	b.picture("console-suspense")
+	b.do(chromedp.Click(`main a[href^="/run"]`))
+	b.shows("Proof: the books of europe-west1", "Every balance was proved from zero.")
+	b.do(chromedp.Click(`nav a[aria-current="page"]`))
+	b.shows("The last reconciliation (simulator", "The statement does not agree: 1 mismatch left.", "wrong", "proved")
+	b.picture("console-reconciliation")
+	b.do(chromedp.Click(`main a[href*="kind=reconcile"]`))
+	b.shows("What was wrong", "charged_but_unknown_to_us")
+	b.clean()
+}
+
 // aDrainIsSeenOnTheMap draws a region that an operator drains as what it is.
 func aDrainIsSeenOnTheMap(d demo, b *tab) {
 	b.visit("/")
@@ -227,6 +297,7 @@ func aDrainIsSeenOnTheMap(d demo, b *tab) {
 	require.NoError(b, err)
 	b.shows("Europe-west1 is draining")
 	require.Equal(b, 1, says[int](b, `document.querySelectorAll("g.region.draining").length`))
+	b.finds("/drills", "Europe-west1 is draining: ")
 	b.clean()
 }
 
@@ -235,18 +306,22 @@ func everyPageFitsANarrowScreen(d demo, b *tab) {
 	d.stuck("a-key-that-is-as-long-as-keys-of-merchants-who-put-everything-into-them-tend-to-be")
 	id := d.park("a-key-that-is-as-long-as-keys-of-merchants-who-put-everything-into-them-tend-to-be", strings.Repeat("a-reason-without-a-space-", 8))
 	b.size(360, 740)
-	paths := []string{"/", "/unknown", "/queues", "/tenants", "/key", "/key?q=order-1", "/key?q=" + id, "/nowhere"}
+	paths := []string{"/", "/unknown", "/queues", "/suspense", "/drills", "/reconciliation", "/tenants", "/key", "/key?q=order-1", "/key?q=" + id, "/nowhere"}
+	kept, err := d.Runs().List(d.Context(), runs.Drill, 1)
+	require.NoError(b, err)
+	require.NotEmpty(b, kept, "of the part before")
+	paths = append(paths, "/run?kind=drill&id="+kept[0].ID)
 	paths = append(paths, fmt.Sprintf("/queues/requeue?queue=provider_calls&region=%s&id=%s", us, id))
 	defer b.size(1120, 780)
-	for _, colour := range []string{"dark", "light"} {
-		b.prefers("prefers-color-scheme", colour)
-		for _, path := range paths {
-			b.visit(path)
+	for _, path := range paths {
+		b.visit(path)
+		require.NotEmpty(b, says[string](b, "document.querySelector('h1').innerText"), path)
+		for _, colour := range []string{"dark", "light"} {
+			b.prefers("prefers-color-scheme", colour)
 			b.fits(path)
-			require.NotEmpty(b, says[string](b, "document.querySelector('h1').innerText"), path)
-			if path == "/" && colour == "light" {
-				b.picture("console-phone")
-			}
+		}
+		if path == "/" {
+			b.picture("console-phone")
 		}
 	}
 	b.mu.Lock() // the browser logs that /nowhere was a 404

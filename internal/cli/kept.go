@@ -71,6 +71,17 @@ func judged(ok bool) runs.Verdict {
 	return runs.Bad
 }
 
+// counted is n of what, in the plural unless it is one.
+func counted(n int, what string) string {
+	switch {
+	case n == 1:
+		return "1 " + what
+	case strings.HasSuffix(what, "ch"):
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 func reportOfDrill(d *drill.Report, r *runs.Run) {
 	v := &d.Verdict
 	r.Verdict, r.Sentence = judged(v.OK()), v.Sentence()
@@ -94,7 +105,7 @@ func reportOfDrill(d *drill.Report, r *runs.Run) {
 func reportOfBooks(b *booksFound, r *runs.Run) {
 	r.Verdict, r.Sentence = judged(b.OK()), "Every balance was proved from zero."
 	if !b.OK() {
-		r.Sentence = fmt.Sprintf("The books are wrong: %d failures.", b.Failed)
+		r.Sentence = fmt.Sprintf("The books are wrong in %s.", counted(b.Failed, "place"))
 	}
 	r.Of = "the books of " + strings.Join(b.Regions, ", ")
 	r.Figures = []runs.Figure{
@@ -120,9 +131,9 @@ func reportOfBooks(b *booksFound, r *runs.Run) {
 func reportOfComparison(c *reconcile.Comparison, r *runs.Run) {
 	r.Verdict, r.Sentence = judged(c.OK()), "The statement agrees with the books and the claims."
 	if !c.OK() {
-		r.Sentence = fmt.Sprintf("%d mismatches are left.", c.Left())
+		r.Sentence = fmt.Sprintf("The statement does not agree: %s left.", counted(c.Left(), "mismatch"))
 	} else if n := c.Total(); n > 0 {
-		r.Sentence = fmt.Sprintf("All %d mismatches were healed.", n)
+		r.Sentence = fmt.Sprintf("What did not agree was healed: %s.", counted(n, "mismatch"))
 	}
 	figure := func(name string, value any, bad bool) {
 		r.Figures = append(r.Figures, runs.Figure{Name: name, Value: fmt.Sprint(value), Bad: bad})

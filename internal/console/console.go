@@ -15,6 +15,7 @@ import (
 
 	"github.com/homeward-io/homeward/fault"
 	"github.com/homeward-io/homeward/region/admin"
+	"github.com/homeward-io/homeward/runs"
 )
 
 // Deployment is what the console sees of regions and nodes. *admin.Server is one.
@@ -32,6 +33,10 @@ type Config struct {
 	Queues Rows
 	// History reads what became of one key or object.
 	History History
+	// Money has to go back to payers; Queues must be set with it.
+	Money Money
+	// Runs has what drills, drains and proofs found; nil: no bucket of them is named.
+	Runs Runs
 	// TraceURL is where a trace can be seen, with {trace} for its id; "": nowhere.
 	TraceURL string
 	// Region and Node are who serves this, for the audit.
@@ -52,9 +57,12 @@ const pageTime = 10 * time.Second
 
 type console struct {
 	Config
-	watch *watch
-	pages *template.Template
-	nav   []navItem
+	watch *shared[*admin.Overview]
+	// drills are runs of drills and drains, proofs those of comparisons and of the books.
+	drills, proofs *shared[[]runView]
+	suspense       *shared[*suspenseView]
+	pages          *template.Template
+	nav            []navItem
 }
 
 type navItem struct{ Path, Title string }
@@ -102,6 +110,9 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &console{Config: c, watch: newWatch(c.Deployment, c.Now), pages: pages}
+	s.drills = newShared(c.Now, runsFor, s.listRuns(runs.Drill, runs.Drain))
+	s.proofs = newShared(c.Now, runsFor, s.listRuns(runs.Reconcile, runs.Verify))
+	s.suspense = newShared(c.Now, suspenseFor, s.readSuspense)
 	mux := http.NewServeMux()
 	s.mount(mux)
 	return s.secured(c.Access.Wrap(mux)), nil
@@ -125,21 +136,27 @@ func (s *console) mount(mux *http.ServeMux) {
 		}
 		http.StripPrefix("/static", files).ServeHTTP(w, r)
 	})
-	add := func(at, title, content, refresh string, v view) {
-		s.nav = append(s.nav, navItem{at, title})
+	add := func(at, short, title, content, refresh string, v view) {
+		s.nav = append(s.nav, navItem{at, short})
 		s.get(mux, at, title, content, refresh, v)
 	}
-	add("/", "Map", "map", "every 2s", s.mapPage)
+	add("/", "Map", "Map", "map", "every 2s", s.mapPage)
 	if s.Queues != nil {
-		add("/unknown", "Unknown outcomes", "unknown", "every 5s", s.unknownPage)
-		add("/queues", "Queues", "queues", "every 10s", s.queuesPage)
+		add("/unknown", "Unknown", "Unknown outcomes", "unknown", "every 5s", s.unknownPage)
+		add("/queues", "Queues", "Queues", "queues", "every 10s", s.queuesPage)
 		s.get(mux, "/queues/requeue", "Requeue a row", "requeue", "", s.confirmPage)
 		mux.Handle("POST /queues/requeue", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.requeue)))
 	}
+	if s.Money != nil {
+		add("/suspense", "Suspense", "Ghosts and suspense", "suspense", "every 20s", s.suspensePage)
+	}
+	add("/drills", "Drills", "Drains and drills", "drills", "every 3s", s.drillsPage)
+	add("/reconciliation", "Reconciliation", "Reconciliation and proofs", "reconciliation", "every 20s", s.reconciliationPage)
+	s.get(mux, "/run", "One run", "run", "", s.runPage)
 	if s.History != nil {
 		s.get(mux, "/key", "One key", "key", "", s.keyPage)
 	}
-	add("/tenants", "Tenants", "tenants", "every 10s", s.tenantsPage)
+	add("/tenants", "Tenants", "Tenants", "tenants", "every 10s", s.tenantsPage)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, http.StatusNotFound, &page{Title: "There is no such page", content: "nothing"})
 	})

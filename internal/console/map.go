@@ -74,6 +74,7 @@ type mapView struct {
 	Node     string
 	Epoch    uint64
 	Hint     []string
+	UnderWay []runView // drills and drains that have begun and not ended
 }
 
 func (s *console) mapPage(r *http.Request, p *page) error {
@@ -84,6 +85,11 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 	m := newMapView(all)
 	if s.Hint != nil {
 		m.Hint = s.Hint()
+	}
+	for _, one := range s.drills.glance() { // the map waits for no bucket
+		if isUnderWay(one, s.Now()) {
+			m.UnderWay = append(m.UnderWay, one)
+		}
 	}
 	p.Body = m
 	return nil

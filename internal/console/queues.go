@@ -86,12 +86,12 @@ func (s *console) regions(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// inEach runs read for every region at the same time. A region whose rows cannot be read
-// is one error, and the others are there all the same.
-func inEach[T any](regions []string, read func(region string) (T, error)) (all []T, errs []error) {
-	all, errs = make([]T, len(regions)), make([]error, len(regions))
+// inEach runs read for every region, or queue, at the same time. One whose rows cannot be
+// read is one error, and the others are there all the same.
+func inEach[K, T any](of []K, read func(K) (T, error)) (all []T, errs []error) {
+	all, errs = make([]T, len(of)), make([]error, len(of))
 	var done sync.WaitGroup
-	for i, r := range regions {
+	for i, r := range of {
 		done.Go(func() {
 			defer fault.Recover(&errs[i])
 			all[i], errs[i] = read(r)
@@ -135,33 +135,43 @@ func (s *console) queuesPage(r *http.Request, p *page) error {
 	return nil
 }
 
+// readQueues reads those of a region at the same time: it may be far away.
 func (s *console) readQueues(ctx context.Context, region string) (v queuesView, err error) {
-	for _, name := range outbox.AllQueues() {
-		q := s.Queues.Queue(name)
-		depth, err := q.Depth(ctx, region)
+	read, errs := inEach(outbox.AllQueues(), func(name outbox.Queue) (queuesView, error) { return s.readQueue(ctx, region, name) })
+	for _, one := range read {
+		v.Queues = append(v.Queues, one.Queues...)
+		v.Parked = append(v.Parked, one.Parked...)
+		v.Failing = append(v.Failing, one.Failing...)
+		v.More = v.More || one.More
+	}
+	return v, cmp.Or(errs...)
+}
+
+func (s *console) readQueue(ctx context.Context, region string, name outbox.Queue) (v queuesView, err error) {
+	q := s.Queues.Queue(name)
+	depth, err := q.Depth(ctx, region)
+	if err != nil {
+		return v, err
+	}
+	v.Queues = append(v.Queues, queueView{Queue: name, Region: region, Depth: depth})
+	if depth.Parked > 0 {
+		parked, err := q.Parked(ctx, region, "", queueRows+1) // one more shows whether there are more
 		if err != nil {
 			return v, err
 		}
-		v.Queues = append(v.Queues, queueView{Queue: name, Region: region, Depth: depth})
-		if depth.Parked > 0 {
-			parked, err := q.Parked(ctx, region, "", queueRows+1) // one more shows whether there are more
-			if err != nil {
-				return v, err
-			}
-			v.More = v.More || len(parked) > queueRows
-			for _, m := range parked[:min(len(parked), queueRows)] {
-				v.Parked = append(v.Parked, newRowView(name, m))
-			}
+		v.More = len(parked) > queueRows
+		for _, m := range parked[:min(len(parked), queueRows)] {
+			v.Parked = append(v.Parked, newRowView(name, m))
 		}
-		if depth.Pending > 0 {
-			waiting, err := q.Waiting(ctx, region, queueRows)
-			if err != nil {
-				return v, err
-			}
-			for _, m := range waiting {
-				if m.LastError != "" {
-					v.Failing = append(v.Failing, newRowView(name, m))
-				}
+	}
+	if depth.Pending > 0 {
+		waiting, err := q.Waiting(ctx, region, queueRows)
+		if err != nil {
+			return v, err
+		}
+		for _, m := range waiting {
+			if m.LastError != "" {
+				v.Failing = append(v.Failing, newRowView(name, m))
 			}
 		}
 	}

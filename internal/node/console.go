@@ -47,7 +47,12 @@ func (n *Node) serveConsole(context.Context) (parts.Stop, error) {
 	if c == nil {
 		return nil, nil
 	}
+	var kept console.Runs
+	if n.c.RunsBook != nil {
+		kept = n.c.RunsBook
+	}
 	handler, err := console.New(console.Config{
+		Money: n.c.Store, Runs: kept,
 		Deployment: n.admin, Queues: n.c.Store, History: histories{n}, TraceURL: c.TraceURL, Region: n.c.Region, Node: n.c.Name, Access: c.Access, Actions: c.Actions, Hint: c.Hint, Logger: n.log,
 	})
 	if err != nil {

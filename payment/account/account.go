@@ -283,6 +283,43 @@ func (o *Open) count(ctx context.Context, work Work, home func(claim.RegionCode)
 	return err
 }
 
+// Owing is what has to go back to payers of one region.
+type Owing struct {
+	// Ghosts are neither given back nor failed.
+	Ghosts []ledger.Transaction
+	// Looked is how many were looked at; More: there are others.
+	Looked int
+	More   bool
+}
+
+// Owed looks at up to limit ghosts of each provider that has ever been in use, those booked
+// in home, in the order of their ids. It is for people: two or more reads for each ghost.
+func Owed(ctx context.Context, store Store, work Work, home string, limit int) (o Owing, err error) {
+	rows, err := store.Accounts(ctx)
+	if err != nil {
+		return o, err
+	}
+	for _, row := range rows {
+		ghosts, err := work.Ghosts(ctx, home, row.Provider, "", limit+1) // one more shows whether there are more
+		if err != nil {
+			return o, err
+		}
+		o.More = o.More || len(ghosts) > limit
+		ghosts = ghosts[:min(len(ghosts), limit)]
+		o.Looked += len(ghosts)
+		for i := range ghosts {
+			owed, err := isOwed(ctx, work, &ghosts[i])
+			if err != nil {
+				return o, err
+			}
+			if owed {
+				o.Ghosts = append(o.Ghosts, ghosts[i])
+			}
+		}
+	}
+	return o, nil
+}
+
 // isOwed reports whether a ghost is neither given back nor failed.
 func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, error) {
 	_, failed, err := work.Transaction(ctx, ghost.Region, ledger.FailureID(ghost.ID))

@@ -1,0 +1,93 @@
+package console
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/homeward-io/homeward/fault"
+	"github.com/homeward-io/homeward/region/admin"
+)
+
+// shared asks one question for everybody: once at a time, however many wait for the
+// answer, which then serves all for a while.
+type shared[T any] struct {
+	ask func(context.Context) (T, error)
+	// lasts is how long one answer serves.
+	lasts time.Duration
+	now   func() time.Time
+
+	mu   sync.Mutex
+	last T
+	err  error // of the last question
+	at   time.Time
+	// asking is closed when a question that is under way has its answer; nil: none is.
+	asking chan struct{}
+}
+
+func newShared[T any](now func() time.Time, lasts time.Duration, ask func(context.Context) (T, error)) *shared[T] {
+	return &shared[T]{ask: ask, lasts: lasts, now: now}
+}
+
+// look is an answer that is at most as old as it lasts.
+func (s *shared[T]) look(ctx context.Context) (none T, err error) {
+	for {
+		last, asking, err := s.begin()
+		if asking == nil {
+			return last, err
+		}
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
+	}
+}
+
+// glance is the last answer, however old, while a new one is fetched; for what must not
+// wait. It is the zero value until there is one, and after a question that failed.
+func (s *shared[T]) glance() T {
+	last, _, _ := s.begin()
+	return last
+}
+
+// begin is the last answer, and a question that is under way where that is too old.
+func (s *shared[T]) begin() (last T, asking chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.at.IsZero() && s.now().Sub(s.at) < s.lasts {
+		return s.last, nil, s.err
+	}
+	if s.asking == nil {
+		s.asking = make(chan struct{})
+		go s.fetch(s.asking)
+	}
+	return s.last, s.asking, s.err
+}
+
+// fetch is nobody's in particular: others wait for the answer, too, so it has a time of its
+// own.
+func (s *shared[T]) fetch(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
+	defer cancel()
+	var answer T
+	err := func() (err error) {
+		defer fault.Recover(&err)
+		answer, err = s.ask(ctx)
+		return err
+	}()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.err, s.at, s.asking = answer, err, s.now(), nil
+	close(done)
+}
+
+// watchFor is how long one look at the deployment serves all viewers: less than the
+// pages' own rhythm, so that each sees something new.
+const watchFor = 1500 * time.Millisecond
+
+func newWatch(d Deployment, now func() time.Time) *shared[*admin.Overview] {
+	return newShared(now, watchFor, func(ctx context.Context) (*admin.Overview, error) {
+		return d.Look(ctx, admin.Question{Gather: true, Arrivals: admin.MaxArrivals, WithoutBacklog: true}), nil
+	})
+}
