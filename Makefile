@@ -84,7 +84,8 @@ fuzz: ## Fuzz each target: keys, stamps, canonical JSON, bodies, notices, statem
 	done
 
 pictures: export HOMEWARD_TEST_BROWSER := required
-pictures: ## The pictures of the console in docs/images, made by its test in a real browser; needs Chromium.
+pictures: ## The pictures in docs/images: of the console, by its test in a real browser (needs Chromium), and drawings from their sources.
+	for d in docs/images/*.d2; do $(GO) tool -modfile=internal/tools/pictures/go.mod d2 --theme 0 --pad 20 $$d $${d%.d2}.svg || exit 1; done
 	HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
