@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
@@ -32,7 +33,7 @@ type bindArgs struct {
 // loaded is what load makes of one file, x.sql.
 func loaded[A any](t *testing.T, d dialect, sql string) (*query, error) {
 	t.Helper()
-	all, err := load(fstest.MapFS{"query/x.sql": {Data: []byte(sql)}}, []declaration{{"x", reflect.TypeFor[A]()}}, d)
+	all, err := load(fstest.MapFS{"query/x.sql": {Data: []byte(sql)}}, []declaration{{file: "x", args: reflect.TypeFor[A]()}}, d)
 	return all["x"], err
 }
 
@@ -46,7 +47,7 @@ FROM @rows AS r (tenant_id text, idem_key text, due timestamptz) WHERE h = ANY (
 		Home: "it's", bindKey: bindKey{"acme", "k"}, Entry: struct{ ID int64 }{7}, Tags: []string{"a"},
 		Rows: []bindRow{{bindKey{"t1", "k1"}, due}, {bindKey{"t2", "k2"}, due.Add(1)}},
 	}
-	rest := []any{int64(7), []string{"a"}, []string{"t1", "t2"}, []string{"k1", "k2"}, []time.Time{due, due.Add(1)}, "acme"}
+	rest := []any{int64(7), []string{"a"}, pgtype.FlatArray[string]{"t1", "t2"}, pgtype.FlatArray[string]{"k1", "k2"}, pgtype.FlatArray[time.Time]{due, due.Add(1)}, "acme"}
 
 	q, err := loaded[bindArgs](t, postgreSQL, sql)
 	require.NoError(t, err)
@@ -54,7 +55,7 @@ FROM @rows AS r (tenant_id text, idem_key text, due timestamptz) WHERE h = ANY (
 	require.Equal(t, `-- of @nobody::text[], and $1
 SELECT 'a@b', '@home::crdb_internal_region', "@tags", /* @rows
 */ $1::text, $2::crdb_internal_region, $3::int8, $1::text, $4::text[] <@ ARRAY['it''s @x'],
-FROM unnest($5::text[], $6::text[], $7::timestamptz[]) AS r (tenant_id, idem_key, due) WHERE h = ANY ($5::text[]) AND $8::text = $2::crdb_internal_region`, text)
+FROM (SELECT tenant_id, idem_key, due FROM unnest($5::text[], $6::text[], $7::timestamptz[]) WITH ORDINALITY AS few (tenant_id, idem_key, due, nth) WHERE nth BETWEEN 1 AND 1000000) AS r (tenant_id, idem_key, due) WHERE h = ANY ($5::text[]) AND $8::text = $2::crdb_internal_region`, text)
 	require.Equal(t, append([]any{"k", "it's"}, rest...), bound)
 
 	q, err = loaded[bindArgs](t, cockroachDB, sql)
@@ -71,7 +72,7 @@ FROM unnest($4::text[], $5::text[], $6::timestamptz[]) AS r (tenant_id, idem_key
 	require.Contains(t, elsewhere, "'there'::crdb_internal_region")
 
 	_, bound = q.in(bindArgs{})
-	require.Equal(t, []string{}, bound[3], "no rows are not NULL")
+	require.Equal(t, pgtype.FlatArray[string]{}, bound[3], "no rows are not NULL")
 }
 
 func TestFieldsAreNamed(t *testing.T) {
@@ -102,7 +103,7 @@ func TestStatementsThatCannotBe(t *testing.T) {
 	require.NoError(t, err, "it is said in the other dialect")
 
 	file := fstest.MapFS{"query/x.sql": {Data: []byte("SELECT 1")}}
-	declared := declaration{"x", reflect.TypeFor[none]()}
+	declared := declaration{file: "x", args: reflect.TypeFor[none]()}
 	_, err = load(file, nil, postgreSQL)
 	refused(err, "not declared")
 	_, err = load(file, []declaration{declared, declared}, postgreSQL)
