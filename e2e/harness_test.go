@@ -21,6 +21,7 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/e2e/contract"
 	"github.com/homeward-io/homeward/internal/httpapi"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/wan"
@@ -94,6 +95,9 @@ func newProvider(url string) (*httpjson.Provider, error) {
 	})
 }
 
+// judges are the addresses of all of them: whom they answer is not the API's.
+var judges sync.Map
+
 // judge is a simulator behind a listener, in this process.
 type judge struct {
 	*simulator.Simulator
@@ -108,6 +112,7 @@ func newJudgeOf(t testing.TB, c simulator.Config) *judge {
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	judges.Store(l.Addr().String(), true)
 	server, done := sim.NewServer(""), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -116,6 +121,7 @@ func newJudgeOf(t testing.TB, c simulator.Config) *judge {
 	t.Cleanup(func() {
 		require.NoError(t, server.Close())
 		<-done
+		judges.Delete(l.Addr().String())
 		require.NoError(t, sim.Close())
 	})
 	return &judge{sim, "http://" + l.Addr().String()}
@@ -185,7 +191,29 @@ type caller struct {
 func newCaller(t testing.TB, bases map[string]string) *caller {
 	transport := &http.Transport{MaxIdleConnsPerHost: 512, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &caller{http: &http.Client{Transport: transport}, at: bases}
+	return &caller{http: &http.Client{Transport: checked(t, transport)}, at: bases}
+}
+
+// checked holds all that passes against the OpenAPI document, and fails the test where it
+// differs.
+func checked(t testing.TB, next http.RoundTripper) http.RoundTripper {
+	c := newContract(t)
+	return c.Transport(next, func(r *http.Request) bool {
+		_, judge := judges.Load(r.URL.Host)
+		return judge || strings.HasPrefix(r.URL.Path, "/_sim/")
+	})
+}
+
+func newContract(t testing.TB) *contract.Checker {
+	c, err := contract.New(httpapi.OpenAPI())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		mismatches, _ := c.Mismatches()
+		for _, m := range mismatches {
+			t.Errorf("not as the OpenAPI document has it: %s", m)
+		}
+	})
+	return c
 }
 
 func (c *caller) base(region string) string {

@@ -46,6 +46,9 @@ func startLossy(t testing.TB, w *world, region string) *lossy {
 	to, err := url.Parse(w.base(region))
 	require.NoError(t, err)
 	l, proxy := &lossy{}, httputil.NewSingleHostReverseProxy(to)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	proxy.Transport = checked(t, transport)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch l.next(r) {
 		case losesRequest:

@@ -66,7 +66,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	verify, err := standardwebhooks.NewWebhook(eventSecret)
 	require.NoError(t, err)
-	s := &shop{}
+	s, document := &shop{}, newContract(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -84,12 +84,15 @@ func newShop(t *testing.T) *shop {
 		if err := json.Unmarshal(body, &e); err != nil || verify.Verify(body, r.Header) != nil || r.Header.Get("webhook-id") != e.ID {
 			s.wrong = append(s.wrong, string(body))
 		}
+		if err := document.Event(body); err != nil {
+			s.wrong = append(s.wrong, err.Error())
+		}
 		s.all = append(s.all, e)
 	}))
 	s.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		require.Empty(t, s.wrong, "forged, unreadable, or with another id than its header's")
+		require.Empty(t, s.wrong, "forged, unreadable, with another id than its header's, or not as the OpenAPI document has events")
 	})
 	return s
 }

@@ -119,6 +119,7 @@ var libraries = []struct {
 	{"github.com/coreos/go-oidc", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"golang.org/x/oauth2", []string{"internal/console"}, "who may look is decided where pages are"},
 	{"github.com/chromedp", []string{"e2e"}, "only tests look through a browser"},
+	{"github.com/getkin/kin-openapi", []string{"e2e"}, "only tests hold answers against the document"},
 	{"github.com/dunglas/httpsfv", []string{"claim"}, "how a key is spelled stands in one room"},
 	{"github.com/miekg/dns", []string{"e2e"}, "only tests ask DNS"},
 	{"github.com/maxmind/mmdbwriter", []string{"e2e"}, "only tests say where addresses are"},
@@ -222,6 +223,21 @@ func roomOf(path string, rooms []string) (room string) {
 
 // TestTheDrawingIsRight compares "What may import what" in docs/ARCHITECTURE.md with the
 // imports that there are, both ways: an arrow that is missing, and one that is too many.
+// What only tests need never gets into what is deployed, by whichever way.
+func TestTheServiceCarriesNoTestLibraries(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/homeward").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for path := range strings.Lines(string(out)) {
+		for _, l := range libraries {
+			if len(l.rooms) == 1 && l.rooms[0] == "e2e" && strings.HasPrefix(path, l.prefix) {
+				t.Errorf("cmd/homeward carries %s: %s", strings.TrimSpace(path), l.why)
+			}
+		}
+	}
+}
+
 func TestTheDrawingIsRight(t *testing.T) {
 	page, err := os.ReadFile("../../docs/ARCHITECTURE.md")
 	if err != nil {

@@ -8,6 +8,9 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
+// OpenAPI returns the document that GET /v1/openapi.json serves. It is only read.
+func OpenAPI() []byte { return openAPIDocument }
+
 func openAPI(res *response, _ *http.Request) error {
 	res.send(http.StatusOK, mediaJSON, openAPIDocument)
 	return nil

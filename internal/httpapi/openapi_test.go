@@ -10,6 +10,63 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
+// The document says of each part what generators need: the width of integers, the type
+// beside each const and enum, a tag of each operation, and examples of what is sent.
+func TestOpenAPIForGenerators(t *testing.T) {
+	var doc map[string]any
+	if err := json.Unmarshal(OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(at string, node any)
+	walk = func(at string, node any) {
+		switch n := node.(type) {
+		case map[string]any:
+			_, constant := n["const"]
+			_, enum := n["enum"].([]any)
+			_, growing := n["x-extensible-enum"]
+			if _, typed := n["type"]; (constant || enum || growing) && !typed {
+				t.Errorf("%s has no type: %v", at, n)
+			}
+			if growing && (enum || constant) {
+				t.Errorf("%s grows, and is closed, too", at)
+			}
+			if n["type"] == "integer" && n["format"] != "int64" && n["format"] != "int32" {
+				t.Errorf("%s does not say how wide it is", at)
+			}
+			for k, v := range n {
+				if k != "example" {
+					walk(at+"/"+k, v)
+				}
+			}
+		case []any:
+			for _, v := range n {
+				walk(at, v)
+			}
+		}
+	}
+	walk("", doc)
+	tags := map[any]bool{}
+	for _, tag := range doc["tags"].([]any) {
+		tags[tag.(map[string]any)["name"]] = true
+	}
+	for _, part := range []string{"paths", "webhooks"} {
+		for path, item := range doc[part].(map[string]any) {
+			for method, op := range item.(map[string]any) {
+				op := op.(map[string]any)
+				if of, _ := op["tags"].([]any); len(of) != 1 || !tags[of[0]] {
+					t.Errorf("%s %s has the tags %v", method, path, of)
+				}
+				if body, ok := op["requestBody"].(map[string]any); ok {
+					media, _ := body["content"].(map[string]any)[mediaJSON].(map[string]any)
+					if _, ok := media["example"]; media != nil && !ok {
+						t.Errorf("%s %s has no example", method, path)
+					}
+				}
+			}
+		}
+	}
+}
+
 // The document has every route, nothing else, every error code, and no dangling
 // reference.
 func TestOpenAPI(t *testing.T) {
@@ -78,13 +135,15 @@ func TestOpenAPI(t *testing.T) {
 	}
 
 	var codes []string
-	for _, c := range at("#/components/schemas/Problem").(map[string]any)["properties"].(map[string]any)["error"].(map[string]any)["enum"].([]any) {
+	for _, c := range at("#/components/schemas/Problem").(map[string]any)["properties"].(map[string]any)["error"].(map[string]any)["x-extensible-enum"].([]any) {
 		codes = append(codes, c.(string))
 	}
 	var want []string
 	for _, c := range problem.Codes() {
 		want = append(want, string(c))
 	}
+	codes = append(codes, at("#/components/schemas/NotReady").(map[string]any)["properties"].(map[string]any)["error"].(map[string]any)["const"].(string))
+	want = append(want, string(problem.NotReady))
 	slices.Sort(codes)
 	slices.Sort(want)
 	if !slices.Equal(codes, want) {

@@ -1,0 +1,246 @@
+// Package contract holds what the API answers against its OpenAPI document, by
+// kin-openapi, which shares no code with the service. It is for tests: a [Checker] sits
+// in a client's transport, looks at each answer that passes, and changes none.
+//
+// An answer is checked for its status, media type, headers and body. A header that the
+// document does not have is a mismatch, too, and so is a request that was accepted though
+// the document would not have it. What no operation describes (404 and 405 of other paths)
+// must be a problem.
+package contract
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+)
+
+// free are headers of HTTP itself, which no document lists.
+var free = []string{"Date", "Content-Type", "Content-Length", "Connection", "Transfer-Encoding", "Allow", "Www-Authenticate"}
+
+// atMost is how many mismatches are kept: one fault makes thousands of them.
+const atMost = 20
+
+// Checker holds answers against one document. It is safe for concurrent use.
+type Checker struct {
+	doc    *openapi3.T
+	router routers.Router
+
+	mu         sync.Mutex
+	seen       map[[sha256.Size]byte]bool
+	said       map[string]bool
+	mismatches []string
+	checked    int
+}
+
+// New reads the document, and refuses one that is not valid, examples included.
+func New(document []byte) (*Checker, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(document)
+	if err != nil {
+		return nil, fmt.Errorf("contract: %w", err)
+	}
+	router, err := legacy.NewRouter(doc)
+	if err != nil {
+		return nil, fmt.Errorf("contract: %w", err)
+	}
+	return &Checker{doc: doc, router: router, seen: map[[sha256.Size]byte]bool{}, said: map[string]bool{}}, nil
+}
+
+// Mismatches are what was found so far, one sentence each, and how many answers were
+// checked.
+func (c *Checker) Mismatches() (all []string, checked int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.mismatches), c.checked
+}
+
+// Transport checks each answer that next brings, but of those whom other reports: the
+// tests' clients ask the provider, too.
+func (c *Checker) Transport(next http.RoundTripper, other func(*http.Request) bool) http.RoundTripper {
+	return &transport{c, next, other}
+}
+
+type transport struct {
+	*Checker
+	next  http.RoundTripper
+	other func(*http.Request) bool
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.other(r) {
+		return t.next.RoundTrip(r)
+	}
+	sent := r.Clone(r.Context())
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		_ = r.Body.Close()
+		sent.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	res, err := t.next.RoundTrip(sent)
+	if err != nil {
+		return nil, err
+	}
+	return res, t.Look(r, body, res)
+}
+
+// CloseIdleConnections is http.Client's.
+func (t *transport) CloseIdleConnections() {
+	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		next.CloseIdleConnections()
+	}
+}
+
+// Look checks the answer to r, whose body was sent. It reads the answer's body and puts
+// one like it in its place; an answer that was cut off is not checked, and stays cut off.
+func (t *Checker) Look(r *http.Request, sent []byte, res *http.Response) error {
+	got, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(got))
+	if err != nil {
+		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(got), failing{err}))
+		return nil
+	}
+	route, params, err := t.router.FindRoute(at(r))
+	what := r.Method + " " + r.URL.Path
+	if err == nil {
+		what = r.Method + " " + route.Path
+	}
+	if !t.first(what, sent, res, got) {
+		return nil
+	}
+	if err != nil || res.StatusCode == http.StatusMethodNotAllowed {
+		t.report(what, res, got, stray(res, got))
+		return nil
+	}
+	in := &openapi3filter.RequestValidationInput{
+		Request: httptest.NewRequest(r.Method, r.URL.RequestURI(), bytes.NewReader(sent)), PathParams: params, Route: route, Options: options,
+	}
+	in.Request.Header = r.Header.Clone()
+	form := strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
+	if res.StatusCode < 300 && !form { // kin-openapi cannot read Stripe's bracket notation
+		t.report(what, res, got, openapi3filter.ValidateRequest(context.Background(), in))
+	}
+	t.report(what, res, got, undocumented(route.Operation, res))
+	t.report(what, res, got, openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(got)), Options: options,
+	}))
+	return nil
+}
+
+var options = &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true}
+
+// at is r as the document's servers have it, which is a path alone.
+func at(r *http.Request) *http.Request {
+	to := *r
+	u := *r.URL
+	u.Scheme, u.Host, u.Opaque = "", "", ""
+	to.URL, to.Host = &u, ""
+	return &to
+}
+
+// first reports whether nothing like this was checked before: most answers of a storm are
+// replays.
+func (t *Checker) first(what string, sent []byte, res *http.Response, got []byte) bool {
+	h := sha256.New()
+	fmt.Fprint(h, what, res.StatusCode, slices.Sorted(maps.Keys(res.Header)))
+	h.Write(sent)
+	h.Write(got)
+	key := [sha256.Size]byte(h.Sum(nil))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.checked++
+	if t.seen[key] {
+		return false
+	}
+	t.seen[key] = true
+	return true
+}
+
+func (t *Checker) report(what string, res *http.Response, got []byte, err error) {
+	if err == nil {
+		return
+	}
+	kind := fmt.Sprint(what, res.StatusCode, err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.said[kind] && len(t.mismatches) < atMost {
+		t.said[kind] = true
+		t.mismatches = append(t.mismatches, fmt.Sprintf("%s, answered %d: %v\n%v\n%.600s", what, res.StatusCode, err, res.Header, got))
+	}
+}
+
+// undocumented finds headers that the operation's response does not have.
+func undocumented(op *openapi3.Operation, res *http.Response) error {
+	ref := op.Responses.Status(res.StatusCode)
+	if ref == nil {
+		return nil // which ValidateResponse refuses
+	}
+	var unknown []string
+	for name := range res.Header {
+		documented := slices.Contains(free, name)
+		for other := range ref.Value.Headers {
+			documented = documented || strings.EqualFold(name, other)
+		}
+		if !documented {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	slices.Sort(unknown)
+	return fmt.Errorf("the document does not have the headers %v", unknown)
+}
+
+// stray is an answer of no operation's.
+func stray(res *http.Response, got []byte) error {
+	switch media := res.Header.Get("Content-Type"); {
+	case res.StatusCode != http.StatusNotFound && res.StatusCode != http.StatusMethodNotAllowed && res.StatusCode != http.StatusUnauthorized:
+		return errors.New("no operation answers at this path")
+	case media == "application/json": // in Stripe's shape
+		return nil
+	case media != "application/problem+json" || !bytes.Contains(got, []byte(`"retry":`)):
+		return fmt.Errorf("what is answered at a path that there is not is no problem, but %s", media)
+	}
+	return nil
+}
+
+// Event checks the body of a webhook to a merchant against the document.
+func (t *Checker) Event(body []byte) error {
+	kind, _, _ := strings.Cut(after(string(body), `"type":"`), ".")
+	hook := t.doc.Webhooks[kind]
+	if hook == nil {
+		return fmt.Errorf("contract: no webhook of the document is of this kind: %s", body)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return openapi3filter.ValidateRequestBody(context.Background(), &openapi3filter.RequestValidationInput{
+		Request: r, Options: options, Route: &routers.Route{Spec: t.doc, PathItem: hook, Method: http.MethodPost, Operation: hook.Post},
+	}, hook.Post.RequestBody.Value)
+}
+
+func after(s, mark string) string {
+	_, rest, _ := strings.Cut(s, mark)
+	return rest
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
