@@ -129,7 +129,7 @@ deploy-tools: ## Build helm, its linters, a Kubernetes control plane and OpenTof
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/tofu install -trimpath -ldflags '-s -w' tool
 	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/terraform install -trimpath -ldflags '-s -w' tool ./standin
 
-deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, and Terraform against the providers' schemas.
+deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests, the chart on a real control plane with made-up machines, what its pods run with an upgrade under load, and Terraform against the providers' schemas.
 	PATH="$(TOOLS):$$PATH" DEPLOY_TOOLS=required $(GO) test -count 1 -timeout 20m ./e2e/deploy
 
 generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the licences of all libraries.

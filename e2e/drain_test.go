@@ -111,6 +111,7 @@ func (w *drained) ready(want map[string]int) {
 	for _, n := range w.cluster.Nodes {
 		require.Equal(w.t, want[n.Region()], w.probe(n, "/readyz"), n.Name())
 		require.Equal(w.t, http.StatusOK, w.probe(n, "/livez"), n.Name())
+		require.Equal(w.t, http.StatusOK, w.probe(n, "/readyz?exclude=region"), n.Name())
 	}
 }
 

@@ -13,6 +13,6 @@
 //
 // What is real: PowerDNS, its health checks, EDNS client subnets (RFC 7871), the nodes
 // and their /readyz. What stands in: each region has an address of loopback where a
-// cloud has a load balancer ([balancer]), and places are those of subnets kept for
+// cloud has a load balancer ([entrance]), and places are those of subnets kept for
 // benchmarks (RFC 2544), in a database of the format that MaxMind describes ([earth]).
 package main

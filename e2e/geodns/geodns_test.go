@@ -364,9 +364,9 @@ func (b *safeBuffer) String() string {
 	return b.b.String()
 }
 
-// TestBalancer: connections go to the nodes that are ready, to any when none is, and end
+// TestEntrance: connections go to the nodes that are ready, to any when none is, and end
 // when none lives.
-func TestBalancer(t *testing.T) {
+func TestEntrance(t *testing.T) {
 	ready := map[string]*atomic.Bool{"a": {}, "b": {}}
 	var nodes []string
 	var servers []*httptest.Server
@@ -380,12 +380,12 @@ func TestBalancer(t *testing.T) {
 		t.Cleanup(s.Close)
 		servers, nodes = append(servers, s), append(nodes, s.Listener.Addr().String())
 	}
-	b, err := balance("127.0.0.1:0", nodes)
+	b, err := enter("127.0.0.1:0", nodes)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.close()) })
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	asked := func() string {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.listener.Addr().String()+"/", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.Addr()+"/", nil)
 		require.NoError(t, err)
 		res, err := client.Do(req)
 		if err != nil {

@@ -91,7 +91,7 @@ func onlyCluster(dir string) (string, error) {
 type front struct {
 	sites     []site
 	dns       *powerDNS
-	balancers []*balancer
+	entrances []*entrance
 	dir       string
 }
 
@@ -114,11 +114,11 @@ func startFront(ctx context.Context, o options, state *lab.State) (f *front, err
 		for _, u := range r.URLs {
 			nodes = append(nodes, strings.TrimPrefix(u, "http://"))
 		}
-		b, err := balance(netip.AddrPortFrom(f.sites[i].addr, uint16(o.port)).String(), nodes)
+		e, err := enter(netip.AddrPortFrom(f.sites[i].addr, uint16(o.port)).String(), nodes)
 		if err != nil {
 			return f, err
 		}
-		f.balancers = append(f.balancers, b)
+		f.entrances = append(f.entrances, e)
 	}
 	f.dns, err = startPowerDNS(ctx, f.dir, o.listen, f.sites, o.port, o.ttl)
 	return f, err
@@ -130,8 +130,8 @@ func (f *front) stop(ctx context.Context) error {
 	if f.dns != nil {
 		errs = append(errs, f.dns.stop(ctx))
 	}
-	for _, b := range slices.Backward(f.balancers) {
-		errs = append(errs, b.close())
+	for _, e := range slices.Backward(f.entrances) {
+		errs = append(errs, e.close())
 	}
 	if f.dir != "" {
 		errs = append(errs, os.RemoveAll(f.dir))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,8 +79,9 @@ type Config struct {
 	// ErrorPages is where the types of problems lead; "" is what this API serves.
 	ErrorPages problem.Pages
 	// Ready says why this node should get no traffic, in one line fit for anyone
-	// to read; nil, or a nil error, means that it should.
-	Ready func(context.Context) error
+	// to read; nil, or a nil error, means that it should. regional is false where
+	// only the node is asked about, and not whether its region is in service.
+	Ready func(ctx context.Context, regional bool) error
 	// Answered is told of each request to move money, once it is answered, on the
 	// request's own goroutine; nil: nobody is.
 	Answered func(Answer)
@@ -140,7 +142,7 @@ func New(c Config) (http.Handler, error) {
 		c.NewKeys = func() (claim.RegionCode, bool) { return c.RegionCode, true }
 	}
 	if c.Ready == nil {
-		c.Ready = func(context.Context) error { return nil }
+		c.Ready = func(context.Context, bool) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -298,8 +300,13 @@ func live(res *response, _ *http.Request) error {
 	return nil
 }
 
+// ready answers what sends traffic to the region, DNS and its load balancer, and with
+// ?exclude=region what sends it to nodes of a region, Kubernetes: who comes to a region
+// that is drained is served, and its nodes can be replaced. Checks are excluded as in
+// Kubernetes' own probes ("Kubernetes API health endpoints"); others are not ours.
 func (s *server) ready(res *response, r *http.Request) error {
-	if err := s.Ready(r.Context()); err != nil {
+	regional := !slices.Contains(r.URL.Query()["exclude"], "region")
+	if err := s.Ready(r.Context(), regional); err != nil {
 		return &refusal{Problem: notReady(err.Error())}
 	}
 	res.send(http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))

@@ -373,9 +373,16 @@ func TestMint(t *testing.T) {
 }
 
 func TestProbes(t *testing.T) {
-	draining := errors.New("draining")
+	draining, ofRegion := errors.New("draining"), errors.New("region is draining")
 	var why error
-	h := newAPI(t, newFake(), func(c *Config) { c.Ready = func(context.Context) error { return why } })
+	h := newAPI(t, newFake(), func(c *Config) {
+		c.Ready = func(_ context.Context, regional bool) error {
+			if !regional && errors.Is(why, ofRegion) {
+				return nil
+			}
+			return why
+		}
+	})
 	for _, path := range []string{"/livez", "/readyz"} {
 		if w := serve(h, httptest.NewRequest("GET", path, nil)); w.Code != 200 || w.Body.String() != "ok\n" {
 			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
@@ -386,6 +393,17 @@ func TestProbes(t *testing.T) {
 	want := `{"type":"/errors/not_ready","title":"This node is not ready","status":503,"detail":"Draining.","error":"not_ready","retry":"same_key"}` + "\n"
 	if w := serve(h, httptest.NewRequest("GET", "/readyz", nil)); w.Code != 503 || w.Body.String() != want {
 		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	for path, status := range map[string]int{"/readyz?exclude=region": 503, "/readyz?exclude=nothing": 503} {
+		if w := serve(h, httptest.NewRequest("GET", path, nil)); w.Code != status {
+			t.Errorf("%s of a node that drains: got %d", path, w.Code)
+		}
+	}
+	why = ofRegion
+	for path, status := range map[string]int{"/readyz": 503, "/readyz?exclude=region": 200, "/readyz?exclude=nothing": 503} {
+		if w := serve(h, httptest.NewRequest("GET", path, nil)); w.Code != status {
+			t.Errorf("%s of a region that drains: got %d", path, w.Code)
+		}
 	}
 	if w := serve(h, httptest.NewRequest("GET", "/livez", nil)); w.Code != 200 {
 		t.Errorf("a draining node must stay alive, got %d", w.Code)

@@ -145,7 +145,7 @@ func (n *Node) part(ctx context.Context, epoch uint64, arrivals int) admin.Part 
 		Requests: int(n.hand.requests.Load()), Forwards: int(n.hand.forwards.Load()),
 		Traffic: n.traffic.tell(arrivals, regions),
 	}
-	if err := n.ready(ctx); err != nil {
+	if err := n.ready(ctx, true); err != nil {
 		p.NotReady = err.Error()
 	}
 	return p

@@ -270,11 +270,12 @@ func (n *Node) Membership() *region.Membership { return n.membership }
 // RPCAddr is where other nodes are told to reach this one.
 func (n *Node) RPCAddr() string { return cmp.Or(n.c.RPCAdvertise, n.rpcListener.Addr().String()) }
 
-func (n *Node) ready(ctx context.Context) error {
+// ready says why this node should get no traffic. Not regional: whatever its region is.
+func (n *Node) ready(ctx context.Context, regional bool) error {
 	if n.stopping.Load() {
 		return errors.New("this node is shutting down")
 	}
-	if err := n.follower.takes(); err != nil {
+	if err := n.follower.takes(); err != nil && regional {
 		return err
 	}
 	if n.c.Ready != nil {

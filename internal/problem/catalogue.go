@@ -152,7 +152,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: NotReady, Status: 503, Retry: SameKey, Title: "This node is not ready",
-		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: it starts, drains or cannot reach its store. Merchants' requests are not answered so.",
+		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: it starts, drains, is of a region that is out of service, or cannot reach its store. Merchants' requests are not answered so.",
 		Safe:  "Yes. It is a probe.",
 		Do:    "Load balancers send requests to another node. `homeward regions` shows the rest.",
 	},
