@@ -78,7 +78,7 @@ func (s *Service) elsewhere(ctx context.Context, key Key, m *outbox.Message) boo
 	if err != nil || !found || rec.State != InFlight || rec.Minted.ID != m.ID {
 		return false
 	}
-	if _, ok := rec.With(s.c.Providers); ok {
+	if _, ok := s.with(&rec); ok {
 		return false
 	}
 	s.meet(&rec)

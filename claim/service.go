@@ -81,6 +81,11 @@ type Config struct {
 	// another one stays as it is until a node that calls that one recovers it: what it may
 	// have done, only it knows. nil: there has only ever been one.
 	Providers []string
+	// Nameless says whom claims were begun for whose provider key names nobody, as older
+	// builds made it: the provider that there was then, whichever is the default since. ""
+	// where nobody knows: then such a claim stays as it is until somebody does. nil: where
+	// there is one provider, that one.
+	Nameless func() string
 	// Unbound are the operations that find their provider by what they are about, as a
 	// refund does by its charge: their claims are with none.
 	Unbound map[string]bool
@@ -360,7 +365,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	here := true
 	if a.Recovery { // a generation that this step began is with whom the arrival named
-		a.Provider, here = rec.With(s.c.Providers)
+		a.Provider, here = s.with(rec)
 	}
 	switch {
 	case !here:
@@ -401,8 +406,11 @@ const reasonFault = "our_fault"
 // faultPause keeps code of ours that panics from being tried without a break.
 const faultPause = time.Second
 
-// pageElsewhere is what operators watch for.
-const pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
+// What operators watch for.
+const (
+	pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
+	pageNameless  = "page: a claim of an older build does not say which provider it was begun for, and there are several; say so with homeward account unnamed"
+)
 
 const (
 	// otherProviderPause is how long a claim is left alone by a node that does not have
@@ -413,10 +421,36 @@ const (
 	elsewhereMemory = time.Hour
 )
 
+// with names the provider that rec's present generation is with; "" where it is with none,
+// as refunds are, or there is but one. ok is false where this node cannot call it.
+func (s *Service) with(rec *Record) (name string, ok bool) {
+	name, ok = rec.With(s.c.Providers)
+	if !ok || name != "" || s.c.Providers == nil || s.c.Unbound[rec.Operation] {
+		return name, ok
+	}
+	name = s.nameless()
+	return name, slices.Contains(s.c.Providers, name)
+}
+
+func (s *Service) nameless() string {
+	switch {
+	case s.c.Nameless != nil:
+		return s.c.Nameless()
+	case len(s.c.Providers) == 1:
+		return s.c.Providers[0]
+	default:
+		return ""
+	}
+}
+
 // meet notes that rec is with a provider that this node does not have.
 func (s *Service) meet(rec *Record) {
 	s.met.Store(time.Now().UnixNano())
-	s.c.Logger.Error(pageElsewhere,
+	page := pageElsewhere
+	if _, nameless := rec.With(s.c.Providers); nameless && s.nameless() == "" {
+		page = pageNameless
+	}
+	s.c.Logger.Error(page,
 		"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
 }
 

@@ -345,8 +345,12 @@ func olderProvider(w *tale) {
 	require.NoError(w.t, err)
 	w.unasked(old, unrecorded, 700)
 	w.unasked(old, "invoice-1999", 900)
-	refused := w.refusedEverywhere(refund("refund-1", objectID(w.t, paid), 0), http.StatusBadRequest)
-	require.Equal(w.t, "provider_not_available", refused.Problem.Code)
+	for _, r := range regions { // nothing was sent; a node that has the provider would do it
+		refused := w.send(w.ctx, r, refund("refund-1", objectID(w.t, paid), 0))
+		require.NoError(w.t, refused.Err)
+		require.Equal(w.t, http.StatusServiceUnavailable, refused.Status)
+		require.Equal(w.t, []string{"provider_not_available", "same_key"}, []string{refused.Problem.Code, refused.Problem.Retry})
+	}
 
 	b := w.read(old, older)
 	require.Equal(w.t, 1, b.compared.Agree)

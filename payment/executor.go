@@ -61,6 +61,9 @@ type Options struct {
 	// expires_at, and ProcessingFor how long a payment method may before a person is
 	// told; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
+	// Nameless says whom charges were begun for whose claims name nobody, as of claim.Config:
+	// captures and cancellations go there. "" where nobody knows; nil: the only provider.
+	Nameless func() string
 	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
 	// ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)
@@ -226,6 +229,20 @@ func (t *attempt) told() bool {
 func (t *attempt) toldRefused(ctx context.Context) claim.Verdict {
 	t.cleared = true
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
+}
+
+// chargedAt makes the provider that a charge's claim is with the one to call; false where
+// there is none, or it is not known.
+func (t *attempt) chargedAt(rec *claim.Record) bool {
+	name, ok := rec.With(t.names)
+	switch {
+	case !ok || name != "":
+		return ok && t.goTo(name)
+	case t.o.Nameless != nil:
+		return t.goTo(t.o.Nameless())
+	default:
+		return len(t.names) == 1
+	}
 }
 
 // goTo makes the named provider the one to call; false where there is none.

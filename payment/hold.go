@@ -212,7 +212,6 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	if rec.Interim != nil {
 		state = psp.State(rec.Interim.State)
 	}
-	name, here := rec.With(t.names)
 	switch {
 	case state == "":
 		return t.wrong(codeNotHeld, "charge", "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
@@ -220,7 +219,7 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 		return t.wrong(codeNotHeld, "charge", "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
 	case t.intent.Amount > in.Amount:
 		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge holds %d, and a capture cannot be more. Lower the amount, or leave it out to capture all.", in.Amount)), true
-	case !here || name != "" && !t.goTo(name):
+	case !t.chargedAt(rec):
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
 	case t.caps.Asynchronous:
 		return t.wrong(codeNotWaiting, "charge", "The provider "+t.name+" does not say at once what becomes of a cancellation; cancel the charge there."), true
@@ -293,7 +292,7 @@ func (t *attempt) captured(ctx context.Context) claim.Verdict {
 // known while its request is; after a crash the provider still shows how much it was of.
 func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 	of := &t.of
-	if name, ok := of.rec.With(t.names); !ok || name != "" && !t.goTo(name) {
+	if !t.chargedAt(&of.rec) {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
 	}
 	in, ref := of.intent, of.rec.ProviderRef

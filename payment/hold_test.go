@@ -97,6 +97,34 @@ func (h *holding) order(t *testing.T, op Operation, body string, recovery bool) 
 	return e.Attempt(t.Context(), a)
 }
 
+// The charge's claim is of an older build and names nobody, or names somebody whom this node
+// does not have: a capture goes to the provider that holds the money, or nowhere yet.
+func TestOrdersGoToWhereTheMoneyIs(t *testing.T) {
+	for was, here := range map[string]bool{"fake": true, "other": false, "": false} {
+		for _, recovery := range []bool{false, true} {
+			h := newHolding(RequiresCapture)
+			h.result, h.learns = psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}, becomes(1000, "")
+			e := NewExecutor(psp.Providers{&renamed{Provider: h, name: "default"}, h}, Options{
+				Logger: slog.New(slog.DiscardHandler), Charges: h, Home: func(claim.RegionCode) (string, bool) { return "eu", true },
+				Nameless: func() string { return was },
+			})
+			a := attemptOf(Charge)
+			a.Record.Operation, a.Record.Key.Tenant, a.Recovery, a.Payload = string(Capture), "acme", recovery, OrderOf([]byte("{}"), paid)
+			v := e.Attempt(t.Context(), a)
+			require.Equal(t, here, v.Outcome == claim.OutcomeDone, was)
+			require.Equal(t, !here, v.Unsent && v.Response.Status == 503, was)
+			require.Equal(t, here, len(h.calls) == 1)
+		}
+	}
+}
+
+type renamed struct {
+	psp.Provider
+	name string
+}
+
+func (r *renamed) Name() string { return r.name }
+
 func TestOrders(t *testing.T) {
 	approved := psp.Result{Outcome: psp.Approved, ProviderRef: "px_1"}
 	refused := psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "payment_intent_unexpected_state", Message: "No."}}

@@ -56,12 +56,8 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
 		// One answer for a charge of nobody and for another tenant's.
 		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
-	case !t.goTo(charge.Provider) && t.Recovery:
-		// Unlike the books, what this node has may have changed since an earlier attempt,
-		// which may have called.
-		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
-	case t.name != charge.Provider:
-		return t.wrong(codeElsewhere, "charge", "This charge was made at the provider "+charge.Provider+", which is not in use any more; refund it there."), true
+	case !t.goTo(charge.Provider):
+		return t.absent(ctx, charge.Provider), true
 	case in.ofStripe && OtherUnits(charge.Currency):
 		return t.wrong(codeUnits, "amount", otherUnitsDetail), true
 	case in.Amount > charge.Amount:
@@ -73,6 +69,26 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	}
 	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
 	return t.left(ctx, &charge)
+}
+
+// absent is the verdict where this node does not have the provider of what is to be given
+// back. That says nothing of the refund: another node may have it, or this one later. A first
+// attempt lets go of its key, as nothing was sent under it, and the same request may be made
+// again. An attempt after that leaves the claim open, as one before it may have called.
+func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
+	if t.Recovery {
+		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
+	}
+	t.log.WarnContext(ctx, "a refund is asked for at a provider that this node does not have; nothing was sent", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
+		"home", t.Record.Home, "provider", provider, "providers", t.names)
+	p := problem.New(problem.OutcomeUnknown, "This charge was made at the provider "+provider+", which is not available here now, and nothing was sent to it. Send the same request again later.")
+	p.Title, p.DeclineCode, p.Member, p.RetryAfter = "The provider is not available", codeElsewhere, "charge", elsewhereWait
+	if t.Last { // the answer is remembered, and the key with it
+		p.Detail = "This charge was made at the provider " + provider + ", which is not available, and nothing was sent to it. Ask for the refund again later, with a new key."
+		p.Retry, p.RetryAfter = problem.NewKey, 0
+		return t.refused(claim.OutcomeRefused, p)
+	}
+	return claim.Verdict{Outcome: claim.OutcomeReleased, Reason: codeElsewhere, Response: t.refusal(p), RetryIn: elsewhereWait}
 }
 
 // left finds out what is left of a charge, by what its own books say has happened to it

@@ -139,7 +139,9 @@ func TestRefund(t *testing.T) {
 				other.Kind = ledger.Ghost
 				b.all["europe/"+paid] = other
 			}},
-		{name: "of another provider", body: strings.Replace(whole, paid, elsewhere, 1), outcome: claim.OutcomeReleased, reason: codeElsewhere, status: 400},
+		{name: "of another provider", body: strings.Replace(whole, paid, elsewhere, 1), outcome: claim.OutcomeReleased, reason: codeElsewhere, status: 503, says: `"retry":"same_key"`},
+		{name: "of another provider, for the last time", body: strings.Replace(whole, paid, elsewhere, 1), outcome: claim.OutcomeRefused, reason: codeElsewhere, status: 503, says: `"retry":"new_key"`,
+			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Last = true }},
 		{name: "of another provider, recovery", body: strings.Replace(whole, paid, elsewhere, 1), outcome: claim.OutcomeUnknown, reason: reasonElsewhere, unsent: true, status: 503,
 			change: func(a *claim.Attempt, _ *fake, _ *books) { a.Recovery = true }},
 		{name: "unreadable", body: whole, outcome: claim.OutcomeUnknown, reason: reasonNoFacts, unsent: true, status: 503,

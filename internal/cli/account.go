@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/homeward-io/homeward/internal/cockroach"
+	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment/account"
 )
 
 type accountCommand struct {
 	List   accountListCommand   `cmd:"" help:"List the providers' names that have been in use, and the account that each stands for."`
 	Accept accountAcceptCommand `cmd:"" help:"Let a provider's name stand for another account from now on."`
+	// Unnamed is of builds before providers had names.
+	Unnamed accountUnnamedCommand `cmd:"" help:"Say which provider the claims of builds were begun for that knew one provider alone."`
 }
 
 // Help is what homeward account --help adds.
@@ -29,13 +32,17 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		t := table(io)
-		fmt.Fprintln(t, "PROVIDER\tACCOUNT\tSINCE")
+		fmt.Fprintln(t, "PROVIDER\tACCOUNT\tSINCE\tUNNAMED CLAIMS")
 		for _, r := range rows {
 			since := ""
 			if !r.Pinned.IsZero() {
 				since = r.Pinned.UTC().Format(time.RFC3339)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since)
+			unnamed := ""
+			if r.Unnamed {
+				unnamed = "yes"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", visible(r.Provider), visible(r.Account), since, unnamed)
 		}
 		return t.Flush()
 	})
@@ -44,13 +51,21 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 type accountAcceptCommand struct {
 	Provider string `required:"" placeholder:"NAME" help:"The provider's name."`
 	Account  string `required:"" placeholder:"ID" help:"The provider's id of the account, as the refused start says it."`
+	Anyway   bool   `help:"Also while claims, refunds or ghosts are open in the former account: the other one is asked about them, knows nothing, and is charged or refunds again. Only where it has all that the former one had."`
 }
 
 // Run is for a person who knows that the other account has what this one had, as after a
 // migration by the provider: what was moved in the former one is not found in another.
 func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
 	return withDatabase(ctx, func(db *cockroach.DB) error {
-		changed, err := account.Accept(ctx, db, c.Provider, c.Account, time.Now())
+		work, err := node.OpenWork(ctx, db)
+		if err != nil {
+			return err
+		}
+		if c.Anyway {
+			work = nil
+		}
+		changed, err := account.Accept(ctx, db, work, c.Provider, c.Account, time.Now())
 		switch {
 		case errors.Is(err, account.ErrUnknown):
 			return fmt.Errorf("%w: %s; homeward account list shows those that have", err, c.Provider)
@@ -60,7 +75,30 @@ func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
 			fmt.Fprintf(io.out, "nothing to do: %s is the account %s\n", c.Provider, c.Account)
 			return nil
 		}
-		fmt.Fprintf(io.out, "%s is the account %s from now on: look-ups and refunds of what moved before go to it, too\n", c.Provider, c.Account)
+		fmt.Fprintf(io.out, "%s is the account %s from now on: look-ups and refunds of what moved before go to it, too; nodes with a key of the former account send it nothing more within %v\n", c.Provider, c.Account, account.CheckEvery)
+		return nil
+	})
+}
+
+type accountUnnamedCommand struct {
+	Provider string `required:"" placeholder:"NAME" help:"The provider's name, as homeward account list shows it."`
+}
+
+// Run is for a person who knows which provider a deployment had when it was upgraded from a
+// build whose claims name none. Where only one was in use then it is known.
+func (c *accountUnnamedCommand) Run(ctx context.Context, io streams) error {
+	return withDatabase(ctx, func(db *cockroach.DB) error {
+		changed, err := account.Inherit(ctx, db, c.Provider)
+		switch {
+		case errors.Is(err, account.ErrUnknown):
+			return fmt.Errorf("%w: %s; homeward account list shows those that have", err, c.Provider)
+		case err != nil:
+			return err
+		case !changed:
+			fmt.Fprintf(io.out, "nothing to do: claims that name no provider are with %s\n", c.Provider)
+			return nil
+		}
+		fmt.Fprintf(io.out, "claims that name no provider are with %s: nodes go on with them within %v\n", c.Provider, account.CheckEvery)
 		return nil
 	})
 }

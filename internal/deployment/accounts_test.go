@@ -57,13 +57,14 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			require.NoError(t, err)
 			rows, err := d.Accounts(ctx)
 			require.NoError(t, err)
-			require.Equal(t, []account.Row{{Provider: "new", Version: 2, Account: "b", Pinned: time.Unix(1, 0).UTC()}, {Provider: "old", Version: 1}}, rows)
+			require.Equal(t, []account.Row{{Provider: "new", Version: 3, Account: "b", Pinned: time.Unix(1, 0).UTC(), Unnamed: true}, {Provider: "old", Version: 1}}, rows)
 
 			home := func(code claim.RegionCode) (string, bool) {
 				return map[claim.RegionCode]string{1: us, 2: eu}[code], code <= 2
 			}
+			work := &account.Homes{Work: store, Names: []string{us, eu}, Home: home}
 			left := func(names ...string) error {
-				return account.Left(ctx, store, store, []string{us, eu}, home, names)
+				return account.Left(ctx, store, work, names)
 			}
 			require.NoError(t, left("new"))
 			charge, err := claim.NewObjectID("ch", 1, nil)
@@ -75,9 +76,17 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 				require.NoError(t, err)
 				return begun.Record
 			}
+			accept := func(provider, is string) (bool, error) {
+				return account.Accept(ctx, store, work, provider, is, time.Unix(2, 0).UTC())
+			}
+			_, err = accept("old", "first")
+			require.NoError(t, err)
+			_, err = accept("old", "second")
+			require.NoError(t, err, "nothing is open")
 			first := begin(us, "k1", "charge", "old", "{}")
 			begin(eu, "k2", "charge", "old", "{}")
 			begin(us, "k3", "charge", "new", "{}")
+			begin(us, "k0", "charge", "", "{}") // of an older build
 			begin(us, "k4", "refund", "", `{"charge":"`+charge+`"}`)
 			post := func(tx ledger.Transaction) {
 				_, err := store.Post(ctx, tx)
@@ -108,6 +117,28 @@ func TestWhatIsOpenAtAProvider(t *testing.T) {
 			require.ErrorContains(t, err, "leave_providers to [old]")
 			require.NotContains(t, err.Error(), "\n")
 			require.NoError(t, left("new", "old"))
+			require.ErrorContains(t, left("old"), "(new: 2 claims, 0 refunds and 0 ghosts)", "what names nobody is with it")
+
+			for provider, open := range map[string]string{"old": "old: 2 claims, 1 refunds and 1 ghosts", "new": "new: 2 claims"} {
+				var refused *account.OpenError
+				_, err = accept(provider, "third")
+				require.ErrorAs(t, err, &refused)
+				require.ErrorContains(t, err, open)
+				require.ErrorContains(t, err, "--anyway")
+				require.NotContains(t, err.Error(), "\n")
+			}
+			rows, err = d.Accounts(ctx)
+			require.NoError(t, err)
+			require.Equal(t, []string{"b", "second"}, []string{rows[0].Account, rows[1].Account})
+			changed, err = account.Inherit(ctx, store, "old")
+			require.NoError(t, err)
+			require.True(t, changed)
+			require.ErrorContains(t, left("new"), "(old: 3 claims")
+			_, err = account.Inherit(ctx, store, "new")
+			require.NoError(t, err)
+			changed, err = account.Accept(ctx, store, nil, "old", "third", time.Now()) // anyway
+			require.NoError(t, err)
+			require.True(t, changed)
 			_, err = store.Settle(ctx, first, claim.Verdict{Outcome: claim.OutcomeRefused, Response: claim.Response{Status: 402, Body: []byte("{}")}})
 			require.NoError(t, err)
 			require.ErrorContains(t, left("new"), "old: 1 claims")

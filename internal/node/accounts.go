@@ -10,36 +10,41 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 	"github.com/homeward-io/homeward/internal/parts"
 	"github.com/homeward-io/homeward/payment/account"
-	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
 )
-
-// accountsEvery is how often a provider that has not said whose account it is is asked
-// again.
-const accountsEvery = time.Minute
-
-// pageAccount is what operators watch for.
-const pageAccount = "page: a provider that did not answer at the start is of another account than its name stands for; stop this node"
 
 // knowProviders refuses a start with a key of another account, or without a provider that
 // has open work. Whoever does not say which account it is, as while it is down, is asked
 // again later.
 func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
-	doubts, err := n.c.knowProviders(ctx)
-	if err != nil {
+	n.c.keepProviders(n.log)
+	doubts, err := n.c.keeper.Pin(ctx, time.Now())
+	named := slices.Concat(n.c.Providers.Names(), n.c.LeaveProviders)
+	if err := errors.Join(err, account.Left(ctx, n.c.Store, n.c.work(n.c.Store), named)); err != nil {
 		return nil, err
 	}
 	for _, doubt := range doubts {
 		n.log.Warn("a provider does not say which account its key opens; it is asked again", "why", doubt)
 	}
-	n.unsaid.Store(len(doubts) > 0)
 	return nil, nil
 }
 
-func (c *Config) knowProviders(ctx context.Context) (doubts []string, err error) {
-	named := slices.Concat(c.Providers.Names(), c.LeaveProviders)
-	doubts, err = account.Pin(ctx, c.Store, c.Providers, time.Now())
-	return doubts, errors.Join(err, account.Left(ctx, c.Store, c.Store, c.regionNames(), c.home, named))
+// keepProviders has whoever is called from now on be kept to its account.
+func (c *Config) keepProviders(log *slog.Logger) {
+	c.keeper = account.NewKeeper(c.Store, c.Providers, log)
+	c.Providers = c.keeper.Providers()
+}
+
+// nameless is of claim.Config; nil where accounts are not kept, as in tests.
+func (c *Config) nameless() func() string {
+	if c.keeper == nil {
+		return nil
+	}
+	return c.keeper.Nameless
+}
+
+func (c *Config) work(w account.Work) *account.Homes {
+	return &account.Homes{Work: w, Names: c.regionNames(), Home: c.home}
 }
 
 func (c *Config) regionNames() (names []string) {
@@ -49,30 +54,16 @@ func (c *Config) regionNames() (names []string) {
 	return names
 }
 
-// watchAccounts asks those again that have not said.
+// watchAccounts compares accounts again and again.
 func (n *Node) watchAccounts(context.Context) (parts.Stop, error) {
-	n.background.every(n.log, accountsEvery, func(ctx context.Context) {
-		if n.unsaid.Load() {
-			n.askAccounts(ctx, n.log)
-		}
-	})
+	n.background.every(n.log, account.CheckEvery, n.checkAccounts)
 	return nil, nil
 }
 
-func (n *Node) askAccounts(ctx context.Context, log *slog.Logger) {
-	doubts, err := account.Pin(ctx, n.c.Store, n.c.Providers, time.Now())
-	if err != nil {
-		log.Error(pageAccount, "error", err)
-		return
+func (n *Node) checkAccounts(ctx context.Context) {
+	if err := n.c.keeper.Check(ctx, time.Now()); err != nil {
+		n.log.Warn("the accounts of providers could not be compared; they are again in a minute", "error", err)
 	}
-	n.unsaid.Store(len(doubts) > 0)
-}
-
-// accountsOf is whom a tool acts as: a key of another account is refused, whoever has open
-// work.
-func (c *Config) accountsOf(ctx context.Context, providers psp.Providers) error {
-	_, err := account.Pin(ctx, c.Store, providers, time.Now())
-	return err
 }
 
 // leftOpen says whether a node with these settings would leave open work behind.
@@ -80,14 +71,31 @@ func leftOpen(ctx context.Context, db *cockroach.DB, settings *ServeSettings, re
 	if len(regions) == 0 || settings.validateProviders() != nil {
 		return nil // a mistake of its own
 	}
-	view, err := db.Region(regions[0].Name)
+	work, err := workOf(db, regions)
 	if err != nil {
 		return err
+	}
+	return account.Left(ctx, db, work, slices.Concat(settings.ProviderNames(), settings.LeaveProviders))
+}
+
+// OpenWork is what is open in the regions that a database has, for tools.
+func OpenWork(ctx context.Context, db *cockroach.DB) (*account.Homes, error) {
+	regions, _, err := db.Regions(ctx)
+	if err != nil || len(regions) == 0 {
+		return nil, err
+	}
+	return workOf(db, regions)
+}
+
+func workOf(db *cockroach.DB, regions []region.Region) (*account.Homes, error) {
+	view, err := db.Region(regions[0].Name)
+	if err != nil {
+		return nil, err
 	}
 	topology, err := region.NewTopology(regions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c := Config{Store: view, Topology: topology}
-	return account.Left(ctx, view, view, c.regionNames(), c.home, slices.Concat(settings.ProviderNames(), settings.LeaveProviders))
+	c := Config{Topology: topology}
+	return c.work(view), nil
 }

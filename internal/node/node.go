@@ -25,6 +25,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/outbox/relay"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/region"
@@ -99,6 +100,8 @@ type Config struct {
 	// Clock is for the ages of notices and of what metrics show; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
+
+	keeper *account.Keeper // of Providers; nil: they are not kept
 }
 
 // Node is one running process's worth of Homeward in one region. Its fields are set by
@@ -113,7 +116,6 @@ type Node struct {
 	conListener net.Listener // of the console; nil: there is none
 	membership  *region.Membership
 	left        atomic.Bool // gossip
-	unsaid      atomic.Bool // a provider has not said whose account it is
 	outages     *region.Outages
 	transport   http.RoundTripper // of forwards
 	peers       *region.Peers

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/account"
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
@@ -17,6 +19,7 @@ import (
 // deputy it acts on rows of every home through the store, whose leases and fences
 // let any number of them and of nodes do so at once. Safe for concurrent use.
 type Healer struct {
+	keeper      *account.Keeper
 	service     *claim.Service
 	compensator *notice.Compensator
 	means       *means
@@ -37,7 +40,8 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 		return nil, err
 	}
 	c := m.config(settings, name, log)
-	if err := c.accountsOf(ctx, c.Providers); err != nil {
+	c.keepProviders(log)
+	if _, err := c.keeper.Pin(ctx, time.Now()); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
 	h, err := newHealer(c, log)
@@ -53,7 +57,7 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Healer{service: service}
+	h := &Healer{keeper: c.keeper, service: service}
 	home := func(key claim.Key) (string, error) {
 		code, ok := claim.ReadStamp(key.Value)
 		home, known := c.home(code)
@@ -81,8 +85,14 @@ func newHealer(c Config, log *slog.Logger) (*Healer, error) {
 	return h, nil
 }
 
-// Compensate gives g back as [notice.Compensator.Compensate] does.
+// Compensate gives g back as [notice.Compensator.Compensate] does. Whose accounts the
+// providers' names stand for may have changed since the start.
 func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progress, string, error) {
+	if h.keeper != nil {
+		if err := h.keeper.Check(ctx, time.Now()); err != nil {
+			return notice.Pending, "", err
+		}
+	}
 	return h.compensator.Compensate(ctx, g)
 }
 

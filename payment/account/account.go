@@ -4,8 +4,10 @@
 // A name stands in the books, in provider keys and in the path of webhooks. A key of
 // another account under the same name would answer every look-up with "nothing here", and
 // what moved in the first account would be moved again in the second. So the account that a
-// provider says it is goes into a row at the name's first use, and each start compares. A
-// provider that does not say is in use under its name all the same, and is not compared.
+// provider says it is goes into a row at the name's first use, each start compares, and so
+// does each process every [CheckEvery], as a person may let the name stand for another account
+// meanwhile: then it sends nothing more under that name ([Keeper]). A provider that does not
+// say is in use under its name all the same, and is not compared.
 //
 // Rows are few, read and written at starts and by people, and never on a payment's way.
 // They are changed by compare-and-set.
@@ -19,6 +21,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +45,9 @@ type Row struct {
 	Account string `json:"account,omitempty"`
 	// Pinned is when Account was written, by the clock of whoever did; zero without one.
 	Pinned time.Time `json:"pinned,omitzero"`
+	// Unnamed: claims whose provider key names nobody, as older builds made it, were begun
+	// for this one. See [Nameless].
+	Unnamed bool `json:"unnamed,omitempty"`
 }
 
 // Store keeps rows, for the whole deployment. Implementations are safe for concurrent use.
@@ -65,6 +71,14 @@ type Work interface {
 	Transaction(ctx context.Context, home, id string) (t ledger.Transaction, found bool, err error)
 }
 
+// Homes is the work of a deployment: that of its regions, by Names, the code of each leading
+// to one.
+type Homes struct {
+	Work
+	Names []string
+	Home  func(claim.RegionCode) (string, bool)
+}
+
 // askTime bounds one question for an account: a start waits for it.
 const askTime = 5 * time.Second
 
@@ -74,19 +88,45 @@ const maxTries = 8
 // errRestless: the rows change faster than they can be written.
 var errRestless = errors.New("the rows of the providers' accounts keep changing; try again")
 
+// OtherAccountError: a provider's key opens another account than its name stands for.
+type OtherAccountError struct {
+	Provider, Is, Pinned string
+	Since                time.Time
+}
+
+func (e *OtherAccountError) Error() string {
+	return fmt.Sprintf("the key of the provider %s is of the account %s, and %s has been the account %s since %s; set the key of that one, give the other account a name of its own, or accept it with: homeward account accept --provider %s --account %s",
+		e.Provider, e.Is, e.Provider, e.Pinned, e.Since.UTC().Format(time.RFC3339), e.Provider, e.Is)
+}
+
 // Pin compares each provider's account with its row, and writes the rows that there are
 // not. doubts are lines about those that did not say; an error is one line for each that is
 // of another account, or that could not be read.
 func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Time) (doubts []string, err error) {
+	before, err := store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := inherit(ctx, store, before); err != nil {
+		return nil, err
+	}
 	var errs []error
 	for _, p := range providers {
 		is, unsaid := ask(ctx, p)
 		if unsaid != nil {
-			doubts = append(doubts, fmt.Sprintf("the provider %s does not say which account its key opens, so that it cannot be compared: %v", p.Name(), unsaid))
+			doubts = append(doubts, doubt(p.Name(), unsaid))
 		}
 		errs = append(errs, pin(ctx, store, p.Name(), is, now))
 	}
+	if len(before) == 0 && len(providers) == 1 {
+		rows, err := store.Accounts(ctx)
+		errs = append(errs, err, inherit(ctx, store, rows))
+	}
 	return doubts, errors.Join(errs...)
+}
+
+func doubt(provider string, unsaid error) string {
+	return fmt.Sprintf("the provider %s does not say which account its key opens, so that it cannot be compared: %v", provider, unsaid)
 }
 
 // ask is the account of p, "" where it has none to tell.
@@ -107,8 +147,7 @@ func pin(ctx context.Context, store Store, provider, is string, now time.Time) e
 		case err != nil:
 			return err
 		case is != "" && row.Account != "" && row.Account != is:
-			return fmt.Errorf("the key of the provider %s is of the account %s, and %s has been the account %s since %s; set the key of that one, give the other account a name of its own, or accept it with: homeward account accept --provider %s --account %s",
-				provider, is, provider, row.Account, row.Pinned.UTC().Format(time.RFC3339), provider, is)
+			return &OtherAccountError{provider, is, row.Account, row.Pinned}
 		case row.Version != 0 && (is == "" || row.Account == is):
 			return nil
 		}
@@ -137,9 +176,17 @@ func find(ctx context.Context, store Store, provider string) (Row, error) {
 // ErrUnknown: no provider of that name has been in use.
 var ErrUnknown = errors.New("no provider of that name has been in use here")
 
-// Accept makes account the one of a provider's name, as a person has decided. changed is
-// false where it is already.
-func Accept(ctx context.Context, store Store, provider, account string, now time.Time) (changed bool, err error) {
+// OpenError: the account of a name cannot change while work is open in the former one.
+type OpenError struct{ Open }
+
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("open in the former account are, at %s; another account would be asked about them, would know nothing, and would be charged again. Let nodes with the former key end them first, or add --anyway", e.Open.String())
+}
+
+// Accept makes account the one of a provider's name, as a person has decided, unless work is
+// open at the former one, which is an [*OpenError]. Where work is nil that is not looked at.
+// changed is false where it is already the account.
+func Accept(ctx context.Context, store Store, work *Homes, provider, account string, now time.Time) (changed bool, err error) {
 	for range maxTries {
 		row, err := find(ctx, store, provider)
 		switch {
@@ -149,6 +196,19 @@ func Accept(ctx context.Context, store Store, provider, account string, now time
 			return false, ErrUnknown
 		case row.Account == account:
 			return false, nil
+		}
+		if work != nil && row.Account != "" {
+			rows, err := store.Accounts(ctx)
+			if err != nil {
+				return false, err
+			}
+			o, err := openAt(ctx, work, provider, Nameless(rows))
+			switch {
+			case err != nil:
+				return false, fmt.Errorf("what is open at the provider %s could not be counted: %w", provider, err)
+			case !o.None():
+				return false, &OpenError{o}
+			}
 		}
 		row.Account, row.Pinned = account, now
 		if changed, err := store.PutAccount(ctx, row); err != nil || changed {
@@ -178,7 +238,7 @@ const page = 1000
 
 // Left looks for what is open at providers that have been in use and are not among those
 // named; it reads every open call once for each. An error is one line with the numbers.
-func Left(ctx context.Context, store Store, work Work, homes []string, home func(claim.RegionCode) (string, bool), named []string) error {
+func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 	rows, err := store.Accounts(ctx)
 	if err != nil {
 		return err
@@ -188,7 +248,7 @@ func Left(ctx context.Context, store Store, work Work, homes []string, home func
 		if slices.Contains(named, row.Provider) {
 			continue
 		}
-		o, err := openAt(ctx, work, homes, home, row.Provider)
+		o, err := openAt(ctx, work, row.Provider, Nameless(rows))
 		if err != nil {
 			return fmt.Errorf("what is open at the provider %s could not be counted: %w", row.Provider, err)
 		}
@@ -211,16 +271,17 @@ func names(left []string) (all []string) {
 	return all
 }
 
-func openAt(ctx context.Context, work Work, homes []string, home func(claim.RegionCode) (string, bool), provider string) (o Open, err error) {
+// openAt counts what is open at provider, unnamed being whom nameless claims are with.
+func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open, err error) {
 	o.Provider = provider
-	for _, at := range homes {
+	for _, at := range work.Names {
 		for after := ""; ; {
 			calls, err := work.Calls(ctx, at, after, page)
 			if err != nil {
 				return o, err
 			}
 			for i := range calls {
-				if err := o.count(ctx, work, home, &calls[i]); err != nil {
+				if err := o.count(ctx, work, unnamed, &calls[i]); err != nil {
 					return o, err
 				}
 			}
@@ -253,13 +314,13 @@ func openAt(ctx context.Context, work Work, homes []string, home func(claim.Regi
 }
 
 // count counts a call that is the provider's.
-func (o *Open) count(ctx context.Context, work Work, home func(claim.RegionCode) (string, bool), m *outbox.Message) error {
+func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox.Message) error {
 	rec, _, found, err := work.Get(ctx, claim.Key{Tenant: m.Tenant, Value: m.Key}, m.Region)
 	if err != nil || !found || rec.Minted.ID != m.ID || rec.State != claim.InFlight {
 		return err
 	}
 	if !payment.Unbound()[rec.Operation] {
-		if with, ok := rec.With([]string{o.Provider}); ok && with != "" {
+		if with, ok := rec.With([]string{o.Provider}); ok && cmp.Or(with, unnamed) == o.Provider {
 			o.Claims++
 		}
 		return nil
@@ -272,7 +333,7 @@ func (o *Open) count(ctx context.Context, work Work, home func(claim.RegionCode)
 		return nil // nobody can make it, wherever
 	}
 	_, code, _ := claim.ReadObjectID(in.Charge)
-	at, ok := home(code)
+	at, ok := work.Home(code)
 	if !ok {
 		return fmt.Errorf("the charge %s is at home in a region of code %d, which is not in the topology", in.Charge, code)
 	}

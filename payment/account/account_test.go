@@ -73,15 +73,15 @@ func TestAKeyOfAnotherAccountIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "homeward account accept --provider bank --account acct_2")
 	require.NotContains(t, err.Error(), "\n")
 
-	changed, err := account.Accept(t.Context(), store, "bank", "acct_2", now)
+	changed, err := account.Accept(t.Context(), store, nil, "bank", "acct_2", now)
 	require.NoError(t, err)
 	require.True(t, changed)
-	changed, err = account.Accept(t.Context(), store, "bank", "acct_2", now)
+	changed, err = account.Accept(t.Context(), store, nil, "bank", "acct_2", now)
 	require.NoError(t, err)
 	require.False(t, changed)
 	_, err = pin()
 	require.NoError(t, err)
-	_, err = account.Accept(t.Context(), store, "nobody", "acct_2", now)
+	_, err = account.Accept(t.Context(), store, nil, "nobody", "acct_2", now)
 	require.ErrorIs(t, err, account.ErrUnknown)
 }
 
@@ -94,7 +94,7 @@ func TestAnAccountIsPinnedOnceItIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, doubts, 1)
 	require.Contains(t, doubts[0], "no route")
-	require.Equal(t, account.Row{Provider: "bank", Version: 1}, store.all["bank"])
+	require.Equal(t, account.Row{Provider: "bank", Version: 2, Unnamed: true}, store.all["bank"])
 	b.is, b.err = "acct_1", nil
 	_, err = account.Pin(t.Context(), store, psp.Providers{b}, now)
 	require.NoError(t, err)

@@ -146,7 +146,8 @@ func (b *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 	return a.found, a.result
 }
 
-// run lets ask go ahead if the circuit does, and counts whether it was answered. An
+// run lets ask go ahead if the circuit does, and counts whether it was answered. What was
+// not sent from below says nothing of the provider. An
 // adapter that panics counts for nothing: the fault is ours, and a request that is sent
 // again and again because of it must not stop everybody else's.
 func (b *Provider) run(ctx context.Context, ask func() (answer, bool)) answer {
@@ -162,7 +163,9 @@ func (b *Provider) run(ctx context.Context, ask func() (answer, bool)) answer {
 	outcome := errAbandoned
 	defer func() { done(outcome) }()
 	a, answered := ask()
+	var kept *psp.NotSentError
 	switch {
+	case errors.As(a.result.Err, &kept):
 	case answered:
 		outcome = nil
 	case !errors.Is(ctx.Err(), context.Canceled):

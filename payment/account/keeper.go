@@ -1,0 +1,176 @@
+package account
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// CheckEvery is how often a process compares its providers' accounts with their rows.
+const CheckEvery = time.Minute
+
+// pageAccount is what operators watch for.
+const pageAccount = "page: a provider's key is of another account than its name stands for; nothing more is sent to it by this node, so restart it with the key of that account"
+
+// Keeper keeps the providers of a process to the accounts that their names stand for, and
+// knows whom nameless claims are with. It is safe for concurrent use.
+type Keeper struct {
+	store    Store
+	kept     []*kept
+	nameless atomic.Pointer[string]
+	log      *slog.Logger
+}
+
+// NewKeeper returns a Keeper of providers, which are to be called by [Keeper.Providers] alone.
+func NewKeeper(store Store, providers psp.Providers, log *slog.Logger) *Keeper {
+	k := &Keeper{store: store, log: log}
+	for _, p := range providers {
+		k.kept = append(k.kept, &kept{Provider: p})
+	}
+	return k
+}
+
+// Providers are those that k keeps, in their order.
+func (k *Keeper) Providers() psp.Providers {
+	all := make(psp.Providers, len(k.kept))
+	for i, p := range k.kept {
+		all[i] = p
+	}
+	return all
+}
+
+// Pin is [Pin], for a start.
+func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err error) {
+	if doubts, err = Pin(ctx, k.store, k.Providers(), now); err != nil {
+		return doubts, err
+	}
+	return doubts, k.readNameless(ctx)
+}
+
+// Check compares again, for whoever runs. Where a key is of another account than its name
+// stands for by now, nothing more is sent to that provider until the two agree again: each
+// call is answered as one that was not sent. One that has not said whose account it is is asked
+// again. Where rows cannot be read all stays as it is: claims cannot be, either.
+func (k *Keeper) Check(ctx context.Context, now time.Time) error {
+	var errs []error
+	for _, p := range k.kept {
+		is, unsaid := p.Account(ctx)
+		if unsaid != nil {
+			continue // in use under its name, and asked again
+		}
+		err := pin(ctx, k.store, p.Name(), is, now)
+		var other *OtherAccountError
+		switch {
+		case errors.As(err, &other):
+			if p.other.Swap(other) == nil {
+				k.log.Error(pageAccount, "provider", other.Provider, "key_is_of", other.Is, "name_stands_for", other.Pinned, "since", other.Since)
+			}
+		case err != nil:
+			errs = append(errs, err)
+		case p.other.Swap(nil) != nil:
+			k.log.Info("a provider's key is of the account that its name stands for again; calls go on", "provider", p.Name(), "account", is)
+		}
+	}
+	return errors.Join(append(errs, k.readNameless(ctx))...)
+}
+
+func (k *Keeper) readNameless(ctx context.Context) error {
+	rows, err := k.store.Accounts(ctx)
+	if err == nil {
+		provider := Nameless(rows)
+		k.nameless.Store(&provider)
+	}
+	return err
+}
+
+// Nameless is [Nameless] of the rows as they were read last.
+func (k *Keeper) Nameless() string {
+	if provider := k.nameless.Load(); provider != nil {
+		return *provider
+	}
+	return ""
+}
+
+// kept is a provider that is sent nothing while its key is of another account. It remembers
+// what it has said of that: a key is of one account for ever.
+type kept struct {
+	psp.Provider
+	other atomic.Pointer[OtherAccountError]
+	mu    sync.Mutex
+	said  string
+}
+
+// Account implements [psp.Accounted].
+func (p *kept) Account(ctx context.Context) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.said != "" {
+		return p.said, nil
+	}
+	is, err := ask(ctx, p.Provider)
+	if err == nil {
+		p.said = is
+	}
+	return is, err
+}
+
+// stopped is the answer of a call that is not made.
+func (p *kept) stopped() (err error, stopped bool) {
+	if p.other.Load() == nil {
+		return nil, false
+	}
+	return &psp.NotSentError{RetryIn: CheckEvery, Reason: "the provider's key is of another account than its name stands for"}, true
+}
+
+func (p *kept) call(ctx context.Context, call psp.Call, move func(context.Context, psp.Call) psp.Result) psp.Result {
+	if err, stopped := p.stopped(); stopped {
+		return psp.Result{Err: err}
+	}
+	return move(ctx, call)
+}
+
+// Charge implements [psp.Provider].
+func (p *kept) Charge(ctx context.Context, call psp.Call) psp.Result {
+	return p.call(ctx, call, p.Provider.Charge)
+}
+
+// Transfer implements [psp.Provider].
+func (p *kept) Transfer(ctx context.Context, call psp.Call) psp.Result {
+	return p.call(ctx, call, p.Provider.Transfer)
+}
+
+// Refund implements [psp.Provider].
+func (p *kept) Refund(ctx context.Context, call psp.Call) psp.Result {
+	return p.call(ctx, call, p.Provider.Refund)
+}
+
+// Capture implements [psp.Provider].
+func (p *kept) Capture(ctx context.Context, call psp.Call) psp.Result {
+	return p.call(ctx, call, p.Provider.Capture)
+}
+
+// Cancel implements [psp.Provider].
+func (p *kept) Cancel(ctx context.Context, call psp.Call) psp.Result {
+	return p.call(ctx, call, p.Provider.Cancel)
+}
+
+// Lookup implements [psp.Provider]: another account knows nothing, which proves nothing.
+func (p *kept) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
+	if err, stopped := p.stopped(); stopped {
+		return psp.FoundUnknown, psp.Result{Err: err}
+	}
+	return p.Provider.Lookup(ctx, call)
+}
+
+// Show implements [psp.Provider], as Lookup.
+func (p *kept) Show(ctx context.Context, kind psp.Kind, reference, providerRef string) (psp.Found, psp.Movement, error) {
+	if err, stopped := p.stopped(); stopped {
+		return psp.FoundUnknown, psp.Movement{}, err
+	}
+	return p.Provider.Show(ctx, kind, reference, providerRef)
+}

@@ -1,0 +1,152 @@
+package account_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/payment/account"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// called is a bank that counts what reaches it.
+type called struct {
+	bank
+	sent int
+}
+
+func (c *called) answer() psp.Result {
+	c.sent++
+	return psp.Result{Outcome: psp.Approved, ProviderRef: "p"}
+}
+
+func (c *called) Charge(context.Context, psp.Call) psp.Result   { return c.answer() }
+func (c *called) Transfer(context.Context, psp.Call) psp.Result { return c.answer() }
+func (c *called) Refund(context.Context, psp.Call) psp.Result   { return c.answer() }
+func (c *called) Capture(context.Context, psp.Call) psp.Result  { return c.answer() }
+func (c *called) Cancel(context.Context, psp.Call) psp.Result   { return c.answer() }
+func (c *called) Lookup(context.Context, psp.Call) (psp.Found, psp.Result) {
+	c.answer()
+	return psp.FoundNo, psp.Result{}
+}
+
+func (c *called) Show(context.Context, psp.Kind, string, string) (psp.Found, psp.Movement, error) {
+	c.answer()
+	return psp.FoundNo, psp.Movement{}, nil
+}
+
+type counted struct {
+	slog.Handler
+	said *[]string
+}
+
+func (c counted) Enabled(context.Context, slog.Level) bool { return true }
+func (c counted) Handle(_ context.Context, r slog.Record) error {
+	*c.said = append(*c.said, r.Level.String()+" "+r.Message)
+	return nil
+}
+
+// A process whose key is not of the account that the name stands for any more sends nothing
+// under it: every call is one that was not sent, no decline, and "nothing here" is not said. It
+// says so once, and goes on when the name is the account's again.
+func TestNothingIsSentInAnotherAccount(t *testing.T) {
+	store := &rows{all: map[string]account.Row{}}
+	b := &called{bank: bank{name: "bank", is: "acct_1"}}
+	var said []string
+	k := account.NewKeeper(store, psp.Providers{b}, slog.New(counted{slog.DiscardHandler, &said}))
+	_, err := k.Pin(t.Context(), now)
+	require.NoError(t, err)
+	p := k.Providers()[0]
+	all := func() (results []psp.Result, found []psp.Found) {
+		for _, move := range []func(context.Context, psp.Call) psp.Result{p.Charge, p.Transfer, p.Refund, p.Capture, p.Cancel} {
+			results = append(results, move(t.Context(), psp.Call{}))
+		}
+		asked, r := p.Lookup(t.Context(), psp.Call{})
+		shown, _, err := p.Show(t.Context(), psp.KindCharge, "", "")
+		return append(results, r, psp.Result{Err: err}), []psp.Found{asked, shown}
+	}
+	all()
+	require.Equal(t, 7, b.sent)
+
+	_, err = account.Accept(t.Context(), store, nil, "bank", "acct_2", now)
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, k.Check(t.Context(), now))
+		results, found := all()
+		for _, r := range results {
+			var held *psp.NotSentError
+			require.ErrorAs(t, r.Err, &held)
+			require.Equal(t, account.CheckEvery, held.RetryIn)
+			require.Equal(t, psp.Unknown, r.Outcome)
+		}
+		require.Equal(t, []psp.Found{psp.FoundUnknown, psp.FoundUnknown}, found)
+	}
+	require.Equal(t, 7, b.sent)
+	require.Len(t, said, 1)
+	require.Contains(t, said[0], "ERROR page: ")
+
+	_, err = account.Accept(t.Context(), store, nil, "bank", "acct_1", now)
+	require.NoError(t, err)
+	require.NoError(t, k.Check(t.Context(), now))
+	all()
+	require.Equal(t, 14, b.sent)
+	require.Len(t, said, 2)
+}
+
+// One that did not answer at the start is asked again, and stopped where it is of another
+// account.
+func TestWhoSaysItLateIsCompared(t *testing.T) {
+	store := &rows{all: map[string]account.Row{"bank": {Provider: "bank", Version: 1, Account: "acct_1"}}}
+	b := &called{bank: bank{name: "bank", err: errors.New("no route")}}
+	k := account.NewKeeper(store, psp.Providers{b}, slog.New(slog.DiscardHandler))
+	doubts, err := k.Pin(t.Context(), now)
+	require.NoError(t, err)
+	require.Len(t, doubts, 1)
+	require.NoError(t, k.Check(t.Context(), now))
+	k.Providers()[0].Charge(t.Context(), psp.Call{})
+	require.Equal(t, 1, b.sent)
+	b.is, b.err = "acct_2", nil
+	require.NoError(t, k.Check(t.Context(), now))
+	k.Providers()[0].Charge(t.Context(), psp.Call{})
+	require.Equal(t, 1, b.sent)
+}
+
+// Claims that name no provider are with the one that was in use alone, whichever is the
+// default since. Where several were there before anybody wrote that down a person says it.
+func TestWhomNamelessClaimsAreWith(t *testing.T) {
+	first, second := &bank{name: "first", is: "a"}, &bank{name: "second", is: "b"}
+	pin := func(s *rows, ps ...psp.Provider) string {
+		k := account.NewKeeper(s, ps, slog.New(slog.DiscardHandler))
+		_, err := k.Pin(t.Context(), now)
+		require.NoError(t, err)
+		return k.Nameless()
+	}
+	store := &rows{all: map[string]account.Row{}}
+	require.Equal(t, "first", pin(store, first))
+	require.Equal(t, "first", pin(store, second, first), "another is the default now")
+	require.Equal(t, "first", pin(store, second), "and the first is gone")
+
+	store = &rows{all: map[string]account.Row{"first": {Provider: "first", Version: 1, Account: "a"}}}
+	require.Equal(t, "first", pin(store, second, first), "of a build that wrote nothing down")
+
+	store = &rows{all: map[string]account.Row{}}
+	require.Empty(t, pin(store, second, first), "a person knows")
+	for _, name := range []string{"first", "second", "second"} {
+		_, err := account.Inherit(t.Context(), store, name)
+		require.NoError(t, err)
+		require.Equal(t, name, pin(store, second, first))
+	}
+	changed, err := account.Inherit(t.Context(), store, "second")
+	require.NoError(t, err)
+	require.False(t, changed)
+	_, err = account.Inherit(t.Context(), store, "third")
+	require.ErrorIs(t, err, account.ErrUnknown)
+
+	row := store.all["first"]
+	row.Unnamed = true
+	store.all["first"] = row
+	require.Empty(t, pin(store, first), "two first starts, each with a provider of its own")
+}
