@@ -271,7 +271,7 @@ func TestTheDrawingIsRight(t *testing.T) {
 	for _, p := range packages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		from := roomOf(path, rooms)
-		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "internal/tools"}) || underAny(path, everywhere) {
+		if strings.HasSuffix(path, "test") || underAny(path, []string{"e2e", "examples", "internal/tools"}) || underAny(path, everywhere) {
 			continue
 		}
 		for _, imported := range p.Imports {

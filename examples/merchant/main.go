@@ -1,0 +1,134 @@
+// Command merchant pays for an order once, whatever happens to it on the way: kill it at
+// any moment and run it again. The order's file is its memory, and has the idempotency key
+// before the first request is sent.
+//
+//	homeward demo &
+//	go run ./examples/merchant --order order-7.json --amount 1999
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/homeward-io/homeward/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "merchant:", err)
+		os.Exit(1)
+	}
+}
+
+// order is what the shop knows of one.
+type order struct {
+	Amount int64  `json:"amount"`
+	Card   string `json:"card"`
+	// Key is the idempotency key of the payment that is under way.
+	Key string `json:"key"`
+	// Charge is the payment, once it is made.
+	Charge string `json:"charge,omitempty"`
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("merchant", flag.ContinueOnError)
+	flags.SetOutput(out)
+	path := flags.String("order", "order.json", "the order's `file`")
+	amount := flags.Int64("amount", 0, "what it costs, in cents")
+	card := flags.String("card", "pm_card_visa", "the payment method")
+	urls := flags.String("urls", "http://127.0.0.1:8081,http://127.0.0.1:8082,http://127.0.0.1:8083", "the regions' APIs, the nearest first")
+	apiKey := flags.String("api-key", "sk_demo_acme", "the merchant's API key")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{BaseURLs: strings.Split(*urls, ","), APIKey: *apiKey, RegionCode: 1})
+	if err != nil {
+		return err
+	}
+	o, err := load(*path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if o.Key, err = c.NewKey(); err != nil {
+			return err
+		}
+		o.Amount, o.Card = *amount, *card
+		err = o.save(*path) // before anything is sent
+	}
+	if err != nil {
+		return err
+	}
+	return o.pay(ctx, c, *path, *card, out)
+}
+
+// pay goes on with a payment until its outcome is known, or says what a person has to do.
+func (o *order) pay(ctx context.Context, c *client.Client, path, card string, out io.Writer) error {
+	if o.Charge != "" {
+		fmt.Fprintln(out, "paid already:", o.Charge)
+		return nil
+	}
+	// The client repeats the request under the same key, in the next region if need be.
+	charge, err := c.Charge(ctx, client.ChargeParams{Amount: o.Amount, Currency: "usd", PaymentMethod: o.Card, IdempotencyKey: o.Key})
+	var refused *client.Error
+	switch {
+	case err == nil:
+		o.Charge = charge.ID
+		fmt.Fprintln(out, "paid:", charge.ID)
+		return o.save(path)
+	case !errors.As(err, &refused):
+		return err
+	case refused.Code == "card_declined" && card != o.Card:
+		// The payer gave another card: another payment, so another key, kept first.
+		if o.Key, err = c.NewKey(); err != nil {
+			return err
+		}
+		o.Card = card
+		if err := o.save(path); err != nil {
+			return err
+		}
+		return o.pay(ctx, c, path, card, out)
+	case refused.Code == "card_declined":
+		// "same_key" on a soft decline is for a person who tries again later, and not for
+		// a loop: the card has not changed.
+		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)
+	case refused.Retry == client.RetrySameKey:
+		return fmt.Errorf("it is not known whether this was paid (%w); run this again, which is safe", err)
+	default:
+		return fmt.Errorf("not paid, and a repeat changes nothing: %w", err)
+	}
+}
+
+func load(path string) (o order, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return o, err
+	}
+	return o, json.Unmarshal(text, &o)
+}
+
+// save replaces the file as a whole: a crash leaves the old one or the new one.
+func (o *order) save(path string) error {
+	text, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it has another name by then
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/lab"
+	"github.com/homeward-io/homeward/internal/node"
+)
+
+// The order is paid once, through lost replies, a run that was killed before it knew, a
+// card that is declined, and two runs after it was paid.
+func TestAnOrderIsPaidOnce(t *testing.T) {
+	settings, err := node.LoadSettings("", nil)
+	require.NoError(t, err)
+	d, err := lab.StartDemo(t.Context(), lab.DemoConfig{
+		Settings: settings, Listen: "127.0.0.1:0", Console: lab.NoConsole, MetricsListen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Stop(t.Context())) }()
+	var urls []string
+	for _, n := range d.Nodes {
+		urls = append(urls, "http://"+n.APIAddr())
+	}
+	path := filepath.Join(t.TempDir(), "order.json")
+	merchant := func(args ...string) (string, error) {
+		var out strings.Builder
+		err := run(t.Context(), append([]string{"--order", path, "--amount", "1999", "--urls", strings.Join(urls, ",")}, args...), &out)
+		return out.String(), err
+	}
+
+	_, err = merchant("--card", "pm_card_stolen")
+	require.ErrorContains(t, err, "ask the payer for another card")
+	said, err := merchant("--card", "pm_card_visa")
+	require.NoError(t, err)
+	require.Regexp(t, `^paid: ch_`, said)
+	again, err := merchant("--card", "pm_card_visa")
+	require.NoError(t, err)
+	require.Equal(t, strings.Replace(said, "paid:", "paid already:", 1), again)
+
+	// As it is after a run that was killed when its request had been sent.
+	o, err := load(path)
+	require.NoError(t, err)
+	o.Charge = ""
+	require.NoError(t, o.save(path))
+	again, err = merchant("--card", "pm_card_visa")
+	require.NoError(t, err)
+	require.Equal(t, said, again)
+}
