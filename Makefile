@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check generate clean
+.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check image release release-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,24 @@ deploy-check: deploy-tools ## Try what deploys: the chart's lint and unit tests,
 
 generate: ## Generate the Connect and protobuf code from internal/proto, docs/METRICS.md and docs/ERRORS.md from their catalogues, and the licences of all libraries.
 	$(GO) generate ./internal/proto ./meter ./internal/problem ./internal/build
+
+# With an engine that has buildx, else without any: internal/tools/release/image reads the
+# Dockerfile. Each gives the same digest each time, and not the other's: they pack differently.
+IMAGE_DATE = $(shell git show --no-patch --format=%ct HEAD)
+image: ## Images homeward and homeward-cloud of linux/amd64 and linux/arm64 into bin/images, with Docker where there is an engine (ENGINE=none: without; ARGS="-push REGISTRY/NAMESPACE").
+	@if [ "$(ENGINE)" != none ] && [ -z "$(ARGS)" ] && docker info >/dev/null 2>&1 && docker buildx version >/dev/null 2>&1; then \
+		mkdir -p bin/images; for v in homeward homeward-cloud; do SOURCE_DATE_EPOCH=$(IMAGE_DATE) docker buildx build --platform linux/amd64,linux/arm64 --provenance=false \
+			--build-arg VARIANT=$$v --build-arg VERSION=$$(git describe --tags --always --dirty --match 'v*') --build-arg COMMIT=$$(git rev-parse HEAD) \
+			--build-arg DATE=$$(TZ=UTC0 git show --no-patch --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd HEAD) --build-arg SOURCE_DATE_EPOCH=$(IMAGE_DATE) \
+			--output type=oci,dest=bin/images/$$v.tar,rewrite-timestamp=true . || exit 1; done; \
+	else $(GO) run -C internal/tools/release ./image -o bin/images $(ARGS); fi
+
+release: ## Make a release of the tag at HEAD, see CONTRIBUTING.md (ARGS=--dry-run: everything but telling anybody).
+	.ci/release $(ARGS)
+
+release-check: ## Try what makes releases: two images are one, a release of this platform is verified, and what was changed is not; some minutes the first time.
+	CGO_ENABLED=0 GOBIN=$(TOOLS) $(GO) -C internal/tools/goreleaser install -trimpath -ldflags '-s -w' tool
+	cd internal/tools/release && $(GO) vet ./... && GORELEASER=$(TOOLS)/goreleaser $(GO) test -count 1 -timeout 20m ./...
 
 clean: ## Remove what builds and tests leave behind.
 	rm -rf bin dist

@@ -44,36 +44,37 @@ func docker(ctx context.Context, args ...string) (string, error) {
 
 // images builds what compose.yaml runs.
 func images(ctx context.Context, dir string) error {
-	if err := errors.Join(
-		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward", small...),
+	return errors.Join(
+		makeImage(ctx, dir, image),
 		build(ctx, filepath.Join(dir, "wan"), "./e2e/docker/wan"),
-		certificates(dir),
-	); err != nil {
-		return err
-	}
-	return errors.Join(makeImage(ctx, dir, "wan", wanImage), makeImage(ctx, dir, "homeward", image))
+		// The legacy builder is part of every engine; BuildKit's client is a plug-in.
+		do(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", "build", "--quiet", "--file", "../Dockerfile", "--tag", wanImage, dir),
+	)
 }
 
-// small are the flags that keep the image under [maxImage]: gRPC, of which only the
-// export of traces is used, without its debug pages, and the largest libraries that
-// no charge passes through without inlining.
-var small = []string{
-	"-tags", "grpcnotrace",
-	"-gcflags=github.com/stripe/stripe-go/...=-l", "-gcflags=google.golang.org/grpc/...=-l",
-	"-gcflags=github.com/hashicorp/...=-l", "-gcflags=github.com/miekg/...=-l",
-	"-gcflags=github.com/nats-io/...=-l", "-gcflags=gocloud.dev/...=-l",
+// makeImage makes Homeward's image as `make image` does without an engine, from a program
+// with the flags of all that is handed out and more. It stays at homeward in dir.
+func makeImage(ctx context.Context, dir, tag string, flags ...string) error {
+	said, err := command(ctx, nil, "sh", "../../internal/build/flags.sh")
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(dir, "homeward")
+	if err := build(ctx, program, "./cmd/homeward", append(strings.Fields(said), flags...)...); err != nil {
+		return err
+	}
+	return do(ctx, nil, "go", "run", "-C", "../../internal/tools/release", "./image", "-binary", program, "-load", tag)
 }
 
 // build makes a static binary.
 func build(ctx context.Context, file, pkg string, flags ...string) error {
 	args := append([]string{"build", "-C", "../..", "-trimpath", "-ldflags", "-s -w", "-o", file}, flags...)
-	_, err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append(args, pkg)...)
-	return err
+	return do(ctx, []string{"CGO_ENABLED=0"}, "go", append(args, pkg)...)
 }
 
-func makeImage(ctx context.Context, dir, target, tag string) error {
-	// The legacy builder is part of every engine; BuildKit's client is a plug-in.
-	_, err := command(ctx, []string{"DOCKER_BUILDKIT=0"}, "docker", "build", "--quiet", "--file", "../Dockerfile", "--target", target, "--tag", tag, dir)
+// do is command for what prints nothing of interest.
+func do(ctx context.Context, env []string, name string, args ...string) error {
+	_, err := command(ctx, env, name, args...)
 	return err
 }
 
@@ -86,15 +87,6 @@ func identities(ctx context.Context, program, dir string) error {
 	// as long as the tests last.
 	_, err := command(ctx, nil, "chmod", "-R", "a+rX", dir)
 	return err
-}
-
-// certificates puts the host's list of authorities beside the binaries.
-func certificates(dir string) error {
-	list, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
-	if err != nil {
-		return fmt.Errorf("%w; apt-get install ca-certificates", err)
-	}
-	return os.WriteFile(filepath.Join(dir, "ca-certificates.crt"), list, 0o600|0o044)
 }
 
 // clockVariable moves the clock of a binary that wrongClock built.
@@ -132,10 +124,7 @@ var wrongBy = func() int64 {
 		os.WriteFile(filepath.Join(dir, "time.go.txt"), lying, 0o600),
 		os.WriteFile(filepath.Join(dir, "wrong.go.txt"), []byte(reads), 0o600),
 		os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o600),
-		certificates(dir),
-		os.WriteFile(filepath.Join(dir, "wan"), nil, 0o600), // the legacy builder makes every stage
-		build(ctx, filepath.Join(dir, "homeward"), "./cmd/homeward", "-overlay", filepath.Join(dir, "overlay.json")),
-		makeImage(ctx, dir, "homeward", clockImage),
+		makeImage(ctx, dir, clockImage, "-overlay", filepath.Join(dir, "overlay.json")),
 	)
 }
 

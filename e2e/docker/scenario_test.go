@@ -20,11 +20,11 @@ import (
 	"github.com/homeward-io/homeward/internal/lab/localdb"
 )
 
-// maxImage is what the project's image may weigh, in bytes: the 45.5 MB that its binary has
-// without the flags of [small], of which Prometheus' exporter and HTTP handler, the export of
-// metrics, the console and three more providers are some five, and a megabyte for the code
-// of the next changes. See ADR 24.
-const maxImage = 46_500_000
+// maxImage is what the project's image may weigh, in bytes: its 47.3 MB, of which Prometheus'
+// exporter and HTTP handler, the export of metrics, the console and three more providers are
+// some five, licences and time zones nearly one, and a megabyte for the code of the next
+// changes. See ADR 24.
+const maxImage = 48_500_000
 
 // TestImage: the image is small, nobody in particular runs in it, and it holds a
 // binary that needs nothing else.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // --timezone, in an image that has no zones
 
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/internal/parts"

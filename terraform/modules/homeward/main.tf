@@ -8,12 +8,19 @@ locals {
   )
   chart = var.chart != "" ? var.chart : "${path.module}/../../../helm/homeward"
 
+  # One bucket for all regions, whichever of them has it. Segments need a key that signs them.
+  at = "region=${var.release.shared.buckets_region}"
+  buckets = merge(
+    var.bodies ? { objects = "s3://${var.release.shared.bodies_bucket}?${local.at}" } : {},
+    contains(keys(var.provider_secrets), "HOMEWARD_AUDIT_KEYS") ? { audit = { bucket = "s3://${var.release.shared.audit_bucket}?${local.at}" } } : {},
+  )
+
   base = {
     region   = var.release.region
     replicas = var.replicas
     image    = var.image
     peers    = var.peers
-    config   = var.config
+    config   = merge(local.buckets, var.config)
     drain    = var.drain
     secrets = {
       database = { name = "homeward-database", key = "value" }

@@ -6,7 +6,7 @@ variable "release" {
     namespace  = string
     node_ports = object({ api = number, gossip = number })
     secrets    = map(string)
-    shared     = object({ bodies_bucket = string, audit_bucket = string, bucket_key_arn = string, seal_key_arn = string })
+    shared     = object({ buckets_region = string, bodies_bucket = string, audit_bucket = string, bucket_key_arn = string, seal_key_arn = string })
     seal_url   = string
   })
 }
@@ -21,7 +21,7 @@ variable "peers" {
 }
 
 variable "image" {
-  description = "The image, by digest: nodes of all regions then run the same bytes. Built with -tags awskms where seal is on; see terraform/README.md."
+  description = "The image, by digest: nodes of all regions then run the same bytes. homeward-cloud where bodies, the audit's keys or seal are set; see terraform/README.md."
   type        = object({ repository = string, digest = string })
   validation {
     condition     = can(regex("^sha256:[0-9a-f]{64}$", var.image.digest))
@@ -56,7 +56,7 @@ variable "drain" {
 }
 
 variable "provider_secrets" {
-  description = "Further variables of docs/node.yaml that are secrets, and the secret of the region that has each."
+  description = "Further variables of docs/node.yaml that are secrets, and the secret of the region that has each. With HOMEWARD_AUDIT_KEYS the audit's segments go to their bucket, for as long as that keeps them."
   type        = map(string)
   default     = { HOMEWARD_PROVIDER_KEY = "provider", HOMEWARD_PROVIDER_WEBHOOK_SECRET = "provider-webhook" }
   validation {
@@ -65,8 +65,14 @@ variable "provider_secrets" {
   }
 }
 
+variable "bodies" {
+  description = "Keep response bodies that are too large for their rows in the bucket that all regions share. The image must be homeward-cloud. Leave it on once it was: rows point into the bucket."
+  type        = bool
+  default     = true
+}
+
 variable "seal" {
-  description = "Seal what the database holds of secrets and persons with the region's replica of the sealing key. The image must have the driver (-tags awskms)."
+  description = "Seal what the database holds of secrets and persons with the region's replica of the sealing key. The image must be homeward-cloud."
   type        = bool
   default     = true
 }

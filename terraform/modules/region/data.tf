@@ -1,6 +1,7 @@
 locals {
   first = var.shared == null
   shared = local.first ? {
+    buckets_region = data.aws_region.current.region
     bodies_bucket  = aws_s3_bucket.this["bodies"].bucket
     audit_bucket   = aws_s3_bucket.this["audit"].bucket
     bucket_key_arn = aws_kms_key.bucket[0].arn

@@ -126,6 +126,7 @@ variable "secrets" {
 variable "shared" {
   description = "What all regions share and one of them makes: output shared of that region. null: this is that region."
   type = object({
+    buckets_region = string
     bodies_bucket  = string
     audit_bucket   = string
     bucket_key_arn = string

@@ -6,8 +6,8 @@ variables {
     aws_region = "us-east-1"
     namespace  = "homeward"
     node_ports = { api = 30081, gossip = 30946 }
-    secrets    = { for s in ["database", "database-owner", "gossip", "provider", "provider-webhook", "ca"] : s => "homeward/us-east-1/${s}" }
-    shared     = { bodies_bucket = "b", audit_bucket = "a", bucket_key_arn = "k", seal_key_arn = "s" }
+    secrets    = { for s in ["database", "database-owner", "gossip", "provider", "provider-webhook", "audit", "ca"] : s => "homeward/us-east-1/${s}" }
+    shared     = { buckets_region = "us-west-2", bodies_bucket = "b", audit_bucket = "a", bucket_key_arn = "k", seal_key_arn = "s" }
     seal_url   = "awskms://alias/homeward-seal"
   }
   peers = { eu-west-1 = { gossip = ["gossip.eu.example:7946"], cidrs = ["10.20.0.0/16"] } }
@@ -25,6 +25,28 @@ run "release" {
   assert {
     condition     = yamldecode(helm_release.secrets.values[0]).secrets["homeward-database"] == "homeward/us-east-1/database" && contains(keys(yamldecode(helm_release.secrets.values[0]).secrets), "homeward-database-owner")
     error_message = "Kubernetes Secrets are named after the region's."
+  }
+}
+
+run "buckets" {
+  variables {
+    provider_secrets = { HOMEWARD_AUDIT_KEYS = "audit" }
+    config           = { claim = { inline_body = 4096 } }
+  }
+  assert {
+    condition     = yamldecode(helm_release.homeward.values[0]).config == { objects = "s3://b?region=us-west-2", audit = { bucket = "s3://a?region=us-west-2" }, claim = { inline_body = 4096 } }
+    error_message = "Bodies and segments go to the buckets where they are, beside other settings."
+  }
+}
+
+run "no_buckets" {
+  command = plan
+  variables {
+    bodies = false
+  }
+  assert {
+    condition     = yamldecode(helm_release.homeward.values[0]).config == {}
+    error_message = "No bucket is named that was not asked for."
   }
 }
 

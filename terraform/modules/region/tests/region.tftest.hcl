@@ -65,6 +65,7 @@ run "further_region" {
   variables {
     region = "eu-west-1"
     shared = {
+      buckets_region = "us-east-1"
       bodies_bucket  = "homeward-bodies-1"
       audit_bucket   = "homeward-audit-1"
       bucket_key_arn = "arn:aws:kms:us-east-1:1:key/a"
