@@ -42,9 +42,17 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		parked bool
 		status Status
 	}{
-		"its own":   {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_1"), "p1@acct_1", false, false, ProcessedOK},
-		"another's": {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_2"), "", false, false, Ignored},
-		"ours":      {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1"), "", false, false, Ignored},
+		"its own":                {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_1"), "p1@acct_1", false, false, ProcessedOK},
+		"another's":              {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1@acct_2"), "", false, false, Ignored},
+		"ours":                   {func(w *world, _ *psp.Notice) { w.have(id, claim.InFlight, "") }, charged(id, "p1"), "", false, false, Ignored},
+		"its own, under our key": {func(w *world, n *psp.Notice) { n.Key = sent(w, claim.InFlight, "") }, charged(id, "p1@acct_1"), "p1@acct_1", false, false, ProcessedOK},
+		"its owner's":            {func(w *world, n *psp.Notice) { sent(w, claim.InFlight, ""); n.Key = "hw_made_up" }, charged(id, "p1@acct_1"), "", false, false, Ignored},
+		"its owner's, copied from one that waits": {func(w *world, n *psp.Notice) {
+			n.Key = sent(w, claim.InFlight, "p1@acct_1")
+			rec := w.claims[id]
+			rec.Interim = &claim.Interim{State: string(psp.RequiresAction)}
+			w.claims[id] = rec
+		}, charged(id, "p9@acct_1"), "", false, false, Ignored},
 		"another's, of a waiting one": {func(w *world, _ *psp.Notice) {
 			w.have(id, claim.InFlight, "p1@acct_1")
 			rec := w.claims[id]

@@ -328,6 +328,15 @@ var errForeign = errors.New("webhook: the notice is of another account than the 
 // known.
 func apart(own, told string) bool { return own != "" && psp.AccountOf(own) != psp.AccountOf(told) }
 
+// copied reports whether n tells of a movement in a connected account that we have not made,
+// though it has our id on it: it lacks our key, or another one is waited for.
+func (p *Processor) copied(provider string, rec *claim.Record, n *psp.Notice) bool {
+	if psp.AccountOf(n.ProviderRef) == "" || rec.ProviderKey == "" {
+		return false
+	}
+	return !rec.Sent(n.Key, provider) || rec.Interim != nil && rec.ProviderRef != "" && rec.ProviderRef != n.ProviderRef
+}
+
 // stranger is what becomes of a notice that fits nothing: a person looks, unless somebody
 // else's account is all that it is about.
 func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notice, detail string) outbox.Disposition {
@@ -351,7 +360,7 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 		// A notice that tells of other money than was asked for settles nothing. A refund
 		// need not say how much, and never says of which currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
-		if err == nil && !in.Operation.GivesBack() && in.Account() != psp.AccountOf(n.ProviderRef) {
+		if err == nil && !in.Operation.GivesBack() && in.Account() != psp.AccountOf(n.ProviderRef) || p.copied(provider, rec, n) {
 			return claim.Record{}, false, 0, errForeign
 		}
 		says, ref := provider, n.ProviderRef

@@ -373,7 +373,8 @@ type Provider interface {
 	// is Declined.
 	Cancel(ctx context.Context, call Call) Result
 	// Lookup asks what became of the movement with call's Kind and Reference, which are
-	// set. So are Source, Again and Terms where it was called for with them; for a
+	// set. So are Key, Amount, Currency, Source, Again and Terms where it was called for with
+	// them; for a
 	// capture or a cancellation Source is what it is asked by, and so is FoundNo while
 	// the charge is neither captured nor canceled. Several
 	// attempts may stand under one reference, each with its own key; if any of

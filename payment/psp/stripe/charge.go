@@ -171,29 +171,33 @@ func unexpectedState(err error) bool {
 
 // Capture implements [psp.Provider]. The PaymentIntent keeps which capture it was.
 func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
-	if call.Key == "" {
-		return psp.Result{Err: errNoKey}
+	return p.within(ctx, call, func(ctx context.Context, amount int64) psp.Result {
+		id, account := split(call.Source)
+		var pi sdk.PaymentIntent
+		err := p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/capture", id), p.key, &sdk.PaymentIntentCaptureParams{
+			Params: params(ctx, call.Key, account), AmountToCapture: &amount,
+			Metadata: map[string]string{captureMember: call.Reference},
+		}, &pi)
+		if err != nil {
+			return p.ordered(ctx, call, err, p.lookCaptured)
+		}
+		m := ofPaymentIntent(&pi).in(account)
+		if m.status == psp.Approved && (pi.AmountReceived != amount || m.currency != call.Currency) {
+			return psp.Result{Err: fmt.Errorf("stripe: %d %s were captured, where %d %s was asked", pi.AmountReceived, m.currency, amount, call.Currency)}
+		}
+		return m.result()
+	})
+}
+
+// ordered is what an error of a capture or cancellation says, and, where that is a kept
+// failure, what look shows of it. A PaymentIntent that stands as it did is no answer.
+func (p *Provider) ordered(ctx context.Context, call psp.Call, err error, look func(context.Context, psp.Call) (psp.Found, psp.Result)) psp.Result {
+	if keptFailure(err) {
+		if found, r := look(ctx, call); found == psp.FoundYes {
+			return r
+		}
 	}
-	amount, err := ToStripe(call.Amount, call.Currency)
-	if err != nil {
-		return refuseAmount("amount", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
-	defer cancel()
-	id, account := split(call.Source)
-	var pi sdk.PaymentIntent
-	err = p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/capture", id), p.key, &sdk.PaymentIntentCaptureParams{
-		Params: params(ctx, call.Key, account), AmountToCapture: &amount,
-		Metadata: map[string]string{captureMember: call.Reference},
-	}, &pi)
-	if err != nil {
-		return refused(err)
-	}
-	m := ofPaymentIntent(&pi).in(account)
-	if m.status == psp.Approved && (pi.AmountReceived != amount || m.currency != call.Currency) {
-		return psp.Result{Err: fmt.Errorf("stripe: %d %s were captured, where %d %s was asked", pi.AmountReceived, m.currency, amount, call.Currency)}
-	}
-	return m.result()
+	return refused(err)
 }
 
 // Cancel implements [psp.Provider].
@@ -214,7 +218,7 @@ func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
 		}
 		return refused(err)
 	case err != nil:
-		return refused(err)
+		return p.ordered(ctx, call, err, p.lookCanceled)
 	case pi.Status != sdk.PaymentIntentStatusCanceled:
 		return psp.Result{Err: fmt.Errorf("stripe: %s has the status %q after it was canceled", pi.ID, pi.Status)}
 	}

@@ -48,6 +48,18 @@ func (m movement) asked(call psp.Call, amount int64) error {
 		m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)
 }
 
+// ours reports whether m may be what call has made. Whoever owns a connected account can
+// write our reference on what is theirs: there it takes our key, too, and the amount.
+func (m movement) ours(call psp.Call) bool {
+	if m.account == "" || call.Key == "" {
+		return true
+	}
+	amount, err := ToStripe(call.Amount, call.Currency)
+	held := call.Terms != nil && call.Terms.Manual && m.amount < amount // captured in part
+	return err == nil && m.currency == call.Currency && (m.amount == amount || held) &&
+		(m.key == call.Key || call.Again != "" && ref(m.id, m.account) == call.Again)
+}
+
 func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentStatusCanceled) }
 
 // undecided reports whether the object may yet become either.

@@ -331,8 +331,8 @@ func text(s string) *string {
 	return &s
 }
 
-// move makes one call, and reads on where its reply is old, see "Idempotency keys".
-func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
+// within makes one call of an amount in Stripe's unit, in the time that a call has.
+func (p *Provider) within(ctx context.Context, call psp.Call, do func(_ context.Context, amount int64) psp.Result) psp.Result {
 	if call.Key == "" {
 		return psp.Result{Err: errNoKey}
 	}
@@ -342,37 +342,50 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()
-	m, err := send(ctx, amount)
-	m = m.onSession(call)
+	return do(ctx, amount)
+}
+
+// move makes one call, and reads on where its reply is old, see "Idempotency keys".
+func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
+	return p.within(ctx, call, func(ctx context.Context, amount int64) psp.Result {
+		m, err := send(ctx, amount)
+		if err != nil {
+			return p.failed(ctx, kind, account, call, amount, err)
+		}
+		if m = m.onSession(call); m.undecided() && m.id != "" {
+			if now, err := p.retrieve(ctx, kind, ref(m.id, account)); err == nil {
+				m = now
+			}
+		}
+		if err := m.asked(call, amount); err != nil {
+			return psp.Result{Err: err}
+		}
+		return m.onSession(call).result() // as it was read again
+	})
+}
+
+// failed is what an error of a call says, and, where that is a kept failure, what became of
+// the call.
+func (p *Provider) failed(ctx context.Context, kind psp.Kind, account string, call psp.Call, amount int64, err error) psp.Result {
 	if bad := (*amountError)(nil); errors.As(err, &bad) {
 		return refuseAmount(bad.member, bad.err)
 	}
-	if err != nil {
-		r := refused(err)
-		if r.Decline != nil && r.Decline.Class == psp.Soft && kind == psp.KindCharge {
-			r.ProviderRef = declinedIntent(err, account)
-		}
-		if r.Outcome == psp.Unknown && keptFailure(err) {
-			if call.Again != "" {
-				return p.confirmed(ctx, call, amount, r)
-			}
-			// Of this call alone: a decline of another under the same reference would say
-			// that no money has moved, and let it move again.
-			if found, known := p.find(ctx, call, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
-				return known
-			}
-		}
+	r := refused(err)
+	if r.Decline != nil && r.Decline.Class == psp.Soft && kind == psp.KindCharge {
+		r.ProviderRef = declinedIntent(err, account)
+	}
+	if r.Outcome != psp.Unknown || !keptFailure(err) {
 		return r
 	}
-	if m.undecided() && m.id != "" {
-		if now, err := p.retrieve(ctx, kind, ref(m.id, account)); err == nil {
-			m = now
-		}
+	if call.Again != "" {
+		return p.confirmed(ctx, call, amount, r)
 	}
-	if err := m.asked(call, amount); err != nil {
-		return psp.Result{Err: err}
+	// Of this call alone: a decline of another under the same reference would say
+	// that no money has moved, and let it move again.
+	if found, known := p.find(ctx, call, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
+		return known
 	}
-	return m.onSession(call).result() // as it was read again
+	return r
 }
 
 func (p *Provider) retrieve(ctx context.Context, kind psp.Kind, name string) (movement, error) {
@@ -441,7 +454,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 	var best *movement
 	// better keeps an approval, else one that may become it, else the newest.
 	better := func(m movement) (approved bool) {
-		if m.reference != call.Reference || !counts(m) {
+		if m.reference != call.Reference || !counts(m) || !m.ours(call) {
 			return false
 		}
 		if best == nil || m.status == psp.Approved || (m.undecided() && !best.undecided()) {

@@ -263,6 +263,63 @@ func TestKeptFailureIsLookedUp(t *testing.T) {
 	}
 }
 
+// A kept 5xx of a capture or a cancellation: the PaymentIntent shows what became of it. One
+// that stands as it did is no answer.
+func TestKeptFailureOfCaptureAndCancel(t *testing.T) {
+	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
+	captured := strings.Replace(intent("succeeded", `,"capture_method":"manual","amount_received":1250`), `"k"`, `"k","homeward_capture":"cap_1"`, 1)
+	for name, c := range map[string]struct {
+		cancel bool
+		now    string
+		want   psp.Outcome
+	}{
+		"captured":            {false, captured, psp.Approved},
+		"captured by another": {false, strings.Replace(captured, "cap_1", "cap_2", 1), psp.Declined},
+		"held":                {false, intent("requires_capture", ""), psp.Unknown},
+		"canceled":            {true, intent("canceled", ""), psp.Approved},
+		"too late":            {true, captured, psp.Declined},
+		"not canceled":        {true, intent("requires_capture", ""), psp.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := answers(t, kept, says(200, c.now))
+			p, order := adapter(t, url, ""), psp.Call{Key: "o", Reference: "cap_1", Amount: 1250, Currency: "usd", Source: "pi_1"}
+			act := p.Capture
+			if c.cancel {
+				act = p.Cancel
+			}
+			if r := act(t.Context(), order); r.Outcome != c.want || len(asked()) != 2 {
+				t.Errorf("got %+v, want %s; asked %v", r, c.want, asked())
+			}
+		})
+	}
+}
+
+// Whoever owns a connected account can write our reference on a payment of their own, of a
+// cent: it is not what a look-up finds.
+func TestLookUpsInConnectedAccounts(t *testing.T) {
+	good := strings.Replace(intent("succeeded", ""), "pi_1", "pi_2", 1)
+	mine := call
+	mine.Kind, mine.Terms = psp.KindCharge, &psp.Terms{Account: "acct_1"}
+	for name, c := range map[string]struct {
+		listed, again string
+		want          psp.Found
+	}{
+		"ours":            {good, "", psp.FoundYes},
+		"of a cent":       {strings.Replace(good, "1250", "1", 1), "", psp.FoundNo},
+		"in another coin": {strings.Replace(good, "usd", "jpy", 1), "", psp.FoundNo},
+		"under no key":    {strings.Replace(good, `"k"`, `"x"`, 1), "", psp.FoundNo},
+		"tried again":     {strings.Replace(good, `"k"`, `"before"`, 1), "pi_2@acct_1", psp.FoundYes},
+		"beside ours":     {strings.Replace(intent("succeeded", ""), "1250", "1", 1) + "," + good, "", psp.FoundYes},
+	} {
+		url, _ := answers(t, says(200, `{"object":"search_result","data":[`+c.listed+`],"has_more":false}`))
+		mine.Again = c.again
+		found, r := adapter(t, url, "").Lookup(t.Context(), mine)
+		if found != c.want || found == psp.FoundYes && r.ProviderRef != "pi_2@acct_1" {
+			t.Errorf("%s: got %v %+v, want %v", name, found, r, c.want)
+		}
+	}
+}
+
 // A confirmation leaves no key in the metadata: its PaymentIntent is asked for by its id.
 func TestKeptFailureOfConfirmation(t *testing.T) {
 	kept := says(500, stripeError("api_error", "", ""), "Idempotent-Replayed", "true")
