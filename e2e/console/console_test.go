@@ -146,12 +146,26 @@ func TestTheConsole(t *testing.T) {
 // aNewcomerWatchesTheReadmesLinesArrive opens the console of a demo, sends the lines,
 // and follows one of them to its key.
 func aNewcomerWatchesTheReadmesLinesArrive(d demo, b *tab) {
-	d.Hint([]string{"curl -sS -i http://127.0.0.1:8081/v1/charges"})
+	line := "curl -sS -i http://127.0.0.1:8081/v1/charges " + strings.Repeat("-H 'and more' ", 20)
+	d.Hint([]string{"# 1.", line, "# 2.", line})
 	b.visit("/")
 	b.shows("All 3 regions serve, with 3 nodes", "Nothing has arrived since the nodes started.", "curl -sS -i")
+	// Whoever copies one line after the other finds the next, where it was.
+	copied := says[string](b, `(() => {
+		const pre = document.querySelector("#hint pre"); getSelection().selectAllChildren(pre);
+		document.querySelector("#live").dataset.old = "yes"; return String(getSelection())
+	})()`)
+	require.Contains(b, copied, "curl")
+	require.Equal(b, 201, d.charge(us, lab.APIKey, "order-0", visa))
+	b.shows("201 done", "curl -sS -i")
+	require.False(b, says[bool](b, `"old" in document.querySelector("#live").dataset`), "the page has been renewed")
+	b.fits("a long line")
+	require.Equal(b, copied, says[string](b, `String(getSelection())`))
 	d.lines()
 	b.shows("201 done", "201 replayed", "422 fingerprint mismatch", "forwarded to us-east1", "forwarded to europe-west1")
-	require.NotContains(b, b.text(), "curl -sS -i", "who has sent something needs no hint")
+	require.Contains(b, b.text(), "curl -sS -i", "what somebody copies stays")
+	b.visit("/")
+	require.NotContains(b, b.text(), "curl -sS -i", "who has sent all needs no hint")
 	require.Positive(b, says[int](b, `document.querySelectorAll("path.flow.forward").length`))
 	b.picture("console-map")
 	b.prefers("prefers-color-scheme", "dark")

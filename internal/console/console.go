@@ -43,8 +43,8 @@ type Config struct {
 	Region, Node string
 	// Actions lets operators act; without it every page only reads.
 	Actions bool
-	// Hint is shown where nothing has arrived yet: what to send, line by line.
-	// nil: nothing.
+	// Hint is what to send, line by line, and is shown until as much has arrived. nil:
+	// nothing.
 	Hint func() []string
 	// Logger is told of actions, and of callers that were refused. Default: discard.
 	Logger *slog.Logger
@@ -83,6 +83,8 @@ type page struct {
 	Trouble []string
 	Now     time.Time
 	Body    any
+	// Hint is what to send, where a page has that: until it is loaded again.
+	Hint []string
 
 	content string // the template of Body
 }

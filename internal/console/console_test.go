@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,12 +163,16 @@ func TestEachStandingIsDrawnAsWhatItIs(t *testing.T) {
 	}
 }
 
-func TestTheHintIsThereUntilSomethingArrives(t *testing.T) {
-	d := &deployment{all: threeRegions()}
-	hint := func() []string { return []string{"curl it"} }
-	require.NotContains(t, get(t, newTestConsole(t, Config{Deployment: d, Hint: hint}), "/").Body.String(), "curl it")
-	d.all.Members = d.all.Members[1:]
-	require.Contains(t, get(t, newTestConsole(t, Config{Deployment: d, Hint: hint}), "/").Body.String(), "curl it")
+func TestTheHintIsThereUntilItsLinesHaveArrived(t *testing.T) {
+	d := &deployment{all: threeRegions()} // three requests have
+	line := "curl http://127.0.0.1:8081/v1/charges"
+	for lines, there := range map[int]bool{3: false, 4: true} {
+		hint := func() []string {
+			return append(slices.Repeat([]string{"# next", line}, lines), "curl http://127.0.0.1:8090/_sim/summary")
+		}
+		require.Equal(t, there, strings.Contains(get(t, newTestConsole(t, Config{Deployment: d, Hint: hint}), "/").Body.String(), line))
+	}
+	require.NotContains(t, get(t, newTestConsole(t, Config{Deployment: d}), "/").Body.String(), "Send these")
 }
 
 func TestMismatchesAreAddedUpByTenant(t *testing.T) {

@@ -69,11 +69,9 @@ type mapView struct {
 	Regions  []regionView
 	Flows    []flowView
 	Arrivals []arrivalView
-	Quiet    bool // nothing has arrived since the nodes started
 	ViewBox  string
 	Node     string
 	Epoch    uint64
-	Hint     []string
 	UnderWay []runView // drills and drains that have begun and not ended
 }
 
@@ -84,7 +82,9 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 	}
 	m := newMapView(all)
 	if s.Hint != nil {
-		m.Hint = s.Hint()
+		if hint := s.Hint(); m.arrived() < toArrive(hint) {
+			p.Hint = hint
+		}
 	}
 	for _, one := range s.drills.glance() { // the map waits for no bucket
 		if isUnderWay(one, s.Now()) {
@@ -95,8 +95,26 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 	return nil
 }
 
+// arrived is how many requests have, at any node.
+func (m *mapView) arrived() (n uint64) {
+	for _, v := range m.Regions {
+		n += v.Total.Requests
+	}
+	return n
+}
+
+// toArrive is how many lines of a hint send something to a node.
+func toArrive(hint []string) (n uint64) {
+	for _, line := range hint {
+		if strings.HasPrefix(line, "curl ") && strings.Contains(line, "/v1/") {
+			n++
+		}
+	}
+	return n
+}
+
 func newMapView(all *admin.Overview) *mapView {
-	m := &mapView{Node: all.Node, Epoch: all.Epoch, Quiet: true}
+	m := &mapView{Node: all.Node, Epoch: all.Epoch}
 	deputies := map[string][]string{}
 	for _, member := range all.Members {
 		for _, of := range deputyFor(member) {
@@ -109,7 +127,6 @@ func newMapView(all *admin.Overview) *mapView {
 		v := newRegionView(all, r)
 		v.Deputies = deputies[r.Name]
 		v.judge(r)
-		m.Quiet = m.Quiet && v.Total.Requests == 0
 		m.Regions = append(m.Regions, v)
 	}
 	m.flow(all)

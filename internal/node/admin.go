@@ -128,7 +128,7 @@ const parkedShown = 10
 // newAdmin is the node's answer to operators.
 func (n *Node) newAdmin() *admin.Server {
 	return admin.New(admin.Config{
-		Sight: n.membership, Topology: n.c.Topology, Node: n.c.Name,
+		Sight: sight{n.membership, n}, Topology: n.c.Topology, Node: n.c.Name,
 		Part: n.part, Backlog: n.backlog, SetStatus: n.setStatus, Run: n.c.Run,
 		Transport: n.transport, TLS: n.c.TLS != nil, Logger: n.log,
 	})
@@ -196,4 +196,19 @@ func plain(err error) error {
 		return &plainError{text, err}
 	}
 	return err
+}
+
+// sight is what the node sees of the others, as far away as requests find them: gossip on one
+// machine knows nothing of simulated distances.
+type sight struct {
+	*region.Membership
+	n *Node
+}
+
+// RTT is how long requests to a region take, there and back.
+func (s sight) RTT(name string) (time.Duration, bool) {
+	if simulated := s.n.c.Network.Distance(s.n.c.Region, name); simulated > 0 {
+		return simulated, true
+	}
+	return s.Membership.RTT(name)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/homeward-io/homeward/internal/wan"
 	"github.com/homeward-io/homeward/region"
 )
 
@@ -143,4 +144,12 @@ func TestProbesAreNotInHand(t *testing.T) {
 		require.Equal(t, want, during, path)
 		require.Zero(t, h.requests.Load())
 	}
+}
+
+// Nodes of one process are next to each other, and requests between them are not.
+func TestRegionsAreAsFarAsRequestsFindThem(t *testing.T) {
+	n := &Node{c: Config{Region: "us-east1", Network: wan.New(map[wan.Pair]time.Duration{{A: "europe-west1", B: "us-east1"}: 64 * time.Millisecond})}}
+	rtt, known := sight{n: n}.RTT("europe-west1")
+	require.True(t, known)
+	require.Equal(t, 64*time.Millisecond, rtt)
 }

@@ -186,7 +186,7 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 			for _, status := range []region.Status{region.Active, region.Draining, region.Down} {
 				o.Is(meter.RegionStatus, flag(r.Status == status), r.Name, strings.ToLower(status.String()))
 			}
-			if rtt, ok := n.membership.RTT(r.Name); ok {
+			if rtt, ok := (sight{n.membership, n}).RTT(r.Name); ok {
 				o.Is(meter.RegionRTT, rtt.Seconds(), r.Name)
 			}
 		}
