@@ -108,7 +108,8 @@
 // its reply lost, as in E: a holder that dies then leaves one of the two.
 //
 // Between the pin of an opaque key and its Begin: a pin without a claim; the
-// next request is sent to the pinned home, which begins. Between the large body
+// next request is sent to the pinned home, which begins. Where Begin pins the key
+// as well ([Arrival].PinHere) there is no such point on SQL: A or B. Between the large body
 // in the object store and its Settle: an orphan blob, which the retry adopts
 // because it is named by its content; the row is as in D. Between the outbox
 // worker's take and its TakeOver: the row is due again when its own short lease

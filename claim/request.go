@@ -34,6 +34,8 @@ type Request struct {
 	// home, where that region takes new ones; 0: the one that it arrived at. It is
 	// for the entry alone and does not travel.
 	PreferHome RegionCode
+	// PinHere is [Arrival.PinHere]. It is for the entry alone and does not travel.
+	PinHere bool
 	// TraceParent is the W3C trace context of the entry, or "".
 	TraceParent string
 	// Began is when the request arrived at its entry, by this process's clock; it

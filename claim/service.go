@@ -236,7 +236,7 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		Key: req.Key, Home: home, Operation: req.Operation, Input: req.Input, Print: fingerprint, Also: req.Also,
 		CompareOnly: req.CompareOnly || !s.has(req.Provider),
 		Payload:     req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers,
-		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt,
+		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere && s.has(req.Provider),
 		// The receipt is the random part of the id again, in a shape that a person
 		// can read out: it needs no uniqueness of its own.
 		Mint:        Minted{ID: id, Receipt: receipt(id)},

@@ -74,6 +74,12 @@ type Shown struct {
 // that had some of them could not keep the promises of the others.
 type Store interface {
 	// Begin applies [Begin]. A decision that changes nothing writes nothing.
+	//
+	// With PinHere a key that has no pin is pinned to a.Home as well, as [Store.Pin] would,
+	// and its claim is made under that pin: a pin is never durable later than its claim.
+	// This is tried only where the tenant's registrar is a.Home, and is active. Anything
+	// in the way, such as another pin, is NeedPin, and Pin says what. A pin may be left
+	// without a claim. A stamped key is refused unless a.Stamped, see [Pinnable].
 	Begin(ctx context.Context, a Arrival) (Begun, error)
 	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
 	// or an earlier Settle returned it, and returns the row as stored. Of held a

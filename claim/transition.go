@@ -63,6 +63,9 @@ type Arrival struct {
 	// everything but creating a claim.
 	Stamped  bool
 	PinnedAt time.Time
+	// PinHere: an opaque key that has no home yet may get Home with this step, without a
+	// pin that was read before. See [Store.Begin].
+	PinHere bool
 	// UnderWay is how long the request has been under way when the store is asked,
 	// or longer. A store adds the time from then until it decides: the request
 	// began no later than that long before the clock that the store decides by.

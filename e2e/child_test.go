@@ -132,6 +132,7 @@ type pointedStore struct {
 	deployment.Store
 	at       func(point)
 	noWorker bool
+	apart    bool // pins are steps of their own, as where something is in the way
 }
 
 func (s *pointedStore) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin, error) {
@@ -144,7 +145,8 @@ func (s *pointedStore) Pin(ctx context.Context, key claim.Key, entry string) (cl
 }
 
 func (s *pointedStore) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
-	if a.Stamped {
+	a.PinHere = a.PinHere && !s.apart
+	if a.Stamped || a.PinHere {
 		s.at(beforeWrite)
 	}
 	if compensates(a.Operation) {
@@ -274,7 +276,9 @@ func childMain(config string) int {
 		}
 	}
 	cc.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store { return &pointedStore{s, k.at, c.NoWorker} }
+	cc.WrapStore = func(_ string, s deployment.Store) deployment.Store {
+		return &pointedStore{s, k.at, c.NoWorker, c.Die == pinned}
+	}
 	cc.Providers = psp.Providers{&pointedProvider{provider, k.at}}
 	if c.Second != "" {
 		if err := addSecond(&cc, c.Second); err != nil {

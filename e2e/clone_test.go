@@ -58,12 +58,12 @@ func (d *disk) crash() {
 	})
 }
 
-// on makes a cluster run on the disk until it dies.
-func (d *disk) on(c *node.ClusterConfig, at func(point)) {
+// on makes a cluster run on the disk until it dies. apart is that of the points.
+func (d *disk) on(c *node.ClusterConfig, apart bool, at func(point)) {
 	c.FS, c.Dir, c.Objects = d.fs, diskDir, d.objects
 	c.Providers = psp.Providers{&mortalProvider{c.Providers[0], &d.dead}}
 	c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
-		return &mortalStore{&pointedStore{&mortalStore{s, &d.dead}, at, false}, &d.dead}
+		return &mortalStore{&pointedStore{Store: &mortalStore{s, &d.dead}, at: at, apart: apart}, &d.dead}
 	}
 }
 
@@ -198,7 +198,7 @@ func TestPowerLoss(t *testing.T) {
 				var arrived atomic.Int32
 				down := make(chan struct{})
 				doomed := startWorld(t, nil, func(c *node.ClusterConfig) {
-					d.on(c, func(p point) {
+					d.on(c, tc.die == pinned, func(p point) {
 						if p != tc.die || d.dead.Load() {
 							return
 						}
@@ -239,7 +239,7 @@ func TestPowerLossAnywhere(t *testing.T) {
 			var steps atomic.Int32
 			steps.Store(int32(20 + rng.IntN(4*keys-40))) // a request takes four to six steps
 			doomed := startWorld(t, nil, func(c *node.ClusterConfig) {
-				d.on(c, func(point) {
+				d.on(c, false, func(point) {
 					if steps.Add(-1) == 0 {
 						d.crash()
 					}

@@ -223,7 +223,7 @@ func (n *noticed) revive(sink string, wrap func(deployment.Store) deployment.Sto
 	n.world = startWorldOn(n.t, n.rows, n.judge, func(c *node.ClusterConfig) {
 		c.Dir, c.Providers, c.Notifiers = n.dir, psp.Providers{provider}, map[string]psp.Notifier{provider.Name(): provider}
 		c.WrapStore = func(_ string, s deployment.Store) deployment.Store {
-			s = &pointedStore{s, func(point) {}, false}
+			s = &pointedStore{Store: s, at: func(point) {}}
 			if wrap != nil {
 				s = wrap(s)
 			}

@@ -6,11 +6,8 @@ type begunKey struct{}
 
 // Begun marks ctx as that of work that was begun: a row that was taken, a claim that
 // is held. A store that has too little room for everybody keeps some for it, so that
-// work which has not begun never stops work which has.
+// work which has not begun never stops work which has. It may be marked twice.
 func Begun(ctx context.Context) context.Context {
-	if IsBegun(ctx) {
-		return ctx
-	}
 	return context.WithValue(ctx, begunKey{}, true)
 }
 

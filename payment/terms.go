@@ -177,7 +177,9 @@ func (in *Intent) agreement() *psp.Terms {
 	if t.transferData != nil {
 		p.TransferTo, p.TransferAmount, _ = transferData(t.transferData)
 	}
-	p.ApplicationFee, _ = strconv.ParseInt(string(t.applicationFee), 10, 64)
+	if len(t.applicationFee) > 0 { // else there would be an error to make
+		p.ApplicationFee, _ = strconv.ParseInt(string(t.applicationFee), 10, 64)
+	}
 	return p
 }
 

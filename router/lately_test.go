@@ -19,7 +19,11 @@ type answering struct {
 
 func (a answering) Do(ctx context.Context, home string, req *claim.Request) (claim.Reply, error) {
 	if a.needPin = !a.final[req.Key.Value]; !a.needPin {
-		a.log("do %s", home)
+		what := "do"
+		if req.PinHere {
+			what = "pin and do"
+		}
+		a.log("%s %s", what, home)
 		return claim.Reply{Home: home, State: a.state, Replayed: true}, nil
 	}
 	reply, err := a.world.Do(ctx, home, req)
@@ -39,13 +43,13 @@ func TestLately(t *testing.T) {
 		gone        bool
 		first, then []string
 	}{
-		"answered":         {claim.Completed, here, false, []string{"pin", "do us-east1"}, []string{"do us-east1"}},
-		"refused for good": {claim.FailedTerminal, here, false, []string{"pin", "do us-east1"}, []string{"do us-east1"}},
-		"not settled":      {claim.InFlight, here, false, []string{"pin", "do us-east1"}, []string{"pin", "do us-east1"}},
-		"released":         {claim.FailedRetry, here, false, []string{"pin", "do us-east1"}, []string{"pin", "do us-east1"}},
-		"elsewhere": {claim.Completed, europe, false, []string{"pin", "replica", "forward europe-west1 hop 1 pinned true"},
-			[]string{"pin", "replica", "forward europe-west1 hop 1 pinned true"}},
-		"gone": {claim.Completed, here, true, []string{"pin", "do us-east1"}, []string{"do us-east1", "pin", "do us-east1"}},
+		"answered":         {claim.Completed, here, false, []string{"pin and do us-east1"}, []string{"do us-east1"}},
+		"refused for good": {claim.FailedTerminal, here, false, []string{"pin and do us-east1"}, []string{"do us-east1"}},
+		"not settled":      {claim.InFlight, here, false, []string{"pin and do us-east1"}, []string{"pin and do us-east1"}},
+		"released":         {claim.FailedRetry, here, false, []string{"pin and do us-east1"}, []string{"pin and do us-east1"}},
+		"elsewhere": {claim.Completed, europe, false, []string{"pin and do us-east1", "pin", "replica", "forward europe-west1 hop 1 pinned true"},
+			[]string{"pin and do us-east1", "pin", "replica", "forward europe-west1 hop 1 pinned true"}},
+		"gone": {claim.Completed, here, true, []string{"pin and do us-east1"}, []string{"do us-east1", "pin", "do us-east1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := world{registrar: here, pin: c.pin}

@@ -9,7 +9,8 @@
 // sent back to look.
 //
 // The order of looking is by price. A stamped key names its home. For an opaque
-// key, where this region is the tenant's registrar the pin is local; elsewhere
+// key, where this region is the tenant's registrar the pin is local, and a new key
+// gets it with its claim, in one step; elsewhere
 // the local claim, the nearest replica of the final answer and the nearest
 // replica of the pin cost nothing, a caller's hint saves the look-up, and only
 // then is the registrar asked, one round trip away.
@@ -178,7 +179,8 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 	}
 	t.registrar = registrar
 	if registrar == t.self {
-		return t.pinned(ctx)
+		_, known := t.topology.ByName(hint)
+		return t.pinned(ctx, known && hint != t.self)
 	}
 	return t.searched(ctx, hint)
 }
@@ -198,12 +200,22 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 // of a key that has just been answered here: without a pin a request acts on a living
 // claim only, and one that lives here proves that the home is here. A request that shows
 // a pin already, of another home perhaps, might make one.
-func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
+//
+// Where this is the registrar's region itself, a key without a home gets it together with
+// its claim, in one step of the store.
+// That costs a look where the home is elsewhere, so it is left out where the caller says so.
+func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
-	if t.req.PinnedAt.IsZero() && t.lately.knows(t.req.Key) {
-		if reply, err = t.local.Do(ctx, t.self, t.req); !errors.Is(err, claim.ErrNeedPin) {
-			return reply, err
+	if t.req.PinnedAt.IsZero() {
+		known := t.lately.knows(t.req.Key)
+		if t.req.PinHere = !known && !elsewhere && t.pinsHere(); known || t.req.PinHere {
+			reply, err = t.local.Do(ctx, t.self, t.req)
+			if !errors.Is(err, claim.ErrNeedPin) {
+				t.pinnedHere(&reply, err)
+				return reply, err
+			}
+			t.req.PinHere = false
 		}
 	}
 	// Twice: a pin may run out between the look and the claim's own step.
@@ -222,6 +234,17 @@ func (t *trip) pinned(ctx context.Context) (claim.Reply, error) {
 		}
 	}
 	return reply, err
+}
+
+// pinsHere reports whether the key, if it has no home, is to get this region as its home,
+// and this region keeps the tenant's pins.
+func (t *trip) pinsHere() bool {
+	if t.registrar != t.self || t.req.CompareOnly {
+		return false
+	}
+	here, _ := t.topology.ByName(t.self)
+	near, known := t.topology.ByCode(t.req.PreferHome)
+	return here.Status == region.Active && (!known || near.Name == t.self || near.Status != region.Active)
 }
 
 // home asks for the key's home. If it has none it becomes the preferred region, or
@@ -310,7 +333,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 			return reply, err // the pin is no hint: there is no other home to try
 		}
 	}
-	return t.pinned(ctx)
+	return t.pinned(ctx, true)
 }
 
 // at runs the request at its home.

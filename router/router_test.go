@@ -39,8 +39,15 @@ func (w *world) log(format string, args ...any) {
 }
 
 func (w *world) Do(_ context.Context, home string, req *claim.Request) (claim.Reply, error) {
-	w.log("do %s", home)
 	w.underWay = req.UnderWay()
+	if req.PinHere {
+		w.log("pin and do %s", home)
+		if w.pin != home {
+			return claim.Reply{}, claim.ErrNeedPin
+		}
+		return claim.Reply{Home: home}, nil
+	}
+	w.log("do %s", home)
 	if w.needPin && (req.CompareOnly || req.Stamp == 0 && req.PinnedAt.IsZero()) {
 		return claim.Reply{}, claim.ErrNeedPin
 	}
@@ -160,14 +167,16 @@ func TestWays(t *testing.T) {
 		hops  int
 		err   error
 	}{
-		"stamped for here":                       {key: stamped(t, 1), asked: []string{"do us-east1"}},
-		"stamped for elsewhere":                  {key: stamped(t, 2), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
-		"of our own, for elsewhere":              {key: claim.OwnKey(stamped(t, 2)), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
-		"of our own, for here":                   {key: claim.OwnKey(stamped(t, 1)), asked: []string{"do us-east1"}},
-		"stamped for elsewhere, finished":        {key: stamped(t, 2), world: world{replica: true}, asked: []string{"replica"}},
-		"stamped with a code nobody told us":     {key: stamped(t, 9), err: ErrHomeUnavailable},
-		"opaque, registrar here, first":          {world: world{registrar: here, pin: here}, asked: []string{"pin", "do us-east1"}},
-		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, asked: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"stamped for here":                   {key: stamped(t, 1), asked: []string{"do us-east1"}},
+		"stamped for elsewhere":              {key: stamped(t, 2), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for elsewhere":          {key: claim.OwnKey(stamped(t, 2)), asked: []string{"replica", "forward europe-west1 hop 1 pinned false"}, hops: 1},
+		"of our own, for here":               {key: claim.OwnKey(stamped(t, 1)), asked: []string{"do us-east1"}},
+		"stamped for elsewhere, finished":    {key: stamped(t, 2), world: world{replica: true}, asked: []string{"replica"}},
+		"stamped with a code nobody told us": {key: stamped(t, 9), err: ErrHomeUnavailable},
+		"opaque, registrar here, first":      {world: world{registrar: here, pin: here}, asked: []string{"pin and do us-east1"}},
+		"opaque, registrar here, home elsewhere, as is said": {
+			world: world{registrar: here, pin: asia}, hint: asia, asked: []string{"pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
+		"opaque, registrar here, home elsewhere": {world: world{registrar: here, pin: asia}, asked: []string{"pin and do us-east1", "pin", "replica", "forward asia-northeast1 hop 1 pinned true"}, hops: 1},
 		"opaque, registrar elsewhere, first":     {world: world{registrar: europe, pin: here, needPin: true}, asked: []string{"do us-east1", "replica", "pin", "do us-east1"}},
 		"opaque, registrar elsewhere, retry at home": {
 			world: world{registrar: europe}, asked: []string{"do us-east1"}},
@@ -288,7 +297,7 @@ func TestARouterSentBackLooksAgain(t *testing.T) {
 	_, err := w.router(t).Do(t.Context(), request("k"), "")
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"pin", "replica", "forward asia-northeast1 hop 1 pinned true",
+		"pin and do us-east1", "pin", "replica", "forward asia-northeast1 hop 1 pinned true",
 		"pin", "replica", "forward asia-northeast1 hop 2 pinned true",
 	}, w.asked)
 	w = &world{registrar: here, pin: asia, peers: map[string][]error{asia: {claim.ErrNeedPin, claim.ErrNeedPin}}}

@@ -27,6 +27,18 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 	return pin, err
 }
 
+// pinnedHere notes that a key's home was fixed, or found, with its claim.
+func (t *trip) pinnedHere(reply *claim.Reply, err error) {
+	if !t.req.PinHere || err != nil && !claim.Answered(err) {
+		return
+	}
+	t.known = t.self
+	t.told.Add(1, "here")
+	if err == nil && reply.State.Final() {
+		t.lately.add(t.req.Key)
+	}
+}
+
 // found is what became of the question for a pin.
 func (t *trip) found(pin *claim.Pin, err error) string {
 	switch {

@@ -15,6 +15,7 @@ import (
 
 var (
 	claimBegin     = declare[beginArgs]("begin")
+	claimBeginHere = declareAlso[beginArgs]("begin", "begin_here")
 	claimBeginNext = declare[beginAgainArgs]("begin_again")
 	claimTakeOver  = declare[takeOverArgs]("take_over")
 )
@@ -23,7 +24,12 @@ var (
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
 	if a.CompareOnly {
-		a.Stamped, a.PinnedAt = false, time.Time{} // so that the statement makes no claim
+		a.Stamped, a.PinnedAt, a.PinHere = false, time.Time{}, false // so that the statement makes no claim
+	}
+	if a.PinHere = a.PinHere && !a.Stamped; a.PinHere {
+		if err := claim.Pinnable(a.Key); err != nil {
+			return claim.Begun{}, err
+		}
 	}
 	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
 	if err != nil {
@@ -131,6 +137,7 @@ type (
 		Lease   time.Duration
 		Step    uuid.UUID
 		Stamped bool
+		PinHere bool
 		PinEnds time.Time
 		Message callRow
 		Entry   placedEntry
@@ -140,14 +147,15 @@ type (
 func beginGroup(db *DB) *group[creation, beginArgs] {
 	return &group[creation, beginArgs]{
 		db: db, statement: claimBegin, lines: map[line]*gathering[creation]{},
-		key: func(c *creation) claim.Key { return c.Key },
+		key:   func(c *creation) claim.Key { return c.Key },
+		other: claimBeginHere, needs: func(c *creation) bool { return c.PinHere },
 		args: func(cs []*creation) beginArgs {
 			args := beginArgs{Home: cs[0].Home, Claims: make([]newClaim, len(cs))}
 			for i, c := range cs {
 				args.Claims[i] = newClaim{
 					N: int32(i), keyRow: rowOf(c.Key), mintedRow: mintedOf(c.fresh),
 					Holder: c.fresh.Holder, Lease: c.fresh.LeaseUntil.Sub(epoch), Step: c.step,
-					Stamped: c.Stamped, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
+					Stamped: c.Stamped, PinHere: c.PinHere, PinEnds: micros(c.PinnedAt.Add(db.policy.CreateWithin())),
 					Message: callOf(c.message), Entry: placedEntryOf(c.entry, c.audit),
 				}
 			}

@@ -40,6 +40,7 @@
 //
 //	write           compares                       after a lost reply
 //	begin           there is no row                run again: our step in the row that comes back is our own win
+//	begin_here      there is no pin, no row        as begin: the pin is in the same statement
 //	begin_again     the step that was read         read, and compare the step
 //	take_over       the step that was read         read, and compare the step
 //	settle, defer   object, fence, unknowns, state run again; on "no row" read, and compare the step,

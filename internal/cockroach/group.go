@@ -41,6 +41,9 @@ const groupMost = 64
 type group[T, A any] struct {
 	db        *DB
 	statement statement[A]
+	// other is sent instead where one of the steps needs it; it does more. nil: none does.
+	other statement[A]
+	needs func(*T) bool
 	// args are the statement's arguments for some steps, in the order of their keys.
 	args func(steps []*T) A
 	// read hands each of steps what the rows say of it.
@@ -131,7 +134,11 @@ func (g *group[T, A]) alone(ctx context.Context, step *T, tries int) (lost bool,
 }
 
 func (g *group[T, A]) try(ctx, turn context.Context, steps []*T) error {
-	sql, bound := g.statement.in(g.db.queries, g.args(steps))
+	s := g.statement
+	if g.needs != nil && slices.ContainsFunc(steps, g.needs) {
+		s = g.other
+	}
+	sql, bound := s.in(g.db.queries, g.args(steps))
 	return g.db.try(ctx, turn, sql, bound, func(rows pgx.Rows) error { return g.read(rows, steps) })
 }
 

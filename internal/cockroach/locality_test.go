@@ -25,7 +25,7 @@ import (
 // homePath is every statement that a request or its recovery waits for where
 // gateway and home share a region.
 var homePath = []string{
-	"begin", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
+	"begin", "begin_here", "begin_again", "take_over", "renewable", "renew", "settle", "defer", "get", "object", "timeline",
 	"tenant", "tenant_by_api_key",
 	"outbox_take", "outbox_message", "outbox_finish", "outbox_finish_all", "outbox_retry", "outbox_retry_all", "look", "outbox_park", "outbox_unpark", "outbox_parked", "outbox_waiting", "outbox_depth", "claims_unknown",
 	"events_take", "events_message", "events_finish", "events_finish_all", "events_retry", "events_retry_all", "events_park", "events_unpark", "events_parked", "events_waiting", "events_depth",
@@ -184,6 +184,12 @@ func walkHome(t *testing.T, db *cockroach.DB, p claim.Policy) {
 	_, found, err = v.Endpoint(ctx, "acme")
 	require.NoError(t, err)
 	require.False(t, found)
+
+	opaque := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: "opaque"}, home, "1", "n", "ch_opaque")
+	opaque.Stamped, opaque.PinHere = false, true
+	first, err := v.Begin(ctx, opaque)
+	require.NoError(t, err)
+	require.Equal(t, claim.Won.String(), first.Decision.String())
 }
 
 // takeFrom takes one row of a queue as soon as one is due.

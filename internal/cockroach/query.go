@@ -93,12 +93,12 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 		delete(undeclared, file)
 		args, used := argumentsOf(s.args), map[string]bool{}
 		for _, each := range []dialect{cockroachDB, postgreSQL} {
-			for _, table := range s.tables() {
-				sql, err := render(t.Lookup(file), each, table)
+			for _, v := range s.versions() {
+				sql, err := render(t.Lookup(file), each, v)
 				if err != nil {
 					return nil, err
 				}
-				q, err := number(table.statement(s.file), sql, args, each.cockroach, used)
+				q, err := number(v.name, sql, args, each.cockroach, used)
 				if err != nil {
 					return nil, fmt.Errorf("cockroach: query/%s, arguments in %v: %w", file, s.args, err)
 				}
@@ -120,23 +120,37 @@ func load(files fs.FS, declared []declaration, d dialect) (queries, error) {
 	return all, nil
 }
 
-// tables are those that have the statement: of a queue's each, and else one without a name.
-func (s declaration) tables() []queueTable {
-	if strings.HasPrefix(s.file, queueFiles) {
-		return slices.Collect(maps.Values(queueTables))
-	}
-	return []queueTable{{}}
+// version is one statement of a file.
+type version struct {
+	name  string
+	table queueTable
+	also  bool // it is [declaration].also
 }
 
-// render is the text of a file for a dialect, on a table if it is a queue's.
-func render(file *template.Template, d dialect, of queueTable) (string, error) {
+// versions are those of a file: for a queue's one for each table.
+func (s declaration) versions() (all []version) {
+	if !strings.HasPrefix(s.file, queueFiles) {
+		all = append(all, version{name: s.file})
+		if s.also != "" {
+			all = append(all, version{name: s.also, also: true})
+		}
+		return all
+	}
+	for _, table := range queueTables {
+		all = append(all, version{name: table.statement(s.file), table: table})
+	}
+	return all
+}
+
+// render is the text of a file for a dialect, in one of its versions.
+func render(file *template.Template, d dialect, of version) (string, error) {
 	data := struct {
 		Row, Claim, Message, Tenant, Transaction, Endpoint, FromReplica string
 		Queue                                                           string
-		InOrder, PlansAreKept                                           bool
+		InOrder, PlansAreKept, Also                                     bool
 	}{
 		columns.Row, columns.Claim, columns.Message, columns.Tenant, columns.Transaction, columns.Endpoint, d.fromReplica,
-		of.table, of.inOrder, !d.cockroach,
+		of.table.table, of.table.inOrder, !d.cockroach, of.also,
 	}
 	var sql strings.Builder
 	if err := file.Execute(&sql, data); err != nil {

@@ -27,6 +27,26 @@ func pinWrites() []operation {
 			c.pins(there, there)
 		},
 	}, {
+		name: "begin a new key with its pin", statements: []string{"begin_here"},
+		before: noAnswer,
+		call:   beginHereAt,
+		right:  won(claim.Won, 1, 1),
+		effect: func(c *cell, want, is *stored) {
+			want.Pins = []pinRow{{Registrar: here, Home: here, CreatedAt: is.Pins[0].CreatedAt}}
+			want.Claims = []claimRow{{State: claim.InFlight, Fence: 1, Generation: 1, Attempts: 1, Object: c.object("a"), Holder: "a"}}
+			renamed(c, &want.Claims[0], is.Claims[0])
+			want.Outbox = []outboxRow{{ID: c.object("a"), Due: is.Claims[0].Lease}}
+			want.Audit = append(want.Audit, "claimed 1")
+		},
+		next: func(c *cell, done bool) {
+			if done {
+				c.pins(there, here)
+				c.arrives("b", claim.Busy)
+				return
+			}
+			c.pins(there, there)
+		},
+	}, {
 		name: "confirm a pin", statements: []string{"pin_write"},
 		before: func(c *cell) {
 			c.pins(there, there)
@@ -193,6 +213,12 @@ func queueWrites() []operation {
 }
 
 func pinAt(ctx context.Context, c *cell) (any, error) { return c.ours.Pin(ctx, c.key, here) }
+
+func beginHereAt(ctx context.Context, c *cell) (any, error) {
+	a := c.arrival("a")
+	a.Stamped, a.PinHere = false, true
+	return c.ours.Begin(ctx, a)
+}
 
 func pinned(home string) func(c *cell) {
 	return func(c *cell) { require.Equal(c, home, c.got.(claim.Pin).Home) }

@@ -43,6 +43,9 @@ func (s queueStatement[A]) of(q queue) statement[A] { return statement[A]{q.stat
 type declaration struct {
 	file string
 	args reflect.Type
+	// also is the name of the file's second statement, whose text is that with .Also; ""
+	// where it has one.
+	also string
 }
 
 // declared are all statements. They are variables of the package, so that this is whole
@@ -50,8 +53,15 @@ type declaration struct {
 var declared []declaration
 
 func declare[A any](file string) statement[A] {
-	declared = append(declared, declaration{file, reflect.TypeFor[A]()})
+	declared = append(declared, declaration{file: file, args: reflect.TypeFor[A]()})
 	return statement[A]{file}
+}
+
+// declareAlso gives a declared file a second statement.
+func declareAlso[A any](file, name string) statement[A] {
+	i := slices.IndexFunc(declared, func(d declaration) bool { return d.file == file })
+	declared[i].also = name
+	return statement[A]{name}
 }
 
 func declareOfQueues[A any](file string) queueStatement[A] {

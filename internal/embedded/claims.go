@@ -18,6 +18,9 @@ import (
 
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
+	if err := v.pinFirst(ctx, &a); err != nil {
+		return claim.Begun{}, err
+	}
 	var begun claim.Begun
 	asked, underWay := v.db.clock.now(), a.UnderWay
 	err := v.step(ctx, a.Home, a.Key, perhaps, func(old *claim.Record, now time.Time) (*claim.Record, claim.Effects, error) {

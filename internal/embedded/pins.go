@@ -54,6 +54,34 @@ func (v *View) Pin(ctx context.Context, key claim.Key, entry string) (claim.Pin,
 	return claim.Pin{}, unavailable(errors.New("the tenant's registrar keeps moving; try again"))
 }
 
+// pinFirst gives a key its home before its claim where a says so. The two are a batch
+// each: see putPin for what a crash leaves of them.
+func (v *View) pinFirst(ctx context.Context, a *claim.Arrival) error {
+	if !a.PinHere || a.Stamped || a.CompareOnly {
+		return nil
+	}
+	need, err := v.registrars(ctx, a.Key.Tenant)
+	if err != nil || len(need) != 1 || need[0] != a.Home {
+		return ifUnavailable(err)
+	}
+	pin, err := v.Pin(ctx, a.Key, a.Home)
+	if err != nil {
+		return ifUnavailable(err)
+	}
+	if pin.Home == a.Home {
+		a.PinnedAt = pin.CreatedAt
+	}
+	return nil
+}
+
+// ifUnavailable leaves out what [claim.Store.Pin] is there to say.
+func ifUnavailable(err error) error {
+	if errors.Is(err, claim.ErrUnknownTenant) || errors.Is(err, claim.ErrNoNewHomes) {
+		return nil
+	}
+	return err
+}
+
 // registrars returns the regions that a pin of tenant may be in.
 func (v *View) registrars(ctx context.Context, tenant string) ([]string, error) {
 	if err := v.db.enter(ctx); err != nil {
