@@ -399,7 +399,8 @@ var closingTests = []test{
 		require.Nil(w, closed.Refusal)
 		w.begin(w.arrival("k", "100"), claim.Replay)
 
-		// Another region may have the key by now: the row must not speak again.
+		// A released claim past its tombstone must not close or emit events: another
+		// region may own the key.
 		w.free(gone)
 		_, err := w.at(w.home).Settle(w.ctx, gone, told(declinedHard("too late"), gone, time.Time{}))
 		require.ErrorIs(w, err, claim.ErrFenced)

@@ -12,10 +12,10 @@ import (
 )
 
 type accountCommand struct {
-	List   accountListCommand   `cmd:"" help:"List the providers' names that have been in use, and the account that each stands for."`
-	Accept accountAcceptCommand `cmd:"" help:"Let a provider's name stand for another account from now on."`
+	List   accountListCommand   `cmd:"" help:"List provider names that have been used, and the account of each."`
+	Accept accountAcceptCommand `cmd:"" help:"Accept another account under a provider's name."`
 	// Unnamed is of builds before providers had names.
-	Unnamed accountUnnamedCommand `cmd:"" help:"Say which provider the claims of builds were begun for that knew one provider alone."`
+	Unnamed accountUnnamedCommand `cmd:"" help:"Name the provider of claims that an older build began, which knew one provider only."`
 }
 
 // Help is what homeward account --help adds.
@@ -50,8 +50,8 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 
 type accountAcceptCommand struct {
 	Provider string `required:"" placeholder:"NAME" help:"The provider's name."`
-	Account  string `required:"" placeholder:"ID" help:"The provider's id of the account, as the refused start says it."`
-	Anyway   bool   `help:"Also while claims, refunds or ghosts are open in the former account: the other one is asked about them, knows nothing, and is charged or refunds again. Only where it has all that the former one had."`
+	Account  string `required:"" placeholder:"ID" help:"The provider's id of the account, as the refused start printed it."`
+	Anyway   bool   `help:"Accept although claims, refunds or ghosts are open in the former account. The new account is asked about them, does not know them, and is charged again, unless it holds everything that the former one held."`
 }
 
 // Run is for a person who knows that the other account has what this one had, as after a

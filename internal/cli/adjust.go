@@ -15,13 +15,13 @@ import (
 
 type ledgerAdjustCommand struct {
 	liveFlags
-	From      string `required:"" placeholder:"ACCOUNT" help:"The account that is credited, as in provider:stripe."`
-	To        string `required:"" placeholder:"ACCOUNT" help:"The account that is debited, as in suspense:acme."`
-	Amount    int64  `required:"" placeholder:"N" help:"How much, in minor units."`
-	Currency  string `required:"" placeholder:"CODE" help:"Of which currency, as in usd."`
-	Reference string `required:"" placeholder:"REF" help:"What names the decision: a ticket, a case. Entered twice it is one booking; with anything else changed it is refused."`
-	By        string `required:"" placeholder:"WHO" help:"Who decided it."`
-	Why       string `required:"" placeholder:"TEXT" help:"For what reason."`
+	From      string `required:"" placeholder:"ACCOUNT" help:"Account to credit, as in provider:stripe."`
+	To        string `required:"" placeholder:"ACCOUNT" help:"Account to debit, as in suspense:acme."`
+	Amount    int64  `required:"" placeholder:"N" help:"Amount, in minor units."`
+	Currency  string `required:"" placeholder:"CODE" help:"Currency, as in usd."`
+	Reference string `required:"" placeholder:"REF" help:"Id of the decision: a ticket, a case. The same id books once; the same id with other values is refused."`
+	By        string `required:"" placeholder:"WHO" help:"Person who decided."`
+	Why       string `required:"" placeholder:"TEXT" help:"The reason, for whoever looks next."`
 	JSON      bool   `name:"json" help:"Print JSON."`
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 type auditCommand struct {
-	Verify auditVerifyCommand `cmd:"" help:"Prove the chains of segments from the bucket alone. Exit code 1: something is wrong, 2: not everything could be read."`
+	Verify auditVerifyCommand `cmd:"" help:"Verify the segment chains from the bucket alone. Exit code 1: a fault was found, 2: not everything could be read."`
 	Show   auditShowCommand   `cmd:"" help:"Show a key's or object's whole history, from rows and segments."`
 	Status auditStatusCommand `cmd:"" help:"Show how far each region's audit is exported."`
 	Key    auditKeyCommand    `cmd:"" help:"Print a new key that signs segments, or the public half of those that there are."`
@@ -23,8 +23,8 @@ type auditCommand struct {
 
 // bucketFlags choose a bucket of segments and whose signatures are believed.
 type bucketFlags struct {
-	Bucket    string   `env:"HOMEWARD_AUDIT__BUCKET" placeholder:"URL" help:"The bucket of the segments, as the setting audit.bucket names it."`
-	PublicKey []string `name:"public-key" type:"path" placeholder:"FILE" help:"Believe these public keys, in PEM; default: those of HOMEWARD_AUDIT_KEYS."`
+	Bucket    string   `env:"HOMEWARD_AUDIT__BUCKET" placeholder:"URL" help:"Bucket of the segments, as in the setting audit.bucket."`
+	PublicKey []string `name:"public-key" type:"path" placeholder:"FILE" help:"Trust these public keys, in PEM; default: those of HOMEWARD_AUDIT_KEYS."`
 }
 
 // bucketHelp is for the commands that read segments.
@@ -95,9 +95,9 @@ func auditKeys(data string) (*audit.Keys, error) {
 
 type auditVerifyCommand struct {
 	bucketFlags
-	Data   string        `type:"path" placeholder:"DIR" help:"Prove the audit of a demo in this --data directory."`
-	Region []string      `placeholder:"REGION" help:"Only these regions; one without any segment is wrong. Default: all that the bucket has."`
-	Stale  time.Duration `default:"48h" help:"How long ago a chain may end: what came after may have been removed. 0: any end is as good."`
+	Data   string        `type:"path" placeholder:"DIR" help:"Verify the audit of a demo in this --data directory."`
+	Region []string      `placeholder:"REGION" help:"Regions to verify; one without segments is a fault. Default: all in the bucket."`
+	Stale  time.Duration `default:"48h" help:"Maximum age of a chain's last segment: later ones may have been removed. 0: any age."`
 	JSON   bool          `name:"json" help:"Print JSON."`
 }
 
@@ -216,7 +216,7 @@ func (c *auditStatusCommand) Run(ctx context.Context, io streams) error {
 }
 
 type auditKeyCommand struct {
-	Public bool   `help:"Print the public halves of the keys in HOMEWARD_AUDIT_KEYS, for who verifies."`
+	Public bool   `help:"Print the public keys of HOMEWARD_AUDIT_KEYS, for those who verify."`
 	Data   string `type:"path" placeholder:"DIR" help:"With --public: those of a demo's --data directory."`
 }
 

@@ -20,25 +20,25 @@ type commands struct {
 	Serve         serveCommand         `cmd:"" help:"Run one regional node on a SQL database."`
 	Config        configCommand        `cmd:"" help:"Check the settings of a regional node."`
 	Cluster       clusterCommand       `cmd:"" help:"Run three regions as processes of their own, on a SQL database, with a payment provider."`
-	Drill         drillCommand         `cmd:"" help:"Take something away from a running cluster under load, bring it back, and judge what was promised."`
-	Migrate       migrateCommand       `cmd:"" help:"Make and change the tables of a database."`
+	Drill         drillCommand         `cmd:"" help:"Break a running cluster under load, restore it, and check the promises."`
+	Migrate       migrateCommand       `cmd:"" help:"Create and upgrade the tables of a database."`
 	Regions       regionsCommand       `cmd:"" help:"Show regions and nodes: health, distance, drains, and what is in flight."`
-	Top           topCommand           `cmd:"" help:"Watch the regions: what arrives, where it goes and how it is answered."`
+	Top           topCommand           `cmd:"" help:"Watch requests by region: arrivals, forwards and answers."`
 	Region        regionCommand        `cmd:"" help:"Drain a region, take it down, and bring it back."`
 	Tenant        tenantCommand        `cmd:"" help:"Add tenants, and change their rates, keys and registrars."`
-	Endpoint      endpointCommand      `cmd:"" help:"Set where tenants are told of events, by webhook."`
-	Outbox        outboxCommand        `cmd:"" help:"Show what waits or is parked in the queues, and retry or park it."`
+	Endpoint      endpointCommand      `cmd:"" help:"Manage tenants' webhook endpoints."`
+	Outbox        outboxCommand        `cmd:"" help:"List, requeue and park rows of the queues."`
 	Compensations compensationsCommand `cmd:"" help:"Show, stop and release automatic refunds."`
-	Secrets       secretsCommand       `cmd:"" help:"Make keys that seal what is stored, and seal it anew."`
-	Inspect       inspectCommand       `cmd:"" help:"Say what became of one key or object."`
-	Audit         auditCommand         `cmd:"" help:"Prove the exported audit, and find a key's history in it."`
-	Ledger        ledgerCommand        `cmd:"" help:"Prove the books, and show balances and entries."`
-	Account       accountCommand       `cmd:"" help:"Which account each provider's name stands for, as the database has it."`
+	Secrets       secretsCommand       `cmd:"" help:"Create sealing keys, and reseal stored values."`
+	Inspect       inspectCommand       `cmd:"" help:"Show what happened to a key or object."`
+	Audit         auditCommand         `cmd:"" help:"Verify the exported audit, and search it."`
+	Ledger        ledgerCommand        `cmd:"" help:"Verify the ledger, and show balances and entries."`
+	Account       accountCommand       `cmd:"" help:"Show and accept the account behind each provider's name."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
-	DevCerts      devCertsCommand      `cmd:"" help:"Make throw-away certificates for the nodes of a deployment."`
-	Version       versionCommand       `cmd:"" help:"Print what this program was built from."`
-	Licenses      licensesCommand      `cmd:"" help:"Print the licences of all that this program was built from."`
-	ShowVersion   versionFlag          `name:"version" help:"Print what this program was built from."`
+	DevCerts      devCertsCommand      `cmd:"" help:"Create throw-away certificates for nodes and operators."`
+	Version       versionCommand       `cmd:"" help:"Print version, commit and build."`
+	Licenses      licensesCommand      `cmd:"" help:"Print the licences of all dependencies."`
+	ShowVersion   versionFlag          `name:"version" help:"Print version, commit and build."`
 }
 
 // streams is where a command prints.

@@ -17,11 +17,11 @@ import (
 )
 
 type clusterCommand struct {
-	Data           string        `type:"path" help:"Directory that keeps everything; default: a temporary one."`
+	Data           string        `type:"path" help:"Directory for all data; default: a temporary one."`
 	Listen         string        `default:"127.0.0.1:8081" help:"Address of the first node; the first of the other regions take the ports after it, then come the second ones. Port 0 takes free ones."`
 	PSPListen      string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
-	PSPLatency     time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
-	NodesPerRegion int           `default:"2" help:"How many nodes each region has."`
+	PSPLatency     time.Duration `name:"psp-latency" default:"80ms" help:"Latency of the simulator."`
+	NodesPerRegion int           `default:"2" help:"Number of nodes in each region."`
 	NoTLS          bool          `name:"no-tls" help:"Clear text between the nodes, for debugging."`
 	Start          localdb.Kind  `placeholder:"KIND" help:"Database to start, cockroachdb or postgresql; default: CockroachDB if there is one, else PostgreSQL."`
 }

@@ -11,9 +11,9 @@ import (
 )
 
 type compensationsCommand struct {
-	Show    compensationsShowCommand    `cmd:"" help:"Show what stops automatic refunds, and how many were made in the last hour."`
+	Show    compensationsShowCommand    `cmd:"" help:"Show which brakes hold automatic refunds, and how many were made in the last hour."`
 	Stop    compensationsStopCommand    `cmd:"" help:"Stop automatic refunds at every node, at once."`
-	Release compensationsReleaseCommand `cmd:"" help:"Let automatic refunds go on, counted anew."`
+	Release compensationsReleaseCommand `cmd:"" help:"Resume automatic refunds, and restart the count."`
 }
 
 // Help is what homeward compensations --help adds.
@@ -115,7 +115,7 @@ func holdLine(h *notice.Hold) string {
 type compensationsStopCommand struct {
 	liveFlags
 	Provider string `placeholder:"NAME" help:"Only those of this provider. Default: all."`
-	Reason   string `required:"" help:"Why, for whoever looks next."`
+	Reason   string `required:"" help:"The reason, for whoever looks next."`
 }
 
 func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
@@ -139,7 +139,7 @@ func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 
 type compensationsReleaseCommand struct {
 	liveFlags
-	Provider string `placeholder:"NAME" help:"Those of this provider. Default: what holds all; a provider's own brake stays as it is."`
+	Provider string `placeholder:"NAME" help:"Brakes of this provider. Default: the brake of all providers; brakes of single ones stay."`
 }
 
 func (c *compensationsReleaseCommand) Run(ctx context.Context, io streams) error {

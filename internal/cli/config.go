@@ -11,13 +11,13 @@ import (
 )
 
 type configCommand struct {
-	Check configCheckCommand `cmd:"" help:"Say everything that is wrong with the settings of homeward serve, or print those in effect."`
+	Check configCheckCommand `cmd:"" help:"Print every mistake in the settings of homeward serve, or the settings in effect."`
 }
 
 type configCheckCommand struct {
 	Config       string `type:"path" help:"Settings file (YAML). Default: the environment and the defaults."`
-	Database     bool   `help:"Look at the database, too."`
-	SettingsOnly bool   `help:"Leave out what only the node's machine has: secrets, the files of certificates, and where traces go."`
+	Database     bool   `help:"Check the database, too."`
+	SettingsOnly bool   `help:"Check the settings alone: skip secrets, certificate files and trace endpoints, which only the node's machine has."`
 }
 
 // Run prints the settings in effect as a file that could be used instead, with

@@ -21,14 +21,14 @@ import (
 )
 
 type demoCommand struct {
-	Data          string        `type:"path" help:"Directory that keeps everything; default: a temporary one."`
+	Data          string        `type:"path" help:"Directory for all data; default: a temporary one."`
 	Listen        string        `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
 	PSPListen     string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
 	MetricsListen string        `placeholder:"HOST:PORT" help:"Address of the metrics (GET /metrics); default: the port after the simulator's."`
 	Console       string        `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: two ports after the simulator's own. off: none."`
 	PSP           string        `name:"psp" help:"Use the simulator at this URL instead of starting one."`
-	PSPLatency    time.Duration `name:"psp-latency" default:"80ms" help:"How long the simulator takes."`
-	WAN           string        `name:"wan" placeholder:"A:B=80ms,…" help:"Round trips between regions; default: real ones."`
+	PSPLatency    time.Duration `name:"psp-latency" default:"80ms" help:"Latency of the simulator."`
+	WAN           string        `name:"wan" placeholder:"A:B=80ms,…" help:"Round trips between regions; default: realistic ones."`
 	Config        string        `type:"path" help:"Settings file (YAML)."`
 }
 

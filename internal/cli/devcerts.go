@@ -10,12 +10,12 @@ import (
 )
 
 type devCertsCommand struct {
-	Dir         string   `required:"" type:"path" help:"Directory to write to; it is made."`
+	Dir         string   `required:"" type:"path" help:"Directory to write to; it is created."`
 	Regions     []string `required:"" placeholder:"REGION,..." help:"The deployment's regions."`
-	Nodes       int      `default:"2" help:"How many nodes each region has."`
-	Days        int      `default:"7" help:"How long the certificates are good for."`
+	Nodes       int      `default:"2" help:"Number of nodes in each region."`
+	Days        int      `default:"7" help:"Validity of the certificates."`
 	TrustDomain string   `name:"trust-domain" default:"homeward" help:"The deployment's name in its certificates: tls.trust_domain."`
-	Force       bool     `help:"Write over files of the same names."`
+	Force       bool     `help:"Overwrite existing files."`
 }
 
 // Help is what homeward dev-certs --help adds.

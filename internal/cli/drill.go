@@ -18,17 +18,17 @@ import (
 )
 
 type drillCommand struct {
-	Scenario drill.Scenario `arg:"" help:"What is done to the cluster: region-loss, partition, drain, rolling-restart, psp-outage or db-failover."`
-	Region   string         `placeholder:"R" help:"The region that is hit."`
+	Scenario drill.Scenario `arg:"" help:"The scenario: region-loss, partition, drain, rolling-restart, psp-outage or db-failover."`
+	Region   string         `placeholder:"R" help:"The region to break."`
 	Load     string         `default:"40/s" placeholder:"N/s" help:"Requests per second, from all regions together."`
-	For      time.Duration  `default:"60s" help:"How long the load lasts: a sixth of it, at most 10 s, before the outage, half in it, the rest after it."`
-	Patience time.Duration  `default:"2m" help:"How long payments may stay open after the load before they count as lost."`
+	For      time.Duration  `default:"60s" help:"Duration of the load: a sixth of it, at most 10 s, before the outage, half during it, the rest after it."`
+	Patience time.Duration  `default:"2m" help:"Time after the load until an open payment counts as lost."`
 
 	Cluster string            `type:"path" placeholder:"DIR" help:"Data directory of the homeward cluster to act on."`
 	Compose string            `type:"path" placeholder:"DIR" help:"Directory of the Docker Compose project to act on; with --api and --psp."`
-	API     map[string]string `name:"api" mapsep:"," placeholder:"R=URL,…" help:"Where requests enter, several URLs of a region separated by spaces; default: what --cluster says."`
-	PSP     string            `name:"psp" placeholder:"URL" help:"The provider simulator; default: what --cluster says."`
-	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"The tenants that pay, at best with different registrars; default: those of homeward cluster."`
+	API     map[string]string `name:"api" mapsep:"," placeholder:"R=URL,…" help:"API URLs by region, several separated by spaces; default: from --cluster."`
+	PSP     string            `name:"psp" placeholder:"URL" help:"URL of the provider simulator; default: from --cluster."`
+	APIKeys []string          `name:"api-key" placeholder:"KEY,…" help:"Tenants that pay, ideally with different registrars; default: those of homeward cluster."`
 
 	runsFlags
 	JSON string `name:"json" type:"path" placeholder:"FILE" help:"Write the report for programs, - for standard output instead of the text."`

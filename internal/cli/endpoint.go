@@ -12,10 +12,10 @@ import (
 )
 
 type endpointCommand struct {
-	Set    endpointSetCommand    `cmd:"" help:"Set where a tenant is told of events, and enable it."`
-	Show   endpointShowCommand   `cmd:"" help:"Show a tenant's endpoint and how its deliveries fare."`
+	Set    endpointSetCommand    `cmd:"" help:"Set and enable a tenant's webhook endpoint."`
+	Show   endpointShowCommand   `cmd:"" help:"Show a tenant's endpoint and the state of its deliveries."`
 	Secret endpointSecretCommand `cmd:"" help:"Change the secret that a tenant's deliveries are signed with."`
-	Remove endpointRemoveCommand `cmd:"" help:"Tell a tenant nothing any more."`
+	Remove endpointRemoveCommand `cmd:"" help:"Remove a tenant's webhook endpoint."`
 }
 
 // Help is what homeward endpoint --help adds.
@@ -59,8 +59,8 @@ func printEnabled(io streams, was relay.Endpoint) {
 type endpointSetCommand struct {
 	liveFlags
 	Tenant    string `arg:"" help:"The tenant's id."`
-	URL       string `arg:"" name:"url" help:"Where to POST events: https://host/path."`
-	AllowHTTP bool   `name:"allow-http" help:"Let it be http://. Nodes must be set to allow it, too. For development."`
+	URL       string `arg:"" name:"url" help:"URL that receives events by POST: https://host/path."`
+	AllowHTTP bool   `name:"allow-http" help:"Allow an http:// URL, for development. The nodes' settings must allow it, too."`
 }
 
 func (c *endpointSetCommand) Run(ctx context.Context, io streams) error {
@@ -141,8 +141,8 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 type endpointSecretCommand struct {
 	liveFlags
 	Tenant string `arg:"" help:"The tenant's id."`
-	Only   bool   `help:"Sign with the new secret alone, at once: the old one is known to strangers."`
-	EndOld bool   `name:"end-old" help:"Mint none; sign with the newest alone from now on."`
+	Only   bool   `help:"Sign with the new secret alone from now on: the old one has leaked."`
+	EndOld bool   `name:"end-old" help:"Create no new secret; sign with the newest alone from now on."`
 }
 
 func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {

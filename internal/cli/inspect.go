@@ -15,7 +15,7 @@ import (
 // subjectFlags say whose history is meant.
 type subjectFlags struct {
 	Of     string `arg:"" name:"key-or-object" help:"An idempotency key, or the id of an object, as in ch_…"`
-	Tenant string `placeholder:"ID" help:"Whose key it is, where several tenants have it. An object needs none."`
+	Tenant string `placeholder:"ID" help:"Tenant of the key, where several have it. An object needs none."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
@@ -37,8 +37,8 @@ type auditShowCommand struct {
 	storeFlags
 	bucketFlags
 	subjectFlags
-	Since string `placeholder:"DATE" help:"Look through segments from this day on, as in 2026-03-01."`
-	Until string `placeholder:"DATE" help:"Look through segments before this day."`
+	Since string `placeholder:"DATE" help:"Search segments from this day on, as in 2026-03-01."`
+	Until string `placeholder:"DATE" help:"Search segments before this day."`
 }
 
 // Help is what homeward audit show --help adds.

@@ -19,7 +19,7 @@ import (
 
 // runsFlags say where a command keeps what came of it.
 type runsFlags struct {
-	Runs string `placeholder:"URL" env:"HOMEWARD_RUNS" help:"Keep a report of this run in this bucket, where the console finds it, as the setting runs names it (${env}). Default: that of --cluster, of --data or of the settings; else none is kept."`
+	Runs string `placeholder:"URL" env:"HOMEWARD_RUNS" help:"Bucket that keeps a report of this run for the console (${env}). Default: the one of --cluster, --data or the settings; without any, no report is kept."`
 }
 
 // url is the bucket: the one that was named, or fallback.

@@ -14,10 +14,10 @@ import (
 )
 
 type ledgerCommand struct {
-	Verify   ledgerVerifyCommand   `cmd:"" help:"Prove every balance from zero, and every row. Exit code 1: something is wrong, 2: the books could not be read."`
-	Balances ledgerBalancesCommand `cmd:"" help:"List what accounts stand at; marks payers who wait for money."`
-	Entries  ledgerEntriesCommand  `cmd:"" help:"List what was booked on an account, or for an object."`
-	Adjust   ledgerAdjustCommand   `cmd:"" help:"Book what a person decided: from, to, how much, who and why."`
+	Verify   ledgerVerifyCommand   `cmd:"" help:"Recompute every balance from zero and check every row. Exit code 1: a fault was found, 2: the ledger could not be read."`
+	Balances ledgerBalancesCommand `cmd:"" help:"List balances; marks accounts that owe payers money."`
+	Entries  ledgerEntriesCommand  `cmd:"" help:"List bookings of an account or object."`
+	Adjust   ledgerAdjustCommand   `cmd:"" help:"Book a person's decision: from, to, amount, who and why."`
 }
 
 // Help is what homeward ledger --help adds.
@@ -92,8 +92,8 @@ func (c *ledgerVerifyCommand) print(io streams, report *verify.Report) error {
 type ledgerBalancesCommand struct {
 	liveFlags
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
-	After  string `placeholder:"ACCOUNT:CURRENCY" help:"Only those behind this one. Needs --region."`
-	Limit  int    `default:"100" help:"How many of each region at most."`
+	After  string `placeholder:"ACCOUNT:CURRENCY" help:"List those after this one. Needs --region."`
+	Limit  int    `default:"100" help:"Maximum number for each region."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
@@ -193,8 +193,8 @@ type ledgerEntriesCommand struct {
 	liveFlags
 	Of     string `arg:"" help:"An account, as in merchant:acme, or the id of an object or transaction, as in ch_…"`
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
-	After  string `placeholder:"REGION/TIME/ID" help:"Only those behind this one."`
-	Limit  int    `default:"100" help:"How many transactions at most."`
+	After  string `placeholder:"REGION/TIME/ID" help:"List those after this one."`
+	Limit  int    `default:"100" help:"Maximum number of transactions."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 type licensesCommand struct {
-	Text bool `help:"Print the texts, too, each once."`
+	Text bool `help:"Print the licence texts, too."`
 	JSON bool `help:"Print JSON, with the texts."`
 }
 

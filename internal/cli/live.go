@@ -15,7 +15,7 @@ import (
 )
 
 // liveHelp is storeHelp of commands with liveFlags.
-const liveHelp = storeHelp + ` With --node or --cluster a running node runs it on its own store, which may be a demo's or a private database. Nodes without TLS want to be asked from their own machine, others by an operator's certificate.`
+const liveHelp = storeHelp + ` With --node or --cluster a running node runs the command on its own store, also that of a demo or a private database. A node without TLS accepts this from its own machine, one with TLS with an operator's certificate.`
 
 // liveFlags are storeFlags of a command that a running node can be asked to run.
 type liveFlags struct {
@@ -25,7 +25,7 @@ type liveFlags struct {
 
 // askedFlags say which running node is to run a command; the zero value is none.
 type askedFlags struct {
-	Node    string `placeholder:"HOST:PORT" help:"Have the node with this RPC address run the command on its store."`
+	Node    string `placeholder:"HOST:PORT" help:"Run the command at the node with this RPC address, on the node's store."`
 	Cluster string `type:"path" placeholder:"DIR" help:"The same, at a node of the running homeward cluster that has this data directory."`
 	proofFlags
 }

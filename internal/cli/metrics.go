@@ -28,7 +28,7 @@ type verdicts struct {
 
 // metricsFlags are theirs.
 type metricsFlags struct {
-	MetricsFile string `type:"path" placeholder:"FILE.prom" help:"Write the verdict as metrics there, for node_exporter's textfile collector. It is pushed, too, where OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT asks for it."`
+	MetricsFile string `type:"path" placeholder:"FILE.prom" help:"Write the verdict as metrics to this file, for node_exporter's textfile collector. With OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT it is pushed, too."`
 }
 
 // open prepares to tell. stop pushes what is left.

@@ -14,10 +14,10 @@ import (
 )
 
 type migrateCommand struct {
-	Up     migrateUpCommand     `cmd:"" help:"Make the tables that this build needs, and add regions."`
-	Plan   migratePlanCommand   `cmd:"" help:"Print what up would run now, as SQL, and run nothing."`
-	Status migrateStatusCommand `cmd:"" help:"Print how far the database has come; exits with 1 unless it has all that this build needs."`
-	Roles  migrateRolesCommand  `cmd:"" help:"Make the users of the database: one that migrates, one for nodes and tools, one that only reads."`
+	Up     migrateUpCommand     `cmd:"" help:"Create the tables that this build needs, and add regions."`
+	Plan   migratePlanCommand   `cmd:"" help:"Print the SQL that up would run now."`
+	Status migrateStatusCommand `cmd:"" help:"Print the database's schema version; exits with 1 if migrations of this build are missing."`
+	Roles  migrateRolesCommand  `cmd:"" help:"Create the database's users: one that migrates, one for nodes and tools, one that only reads."`
 }
 
 // Help is what homeward migrate --help adds.
@@ -27,7 +27,7 @@ func (migrateCommand) Help() string {
 
 // migrationFlags say what the database is to become.
 type migrationFlags struct {
-	Regions string `placeholder:"A,B=7,…" help:"Regions to have, each with its code if that is to be a certain one. None is ever removed."`
+	Regions string `placeholder:"A,B=7,…" help:"Regions to have, as NAME or NAME=CODE. None is ever removed."`
 	Primary string `placeholder:"REGION" help:"CockroachDB: where the tables that no region owns are kept; default: the first of --regions."`
 	Survive string `placeholder:"zone|region" help:"CockroachDB: what the database survives; default: zone."`
 }
@@ -134,10 +134,10 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 }
 
 type migrateRolesCommand struct {
-	Owner  string `default:"homeward_owner" placeholder:"NAME" help:"Who is to own the tables, and migrates from then on. Default: homeward_owner."`
-	Node   string `default:"homeward_node" placeholder:"NAME" help:"Who nodes and tools are: may add to the books, and change nothing there. Default: homeward_node."`
-	Reader string `default:"homeward_reader" placeholder:"NAME" help:"Who people are that only read: no secret, and nothing that merchants or providers sent. Default: homeward_reader."`
-	DryRun bool   `name:"dry-run" help:"Print what would be run now, as SQL, and run nothing."`
+	Owner  string `default:"homeward_owner" placeholder:"NAME" help:"Role that owns the tables and runs migrations. Default: homeward_owner."`
+	Node   string `default:"homeward_node" placeholder:"NAME" help:"Role of nodes and tools, which may append to the ledger. Default: homeward_node."`
+	Reader string `default:"homeward_reader" placeholder:"NAME" help:"Role of people who read: no secrets, and nothing that merchants or providers sent. Default: homeward_reader."`
+	DryRun bool   `name:"dry-run" help:"Print the SQL that would be run now."`
 }
 
 // Help is what homeward migrate roles --help adds.

@@ -12,8 +12,8 @@ import (
 )
 
 type outboxCommand struct {
-	List  outboxListCommand  `cmd:"" help:"Count what waits in each queue, and list the rows that are parked."`
-	Retry outboxRetryCommand `cmd:"" help:"Make parked rows due again, with all their attempts before them."`
+	List  outboxListCommand  `cmd:"" help:"Count the rows in each queue, and list those that are parked."`
+	Retry outboxRetryCommand `cmd:"" help:"Requeue parked rows now and reset their attempt count."`
 	Park  outboxParkCommand  `cmd:"" help:"Take a row out of its queue until it is retried."`
 }
 
@@ -84,8 +84,8 @@ func find(ctx context.Context, all []stall, id string) (stall, outbox.Message, e
 type outboxListCommand struct {
 	liveFlags
 	placeFlags
-	Limit int    `default:"20" help:"How many parked rows of each queue and region at most; 0 for the counts alone."`
-	After string `placeholder:"ID" help:"Only parked rows behind this id. Needs --queue and --region."`
+	Limit int    `default:"20" help:"Maximum number of parked rows for each queue and region; 0 prints the counts alone."`
+	After string `placeholder:"ID" help:"List parked rows after this id. Needs --queue and --region."`
 	JSON  bool   `name:"json" help:"Print JSON."`
 }
 
@@ -229,7 +229,7 @@ type outboxRetryCommand struct {
 	liveFlags
 	placeFlags
 	IDs    []string `arg:"" optional:"" name:"id" help:"Ids of parked rows."`
-	All    bool     `help:"Every parked row of --queue."`
+	All    bool     `help:"All parked rows of --queue."`
 	Tenant string   `placeholder:"ID" help:"With --all: only those of this tenant."`
 }
 
@@ -314,7 +314,7 @@ type outboxParkCommand struct {
 	liveFlags
 	placeFlags
 	ID     string `arg:"" help:"The row's id."`
-	Reason string `default:"parked by hand" help:"Why, for whoever finds it."`
+	Reason string `default:"parked by hand" help:"The reason, for whoever finds it."`
 }
 
 // parkTries is how often a row is looked at that workers keep taking.

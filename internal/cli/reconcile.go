@@ -22,26 +22,26 @@ import (
 )
 
 type reconcileCommand struct {
-	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL, in which {from} and {to} stand for the period."`
-	AllowHTTP bool          `name:"allow-http" help:"Let the URL of the statement be http://: whoever is on the way can then read it, and make up payments that --heal gives back."`
-	Format    string        `enum:",csv,jsonl,stripe,adyen,paypal" default:"" placeholder:"csv|jsonl|stripe|adyen|paypal" help:"How it is written: as below, or as a provider writes it. Default: as its name or its Content-Type says."`
+	Statement string        `required:"" placeholder:"FILE|URL" help:"The provider's statement: a file, - for standard input, or an https URL in which {from} and {to} stand for the period."`
+	AllowHTTP bool          `name:"allow-http" help:"Allow an http:// statement URL. Anybody on the network can then read it, and forge payments that --heal refunds."`
+	Format    string        `enum:",csv,jsonl,stripe,adyen,paypal" default:"" placeholder:"csv|jsonl|stripe|adyen|paypal" help:"Format of the statement: csv, jsonl, or a provider's own. Default: from its name or Content-Type."`
 	Mapping   string        `type:"path" placeholder:"FILE" help:"A description (YAML) of a provider's CSV: its columns, numbers, times and kinds. payment/recon/mapping/stripe.yaml explains all of it."`
-	Timezone  string        `placeholder:"ZONE" help:"Where times in a provider's CSV are that name no zone, and where --day is, as in Europe/Berlin. Default: what the description says, and UTC."`
-	Day       string        `placeholder:"DATE" help:"The statement is of this day, as in 2026-03-01: instead of --from and --to."`
-	From      time.Time     `placeholder:"TIME" help:"The statement is of movements from this time on, as in 2026-03-01T00:00:00Z. Default: from the beginning."`
-	To        time.Time     `placeholder:"TIME" help:"The statement ends before this time. Default: now."`
-	Slack     time.Duration `default:"4h" help:"How much later than stated a movement may be booked; what is within it of an edge of the period is not judged."`
-	Lag       time.Duration `placeholder:"1m" help:"How much later than booked a movement may be stated: what is booked so shortly before the end is in flight over midnight. Default: what the description says, or a minute."`
+	Timezone  string        `placeholder:"ZONE" help:"Time zone of --day and of CSV times without one, as in Europe/Berlin. Default: from the mapping, else UTC."`
+	Day       string        `placeholder:"DATE" help:"The statement's day, as in 2026-03-01, instead of --from and --to."`
+	From      time.Time     `placeholder:"TIME" help:"Start of the statement's period, as in 2026-03-01T00:00:00Z. Default: the beginning."`
+	To        time.Time     `placeholder:"TIME" help:"End of the statement's period, exclusive. Default: now."`
+	Slack     time.Duration `default:"4h" help:"How much later than in the statement a movement may be booked. Movements this close to an edge of the period are not judged."`
+	Lag       time.Duration `placeholder:"1m" help:"How much later than its booking a movement may appear in the statement. Movements booked so shortly before the end count as in flight. Default: from the mapping, or a minute."`
 	Provider  string        `placeholder:"NAME" help:"The name under which the provider is booked. Default: the default of the settings."`
-	Account   string        `placeholder:"ID" help:"The connected account that the statement is of, as in acct_1NZ…: it is compared with what was charged there. Default: our own account at the provider."`
-	Heal      bool          `help:"Give back what nobody is owed, through the providers of the settings."`
-	Book      bool          `help:"Book what only the statement tells of: fees, payouts, and conversions into the currency that is settled in. Done again it books nothing twice."`
-	Every     time.Duration `placeholder:"24h" help:"Do it now and again after each such time until stopped, and log each time. {from} and {to} are then the time since the last success, and the slack before it."`
-	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches there, as JSON lines. The file is replaced when the comparison has come to its end."`
+	Account   string        `placeholder:"ID" help:"Connected account of the statement, as in acct_1NZ…. Default: your own account at the provider."`
+	Heal      bool          `help:"Refund refundable mismatches through the configured providers."`
+	Book      bool          `help:"Book what only the statement shows: fees, payouts, and conversions into the settlement currency. A second run books nothing twice."`
+	Every     time.Duration `placeholder:"24h" help:"Repeat at this interval until stopped, and log each run. {from} and {to} then cover the time since the last success, and the slack before it."`
+	Out       string        `type:"path" placeholder:"FILE" help:"Write all mismatches to this file as JSON lines. It is replaced once the comparison is complete."`
 	metricsFlags
 	runsFlags
 	JSON   bool   `name:"json" help:"Print JSON."`
-	Data   string `type:"path" placeholder:"DIR" help:"Compare with what a stopped demo has left in its --data directory, instead of the database."`
+	Data   string `type:"path" placeholder:"DIR" help:"Compare with the --data directory of a stopped demo instead of the database."`
 	Config string `type:"path" placeholder:"FILE" help:"Settings file (YAML): of the nodes, or with --data of the demo."`
 
 	fallback string // the bucket of runs of the settings, or of --data

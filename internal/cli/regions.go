@@ -16,7 +16,7 @@ import (
 
 // askFlags say which running node is asked, and as whom.
 type askFlags struct {
-	Node    string `placeholder:"HOST:PORT" env:"HOMEWARD_NODE" help:"RPC address of the node to ask (${env}). Default: those of --cluster, else 127.0.0.1:7081."`
+	Node    string `placeholder:"HOST:PORT" env:"HOMEWARD_NODE" help:"RPC address of the node to query (${env}). Default: those of --cluster, else 127.0.0.1:7081."`
 	Cluster string `type:"path" placeholder:"DIR" help:"Data directory of a running homeward cluster, which says where its nodes and certificates are."`
 	proofFlags
 }
@@ -24,7 +24,7 @@ type askFlags struct {
 // proofFlags say as whom nodes are asked.
 type proofFlags struct {
 	Cert        string `type:"path" env:"HOMEWARD_OPERATOR_CERT" help:"Operator's certificate, where the nodes have certificates (${env}). PEM, like the other two."`
-	Key         string `type:"path" env:"HOMEWARD_OPERATOR_KEY" help:"Its key (${env})."`
+	Key         string `type:"path" env:"HOMEWARD_OPERATOR_KEY" help:"Key of the operator's certificate (${env})."`
 	CA          string `name:"ca" type:"path" env:"HOMEWARD_OPERATOR_CA" help:"The deployment's CA (${env})."`
 	TrustDomain string `name:"trust-domain" default:"homeward" env:"HOMEWARD_OPERATOR_TRUST_DOMAIN" help:"The deployment's name in its certificates (${env})."`
 }
@@ -58,7 +58,7 @@ func (f askFlags) withOperator(io streams, do func(*operator.Operator) error) er
 
 type regionsCommand struct {
 	askFlags
-	JSON bool `name:"json" help:"Print it for machines."`
+	JSON bool `name:"json" help:"Print JSON."`
 }
 
 // Run prints the deployment as one node sees it.
@@ -156,10 +156,10 @@ func ago(t time.Time) string {
 }
 
 type regionCommand struct {
-	Drain   regionDrainCommand   `cmd:"" help:"Send traffic away from a region, and wait until it is safe to take down."`
+	Drain   regionDrainCommand   `cmd:"" help:"Drain a region, and wait until it is safe to take down."`
 	Undrain regionUndrainCommand `cmd:"" help:"End a drain: the region takes traffic and new keys again."`
-	Down    regionDownCommand    `cmd:"" help:"Say that a region was taken away: the others act on its rows at once."`
-	Up      regionUpCommand      `cmd:"" help:"Say that a region is back: it takes traffic and new keys again."`
+	Down    regionDownCommand    `cmd:"" help:"Mark a region as down: the others act on its rows at once."`
+	Up      regionUpCommand      `cmd:"" help:"Mark a region as back: it takes traffic and new keys again."`
 }
 
 // Help is what homeward region --help adds.
@@ -171,8 +171,8 @@ type regionDrainCommand struct {
 	askFlags
 	runsFlags
 	Region  string        `arg:"" help:"The region's name."`
-	Timeout time.Duration `default:"10m" help:"How long to wait. The region goes on draining after that."`
-	Yes     bool          `help:"Also the last active region, after which no region gives new keys a home."`
+	Timeout time.Duration `default:"10m" help:"How long to wait. The region keeps draining after that."`
+	Yes     bool          `help:"Drain the last active region, too. No region gives new keys a home then."`
 }
 
 func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
@@ -221,7 +221,7 @@ func (c *regionUpCommand) Run(ctx context.Context, io streams) error {
 type regionDownCommand struct {
 	askFlags
 	Region string `arg:"" help:"The region's name."`
-	Yes    bool   `help:"Also while nodes of it are alive."`
+	Yes    bool   `help:"Take it down although nodes of it are alive."`
 }
 
 func (c *regionDownCommand) Run(ctx context.Context, io streams) error {

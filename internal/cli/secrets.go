@@ -15,8 +15,8 @@ import (
 
 type secretsCommand struct {
 	Key    secretsKeyCommand    `cmd:"" help:"Print a new local sealing key."`
-	Show   secretsShowCommand   `cmd:"" help:"Count what is stored by the key that it is sealed under."`
-	Rotate secretsRotateCommand `cmd:"" help:"Seal all that is stored under the first key."`
+	Show   secretsShowCommand   `cmd:"" help:"Count stored values by the key that seals them."`
+	Rotate secretsRotateCommand `cmd:"" help:"Reseal all stored values under the first key."`
 }
 
 // Help is what homeward secrets --help adds.

@@ -14,14 +14,14 @@ import (
 
 type simulatorCommand struct {
 	Listen  string        `default:"127.0.0.1:8090" help:"Address to listen on."`
-	Data    string        `type:"path" help:"Directory that keeps its books; default: memory only."`
-	Latency time.Duration `default:"0s" help:"How long each call takes."`
-	Jitter  time.Duration `default:"0s" help:"Up to how much longer, uniformly."`
-	Dedupe  string        `default:"key_and_parameters" enum:"none,key,key_and_parameters" help:"What it does with a key that it has seen: none (each call moves money), key, key_and_parameters."`
-	Lookup  bool          `default:"true" negatable:"" help:"Whether it can be asked by reference."`
+	Data    string        `type:"path" help:"Directory for its books; default: memory only."`
+	Latency time.Duration `default:"0s" help:"Latency of each call."`
+	Jitter  time.Duration `default:"0s" help:"Additional random latency, uniformly distributed."`
+	Dedupe  string        `default:"key_and_parameters" enum:"none,key,key_and_parameters" help:"Deduplication: none (each call moves money), key, or key_and_parameters."`
+	Lookup  bool          `default:"true" negatable:"" help:"Allow look-ups by reference."`
 
-	WebhookURL    []string `placeholder:"URL" help:"Who is told of each movement; may be repeated. Default: as last set."`
-	WebhookSecret string   `placeholder:"SECRET" help:"What webhooks are signed with: base64, with or without whsec_."`
+	WebhookURL    []string `placeholder:"URL" help:"URL that receives a webhook of each movement; may be repeated. Default: as last set."`
+	WebhookSecret string   `placeholder:"SECRET" help:"Secret that signs webhooks: base64, with or without whsec_."`
 }
 
 func (c *simulatorCommand) config(io streams) simulator.Config {

@@ -17,11 +17,11 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-const storeHelp = `Works on the database that HOMEWARD_DATABASE_URL (or the file that HOMEWARD_DATABASE_URL_FILE names) leads to, while nodes run; with --data on what a demo has left, while it is stopped.`
+const storeHelp = `Works on the database at HOMEWARD_DATABASE_URL (or in the file named by HOMEWARD_DATABASE_URL_FILE), while nodes run. With --data it works on the directory of a stopped demo.`
 
 // storeFlags choose the store that a command works on.
 type storeFlags struct {
-	Data   string `type:"path" placeholder:"DIR" help:"Work on what a stopped demo has left in its --data directory, instead of the database."`
+	Data   string `type:"path" placeholder:"DIR" help:"Work on the --data directory of a stopped demo instead of the database."`
 	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
 }
 

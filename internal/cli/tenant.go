@@ -17,9 +17,9 @@ import (
 type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
-	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key and end the others after a while."`
-	Set           tenantSetCommand           `cmd:"" help:"Set how much a tenant may ask, what becomes of card numbers, and which providers its payments go to."`
-	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Make another region keep the pins of a tenant's keys."`
+	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key, and revoke the others after a while."`
+	Set           tenantSetCommand           `cmd:"" help:"Set a tenant's rate limit, card number policy and provider routes."`
+	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Move a tenant's pins to another registrar region."`
 }
 
 // Help is what homeward tenant --help adds.
@@ -72,9 +72,9 @@ func printKey(io streams, key string) {
 }
 
 type tenantCreateCommand struct {
-	ID        string `arg:"" help:"The tenant's id, for ever."`
-	Name      string `required:"" help:"What people call it."`
-	Registrar string `required:"" placeholder:"REGION" help:"The region that keeps the pins of its keys: the one where most of its requests arrive."`
+	ID        string `arg:"" help:"The tenant's id. It cannot be changed later."`
+	Name      string `required:"" help:"Display name."`
+	Registrar string `required:"" placeholder:"REGION" help:"The tenant's registrar, which keeps its pins: the region where most of its requests arrive."`
 }
 
 func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
@@ -107,8 +107,8 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 }
 
 type tenantListCommand struct {
-	After string `placeholder:"ID" help:"Only those behind this id."`
-	Limit int    `default:"100" help:"How many at most."`
+	After string `placeholder:"ID" help:"List those after this id."`
+	Limit int    `default:"100" help:"Maximum number to list."`
 }
 
 func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
@@ -143,7 +143,7 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 
 type tenantRotateKeyCommand struct {
 	ID   string        `arg:"" help:"The tenant's id."`
-	Keep time.Duration `default:"24h" help:"How long the other keys still open the door; 0s ends them at once."`
+	Keep time.Duration `default:"24h" help:"How long the other keys stay valid; 0s revokes them at once."`
 }
 
 func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
@@ -163,7 +163,7 @@ func (c *tenantRotateKeyCommand) Run(ctx context.Context, io streams) error {
 
 type tenantMoveRegistrarCommand struct {
 	ID string `arg:"" help:"The tenant's id."`
-	To string `required:"" placeholder:"REGION" help:"The region that is to keep its pins."`
+	To string `required:"" placeholder:"REGION" help:"The new registrar region."`
 }
 
 func (c *tenantMoveRegistrarCommand) Run(ctx context.Context, io streams) error {

@@ -15,11 +15,11 @@ import (
 
 type tenantSetCommand struct {
 	ID          string            `arg:"" help:"The tenant's id."`
-	Rate        *float64          `placeholder:"N" help:"Requests per second that it may send to each node."`
-	Burst       *int              `placeholder:"N" help:"Requests that it may send at once to each node."`
-	Default     bool              `help:"Leave both to the settings of the nodes (tenant_rate, tenant_burst)."`
-	CardNumbers claim.CardNumbers `placeholder:"refuse|mask|allow" help:"What becomes of a card number in free text: refuse the request, mask all digits but the last four, or allow it."`
-	Routes      *string           `placeholder:"ROUTES" help:"Which provider its charges and transfers go to that name none: rules such as eur/pm_sepa_=bank,gbp=acquirer,*=stripe, of which the first that fits counts; empty for the default of the nodes."`
+	Rate        *float64          `placeholder:"N" help:"Requests per second allowed at each node."`
+	Burst       *int              `placeholder:"N" help:"Burst of requests allowed at each node."`
+	Default     bool              `help:"Use the nodes' settings for both (tenant_rate, tenant_burst)."`
+	CardNumbers claim.CardNumbers `placeholder:"refuse|mask|allow" help:"Policy for card numbers in free text: refuse the request, mask all digits but the last four, or allow."`
+	Routes      *string           `placeholder:"ROUTES" help:"Provider of charges and transfers that name none: rules such as eur/pm_sepa_=bank,gbp=acquirer,*=stripe, of which the first match counts; empty for the nodes' default."`
 }
 
 // Bounds that no merchant comes near: what is above is a slip of the finger.

@@ -19,7 +19,7 @@ import (
 
 type topCommand struct {
 	askFlags
-	Every time.Duration `default:"2s" help:"How often it is asked again."`
+	Every time.Duration `default:"2s" help:"Refresh interval."`
 	Once  bool          `help:"Print it once and end."`
 }
 

@@ -103,8 +103,8 @@ func (v *View) Close(ctx context.Context, region, id string, fence uint64, statu
 	case closed:
 		return nil
 	case lost:
-		// Perhaps our own first try closed it: one that is closed in our words is
-		// closed, whoever did it.
+		// The reply to our first try may be lost. If status and detail equal what we
+		// wrote, that try succeeded.
 		n, found, err := v.Notice(ctx, region, id)
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func (n *Node) leaveGossip(ctx context.Context) {
 	defer cancel()
 	if err := n.membership.Leave(ctx); err != nil {
 		// The others will find out by themselves; nothing depends on the news.
-		n.log.Info("left without a last word", "error", err)
+		n.log.Info("gossip leave timed out; peers will detect the departure", "error", err)
 	}
 }
 

@@ -1,7 +1,6 @@
-// Package reconcile compares a provider's statement, from a file or from where the
-// provider offers it, with the books and the claims, once or every so often, and has
-// given back what nobody is owed. It imports payment/recon, payment/notice and fault: books, and who gives
-// back, are handed to it.
+// Package reconcile compares a provider's statement, from a file or a URL, with the books
+// and the claims, once or at an interval, and refunds refundable mismatches. It imports
+// payment/recon, payment/notice and fault. Its caller passes the books and the refunder.
 package reconcile
 
 import (
