@@ -45,8 +45,9 @@
 // Those of serve, cluster, drill and TLS start processes on a private database,
 // whatever the store under the others. Regions of containers, with distance,
 // partitions, a wrong clock and a lost database, are in package docker below this
-// one: make e2e. Package history checks histories, contract holds answers and events against the OpenAPI
-// document, answer is what a request was answered, bench measures, sizing computes.
+// one: make e2e. Package history checks histories, contract holds answers and events
+// against the OpenAPI document, geodns puts geo-DNS in front of a cluster, answer is what
+// a request was answered, bench measures, sizing computes.
 //
 // Nothing here waits for time to pass in order to be right: tests wait for
 // signals and readiness, and a client that is told to come back later does.

@@ -31,8 +31,8 @@ import (
 
 // TestWhatPodsRun starts what the pods of three releases of the chart would run, on
 // PostgreSQL: the former version, installed as somebody installs it. It charges in each
-// region and through a forward, upgrades to this version under load, region by region, and
-// drains one.
+// region and through a forward, upgrades to this version under load, region by region, rolls
+// one back, and drains another.
 func TestWhatPodsRun(t *testing.T) {
 	needs(t, "helm")
 	before := former(t)
@@ -63,6 +63,13 @@ func TestWhatPodsRun(t *testing.T) {
 	})
 	m.skew(now.version, now.version, now.version)
 	m.pays(first, second)
+
+	// Back in one region, as helm rollback does it: nothing takes the tables back.
+	third := m.regions[2]
+	third.install(before)
+	m.skew(now.version, now.version, before.version)
+	m.pays(first, third)
+	m.pays(third, first)
 
 	m.drains(second)
 }

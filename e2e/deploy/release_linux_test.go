@@ -129,7 +129,10 @@ type build struct{ version, chart, binary string }
 func buildAt(t *testing.T, dir, version string) build {
 	t.Helper()
 	b := build{version, filepath.Join(dir, "helm/homeward"), filepath.Join(t.TempDir(), "homeward")}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X github.com/homeward-io/homeward/internal/node.Version="+version, "-o", b.binary, "./cmd/homeward")
+	// The second is where builds before internal/build had it; the linker takes what there is.
+	const module = "github.com/homeward-io/homeward/"
+	flags := fmt.Sprintf("-s -w -X %[1]sinternal/build.version=%[2]s -X %[1]sinternal/node.Version=%[2]s", module, version)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", flags, "-o", b.binary, "./cmd/homeward")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("the build of %s: %v\n%s", version, err, out)
