@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/homeward-io/homeward/internal/tools/release/internal/recipe"
@@ -182,6 +184,37 @@ func here(t *testing.T, root, dist string) string {
 	return string(out)
 }
 
+// valid holds a bill against the schema of its owner, as @cyclonedx/cyclonedx-library has it.
+func valid(t *testing.T, bill []byte) {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	const base = "http://cyclonedx.org/schema/"
+	for _, name := range []string{"bom-1.6", "jsf-0.82", "spdx"} {
+		f, err := os.Open("testdata/cyclonedx/" + name + ".SNAPSHOT.schema.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := jsonschema.UnmarshalJSON(f)
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = c.AddResource(base+name+".SNAPSHOT.schema.json", doc)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema, err := c.Compile(base + "bom-1.6.SNAPSHOT.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(bill))
+	if err == nil {
+		err = schema.Validate(doc)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // judge looks at what a release has for this platform.
 func judge(t *testing.T, dist string) {
 	t.Helper()
@@ -210,6 +243,7 @@ func judge(t *testing.T, dist string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	valid(t, text)
 	var bom cdx.BOM
 	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
 		t.Fatal(err)
