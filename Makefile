@@ -140,7 +140,8 @@ generate: ## Generate the Connect and protobuf code from internal/proto, docs/ME
 IMAGE_DATE = $(shell git show --no-patch --format=%ct HEAD)
 image: ## Images homeward and homeward-cloud of linux/amd64 and linux/arm64 into bin/images, with Docker where there is an engine (ENGINE=none: without; ARGS="-push REGISTRY/NAMESPACE").
 	@if [ "$(ENGINE)" != none ] && [ -z "$(ARGS)" ] && docker info >/dev/null 2>&1 && docker buildx version >/dev/null 2>&1; then \
-		mkdir -p bin/images; for v in homeward homeward-cloud; do SOURCE_DATE_EPOCH=$(IMAGE_DATE) docker buildx build --platform linux/amd64,linux/arm64 --provenance=false \
+		mkdir -p bin/images; docker buildx inspect homeward >/dev/null 2>&1 || docker buildx create --name homeward --driver docker-container >/dev/null || exit 1; \
+		for v in homeward homeward-cloud; do SOURCE_DATE_EPOCH=$(IMAGE_DATE) docker buildx build --builder homeward --platform linux/amd64,linux/arm64 --provenance=false \
 			--build-arg VARIANT=$$v --build-arg VERSION=$$(git describe --tags --always --dirty --match 'v*') --build-arg COMMIT=$$(git rev-parse HEAD) \
 			--build-arg DATE=$$(TZ=UTC0 git show --no-patch --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd HEAD) --build-arg SOURCE_DATE_EPOCH=$(IMAGE_DATE) \
 			--output type=oci,dest=bin/images/$$v.tar,rewrite-timestamp=true . || exit 1; done; \
