@@ -446,12 +446,12 @@ func (s *Service) nameless() string {
 // meet notes that rec is with a provider that this node does not have.
 func (s *Service) meet(rec *Record) {
 	s.met.Store(time.Now().UnixNano())
-	page := pageElsewhere
+	line := s.c.Logger.With("tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
 	if _, nameless := rec.With(s.c.Providers); nameless && s.nameless() == "" {
-		page = pageNameless
+		line.Error(pageNameless)
+		return
 	}
-	s.c.Logger.Error(page,
-		"tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
+	line.Error(pageElsewhere)
 }
 
 const (

@@ -36,8 +36,16 @@
 //
 // A charge or transfer goes to the provider that its claim's generation was begun for,
 // which its provider key names ([claim.Record.With]); only a node that has that provider
-// acts on it. A refund goes to its charge's provider, which the books name and never
-// change, so its claim is with none; a compensation to its ghost's.
+// acts on it. Keys of older builds name none: those claims are with the provider that was in
+// use alone then, or with nobody until a person says who that was ([Options].Nameless), and
+// never with whoever is the default since. A refund goes to its charge's provider, which the
+// books name and never change, so its claim is with none; a compensation to its ghost's. A
+// first attempt at a refund whose provider this node lacks lets go of its key, and a later one
+// leaves the claim open.
+//
+// What is charged in a connected account, or given back of that, is booked there
+// (ledger.Where). A provider's word counts for a claim where it is of the account that was
+// asked for.
 //
 // Where the settings say so, another provider tries what a first attempt certainly has not
 // moved ([Options].Failover): a call that was not sent, or a decline with one of the codes
