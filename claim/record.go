@@ -96,6 +96,9 @@ type Interim struct {
 	Response Response
 	// State is what the claim waits for, in the executor's words.
 	State string
+	// By is the object that brings it about, "" for nobody of ours: a charge that holds
+	// money is one order's at a time.
+	By string
 }
 
 // Record is one claim row. Times are the store's clock. A Record returned by a

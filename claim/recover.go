@@ -31,6 +31,12 @@ func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, 
 	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider})
 }
 
+// LearnHeld is Learn for a word about the money that a charge holds. Who orders it takes
+// the charge by the same step, of which there is one at a time.
+func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
+	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By})
+}
+
 // recover attempts m again with what a has of what was said.
 func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}

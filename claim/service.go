@@ -39,12 +39,45 @@ type Attempt struct {
 	// Refused is the code of the decline, when ToldBy has said by itself that what this
 	// generation asked for was not made and never will be. Nobody is called then.
 	Refused string
+	// Held is what is said of a charge whose money is held, nil for nothing. Nobody is told
+	// to move any; Held.By says who said it.
+	Held *Held
 	// Closing: the claim is released and its request not payable any more. Nobody is
 	// called; the verdict is OutcomeRefused.
 	Closing bool
 	// Now is the store's clock, as nearly as the node knows it.
 	Now time.Time
 }
+
+// Held is a word about a charge whose money is held until its capture.
+type Held struct {
+	// By is the provider that says it; "" where the word is HeldOrdered.
+	By string
+	// Ref is the provider's own reference of the charge.
+	Ref string
+	// Order is our id of the capture or cancellation that it is about; "": there is none of
+	// ours, as somebody acted at the provider.
+	Order string
+	Word  HeldWord
+	// Amount is what was captured, or what was let go, in minor units of the charge's
+	// Currency.
+	Amount   int64
+	Currency string
+}
+
+// HeldWord is what has become of the money.
+type HeldWord uint8
+
+const (
+	// HeldOrdered: nothing yet; Order is about to ask for it, if no other does.
+	HeldOrdered HeldWord = iota + 1
+	// HeldStill: it is held. Order, if any, came to nothing.
+	HeldStill
+	// HeldCaptured: Amount of it has moved, and the rest is let go.
+	HeldCaptured
+	// HeldReleased: all of it is let go.
+	HeldReleased
+)
 
 // Executor makes attempts. Attempt makes at most one call that can move money,
 // under Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown
@@ -337,7 +370,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 		}
 		return moved, err
 	}
-	a.Provider, a.Recovery, a.Told, a.ToldBy = provider, rec.Fence != moved.Fence+1, "", ""
+	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
 	return &rec, nil
 }
 

@@ -320,9 +320,10 @@ type Verdict struct {
 	// Reason is the decline code or why the outcome is unknown.
 	Reason      string
 	ProviderRef string
-	// State is what the claim waits for (OutcomePending only). A verdict that names the
-	// state that the claim is in already leaves the answer as it is.
-	State string
+	// State is what the claim waits for, and By the object that brings it about, see
+	// [Interim] (OutcomePending only). A verdict that names those that the claim has
+	// already leaves the answer as it is.
+	State, By string
 	// Next names the provider that is to try instead (OutcomeMoved only).
 	Next string
 	// NotFound: the provider was asked and knew nothing (OutcomeUnknown only).
@@ -476,8 +477,8 @@ func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	r.NotFounds, r.ProviderRef = 0, printable(v.ProviderRef)
 	r.LeaseUntil = now.Add(max(v.RetryIn, p.BackoffMin))
 	fx.Reschedule = r.LeaseUntil
-	if r.Interim == nil || r.Interim.State != v.State {
-		r.Interim = &Interim{Response: v.Response, State: v.State}
+	if r.Interim == nil || r.Interim.State != v.State || r.Interim.By != v.By {
+		r.Interim = &Interim{Response: v.Response, State: v.State, By: v.By}
 		r.announce(fx, v, now)
 	}
 }

@@ -183,7 +183,9 @@ func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
 
 // Capture takes the money that a charge holds, or a part of it. Keys and errors are as in
 // [Client.Refund]; DeclineCode "already_captured" says that another amount of it was taken
-// before, "charge_not_capturable" that it holds none.
+// before, "charge_not_capturable" that it holds none, "order_in_progress" that another
+// capture or cancellation is under way. Where the provider tells later what comes of it the
+// Status is "processing": Capture again with the same key, or wait for the event.
 func (cl *Client) Capture(ctx context.Context, p CaptureParams) (*Charge, error) {
 	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
 	if err != nil {

@@ -104,7 +104,7 @@ func (w *tale) read(j *judge, provider string) *books {
 		b.simulator.add(e.Currency, e.Kind, e.Amount)
 	}
 	var statement bytes.Buffer
-	require.NoError(t, j.WriteStatement(&statement, simulator.Statement{Format: "csv", Stripe: w.stripe}))
+	require.NoError(t, j.WriteStatement(&statement, simulator.Statement{Format: "csv", Stripe: w.stripe, Adyen: w.adyen}))
 	_, err = recon.Read(bytes.NewReader(statement.Bytes()), recon.CSV, func(l recon.Line) error {
 		b.statement.add(l.Currency, l.Kind, l.Amount)
 		return nil

@@ -47,8 +47,8 @@ type childConfig struct {
 	NoWorker bool
 	// Notices are taken in, see noticing.
 	Notices bool
-	// Stripe: the provider is spoken to as Stripe is.
-	Stripe bool
+	// Stripe, Adyen: the provider is spoken to as that one is.
+	Stripe, Adyen bool
 	// Sink is where both tenants are told of events, "" for nowhere.
 	Sink string
 }
@@ -71,6 +71,11 @@ const (
 	waitKept  point = "after the Settle of what waits"
 	calledOff point = "before the Settle of what was called off"
 	callEnded point = "after the Settle of what was called off"
+
+	orderTakes point = "before the Settle by which the charge is the capture's or cancellation's"
+	orderTaken point = "after the Settle by which the charge is the capture's or cancellation's"
+	orderSays  point = "before the Settle of a capture or cancellation that waits"
+	orderWaits point = "after the Settle of a capture or cancellation that waits"
 
 	orderBegun  point = "after the capture's or cancellation's Begin"
 	orderCalled point = "after the provider's capture or cancellation"
@@ -218,6 +223,12 @@ func orders(operation string) bool { return payment.Operation(operation).Orders(
 // charge that it is about.
 func orderPoints(held *claim.Record, v *claim.Verdict) (known, kept point) {
 	switch {
+	case orders(held.Operation) && v.Outcome == claim.OutcomePending:
+		return orderSays, orderWaits
+	case v.Outcome == claim.OutcomePending && v.By != "":
+		return orderTakes, orderTaken
+	case held.Interim != nil && held.Interim.By != "" && (v.Outcome == claim.OutcomeDone || v.Outcome == claim.OutcomeRefused):
+		return orderTold, orderBooked
 	case orders(held.Operation) && v.Outcome == claim.OutcomeDone:
 		return orderKnown, orderKept
 	case held.Interim != nil && held.Interim.State == string(payment.RequiresCapture) && (v.Outcome == claim.OutcomeDone || v.Outcome == claim.OutcomeRefused):
@@ -252,7 +263,9 @@ func childMain(config string) int {
 	}
 	var provider speaker
 	var err error
-	if c.Stripe {
+	if c.Adyen {
+		provider, err = atAdyen(judged, c.PSP)
+	} else if c.Stripe {
 		provider, err = stripe.New(stripe.Config{Key: "sk_test_child", BaseURL: c.PSP + "/stripe"})
 	} else {
 		provider, err = open(c.PSP)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
 // TestCrashWhileHeld kills the process at the points of a capture and of a cancellation. The
@@ -49,6 +50,51 @@ func TestCrashWhileHeld(t *testing.T) {
 				}
 				require.Len(t, r.judge.Effects(), tc.moved)
 				require.EqualValues(t, chargeOf(t, got).Captured, r.judge.Effects()[0].Amount)
+			})
+		}
+	}
+}
+
+// TestCrashWhileHeldLater is the same at a provider that tells later what came of a capture
+// or cancellation, and cannot be asked: the charge is the order's from before the call until
+// the provider's word, and whoever dies in between leaves one of both to be told.
+func TestCrashWhileHeldLater(t *testing.T) {
+	for _, die := range []point{orderBegun, orderTakes, orderTaken, orderCalled, orderSays, orderWaits, orderTold, orderBooked, orderKnown, orderKept} {
+		for name, tc := range map[string]struct {
+			order  func(key, charge string) request
+			status int // of the charge
+			moved  int
+		}{
+			"capture": {func(k, c string) request { return capture(k, c, 6_000) }, http.StatusCreated, 1},
+			"cancel":  {cancel, http.StatusPaymentRequired, 0},
+		} {
+			t.Run(string(die)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				n := newNoticed(t)
+				n.tellAs(n.front, simulator.NoticeTarget{Secret: hmacSecret, Adyen: true}, false)
+				life := childConfig{Adyen: true, Notices: true}
+				mortal := life
+				mortal.Die, mortal.Arrivals = die, 1
+				q := held(stamped(t, asia), 10_000, shopper)
+				dying := n.start(mortal)
+				hold := chargeOf(t, n.everyAnswer(q, http.StatusAccepted))
+				order := tc.order("order-1", hold.ID)
+				ended := make(chan *answer.Answer, 1)
+				go func() { ended <- n.send(context.WithoutCancel(n.ctx), us, order) }()
+				dying.died()
+				receive(t, "the end of what was cut off, or its answer for now", ended)
+				n.start(life)
+				got := n.everyFinal(order, http.StatusOK)
+				require.Equal(t, hold.ID, chargeOf(t, got).ID)
+				final := n.everyFinal(q, tc.status)
+				n.judge.once(t, tc.moved)
+				if tc.moved == 0 {
+					require.Equal(t, "canceled", final.Problem.Code)
+					require.Equal(t, "canceled", chargeOf(t, got).Status)
+					return
+				}
+				require.Equal(t, 6_000, chargeOf(t, final).Captured)
+				require.EqualValues(t, 6_000, n.judge.Effects()[0].Amount)
 			})
 		}
 	}

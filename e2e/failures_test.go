@@ -27,7 +27,7 @@ const payee = "acme"
 func (w *tale) stated(kind psp.Kind, object string) (refs []string) {
 	w.t.Helper()
 	var statement bytes.Buffer
-	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv"}))
+	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv", Adyen: w.adyen}))
 	_, err := recon.Read(&statement, recon.CSV, func(l recon.Line) error {
 		if (object == "" || l.Reference == object) && l.Kind == kind && !l.Failed {
 			refs = append(refs, l.ID)
@@ -58,7 +58,7 @@ func (w *tale) balance(account ledger.Account) (sum int64) {
 func (w *tale) agrees() {
 	w.t.Helper()
 	var statement bytes.Buffer
-	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv"}))
+	require.NoError(w.t, w.judge.WriteStatement(&statement, simulator.Statement{Format: "csv", Adyen: w.adyen}))
 	report, mismatches := w.reconcile(statement.Bytes(), judged)
 	require.Empty(w.t, mismatches)
 	require.Equal(w.t, report.Lines, report.Agree, "%+v", report)

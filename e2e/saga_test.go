@@ -161,6 +161,7 @@ func (p *pointedProvider) Refund(ctx context.Context, c psp.Call) psp.Result {
 // of the moment under one address, as through a load balancer.
 type noticed struct {
 	*crashRun
+	front string // that address
 	mu    sync.Mutex
 	ids   []string // of the events that were passed on, each once, in order
 	world *world   // that came after the last death
@@ -170,14 +171,21 @@ func newNoticed(t *testing.T) *noticed {
 	n := &noticed{crashRun: newCrashRun(t, nil)}
 	front := httptest.NewServer(http.HandlerFunc(n.pass))
 	t.Cleanup(front.Close)
+	n.front = front.URL
 	n.tell(front.URL, true)
 	return n
 }
 
 // tell has the provider tell what moves from now on, at once or once released.
 func (n *noticed) tell(url string, hold bool) {
+	n.tellAs(url, simulator.NoticeTarget{Secret: noticeSecret}, hold)
+}
+
+// tellAs is tell in the spelling and with the secret of the target.
+func (n *noticed) tellAs(url string, target simulator.NoticeTarget, hold bool) {
+	target.URL = url
 	require.NoError(n.t, n.judge.SetNotices(simulator.Notices{
-		Targets: []simulator.NoticeTarget{{URL: url, Secret: noticeSecret}}, RetryAfter: 20 * time.Millisecond, Hold: hold,
+		Targets: []simulator.NoticeTarget{target}, RetryAfter: 20 * time.Millisecond, Hold: hold,
 	}))
 }
 

@@ -12,9 +12,36 @@ import (
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/node"
 	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
 	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
+	"github.com/homeward-io/homeward/payment/psp/stripe"
 )
+
+// speaker is a provider's adapter.
+type speaker interface {
+	psp.Provider
+	psp.Notifier
+	Close() error
+}
+
+func (w *tale) provider(j *judge, name string, s setting) (p speaker) {
+	w.t.Helper()
+	var err error
+	switch {
+	case s.stripe:
+		p, err = stripe.New(stripe.Config{Name: name, Key: "sk_test_tale", WebhookSecret: noticeSecret, BaseURL: j.url + "/stripe"})
+	case s.adyen:
+		p, err = atAdyen(name, j.url)
+	default:
+		p, err = httpjson.New(httpjson.Config{
+			Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
+		})
+	}
+	require.NoError(w.t, err)
+	w.t.Cleanup(func() { _ = p.Close() })
+	return p
+}
 
 // addOthers gives a story's cluster the providers beside the first.
 func (w *tale) addOthers(c *node.ClusterConfig, s setting) {

@@ -21,9 +21,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 	"github.com/homeward-io/homeward/payment/notice"
 	"github.com/homeward-io/homeward/payment/psp"
-	"github.com/homeward-io/homeward/payment/psp/httpjson"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
-	"github.com/homeward-io/homeward/payment/psp/stripe"
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
@@ -59,6 +57,9 @@ var stories = []struct {
 	{"a hold that is captured in part", heldInPart},
 	{"a hold that is canceled", holdCanceled},
 	{"a hold that lapses, and one that is past its time", holdLapses},
+	{"holds at a provider that tells later", heldAtAdyen},
+	{"a hold that nobody waits for any more", heldForNobody},
+	{"a dispute that is lost for the second time", lostTwice},
 	{"a dispute won and one lost, and a refund by hand", disputes},
 	{"a statement in Stripe's format", stripesStatement},
 }
@@ -114,8 +115,9 @@ type tale struct {
 	on    string // the store
 	show  func(books string)
 	heard *hearing
-	// stripe: the provider is spoken to as Stripe is.
+	// stripe, adyen: the provider is spoken to as that one is.
 	stripe  bool
+	adyen   bool
 	virtual *virtual // nil: time is the world's
 	notes   []string // shown with the books
 }
@@ -133,8 +135,8 @@ type setting struct {
 	client *http.Client
 	// read changes how notices are read; nil: as they are.
 	read func(psp.Notifier) psp.Notifier
-	// stripe: the provider is spoken to as Stripe is.
-	stripe bool
+	// stripe, adyen: the provider is spoken to as that one is.
+	stripe, adyen bool
 	// virtual: time passes when the story says so.
 	virtual bool
 	// others are providers beside the first, by name; failover: the first one's payments go
@@ -182,7 +184,7 @@ func (w *tale) begin(s setting) {
 
 func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s setting) {
 	w.t.Helper()
-	w.stripe = s.stripe
+	w.stripe, w.adyen = s.stripe, s.adyen
 	p := w.provider(j, name, s)
 	w.heard = &hearing{Notifier: p, ids: map[string]bool{}}
 	if s.read != nil {
@@ -204,31 +206,13 @@ func (w *tale) beginOn(rows backend, dir string, j *judge, name string, s settin
 		}
 	})
 	for _, r := range s.told {
-		s.notices.Targets = append(s.notices.Targets, simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret, Stripe: s.stripe})
+		target := simulator.NoticeTarget{URL: w.base(r) + "/v1/webhooks/" + name, Secret: noticeSecret, Stripe: s.stripe, Adyen: s.adyen}
+		if s.adyen {
+			target.Secret = hmacSecret
+		}
+		s.notices.Targets = append(s.notices.Targets, target)
 	}
 	require.NoError(w.t, j.SetNotices(s.notices))
-}
-
-// speaker is a provider's adapter.
-type speaker interface {
-	psp.Provider
-	psp.Notifier
-	Close() error
-}
-
-func (w *tale) provider(j *judge, name string, s setting) (p speaker) {
-	w.t.Helper()
-	var err error
-	if s.stripe {
-		p, err = stripe.New(stripe.Config{Name: name, Key: "sk_test_tale", WebhookSecret: noticeSecret, BaseURL: j.url + "/stripe"})
-	} else {
-		p, err = httpjson.New(httpjson.Config{
-			Name: name, BaseURL: j.url, Capabilities: s.caps, Client: s.client, Notices: httpjson.Notices{Secret: noticeSecret},
-		})
-	}
-	require.NoError(w.t, err)
-	w.t.Cleanup(func() { _ = p.Close() })
-	return p
 }
 
 // store is the rows as us sees them.

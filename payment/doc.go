@@ -109,10 +109,7 @@
 // cancellation at the same time the provider lets one through. It books and tells nothing
 // itself.
 //
-// The provider lets money be captured once for each charge. Where it only tells later what
-// became of a capture ([psp.Capabilities].Asynchronous), two under different keys could both
-// be on their way, so charges are not held there: capture_method manual is refused before
-// anything is sent.
+// The provider lets money be captured once for each charge.
 //
 //	begin | call the provider | take the charge over, ask, settle it | settle
 //
@@ -125,6 +122,18 @@
 //	after the charge is      the charge is made and booked, or canceled; the next attempt reads
 //	settled                  that and calls nobody
 //	after Settle             all of them are there
+//
+// # Held money at a provider that tells later
+//
+// Where the provider only tells later what became of a capture, and cannot be asked
+// ([psp.Capabilities].Asynchronous and Blind), two under different keys could both be on
+// their way, and both succeed. So an order first takes its charge, in a step of the
+// charge's own claim: that waits, processing, by the order ([claim.Interim].By), and any
+// other order is refused. Then the order calls, and waits. The provider's word
+// ([claim.Held]) settles the charge by what it says, whoever gave the order, and then the
+// order; a word that the order came to nothing closes the order for good, and frees the
+// charge. A hold past its time is called off by the charge itself, which is closed once
+// the provider has let it go. The crash points are beside the code, in hold_later.go.
 //
 // # What is not sent
 //

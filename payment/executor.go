@@ -165,6 +165,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		if v, refused := t.cannotHold(); refused {
 			return v
 		}
+		if a.Held != nil && intent.Holds() {
+			return t.heldWord(ctx)
+		}
 	case Capture, Cancel:
 		return t.order(ctx)
 	case Transfer:
@@ -185,7 +188,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 		return t.onlyAsk(ctx)
 	}
 	switch expired := intent.Expired(a.Now); {
-	case t.told() && intent.Holds() && !t.caps.Blind:
+	case t.told() && intent.Holds() && t.caps.Blind:
+		return t.asItWas(ctx) // nor can that be asked for
+	case t.told() && intent.Holds():
 		return t.show(ctx, a.Told) // how much of it is not in the word
 	case t.told():
 		return t.succeeded(a.Told)
@@ -300,6 +305,9 @@ func (t *attempt) described() psp.Call {
 		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
 		// A refund's reason is the merchant's own affair and not the payer's.
 		Source: t.intent.Source, Description: t.intent.Description(), Terms: t.intent.agreement(),
+	}
+	if t.op.Orders() {
+		c.Of = t.intent.Charge
 	}
 	if t.op == Charge && t.Record.Generation > 1 {
 		c.Again = t.Record.ProviderRef // of the generation that was declined for now

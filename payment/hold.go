@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,8 @@ type Charges interface {
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 	// Learn is claim.Service.Learn. With nothing told it has the provider asked.
 	Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
+	// LearnHeld is claim.Service.LearnHeld.
+	LearnHeld(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 }
 
 // charged is the charge that an order is about.
@@ -91,10 +94,10 @@ func OrderOf(body []byte, charge string) []byte {
 	return append(appendString(b, charge), end...)
 }
 
-// cannotHold refuses, before anything is sent, to hold money at a provider where it could
-// not be told at once what became of a capture.
+// cannotHold refuses, before anything is sent, to hold money at a provider that cannot, or
+// where it could not be found out what became of a capture.
 func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
-	if !t.intent.Holds() || t.caps.Captures && !t.caps.Asynchronous && !t.caps.Blind {
+	if !t.intent.Holds() || t.canHold() {
 		return v, false
 	}
 	return t.wrong(codeCannotHold, "capture_method", "The provider "+t.name+" cannot hold a charge for a capture through this API; leave capture_method out."), true
@@ -115,8 +118,14 @@ func (t *attempt) order(ctx context.Context) claim.Verdict {
 	if v, over := t.over(ctx); over {
 		return v
 	}
+	if t.Refused != "" && t.chargedAt(&t.of.rec) && t.name == t.ToldBy {
+		return t.orderFailed(ctx)
+	}
 	if v, refused := t.notOpen(ctx); refused {
 		return v
+	}
+	if t.later() {
+		return t.orderLater(ctx)
 	}
 	r := t.call(ctx)
 	if r.Outcome != psp.Approved && (r.Outcome != psp.Declined || r.Decline == nil) {
@@ -208,20 +217,25 @@ func (t *attempt) notHeld() claim.Verdict {
 // notOpen refuses what the charge is not ready for, and finds the provider.
 func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	rec, in := &t.of.rec, &t.of.intent
-	state := psp.State("")
+	state, by := psp.State(""), ""
 	if rec.Interim != nil {
-		state = psp.State(rec.Interim.State)
+		state, by = psp.State(rec.Interim.State), rec.Interim.By
+	}
+	if by == t.Record.Minted.ID || t.Record.Interim != nil {
+		state, by = RequiresCapture, "" // as this order found it
 	}
 	switch {
 	case state == "":
 		return t.wrong(codeNotHeld, "charge", "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
+	case by != "":
+		return t.wrong(codeOrdered, "charge", "Another capture or cancellation of this charge is under way, and the provider has not said yet what comes of it. Ask for the charge, and try again when its status says so."), true
 	case t.op == Capture && state != RequiresCapture:
 		return t.wrong(codeNotHeld, "charge", "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
 	case t.intent.Amount > in.Amount:
 		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge holds %d, and a capture cannot be more. Lower the amount, or leave it out to capture all.", in.Amount)), true
 	case !t.chargedAt(rec):
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
-	case t.caps.Asynchronous:
+	case t.caps.Asynchronous && state != RequiresCapture:
 		return t.wrong(codeNotWaiting, "charge", "The provider "+t.name+" does not say at once what becomes of a cancellation; cancel the charge there."), true
 	}
 	if t.intent.Amount == 0 {
@@ -296,7 +310,13 @@ func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
 	}
 	in, ref := of.intent, of.rec.ProviderRef
-	if of.call.ID == "" {
+	if of.call.ID == "" && t.caps.Blind {
+		was, known := t.remembered()
+		if !known {
+			return t.forgotten(ctx)
+		}
+		in, ref = was, cmp.Or(ref, t.Record.ProviderRef)
+	} else if of.call.ID == "" {
 		asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 		defer cancel()
 		found, m, err := t.provider.Show(asked, psp.KindCharge, t.intent.Charge, ref)
@@ -310,9 +330,7 @@ func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 	} else if ref == "" {
 		ref = t.intent.Source
 	}
-	r := rendered(of.rec.Minted, &in, t.name, ref, statusCanceled)
-	r.Status = http.StatusOK
-	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: ref, Response: r}
+	return t.gone(&in, ref)
 }
 
 // canceled is the verdict of a charge that was called off before any money moved, by its

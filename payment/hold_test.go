@@ -27,6 +27,12 @@ type holding struct {
 	learns func(*holding)
 	busy   int
 	asked  int
+	words  []claim.Held
+	// now is when the order is attempted; zero: at attemptOf's time. told is what toldBy says
+	// has become of it.
+	now          time.Time
+	told, toldBy string
+	word         *claim.Held
 }
 
 func (h *holding) ByObject(context.Context, string, string) (claim.Record, bool, error) {
@@ -47,6 +53,20 @@ func (h *holding) Learn(context.Context, outbox.Message, string, string) outbox.
 	}
 	if h.learns != nil {
 		h.learns(h)
+	}
+	return outbox.Gone()
+}
+
+// LearnHeld has the charge's claim follow a word as its own attempt would.
+func (h *holding) LearnHeld(_ context.Context, m outbox.Message, word claim.Held) outbox.Disposition {
+	if h.asked++; h.asked <= h.busy {
+		return outbox.Later(time.Second)
+	}
+	h.words = append(h.words, word)
+	e := NewExecutor(psp.Providers{h}, Options{Logger: slog.New(slog.DiscardHandler)})
+	v := e.Attempt(context.Background(), claim.Attempt{Record: h.rec, Payload: m.Payload, Recovery: true, Held: &word, ToldBy: word.By, Now: firstUse})
+	if v.Outcome == claim.OutcomePending {
+		h.rec.Fence, h.rec.Interim = h.rec.Fence+2, &claim.Interim{State: v.State, By: v.By, Response: v.Response}
 	}
 	return outbox.Gone()
 }
@@ -94,6 +114,10 @@ func (h *holding) order(t *testing.T, op Operation, body string, recovery bool) 
 	a.Record.Operation, a.Record.Key.Tenant, a.Recovery = string(op), "acme", recovery
 	a.Payload = OrderOf([]byte(body), paid)
 	h.patientProvider.cancels = nil
+	a.Refused, a.ToldBy, a.Held = h.told, h.toldBy, h.word
+	if !h.now.IsZero() {
+		a.Now = h.now
+	}
 	return e.Attempt(t.Context(), a)
 }
 
@@ -279,7 +303,7 @@ func TestHoldIsAnswered(t *testing.T) {
 		"capture_method":"manual","receipt_number":"R-1","amount_capturable":1000,"provider":{"name":"fake","reference":"px_1"}}`, string(v.Response.Body))
 	require.Contains(t, string(v.Events[0].Payload), `"type":"charge.requires_capture"`)
 
-	p.caps.Asynchronous = true
+	p.caps.Asynchronous = true // and can be asked: that is nobody's way
 	v = NewExecutor(psp.Providers{p}, Options{Logger: slog.New(slog.DiscardHandler)}).Attempt(t.Context(), a)
 	require.Equal(t, claim.OutcomeReleased, v.Outcome)
 	require.Equal(t, codeCannotHold, v.Reason)

@@ -111,15 +111,14 @@ func (t *attempt) asAsked(m *psp.Movement) bool {
 // tells what became of it. It counts for nothing, however long that takes. A charge that is
 // past its time is not waited for; should it be paid all the same, it is a ghost.
 func (t *attempt) await(ctx context.Context) claim.Verdict {
+	if i := t.Record.Interim; i.State == string(RequiresCapture) || i.By != "" {
+		return t.awaitHeld(ctx)
+	}
 	if t.overdue() {
 		return t.unconfirmed(ctx)
 	}
-	state := t.Record.Interim.State
-	t.pageProcessing(ctx, psp.State(state), t.Record.ProviderRef)
-	return claim.Verdict{
-		Outcome: claim.OutcomePending, State: state, Reason: state, ProviderRef: t.Record.ProviderRef,
-		Response: t.Record.Interim.Response, RetryIn: t.pace(psp.State(state)),
-	}
+	t.pageProcessing(ctx, psp.State(t.Record.Interim.State), t.Record.ProviderRef)
+	return t.asItWas(ctx)
 }
 
 // stillPending is the verdict of an attempt that learned nothing of what is pending.
@@ -134,14 +133,7 @@ func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
 // callOff ends what is not payable any more. A charge that was paid meanwhile cannot be
 // called off, and wins: the next look finds it.
 func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
-	asked, cancel := context.WithTimeout(ctx, t.caps.Timeout)
-	defer cancel()
-	// Nothing moves by it, so each attempt may have a key of its own: a kept reply would
-	// tell what was, and not what is.
-	r := t.provider.Cancel(asked, psp.Call{
-		Kind: psp.KindCancel, Key: t.Record.ProviderKey + ":cancel:" + strconv.FormatUint(uint64(t.Record.Attempts), 10),
-		Reference: t.Record.Minted.ID, Amount: t.intent.Amount, Currency: t.intent.Currency, Source: t.Record.ProviderRef,
-	})
+	r := t.sendCancel(ctx)
 	if r.Outcome == psp.Approved {
 		return t.unanswered()
 	}

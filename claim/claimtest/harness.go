@@ -256,6 +256,13 @@ func pending(state string, askIn time.Duration) claim.Verdict {
 	}
 }
 
+// ordered is pending, brought about by an object.
+func ordered(state, by string) claim.Verdict {
+	v := pending(state, 0)
+	v.By, v.Response = by, answer(202, by+" is at it")
+	return v
+}
+
 func unknown(notFound bool) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
 }

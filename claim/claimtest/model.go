@@ -245,8 +245,8 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	case claim.OutcomePending:
 		c.Fence++
 		c.NotFound, c.Lease = 0, lease
-		if c.Waits != v.State { // said once
-			c.Waits, c.Interim = v.State, string(v.Response.Body)
+		if c.Waits != v.State+v.By { // said once
+			c.Waits, c.Interim = v.State+v.By, string(v.Response.Body)
 			m.hear(at, &v, now)
 		}
 		due := now.Add(max(v.RetryIn, m.Policy.BackoffMin))

@@ -173,7 +173,7 @@ func (r *random) settle(t *rapid.T) {
 		approved("paid"), declinedHard("stolen"), declinedSoft("no funds"), unknown(false), unknown(true),
 		{Outcome: claim.OutcomeUnknown, RetryIn: r.Policy.Lease, Response: answer(502, "given up")},
 		{Outcome: claim.OutcomeUnknown, KeepAsking: true, Response: answer(502, "given up")},
-		pending("payer", 0), pending("payer", r.Policy.Lease), pending("bank", r.Policy.BackoffMax), declinedFor("wait", r.Policy.Lease),
+		pending("payer", 0), pending("payer", r.Policy.Lease), pending("bank", r.Policy.BackoffMax), ordered("bank", "cap_1"), declinedFor("wait", r.Policy.Lease),
 		unsent(0), unsent(r.Policy.Lease), {Outcome: claim.OutcomeUnknown, Fault: true, Response: answer(502, "given up")},
 	}).Draw(t, "verdict")
 	now := r.now(t)
@@ -430,7 +430,7 @@ func (r *random) equal(t *rapid.T, at Place, rec claim.Record) {
 	}
 	got := fmt.Sprint(rec.State, rec.Holder, rec.Fence, rec.Generation, rec.Attempts, rec.Unknowns, rec.NotFounds,
 		rec.FirstUse.UTC(), rec.HeldSince.UTC(), rec.LeaseUntil.UTC(), rec.SettledAt.UTC(), rec.Minted.ID, reply, rec.Reason, rec.Response != nil,
-		string(refusal.Response.Body), refusal.At.UTC(), string(interim.Response.Body), interim.State)
+		string(refusal.Response.Body), refusal.At.UTC(), string(interim.Response.Body), interim.State+interim.By)
 	want := fmt.Sprint(states[c.Status], c.Holder, c.Fence, c.Generation, c.Attempts, c.Unknowns, c.NotFound,
 		c.First.UTC(), c.Held.UTC(), c.Lease.UTC(), c.Settled.UTC(), c.ID, c.Reply, c.Reason, c.final(),
 		c.Declined, c.DeclinedAt.UTC(), c.Interim, c.Waits)

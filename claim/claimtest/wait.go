@@ -57,8 +57,18 @@ var waitTests = []test{
 		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
 		require.Equal(w, 2, w.told(w.home))
 
+		// So is the same state, brought about by somebody; the next who would finds it so.
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
+		next = pending("bank", w.Policy.Lease)
+		next.By, next.Response = "cap_1", answer(202, "cap_1 is at it")
+		rec = w.settle(held, next)
+		require.Equal(w, claim.Interim{Response: answer(202, "cap_1 is at it"), State: "bank", By: "cap_1"}, *rec.Interim)
+		w.same(rec, w.get(rec))
+
+		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
+		require.NoError(w, err)
+		require.Equal(w, rec.Interim, held.Interim)
 		rec = w.settle(held, approved("paid"))
 		require.Nil(w, rec.Interim)
 		w.same(rec, w.get(rec))

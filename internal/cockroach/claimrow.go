@@ -101,7 +101,7 @@ func (r *claimRow) readInterim() error {
 	case err != nil:
 		return fmt.Errorf("%w: the interim answer of %s does not decode (%s); the row is damaged", claim.ErrUnavailable, r.record.Minted.ID, oneLine(err))
 	case s.Object == r.record.Minted.ID && s.Generation == r.record.Generation:
-		r.record.Interim = &claim.Interim{Response: response, State: s.State}
+		r.record.Interim = &claim.Interim{Response: response, State: s.State, By: s.By}
 	}
 	return nil
 }
@@ -139,6 +139,7 @@ type storedRefusal struct {
 type storedInterim struct {
 	storedResponse
 	State      string `json:"state"`
+	By         string `json:"by,omitempty"`
 	Object     string `json:"object"`
 	Generation uint32 `json:"generation"`
 }
@@ -162,7 +163,7 @@ func readRefusal(column []byte) (claim.Refusal, error) {
 
 // interimColumn is the column's value for r, which has one.
 func interimColumn(r *claim.Record) []byte {
-	return column(storedInterim{stored(&r.Interim.Response), r.Interim.State, r.Minted.ID, r.Generation})
+	return column(storedInterim{stored(&r.Interim.Response), r.Interim.State, r.Interim.By, r.Minted.ID, r.Generation})
 }
 
 func column(v any) []byte {

@@ -86,6 +86,9 @@ func appendClaim(b []byte, r *claim.Record) []byte {
 	if r.Interim != nil {
 		b = appendResponse(b, 27, &r.Interim.Response)
 		b = appendText(b, 28, r.Interim.State)
+		if r.Interim.By != "" {
+			b = appendText(b, 29, r.Interim.By)
+		}
 	}
 	return b
 }
@@ -300,12 +303,16 @@ func decodeClaim(home string, key claim.Key, value []byte) (r *claim.Record, aud
 			default:
 				return decodeResponse(&r.Refusal.Response, part, value[f.from:f.to])
 			}
-		case 27, 28:
+		case 27, 28, 29:
 			if r.Interim == nil {
 				r.Interim = &claim.Interim{}
 			}
-			if f.number == 28 {
+			switch f.number {
+			case 28:
 				r.Interim.State = part
+				return nil
+			case 29:
+				r.Interim.By = part
 				return nil
 			}
 			return decodeResponse(&r.Interim.Response, part, value[f.from:f.to])

@@ -167,7 +167,7 @@ func protoClaim(r *claim.Record) *storev1.Claim {
 		m.RefusalPause = int64(r.Refusal.Pause)
 	}
 	if r.Interim != nil {
-		m.Interim, m.InterimState = protoResponse(&r.Interim.Response), r.Interim.State
+		m.Interim, m.InterimState, m.InterimBy = protoResponse(&r.Interim.Response), r.Interim.State, r.Interim.By
 	}
 	return m
 }

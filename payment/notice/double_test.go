@@ -164,6 +164,11 @@ func (provider) Name() string { return "sim" }
 
 func (p provider) Capabilities() psp.Capabilities { return psp.Capabilities{Blind: p.blind} }
 
+func (p provider) Cancel(_ context.Context, call psp.Call) psp.Result {
+	p.cancels = append(p.cancels, call)
+	return psp.Result{Outcome: psp.Pending, ProviderRef: call.Source}
+}
+
 func (p provider) Show(_ context.Context, _ psp.Kind, _, ref string) (psp.Found, psp.Movement, error) {
 	if err := p.point(); err != nil || p.silent {
 		return psp.FoundUnknown, psp.Movement{}, err

@@ -41,6 +41,8 @@ type ProcessorConfig struct {
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// LearnRefusal is Learn for what a provider that cannot be asked says it has not made.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
+	// LearnHeld is Learn for what such a provider says of held money.
+	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
 	// Homes are all regions, at least one, in the order of their codes. What is no
@@ -75,8 +77,8 @@ type Processor struct{ c ProcessorConfig }
 
 // NewProcessor checks the configuration.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
-	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.LearnRefusal == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
-		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, LearnRefusal, Home, Homes and Compensator")
+	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.LearnRefusal == nil || c.LearnHeld == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
+		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, LearnRefusal, LearnHeld, Home, Homes and Compensator")
 	}
 	if len(c.Compensator.Providers) == 0 || c.Compensator.Brakes == nil {
 		return nil, errors.New("webhook: compensator needs Providers and Brakes")
@@ -122,6 +124,11 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	switch {
 	case err != nil:
 		return outbox.Parked("the notice cannot be read: " + err.Error())
+	}
+	if n.Movement {
+		if disposition, done := p.held(ctx, m, &n); done {
+			return disposition
+		}
 	}
 	if n.Movement && n.Outcome != psp.Approved {
 		if disposition, waits := p.stirred(ctx, m, &n); waits {

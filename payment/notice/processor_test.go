@@ -42,6 +42,9 @@ type world struct {
 	// refuse is how the provider answers a refund: "" yes, "soft", "hard", "unknown".
 	refuse string
 	learnt string
+	// words are what was said of held money.
+	words   []claim.Held
+	cancels []psp.Call
 	// refused is what was learned to be declined.
 	refused []string
 	// keys are the keys under which refunds were asked for; old are the claims under keys
@@ -171,6 +174,29 @@ func (w *world) processor() *Processor {
 			w.refused = append(w.refused, by+" "+code)
 			rec := w.claims[m.ID]
 			rec.State, rec.Interim = claim.FailedRetry, nil
+			w.claims[m.ID] = rec
+			return outbox.Gone()
+		},
+		LearnHeld: func(_ context.Context, m outbox.Message, h claim.Held) outbox.Disposition {
+			if w.lease {
+				return outbox.Later(leaseLeft)
+			}
+			w.words = append(w.words, h)
+			rec := w.claims[m.ID]
+			if rec.Operation == "capture" {
+				rec.State, rec.Interim = claim.Completed, nil
+				w.claims[m.ID] = rec
+				return outbox.Gone()
+			}
+			switch h.Word {
+			case claim.HeldStill:
+				rec.Interim = &claim.Interim{State: "requires_capture"}
+			case claim.HeldCaptured:
+				rec.State, rec.ProviderRef, rec.Interim = claim.Completed, h.Ref, nil
+				w.books[m.ID] = ledger.Transaction{ID: m.ID, Tenant: tenant, Amount: h.Amount, Currency: "usd", Provider: "sim", ProviderRef: h.Ref}
+			case claim.HeldReleased:
+				rec.State, rec.Interim = claim.FailedTerminal, nil
+			}
 			w.claims[m.ID] = rec
 			return outbox.Gone()
 		},

@@ -32,6 +32,12 @@ type Notice struct {
 	Never bool
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
+	// Held: it is about a charge with Terms.Manual. Authorized says that its money is held,
+	// Approved that Amount of it was captured, and Declined with the code canceled that it
+	// was let go. Order is our id of the capture or cancellation that it answers, "" for
+	// none; with Authorized that order came to nothing.
+	Held  bool
+	Order string
 	// Amount is in minor units of Currency, an ISO 4217 code in lower case.
 	Amount   int64
 	Currency string

@@ -143,6 +143,8 @@ type Call struct {
 	// Reference is our own id of the object (ch_…), stored by the provider and
 	// searchable with [Provider.Lookup]. Unique per object.
 	Reference string
+	// Of is our own id of the charge that a capture or a cancellation is about.
+	Of string
 	// Amount is in minor units of Currency, > 0.
 	Amount int64
 	// Currency is an ISO 4217 code in lower case.

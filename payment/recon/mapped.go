@@ -151,6 +151,9 @@ func (s *sheet) line() (l Line, word string, err error) {
 	}
 	l.ID += k.Suffix
 	l.Of, l.Reference = s.get(append(slices.Clip(k.Of), c.Of...)), s.get(append(slices.Clip(k.Reference), c.Reference...))
+	if s.m.Marked != "" {
+		l.Reference, _, _ = strings.Cut(l.Reference, s.m.Marked)
+	}
 	for _, text := range []string{l.ID, l.Entry, l.Of, l.Reference} {
 		if len(text) > maxText {
 			return l, "", fmt.Errorf("an id must have at most %d bytes", maxText)

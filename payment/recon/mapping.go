@@ -42,6 +42,9 @@ type Mapping struct {
 	Time    Times   `yaml:"time"`
 	// Lag is how much later than booked a movement may be stated.
 	Lag time.Duration `yaml:"lag"`
+	// Marked is what stands behind our references where the adapter has put it there; it is
+	// cut off, with what follows it. "": nothing does.
+	Marked string `yaml:"marked"`
 	// Kinds says what the provider's words for kinds mean.
 	Kinds map[string]KindOf `yaml:"kinds"`
 

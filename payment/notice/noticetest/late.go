@@ -242,7 +242,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	}
 	w.processor, err = notice.NewProcessor(notice.ProcessorConfig{
 		Store: h.Rows, Notifiers: map[string]psp.Notifier{"bank": plain{}}, Claims: h.Rows, Calls: h.Rows.Queue(outbox.ProviderCalls),
-		Books: h.Rows, Learn: service.Learn, LearnRefusal: service.LearnRefusal, Home: home, Homes: func() []string { return []string{w.Home} }, Compensator: w.compensator,
+		Books: h.Rows, Learn: service.Learn, LearnRefusal: service.LearnRefusal, LearnHeld: service.LearnHeld, Home: home, Homes: func() []string { return []string{w.Home} }, Compensator: w.compensator,
 		Now: func() time.Time { return h.Now(t) },
 	})
 	require.NoError(t, err)

@@ -9,7 +9,7 @@
 // Our reference is the merchant's reference of each request. A charge whose money is
 // held ([psp.Terms].Manual) has [heldMark] behind it: Adyen's event for an authorised
 // payment does not tell whether a capture follows, and nothing else in it that we choose
-// is signed.
+// is signed. A capture or cancellation has that reference, too, and its own behind it.
 //
 // # What the answer to a payment says
 //
@@ -102,6 +102,8 @@ const (
 	// heldMark stands behind the reference of a charge whose money is held. Adyen splits a
 	// merchant's reference at hyphens for nothing but its own search ("/payments", reference).
 	heldMark = "-held"
+	// orderMark stands between that and the reference of a capture or cancellation.
+	orderMark = "-"
 )
 
 // LiveURL is the live environment of a company account in one data centre, whose prefix

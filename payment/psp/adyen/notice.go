@@ -2,6 +2,7 @@ package adyen
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -123,6 +124,9 @@ func (p *Provider) Verify(_ http.Header, body []byte, _ time.Time) (eventID stri
 	return i.id(), nil
 }
 
+// canceled is the code of a charge that was let go.
+const canceled = "canceled"
+
 // Events that are acted on ("Webhook types"; the pages of each modification).
 const (
 	eventAuthorisation    = "AUTHORISATION"
@@ -162,9 +166,10 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 		return nothing, nil
 	}
 	n := nothing
-	ref, held := strings.CutSuffix(i.MerchantReference, heldMark)
-	n.Kind, n.Reference = psp.KindCharge, ref
-	if !i.says(&n, held) {
+	ref, order, held := strings.Cut(i.MerchantReference, heldMark)
+	n.Kind, n.Reference, n.Held = psp.KindCharge, ref, held
+	n.Order = strings.TrimPrefix(order, orderMark)
+	if !i.says(&n) {
 		return nothing, nil
 	}
 	n.Movement = true
@@ -176,7 +181,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 }
 
 // says notes in n what became of the movement. false: nothing that follows from it.
-func (i *item) says(n *psp.Notice, held bool) bool {
+func (i *item) says(n *psp.Notice) bool {
 	done := i.Success == "true"
 	declined := func(code, message string) {
 		n.Outcome, n.Decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: code, Message: message}
@@ -189,26 +194,35 @@ func (i *item) says(n *psp.Notice, held bool) bool {
 		case !done:
 			n.Never = true
 			declined("generic_decline", "The payment was declined.")
-		case held:
+		case n.Held:
 			n.Outcome = psp.Authorized
 		default:
 			n.Outcome = psp.Approved
 		}
 	case eventCapture:
-		if done {
+		switch {
+		case done:
 			n.Outcome = psp.Approved
-			break
+		case n.Held:
+			n.Outcome = psp.Authorized // as it was
+		default:
+			declined("capture_failed", "The payment was authorized, and could not be captured.")
 		}
-		declined("capture_failed", "The payment was authorized, and could not be captured.")
-	case eventCaptureFailed:
+	case eventCaptureFailed: // "Failed capture": the scheme has rejected what had succeeded
+		n.Held = false
 		declined("capture_failed", "The payment was authorized, and could not be captured.")
 	case eventCancellation, eventTechnicalCancel:
-		if !done {
-			return false // as it was
+		switch {
+		case done:
+			declined(canceled, "The payment was canceled.")
+		case n.Held:
+			n.Outcome = psp.Authorized // as it was
+		default:
+			return false
 		}
-		declined("canceled", "The payment was canceled.")
-	case eventExpire:
-		declined("expired_authorization", "The authorization has expired before it was captured.")
+	case eventExpire: // what is not captured; perhaps a part is. It may name the payment alone.
+		n.ProviderRef = cmp.Or(i.OriginalReference, i.PSPReference)
+		declined(canceled, "The authorization has expired before it was captured.")
 	case eventRefund, eventRefundFailed, eventRefundedReversed:
 		n.Kind, n.ProviderRef = psp.KindRefund, i.PSPReference
 		if i.EventCode == eventRefund && done {

@@ -76,6 +76,8 @@ func TestRead(t *testing.T) {
 	charge := psp.Notice{Movement: true, Kind: psp.KindCharge, Reference: "ch_1", ProviderRef: "PAY", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
 	refund := psp.Notice{Movement: true, Kind: psp.KindRefund, Reference: "re_1", ProviderRef: "REF", Outcome: psp.Approved, Amount: 1250, Currency: "usd"}
 	with := func(n psp.Notice, o psp.Outcome) psp.Notice { n.Outcome = o; return n }
+	order := func(n psp.Notice, id string) psp.Notice { n.Order = id; return n }
+	held := func(n psp.Notice, id string) psp.Notice { n.Held = true; return order(n, id) }
 	never := func(n psp.Notice) psp.Notice { n.Outcome, n.Never = psp.Declined, true; return n }
 	byItself := func(all ...psp.Unasked) psp.Notice {
 		for i := range all {
@@ -92,29 +94,34 @@ func TestRead(t *testing.T) {
 		want psp.Notice
 		code string
 	}{
-		"authorised":           {event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250), charge, ""},
-		"held":                 {event("AUTHORISATION", "true", "PAY", "", "ch_1-held", 1250), with(charge, psp.Authorized), ""},
-		"refused":              {event("AUTHORISATION", "false", "PAY", "", "ch_1", 1250), never(charge), "generic_decline"},
-		"captured":             {event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1250), charge, ""},
-		"capture refused":      {event("CAPTURE", "false", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
-		"capture failed":       {event("CAPTURE_FAILED", "true", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
-		"canceled":             {event("CANCELLATION", "true", "CAN", "PAY", "ch_1-held", 1250), with(charge, psp.Declined), "canceled"},
-		"canceled by Adyen":    {event("TECHNICAL_CANCEL", "true", "CAN", "PAY", "ch_1", 1250), with(charge, psp.Declined), "canceled"},
-		"cancellation refused": {event("CANCELLATION", "false", "CAN", "PAY", "ch_1-held", 1250), psp.Notice{}, ""},
-		"expired":              {event("EXPIRE", "true", "EXP", "PAY", "ch_1-held", 1250), with(charge, psp.Declined), "expired_authorization"},
-		"refunded":             {event("REFUND", "true", "REF", "PAY", "re_1", 1250), refund, ""},
-		"refund refused":       {event("REFUND", "false", "REF", "PAY", "re_1", 1250), never(refund), "refund_failed"},
-		"refund failed":        {event("REFUND_FAILED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
-		"refund came back":     {event("REFUNDED_REVERSED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
-		"refunded by hand":     {event("REFUND", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
-		"no refund by hand":    {event("REFUND", "false", "REF", "PAY", "ch_1", 1250), psp.Notice{}, ""},
-		"by hand, held before": {event("REFUND", "true", "REF", "PAY", "ch_1-held", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
-		"by hand, and failed":  {event("REFUND_FAILED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
-		"by hand, came back":   {event("REFUNDED_REVERSED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
-		"an inquiry":           {event("REQUEST_FOR_INFORMATION", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
-		"disputed":             {event("NOTIFICATION_OF_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeOpened, "needs_response")), ""},
-		"charged back":         {event("CHARGEBACK", "true", "DIS", "PAY", "ch_1-held", 1250), byItself(dispute(psp.KindDispute, "needs_response")), ""},
-		"defended":             {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
+		"authorised":                         {event("AUTHORISATION", "true", "PAY", "", "ch_1", 1250), charge, ""},
+		"held":                               {event("AUTHORISATION", "true", "PAY", "", "ch_1-held", 1250), held(with(charge, psp.Authorized), ""), ""},
+		"refused":                            {event("AUTHORISATION", "false", "PAY", "", "ch_1", 1250), never(charge), "generic_decline"},
+		"captured":                           {event("CAPTURE", "true", "CAP", "PAY", "ch_1-held-cap_1", 1250), held(charge, "cap_1"), ""},
+		"captured by hand":                   {event("CAPTURE", "true", "CAP", "PAY", "ch_1-held", 1250), held(charge, ""), ""},
+		"not captured":                       {event("CAPTURE", "false", "CAP", "PAY", "ch_1-held-cap_1", 1250), held(with(charge, psp.Authorized), "cap_1"), ""},
+		"captured, and failed":               {event("CAPTURE_FAILED", "true", "CAP", "PAY", "ch_1-held-cap_1", 1250), order(with(charge, psp.Declined), "cap_1"), "capture_failed"},
+		"capture refused":                    {event("CAPTURE", "false", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
+		"capture failed":                     {event("CAPTURE_FAILED", "true", "CAP", "PAY", "ch_1", 1250), with(charge, psp.Declined), "capture_failed"},
+		"canceled":                           {event("CANCELLATION", "true", "CAN", "PAY", "ch_1-held-can_1", 1250), held(with(charge, psp.Declined), "can_1"), "canceled"},
+		"canceled by Adyen":                  {event("TECHNICAL_CANCEL", "true", "CAN", "PAY", "ch_1", 1250), with(charge, psp.Declined), "canceled"},
+		"cancellation refused":               {event("CANCELLATION", "false", "CAN", "PAY", "ch_1-held-can_1", 1250), held(with(charge, psp.Authorized), "can_1"), ""},
+		"never to be canceled":               {event("CANCELLATION", "false", "CAN", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"expired":                            {event("EXPIRE", "true", "EXP", "PAY", "ch_1-held", 1250), held(with(charge, psp.Declined), ""), "canceled"},
+		"expired, as Adyen's example has it": {event("EXPIRE", "true", "PAY", "", "ch_1-held", 1250), held(with(charge, psp.Declined), ""), "canceled"},
+		"refunded":                           {event("REFUND", "true", "REF", "PAY", "re_1", 1250), refund, ""},
+		"refund refused":                     {event("REFUND", "false", "REF", "PAY", "re_1", 1250), never(refund), "refund_failed"},
+		"refund failed":                      {event("REFUND_FAILED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refund came back":                   {event("REFUNDED_REVERSED", "true", "REF", "PAY", "re_1", 1250), with(refund, psp.Declined), "refund_failed"},
+		"refunded by hand":                   {event("REFUND", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
+		"no refund by hand":                  {event("REFUND", "false", "REF", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"by hand, held before":               {event("REFUND", "true", "REF", "PAY", "ch_1-held", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF"}), ""},
+		"by hand, and failed":                {event("REFUND_FAILED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
+		"by hand, came back":                 {event("REFUNDED_REVERSED", "true", "REF", "PAY", "ch_1", 1250), byItself(psp.Unasked{Kind: psp.KindRefund, ProviderRef: "REF", Failed: true}), ""},
+		"an inquiry":                         {event("REQUEST_FOR_INFORMATION", "true", "DIS", "PAY", "ch_1", 1250), psp.Notice{}, ""},
+		"disputed":                           {event("NOTIFICATION_OF_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeOpened, "needs_response")), ""},
+		"charged back":                       {event("CHARGEBACK", "true", "DIS", "PAY", "ch_1-held", 1250), byItself(dispute(psp.KindDispute, "needs_response")), ""},
+		"defended":                           {event("CHARGEBACK_REVERSED", "true", "DIS", "PAY", "ch_1", 1250), byItself(dispute(psp.KindDisputeReversal, "under_review")), ""},
 		"charged back twice": {event("SECOND_CHARGEBACK", "true", "DIS", "PAY", "ch_1", 1250), byItself(
 			psp.Unasked{Kind: psp.KindDispute, ProviderRef: "DIS/second", Dispute: "DIS", Status: "needs_response"}, dispute(psp.KindDisputeLost, "lost")), ""},
 		"not defended":         {event("DISPUTE_DEFENSE_PERIOD_ENDED", "true", "DIS", "PAY", "ch_1", 1250), byItself(known(dispute(psp.KindDisputeLost, "lost"))), ""},

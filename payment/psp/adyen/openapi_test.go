@@ -189,7 +189,7 @@ func sentBy(t *testing.T, terms *psp.Terms) map[string][]byte {
 	})
 	p := made(t, cfg)
 	held, of := call, call
-	held.Terms, of.Source, of.Terms = terms, "NC6HT9CRT65ZGN82", nil
+	held.Terms, of.Source, of.Terms, of.Of = terms, "NC6HT9CRT65ZGN82", nil, "ch_1"
 	p.Charge(t.Context(), held)
 	p.Capture(t.Context(), of)
 	p.Cancel(t.Context(), of)

@@ -1,6 +1,7 @@
 package adyen
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -260,12 +261,22 @@ func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 
 // Capture implements [psp.Provider]. The answer is Pending: an event tells the outcome.
 func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
-	return p.modify(ctx, call, "captures", reference(call.Reference, true), true)
+	return p.modify(ctx, call, "captures", order(call), true)
 }
 
 // Cancel implements [psp.Provider]. The answer is Pending: an event tells the outcome.
 func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
-	return p.modify(ctx, call, "cancels", reference(call.Reference, true), false)
+	return p.modify(ctx, call, "cancels", order(call), false)
+}
+
+// order is what Adyen knows a capture or cancellation by, which its event repeats: the
+// reference of the held charge, and behind it that of the order, where it has one.
+func order(call psp.Call) string {
+	of := reference(cmp.Or(call.Of, call.Reference), true)
+	if call.Of == "" || call.Of == call.Reference {
+		return of
+	}
+	return of + orderMark + call.Reference
 }
 
 func (p *Provider) modify(ctx context.Context, call psp.Call, what, reference string, money bool) psp.Result {

@@ -39,7 +39,11 @@ func (h Harness) told(t *testing.T, call psp.Call) psp.Notice {
 		if err != nil {
 			t.Fatalf("%s does not read: %v", d.Body, err)
 		}
-		h.heard.about[told.Reference] = told
+		about := told.Reference
+		if told.Order != "" {
+			about += " " + told.Order // a word about a charge that answers an order
+		}
+		h.heard.about[about] = told
 	}
 }
 

@@ -117,6 +117,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"LookupKnowsTransfers", func(c psp.Capabilities) bool { return c.Lookup && !c.NoTransfers }, lookupKnowsTransfers},
 		{"WithoutTransfersNothingIsSent", func(c psp.Capabilities) bool { return c.NoTransfers }, refusesTransfers},
 		{"AsynchronousRefundsArePending", func(c psp.Capabilities) bool { return c.Asynchronous }, refundsPend},
+		{"HoldsMoney", func(c psp.Capabilities) bool { return c.Captures }, holdsMoney},
 		{"ShowsEachMovement", shows, showsEach},
 		{"ShowsNoOtherMovement", shows, showsNoOther},
 		{"FailsAfterSuccess", shows, failsAfterSuccess},

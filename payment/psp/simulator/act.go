@@ -43,8 +43,11 @@ func (b *book) state(i int) (o outcome, amount int64) {
 // act notes in record i what has become of record n.
 func (b *book) act(i, n int, refText string) {
 	r := b.at(i)
-	b.acts[uint32(n)] = acted{r.outcome, r.amount, i}
 	b.actOf[uint32(i)] = uint32(n)
+	if r.outcome == orderRefused {
+		return
+	}
+	b.acts[uint32(n)] = acted{r.outcome, r.amount, i}
 	ref := b.byRef[refText]
 	ref.last = uint32(n) + 1
 	if r.outcome == approved {

@@ -129,14 +129,14 @@ type adyenPaid struct {
 	MerchantReference string       `json:"merchantReference"`
 }
 
-// adyenReceived is PaymentRefundResponse.
+// adyenReceived is PaymentRefundResponse, PaymentCaptureResponse or PaymentCancelResponse.
 type adyenReceived struct {
-	MerchantAccount     string      `json:"merchantAccount"`
-	PaymentPSPReference string      `json:"paymentPspReference"`
-	PSPReference        string      `json:"pspReference"`
-	Reference           string      `json:"reference"`
-	Status              string      `json:"status"`
-	Amount              adyenAmount `json:"amount"`
+	MerchantAccount     string       `json:"merchantAccount"`
+	PaymentPSPReference string       `json:"paymentPspReference"`
+	PSPReference        string       `json:"pspReference"`
+	Reference           string       `json:"reference"`
+	Status              string       `json:"status"`
+	Amount              *adyenAmount `json:"amount,omitempty"` // not of a cancellation
 }
 
 // adyenError is ServiceError.
@@ -153,6 +153,8 @@ func (s *Simulator) adyenHandler() http.Handler {
 	d := dialect{read: s.readAdyenCall, outcome: s.writeAdyenOutcome, refuse: refuseAdyen, firstAnswer: true}
 	mux.HandleFunc("POST /v71/payments", s.move(psp.KindCharge, d))
 	mux.HandleFunc("POST /v71/payments/{payment}/refunds", s.move(psp.KindRefund, d))
+	mux.HandleFunc("POST /v71/payments/{payment}/captures", s.adyenOrders(approved))
+	mux.HandleFunc("POST /v71/payments/{payment}/cancels", s.adyenOrders(canceledCharge))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-API-Key") == "" {
@@ -182,7 +184,10 @@ func (s *Simulator) readAdyenCall(w http.ResponseWriter, r *http.Request, kind p
 		if err := m.check(); err != nil {
 			return psp.Call{}, http.StatusUnprocessableEntity, err
 		}
-		account, money, call.Reference = m.MerchantAccount, m.Amount, m.Reference
+		account, money, call.Reference = m.MerchantAccount, m.Amount, bookedReference(m.Reference)
+		if m.manual() {
+			call.Terms = &psp.Terms{Manual: true}
+		}
 		call.Source, call.Description = adyenToken+m.PaymentMethod.StoredPaymentMethodID, m.ShopperStatement
 	}
 	if account != adyenAccount {
@@ -206,10 +211,16 @@ func (m *adyenPayment) check() error {
 			return fmt.Errorf("Required field '%s' is not provided.", name)
 		}
 	}
-	if m.CaptureDelayHours == nil || *m.CaptureDelayHours != 0 || m.AdditionalData["manualCapture"] != "" {
-		return errors.New("captureDelayHours must be 0: this provider captures at once")
+	if !m.manual() && (m.CaptureDelayHours == nil || *m.CaptureDelayHours != 0 || m.AdditionalData["manualCapture"] != "") {
+		return errors.New("captureDelayHours must be 0, or manualCapture true: this provider captures at once, or when it is told to")
 	}
 	return nil
+}
+
+// manual reports whether the money is held until a capture ("Capture", manual capture of an
+// individual payment).
+func (m *adyenPayment) manual() bool {
+	return m.CaptureDelayHours == nil && m.AdditionalData["manualCapture"] == "true"
 }
 
 // adyenRefusals are declines of a charge in Adyen's words ("Refusal reasons").
@@ -229,18 +240,24 @@ func (s *Simulator) writeAdyenOutcome(w http.ResponseWriter, rec record, i int) 
 	case rec.kind() == psp.KindRefund:
 		write(w, http.StatusCreated, adyenReceived{
 			MerchantAccount: adyenAccount, PaymentPSPReference: s.adyenCharge(i), PSPReference: adyenID(psp.KindRefund, i),
-			Reference: rec.reference(), Status: "received", Amount: money,
+			Reference: rec.reference(), Status: "received", Amount: &money,
 		})
 	case refused:
 		write(w, http.StatusOK, adyenPaid{
 			PSPReference: adyenID(psp.KindCharge, i), ResultCode: "Refused", RefusalReason: refusal.reason,
-			RefusalReasonCode: refusal.code, MerchantReference: rec.reference(),
+			RefusalReasonCode: refusal.code, MerchantReference: s.referenceAtAdyen(i),
 		})
 	default:
 		write(w, http.StatusOK, adyenPaid{
-			PSPReference: adyenID(psp.KindCharge, i), ResultCode: "Authorised", Amount: &money, MerchantReference: rec.reference(),
+			PSPReference: adyenID(psp.KindCharge, i), ResultCode: "Authorised", Amount: &money, MerchantReference: s.referenceAtAdyen(i),
 		})
 	}
+}
+
+func (s *Simulator) referenceAtAdyen(i int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.adyenReference(i)
 }
 
 // adyenCharge is the charge that refund i was to give back.
@@ -285,12 +302,12 @@ type adyenItem struct {
 }
 
 // adyenEvent is a notice as Adyen would send it: of record i, about movement id.
-func adyenEvent(rec record, i, id, charge int, failed bool, key []byte) ([]byte, error) {
+func adyenEvent(rec record, reference string, i, id, charge int, failed bool, key []byte) ([]byte, error) {
 	item := adyenItem{
 		Amount: toAdyenAmount(rec.amount, string(rec.currency[:])), EventCode: "AUTHORISATION",
 		EventDate: time.Unix(0, rec.at).UTC().Format(time.RFC3339), MerchantAccountCode: adyenAccount,
-		MerchantReference: rec.reference(), PaymentMethod: "visa", PSPReference: adyenID(rec.kind(), id),
-		Success: strconv.FormatBool(failed || rec.outcome == approved),
+		MerchantReference: reference, PaymentMethod: "visa", PSPReference: adyenID(rec.kind(), id),
+		Success: strconv.FormatBool(failed || rec.outcome == approved || rec.outcome == authorized),
 	}
 	switch {
 	case rec.kind() == psp.KindRefund:
@@ -303,7 +320,7 @@ func adyenEvent(rec record, i, id, charge int, failed bool, key []byte) ([]byte,
 	case failed:
 		item.EventCode, item.Reason = "CAPTURE_FAILED", "Capture Failed"
 		item.PSPReference, item.OriginalReference = adyenID(psp.KindCharge, i), item.PSPReference
-	case rec.outcome != approved:
+	case item.Success == "false":
 		item.Reason = adyenRefusals[rec.outcome].reason
 	}
 	return item.signed(key)

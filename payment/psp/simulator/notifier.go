@@ -409,6 +409,10 @@ func (n *notifier) post(d delivery) error {
 	rec, id, failed := n.sim.told(d.record)
 	charge, refund := n.sim.book.refundOf[uint32(id)]
 	what, unasked := n.sim.book.happening(d.record)
+	reference, ordered, order := n.sim.adyenReference(id), false, adyenItem{}
+	if n.sim.book.acted(d.record) {
+		order, ordered = n.sim.adyenActEvent(rec, d.record, id)
+	}
 	n.sim.mu.Unlock()
 	now := n.sim.now()
 
@@ -420,10 +424,14 @@ func (n *notifier) post(d delivery) error {
 		if body, err = what.adyenEvent(d.target.adyen); err != nil || body == nil {
 			return err
 		}
-	case d.target.Adyen && (rec.outcome.open() || rec.outcome == canceledCharge):
-		return nil // it has no spelling for these here
+	case d.target.Adyen && ordered:
+		if body, err = order.signed(d.target.adyen); err != nil {
+			return err
+		}
+	case d.target.Adyen && (rec.outcome == needsAction || rec.outcome == processing):
+		return nil // it tells when that is over
 	case d.target.Adyen:
-		if body, err = adyenEvent(rec, d.record, id, int(charge), failed, d.target.adyen); err != nil {
+		if body, err = adyenEvent(rec, reference, d.record, id, int(charge), failed, d.target.adyen); err != nil {
 			return err
 		}
 	case d.target.Stripe:

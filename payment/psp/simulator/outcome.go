@@ -34,6 +34,9 @@ const (
 	authenticationFailed
 	tryAgainLater
 	doNotTryAgain
+	// orderRefused is of a capture or cancellation that was received and came to nothing: the
+	// charge is as it was.
+	orderRefused
 	// What an act asks for. No record has these.
 	confirmedAgain
 	settledLater
@@ -72,6 +75,7 @@ var outcomes = [...]psp.Decline{
 	authenticationFailed:   {Class: psp.Soft, Code: "payment_intent_authentication_failure", Message: "The payer was not authenticated, or the bank did not pay."},
 	tryAgainLater:          {Class: psp.Soft, Code: "try_again_later", Message: "The card was declined for now."},
 	doNotTryAgain:          {Class: psp.Soft, Code: "do_not_honor", Message: "The card was declined."},
+	orderRefused:           {Code: "order_refused", Message: "The charge is not in a state that allows this."},
 }
 
 func parseOutcome(code string) (outcome, error) {

@@ -73,7 +73,8 @@ type Simulator struct {
 	lateEffects int64
 	lateRunning sync.WaitGroup
 	captures    map[int]string // charge → what the capture that moved it called itself
-	due         []*dueAct      // of payers and banks that act by themselves
+	orders      map[int]adyenOrder
+	due         []*dueAct // of payers and banks that act by themselves
 
 	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
 	done      chan struct{} // the committer has ended; nil in memory
@@ -107,6 +108,7 @@ func Open(cfg Config) (*Simulator, error) {
 		noLookup:         cfg.NoLookup,
 		late:             map[int64]lateCall{},
 		captures:         map[int]string{},
+		orders:           map[int]adyenOrder{},
 		book:             newBook(),
 		wake:             make(chan struct{}, 1),
 	}

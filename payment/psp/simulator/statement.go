@@ -44,8 +44,8 @@ type Statement struct {
 	Settlement Settlement
 	// From <= created < To; a zero time is no bound.
 	From, To time.Time
-	// Stripe spells ids as the Stripe-shaped API does.
-	Stripe bool
+	// Stripe and Adyen spell ids as that provider's API does.
+	Stripe, Adyen bool
 }
 
 // WriteStatement writes the movements in the order they were made. It holds a
@@ -97,8 +97,11 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := formatID
-	if q.Stripe {
+	switch {
+	case q.Stripe:
 		id = stripeID
+	case q.Adyen:
+		id = adyenID
 	}
 	end := min(i+effectsPage, s.durable)
 	for ; i < end; i++ {
@@ -114,6 +117,12 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 		}
 		if unasked {
 			l.Kind, l.ID, l.Of, l.Reference = what.kind, what.id(q.Stripe), what.of(q.Stripe), ""
+			if at := what.adyenID(); q.Adyen && at != "" {
+				l.ID, l.Of = at, adyenID(psp.KindCharge, what.movement)
+				if what.second {
+					l.ID += secondMark
+				}
+			}
 			page = append(page, l)
 			continue
 		}
@@ -130,7 +139,7 @@ func (s *Simulator) statement(page []StatementLine, i int, q Statement) (_ []Sta
 
 func (s *Simulator) serveStatement(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	q := Statement{Format: query.Get("format"), Stripe: query.Get("ids") == "stripe"}
+	q := Statement{Format: query.Get("format"), Stripe: query.Get("ids") == "stripe", Adyen: query.Get("ids") == "adyen"}
 	if q.Format == "" {
 		q.Format = "csv"
 	}

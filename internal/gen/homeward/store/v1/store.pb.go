@@ -59,6 +59,7 @@ type Claim struct {
 	// What answers while the claim waits for the payer or for a bank, and what it waits for.
 	Interim       *Response `protobuf:"bytes,27,opt,name=interim" json:"interim,omitempty"`
 	InterimState  string    `protobuf:"bytes,28,opt,name=interim_state,json=interimState" json:"interim_state,omitempty"`
+	InterimBy     string    `protobuf:"bytes,29,opt,name=interim_by,json=interimBy" json:"interim_by,omitempty"` // the object that brings it about
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +286,13 @@ func (x *Claim) GetInterim() *Response {
 func (x *Claim) GetInterimState() string {
 	if x != nil {
 		return x.InterimState
+	}
+	return ""
+}
+
+func (x *Claim) GetInterimBy() string {
+	if x != nil {
+		return x.InterimBy
 	}
 	return ""
 }
@@ -1193,7 +1201,7 @@ var File_homeward_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xb8\a\n" +
+	"\x1dhomeward/store/v1/store.proto\x12\x11homeward.store.v1\"\xd7\a\n" +
 	"\x05Claim\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12/\n" +
 	"\x13fingerprint_version\x18\x02 \x01(\rR\x12fingerprintVersion\x12 \n" +
@@ -1230,7 +1238,9 @@ const file_homeward_store_v1_store_proto_rawDesc = "" +
 	"\x05audit\x18\x19 \x03(\v2\x18.homeward.store.v1.AuditR\x05audit\x12#\n" +
 	"\rrefusal_pause\x18\x1a \x01(\x03R\frefusalPause\x125\n" +
 	"\ainterim\x18\x1b \x01(\v2\x1b.homeward.store.v1.ResponseR\ainterim\x12#\n" +
-	"\rinterim_state\x18\x1c \x01(\tR\finterimState\"2\n" +
+	"\rinterim_state\x18\x1c \x01(\tR\finterimState\x12\x1d\n" +
+	"\n" +
+	"interim_by\x18\x1d \x01(\tR\tinterimBy\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"\x7f\n" +

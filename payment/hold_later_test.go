@@ -1,0 +1,211 @@
+package payment
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// newLater is a charge held at a provider that tells later, and cannot be asked.
+func newLater(state psp.State, by string) *holding {
+	h := newHolding(state)
+	h.caps = psp.Capabilities{Timeout: time.Second, Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Captures: true, Blind: true, Asynchronous: true}
+	if h.rec.Interim != nil {
+		h.rec.Interim.By = by
+		h.rec.Interim.Response = claim.Response{Status: 202, Body: []byte(`{"amount":1000,"currency":"usd","status":"` + string(state) + `"}`)}
+	}
+	return h
+}
+
+// An order takes its charge before it calls, and waits; one that finds the charge another's
+// calls nobody.
+func TestOrdersThatAreToldOfLater(t *testing.T) {
+	received := psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}
+	refused := psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Invalid, Code: "adyen_137", Message: "No."}}
+	const mine = "xx_1" // attemptOf's
+	for name, c := range map[string]struct {
+		op       Operation
+		state    psp.State
+		by       string
+		recovery bool
+		after    time.Duration
+		provider psp.Result
+		becomes  func(*holding)
+		want     claim.Outcome
+		reason   string
+		calls    int
+		then     string // whose the charge is
+		charge   psp.State
+	}{
+		"a capture is received":      {Capture, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
+		"a cancellation is received": {Cancel, RequiresCapture, "", false, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
+		"after the charge was taken": {Capture, psp.Processing, mine, true, 0, received, nil, claim.OutcomePending, "processing", 1, mine, psp.Processing},
+		"no answer":                  {Capture, RequiresCapture, "", false, 0, psp.Result{}, nil, claim.OutcomeUnknown, reasonNoAnswer, 1, mine, psp.Processing},
+		"refused at once":            {Capture, RequiresCapture, "", false, 0, refused, nil, claim.OutcomeReleased, "adyen_137", 1, "", RequiresCapture},
+		"refused when repeated":      {Capture, psp.Processing, mine, true, 0, refused, nil, claim.OutcomeUnknown, reasonRepeat, 1, mine, psp.Processing},
+		"after its key is forgotten": {Capture, psp.Processing, mine, true, 8 * 24 * time.Hour, received, nil, claim.OutcomeUnknown, reasonCannotAsk, 0, mine, psp.Processing},
+		"another is under way":       {Capture, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
+		"so is a cancellation":       {Cancel, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
+		"it waits for its payer":     {Cancel, psp.RequiresAction, "", false, 0, received, nil, claim.OutcomeReleased, codeNotWaiting, 0, "", psp.RequiresAction},
+		"captured meanwhile":         {Capture, "", "", true, 0, received, becomes(1000, ""), claim.OutcomeDone, "", 0, "", ""},
+		"canceled, as it is told": {Cancel, "", "", true, 0, received, func(h *holding) {
+			becomes(0, codeCanceled)(h)
+			h.word = &claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldReleased, Amount: 1000, Currency: "usd"}
+		}, claim.OutcomeDone, "", 0, "", ""},
+		"canceled, not yet told": {Cancel, "", "", true, 0, received, becomes(0, codeCanceled), claim.OutcomeUnknown, reasonUnsettled, 0, "", ""},
+		"canceled by somebody":   {Cancel, "", "", true, time.Hour, received, becomes(0, codeCanceled), claim.OutcomeReleased, codeNotWaiting, 0, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newLater(c.state, c.by)
+			if c.becomes != nil {
+				c.becomes(h)
+			}
+			h.result, h.cancel = c.provider, c.provider
+			h.now = firstUse.Add(c.after)
+			v := h.order(t, c.op, `{}`, c.recovery)
+			require.Equal(t, c.want, v.Outcome, "%s %s", v.Reason, v.Response.Body)
+			require.Equal(t, c.reason, v.Reason)
+			require.Nil(t, v.Posting)
+			require.Empty(t, v.Events)
+			calls := append(h.calls, h.cancels...)
+			require.Len(t, calls, c.calls)
+			if c.calls > 0 {
+				require.Equal(t, [3]string{paid, mine, "px_1"}, [3]string{calls[0].Of, calls[0].Reference, calls[0].Source})
+			}
+			if h.rec.Interim != nil {
+				require.Equal(t, c.then, h.rec.Interim.By)
+				require.Equal(t, string(c.charge), h.rec.Interim.State)
+			}
+			switch v.Outcome {
+			case claim.OutcomePending:
+				require.Equal(t, h.rec.Interim.Response, v.Response, "the charge, as it stands")
+				require.Contains(t, string(v.Response.Body), `"status":"processing"`)
+			case claim.OutcomeUnknown:
+				require.True(t, v.KeepAsking)
+			}
+		})
+	}
+}
+
+// Somebody else has the charge's claim for a moment: the order waits, and then takes it.
+func TestAnOrderWaitsForItsCharge(t *testing.T) {
+	h := newLater(RequiresCapture, "")
+	h.result, h.busy = psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}, 2
+	require.Equal(t, claim.OutcomePending, h.order(t, Capture, `{}`, false).Outcome)
+	require.Len(t, h.words, 1)
+	require.Equal(t, claim.HeldOrdered, h.words[0].Word)
+}
+
+// What each word makes of a charge, in each state that it may find it in.
+func TestWordsAboutHeldMoney(t *testing.T) {
+	const self = "xx_1"
+	of := func(word claim.HeldWord, order string) claim.Held {
+		return claim.Held{By: "fake", Ref: "px_1", Order: order, Word: word, Amount: 600}
+	}
+	type state struct {
+		is psp.State
+		by string
+	}
+	held, ordered, called, unknown, payer := state{RequiresCapture, ""}, state{psp.Processing, "cap_1"}, state{psp.Processing, self}, state{"", ""}, state{psp.RequiresAction, ""}
+	for name, c := range map[string]struct {
+		from   state
+		word   claim.Held
+		want   claim.Outcome
+		reason string
+		by     string
+	}{
+		"taken":                            {held, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "processing", "cap_1"},
+		"taken by another":                 {ordered, of(claim.HeldOrdered, "cap_2"), claim.OutcomePending, "processing", "cap_1"},
+		"taken before its payer has acted": {payer, of(claim.HeldOrdered, "cap_1"), claim.OutcomePending, "requires_action", ""},
+		"held":                             {unknown, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
+		"held, once its payer has acted":   {payer, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
+		"held, said late":                  {ordered, of(claim.HeldStill, ""), claim.OutcomePending, "processing", "cap_1"},
+		"its order failed":                 {ordered, of(claim.HeldStill, "cap_1"), claim.OutcomePending, "requires_capture", ""},
+		"another's order failed":           {ordered, of(claim.HeldStill, "cap_2"), claim.OutcomePending, "processing", "cap_1"},
+		"it could not be called off":       {called, of(claim.HeldStill, ""), claim.OutcomePending, "requires_capture", ""},
+		"captured":                         {ordered, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", ""},
+		"captured by hand":                 {ordered, of(claim.HeldCaptured, ""), claim.OutcomeDone, "", ""},
+		"captured before its answer":       {unknown, of(claim.HeldCaptured, "cap_1"), claim.OutcomeDone, "", ""},
+		"captured of more than is held":    {ordered, claim.Held{By: "fake", Ref: "px_1", Word: claim.HeldCaptured, Amount: 1001}, claim.OutcomePending, "processing", "cap_1"},
+		"let go":                           {ordered, of(claim.HeldReleased, "can_1"), claim.OutcomeRefused, codeCanceled, ""},
+		"let go, as we have called it off": {called, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeExpired, ""},
+		"let go by hand":                   {held, of(claim.HeldReleased, ""), claim.OutcomeRefused, codeCanceled, ""},
+		"of another movement":              {held, claim.Held{By: "fake", Ref: "px_2", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", ""},
+		"of another provider":              {held, claim.Held{By: "other", Ref: "px_1", Word: claim.HeldCaptured, Amount: 600}, claim.OutcomePending, "requires_capture", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newLater(c.from.is, c.from.by)
+			a := waiting(c.from.is, time.Minute, false)
+			a.Payload = []byte(h.payload)
+			a.Record.Interim.By = c.from.by
+			a.Record.Interim.Response = claim.Response{Status: 202, Body: []byte("as it was")}
+			if c.from.is == "" {
+				a.Record.Interim, a.Record.ProviderRef = nil, ""
+			}
+			a.Held, a.ToldBy = &c.word, c.word.By
+			v := NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a)
+			require.Equal(t, c.want, v.Outcome, "%s %s", v.Reason, v.Response.Body)
+			require.Equal(t, c.reason, v.Reason)
+			require.Equal(t, c.by, v.By)
+			require.Empty(t, h.calls, "nobody is called")
+			require.Empty(t, h.cancels)
+			if v.Outcome == claim.OutcomeDone {
+				require.EqualValues(t, 600, v.Posting.Amount)
+				require.Contains(t, string(v.Response.Body), `"amount":1000,"amount_captured":600,`)
+			}
+			if v.Outcome == claim.OutcomePending && v.Reason == string(c.from.is) && v.By == c.from.by {
+				require.Equal(t, "as it was", string(v.Response.Body))
+			}
+		})
+	}
+}
+
+// A hold past its time is called off at the provider, and closed by its word alone; one that
+// an order has is left to the order.
+func TestHeldPastItsTimeIsCalledOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		state  psp.State
+		by     string
+		cancel psp.Result
+		want   claim.Outcome
+		then   string
+		calls  int
+	}{
+		"held":           {RequiresCapture, "", psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}, claim.OutcomePending, "xx_1", 1},
+		"once more":      {psp.Processing, "xx_1", psp.Result{Outcome: psp.Pending, ProviderRef: "px_1", Wait: bank}, claim.OutcomePending, "xx_1", 1},
+		"without answer": {RequiresCapture, "", psp.Result{}, claim.OutcomePending, "", 1},
+		"being captured": {psp.Processing, "cap_1", psp.Result{}, claim.OutcomePending, "cap_1", 0},
+		"let go at once": {RequiresCapture, "", psp.Result{Outcome: psp.Approved}, claim.OutcomeRefused, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newLater(c.state, c.by)
+			h.cancel = c.cancel
+			a := waiting(c.state, 2*time.Hour, false)
+			a.Payload = []byte(`{"amount":1000,"capture_method":"manual","currency":"usd","expires_at":"` + firstUse.Add(time.Hour).Format(time.RFC3339) + `","payment_method":"pm_1"}`)
+			a.Record.Interim.By = c.by
+			v := NewExecutor(psp.Providers{h}, Options{}).Attempt(t.Context(), a)
+			require.Equal(t, c.want, v.Outcome, "%s", v.Reason)
+			require.Equal(t, c.then, v.By)
+			require.Len(t, h.cancels, c.calls)
+			for _, call := range h.cancels {
+				require.Equal(t, "xx_1", call.Of, "of the charge itself")
+			}
+		})
+	}
+}
+
+// An order that the provider took and that came to nothing is final.
+func TestAnOrderThatFailed(t *testing.T) {
+	h := newLater(psp.Processing, "xx_1")
+	h.told, h.toldBy = "order_failed", "fake"
+	v := h.order(t, Capture, `{}`, true)
+	require.Equal(t, claim.OutcomeRefused, v.Outcome)
+	require.Equal(t, "order_failed", v.Reason)
+	require.Empty(t, h.calls)
+	h.toldBy, h.result = "another", psp.Result{}
+	require.Equal(t, claim.OutcomeUnknown, h.order(t, Capture, `{}`, true).Outcome, "a word of somebody else")
+}

@@ -1,0 +1,161 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
+	"github.com/homeward-io/homeward/payment"
+	"github.com/homeward-io/homeward/payment/psp"
+)
+
+// codeOrderFailed is the decline of a capture or cancellation that came to nothing.
+const codeOrderFailed = "order_failed"
+
+// wordOf is what n says of a charge whose money is held; 0 where it says nothing of that.
+func wordOf(n *psp.Notice) claim.HeldWord {
+	switch {
+	case !n.Held:
+		return 0
+	case n.Outcome == psp.Authorized:
+		return claim.HeldStill
+	case n.Outcome == psp.Approved:
+		return claim.HeldCaptured
+	case n.Outcome == psp.Declined && !n.Never:
+		return claim.HeldReleased
+	default:
+		return 0
+	}
+}
+
+// held acts on a word about held money of a provider that cannot be asked. The charge follows
+// it, and then the order that it answers, if any; an order that came to nothing is closed
+// first, as the charge is another one's to order from then on. done is false where the notice
+// is to be judged like any other, of a charge that is settled by now.
+//
+// # Crash points
+//
+//	close the order that failed | the charge follows | the order that succeeded reads it | close
+//
+// Each step finds what it did before: the notice is told again until the last.
+func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (v outbox.Disposition, done bool) {
+	provider, here := p.c.Compensator.Providers.Named(m.Operation)
+	word := wordOf(n)
+	_, home, known := p.homeOf(n.Reference)
+	if word == 0 || !known || !here || !provider.Capabilities().Blind {
+		return v, false
+	}
+	if word == claim.HeldStill {
+		if v, waits := p.ordered(ctx, m, n, word); waits {
+			return v, true
+		}
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Reference)
+	if err != nil {
+		return p.later(m, "claim", err), true
+	}
+	if found && rec.State == claim.InFlight {
+		if v, waits := p.learnHeld(ctx, m, n, &rec, word); waits {
+			return v, true
+		}
+	}
+	switch {
+	case word == claim.HeldStill && n.Order == "" && found && rec.State == claim.FailedTerminal:
+		return p.letGo(ctx, m, n, provider, home), true
+	case word == claim.HeldStill:
+		return p.close(ctx, m, ProcessedOK, "held"), true
+	}
+	if v, waits := p.ordered(ctx, m, n, word); waits {
+		return v, true
+	}
+	if word == claim.HeldReleased {
+		// Of a charge that was captured it is the rest: what has moved, has moved.
+		return p.close(ctx, m, ProcessedOK, "let go"), true
+	}
+	return v, false
+}
+
+// learnHeld has a charge in flight follow the word. waits is true where the notice has to.
+func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Notice, rec *claim.Record, word claim.HeldWord) (v outbox.Disposition, waits bool) {
+	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case !found:
+		return outbox.Later(lookAgain), true
+	}
+	in, err := payment.Parse(payment.Charge, call.Payload)
+	switch {
+	case err != nil || !in.Holds():
+		return outbox.Parked("the provider tells of money that " + n.Reference + " holds, which was not to hold any"), true
+	case word == claim.HeldCaptured && (n.Currency != in.Currency || n.Amount > in.Amount):
+		return outbox.Parked(fmt.Sprintf("the provider tells of a capture of %d %s where %s holds %d %s", n.Amount, n.Currency, n.Reference, in.Amount, in.Currency)), true
+	}
+	told := p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
+	if caught := told.Fault(); caught != nil {
+		return outbox.Faulted(caught), true
+	}
+	if d, later := told.Delay(); later {
+		return outbox.Later(min(lookAgain, d)), true
+	}
+	now, found, err := p.c.Claims.ByObject(ctx, rec.Home, n.Reference)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case found && now.State == claim.InFlight && word != claim.HeldStill:
+		return outbox.Later(lookAgain), true
+	}
+	return v, false
+}
+
+// ordered has the capture or cancellation that n answers follow, if it is in flight.
+func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice, word claim.HeldWord) (v outbox.Disposition, waits bool) {
+	prefix, home, known := p.homeOf(n.Order)
+	if !known || prefix != payment.Prefix(payment.Capture) && prefix != payment.Prefix(payment.Cancel) {
+		return v, false
+	}
+	rec, found, err := p.c.Claims.ByObject(ctx, home, n.Order)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case !found || rec.State != claim.InFlight || rec.Minted.ID != n.Order:
+		return v, false
+	}
+	call, found, err := p.c.Calls.Message(ctx, home, n.Order)
+	switch {
+	case err != nil:
+		return p.later(m, "claim", err), true
+	case !found:
+		return outbox.Later(lookAgain), true
+	}
+	var told outbox.Disposition
+	if word == claim.HeldStill {
+		told = p.c.LearnRefusal(ctx, call, m.Operation, codeOrderFailed)
+	} else {
+		told = p.c.LearnHeld(ctx, call, claim.Held{By: m.Operation, Ref: n.ProviderRef, Order: n.Order, Word: word, Amount: n.Amount, Currency: n.Currency})
+	}
+	if caught := told.Fault(); caught != nil {
+		return outbox.Faulted(caught), true
+	}
+	if d, later := told.Delay(); later {
+		return outbox.Later(min(lookAgain, d)), true
+	}
+	if rec, found, err = p.c.Claims.ByObject(ctx, home, n.Order); err != nil {
+		return p.later(m, "claim", err), true
+	}
+	return outbox.Later(lookAgain), found && rec.State == claim.InFlight
+}
+
+// letGo calls off what is held for a charge whose merchant was told that nothing is: nobody
+// will capture it, and the payer has the money back sooner than when it lapses.
+func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, home string) outbox.Disposition {
+	r := provider.Cancel(ctx, psp.Call{
+		Kind: psp.KindCancel, Key: n.Reference + ":let-go", Reference: n.Reference, Of: n.Reference, Amount: n.Amount, Currency: n.Currency,
+		Source: n.ProviderRef, Home: home,
+	})
+	if r.Outcome == psp.Unknown {
+		return outbox.Failed(fmt.Sprintf("money is held for %s, which nobody waits for, and could not be let go: %v", n.Reference, r.Err))
+	}
+	return p.close(ctx, m, ProcessedOK, "let go")
+}
