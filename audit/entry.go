@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"encoding/hex"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,6 +29,41 @@ type Entry struct {
 	Generation uint32      `json:"generation"`
 	// Detail is an outcome, an operation or a decline code; card numbers are masked.
 	Detail string `json:"detail,omitempty"`
+	// Life is what the key's claim was begun as, in the entry of the step that began its
+	// generation, where that was its latest when the entry was exported.
+	Life *Life `json:"life,omitempty"`
+	// Claim is the claim of the key, where it is there and of the same life: at least its key,
+	// object, first use, fingerprint, generation and provider key.
+	// Who exports makes Life of it.
+	Claim *claim.Record `json:"-"`
+}
+
+// Life is what it takes to know a claim again that its store has lost; see claim.Witness.
+type Life struct {
+	FirstUse time.Time `json:"first_use"`
+	// Fingerprint is that of the request in hexadecimal, by the rules of Version.
+	Fingerprint string `json:"fingerprint"`
+	Version     uint8  `json:"version"`
+	// Provider is the name of whom the generation is with; "" where none was named.
+	Provider string `json:"provider,omitempty"`
+}
+
+// begins are the events of steps that begin a generation.
+var begins = []claim.Event{claim.EventClaimed, claim.EventReplaced, claim.EventReclaimed, claim.EventMoved, claim.EventRestored}
+
+// live sets Life, if e began the latest generation of its claim; providers are those that
+// it may be with.
+func (e *Entry) live(providers []string) {
+	rec := e.Claim
+	if rec == nil || rec.Generation != e.Generation || !slices.Contains(begins, e.Event) {
+		return
+	}
+	if provider, known := rec.With(providers); known {
+		e.Life = &Life{
+			FirstUse: rec.FirstUse, Fingerprint: hex.EncodeToString(rec.Fingerprint.Sum[:]),
+			Version: uint8(rec.Fingerprint.Version), Provider: provider,
+		}
+	}
 }
 
 // Position is a place in the audit of a region, in the order that its store has. The zero

@@ -60,6 +60,8 @@ type Config struct {
 	Policy  Policy
 	// Home is the region whose audit is exported, and Node who does it.
 	Home, Node string
+	// Providers are the names that claims may be with.
+	Providers []string
 	// Mask takes card numbers out of a text; nil leaves it as it is.
 	Mask   func(string) string
 	Logger *slog.Logger
@@ -131,6 +133,35 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 	}
 }
 
+// Finish exports all that there is, in a window that ends now. No node may run: what one
+// commits later would come after its window. It sweeps nothing.
+func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
+	var until time.Time
+	for {
+		c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
+		if err != nil {
+			return s, err
+		}
+		if until.IsZero() {
+			until = now
+		}
+		s.Exported = c.From
+		switch to := x.end(c.From); {
+		case !found:
+			err = x.begin(ctx, until)
+		case !c.From.Before(until):
+			return s, nil
+		case to.Before(until):
+			err = x.segment(ctx, &c, to, now, &s)
+		default:
+			err = x.segment(ctx, &c, until, now, &s)
+		}
+		if err != nil && !errors.Is(err, errRival) {
+			return s, err
+		}
+	}
+}
+
 // end is where the window ends that begins at from, at midnight at the latest.
 func (x *Exporter) end(from time.Time) time.Time {
 	return from.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
@@ -186,20 +217,26 @@ func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, sta
 			return err
 		}
 	}
-	next := *c
-	next.Number, next.Digest = s.Number, s.Digest
-	if s.Last {
-		next.From, next.After, next.Part = to, Position{}, 0
-	} else {
-		next.After, next.Part = s.Until, s.Part
-	}
-	if err := x.advance(ctx, c.Version, next); err != nil {
+	if err := x.advance(ctx, c.Version, c.behind(&s)); err != nil {
 		return err
 	}
 	status.Segments++
 	status.Entries += s.Entries
 	status.RepliesLost += s.RepliesLost
 	return nil
+}
+
+// behind is the chain c with the segment s at its end.
+func (c Chain) behind(s *Segment) Chain {
+	c.Number, c.Digest = s.Number, s.Digest
+	switch {
+	case s.Late: // the chain goes on as if it were not there
+	case s.Last:
+		c.From, c.After, c.Part = s.To, Position{}, 0
+	default:
+		c.From, c.After, c.Part = s.From, s.Until, s.Part
+	}
+	return c
 }
 
 // manifest is of the segment that follows c.
@@ -257,7 +294,7 @@ func (x *Exporter) read(ctx context.Context, from, to time.Time, after Position)
 			return nil, after, false, err
 		}
 		for i := range page.Entries {
-			x.mask(&page.Entries[i])
+			x.prepare(&page.Entries[i])
 			size += page.Entries[i].size()
 		}
 		entries, after, more = append(entries, page.Entries...), page.Next, page.More
@@ -272,7 +309,9 @@ func (e *Entry) size() int {
 	return entrySize + len(e.Tenant) + len(e.Key) + len(e.Object) + len(e.ProviderRef) + len(e.Node) + len(e.Detail)
 }
 
-func (x *Exporter) mask(e *Entry) {
+// prepare makes e what a segment has.
+func (x *Exporter) prepare(e *Entry) {
+	e.live(x.c.Providers)
 	if x.c.Mask != nil {
 		e.Detail = x.c.Mask(e.Detail) // identifiers are never taken for cards
 	}

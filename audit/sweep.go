@@ -43,7 +43,7 @@ func (x *Exporter) sweep(ctx context.Context, c Chain, now time.Time, status *St
 		}
 		status.Swept += n
 		for i := range rest {
-			x.mask(&rest[i])
+			x.prepare(&rest[i])
 			d := rest[i].At.UTC().Format(dayLayout)
 			late[d] = append(late[d], rest[i])
 		}

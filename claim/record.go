@@ -291,6 +291,9 @@ const (
 	EventGivenUp   Event = "given_up"
 	EventClosed    Event = "closed"
 	EventReplied   Event = "replied"
+	// EventRestored: the claim was lost with a store that was put back to a backup, and is
+	// begun again from its [Witness].
+	EventRestored Event = "restored"
 	// EventRequeued: a person made a parked row of the key due again.
 	EventRequeued Event = "requeued"
 	// EventRepliesLost, of no key, says how many notes of replies a node has lost; the

@@ -101,6 +101,9 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 		return outbox.Later(s.c.Policy.Lease)
 	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.Age(&s.c.Policy, now) == Gone:
 		return outbox.Done()
+	case s.c.Guard.Guards(key.Value):
+		// It may have been paid in what a restore has lost.
+		return outbox.Later(s.c.Policy.BackoffMax)
 	case rec.State == InFlight:
 		// Whoever holds it, or recovers it, knows that it is not payable any more, and
 		// may release it all the same.

@@ -122,6 +122,9 @@ type Config struct {
 	// Unbound are the operations that find their provider by what they are about, as a
 	// refund does by its charge: their claims are with none.
 	Unbound map[string]bool
+	// Guard is asked before anything is begun under a key that a restore may have lost; nil:
+	// none has.
+	Guard *Guard
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
@@ -235,7 +238,7 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 		done := s.flight.watch(a.Home, a.Key) // before the read, so that no end is missed
 		asked = time.Now()
 		a.UnderWay = req.underWay(asked)
-		begun, err = s.c.Store.Begin(ctx, *a)
+		begun, err = s.ask(ctx, a)
 		if err != nil || begun.Decision != Busy {
 			return begun, asked, 0, err
 		}
@@ -246,6 +249,30 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 			return begun, asked, 0, nil
 		}
 	}
+}
+
+// ask brings a before its claim once. While a restore stands it looks first, and begins what
+// the guard allows: a key that somebody may have used in what is lost is no new one.
+func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
+	if a.CompareOnly || !s.c.Guard.Guards(a.Key.Value) {
+		return s.c.Store.Begin(ctx, *a)
+	}
+	look := *a
+	look.CompareOnly = true
+	begun, err := s.c.Store.Begin(ctx, look)
+	if err != nil || begun.Decision != NeedPin || !a.Stamped && a.PinnedAt.IsZero() {
+		return begun, err // without a pin the claim may be elsewhere
+	}
+	known := *a
+	var complete bool
+	if known.Witness, complete, err = s.c.Guard.Recall(ctx, a.Key); err != nil {
+		return Begun{}, err
+	}
+	known.CompareOnly = !complete // a generation after the witness's may have been begun, too
+	if begun, err = s.c.Store.Begin(ctx, known); err == nil && begun.Decision == NeedPin && !complete {
+		err = &WithheldError{RetryAfter: withheldPause}
+	}
+	return begun, err
 }
 
 func (s *Service) arrival(home string, req *Request) (Arrival, error) {

@@ -15,9 +15,10 @@ func Answered(err error) bool {
 		inUse   *InUseError
 		unknown *UnknownError
 		expired *ExpiredError
+		held    *WithheldError
 	)
 	return errors.Is(err, ErrMismatch) || errors.Is(err, ErrNeedPin) || errors.Is(err, ErrNoClaim) || errors.Is(err, ErrNoNewHomes) ||
-		errors.As(err, &inUse) || errors.As(err, &unknown) || errors.As(err, &expired) ||
+		errors.As(err, &inUse) || errors.As(err, &unknown) || errors.As(err, &expired) || errors.As(err, &held) ||
 		errors.Is(err, ErrFenced) || errors.Is(err, ErrLeaseHeld) || errors.Is(err, context.Canceled)
 }
 

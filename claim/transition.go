@@ -47,6 +47,9 @@ type Arrival struct {
 	Also Fingerprint
 	// CompareOnly is [Request.CompareOnly].
 	CompareOnly bool
+	// Witness is what is known of the key's claim where the store has lost it; see
+	// [Restore]. nil: nothing.
+	Witness *Witness
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
 	// Holder is the node that will act if the claim is won.
@@ -118,6 +121,9 @@ func (d Decision) String() string {
 // nothing changes.
 func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	if rec == nil || rec.Age(p, now) == Gone {
+		if a.Witness != nil {
+			return reattach(rec, a, p, now)
+		}
 		if a.CompareOnly || !a.Stamped && !now.Before(a.PinnedAt.Add(p.CreateWithin())) {
 			return nil, Effects{}, NeedPin, nil
 		}
@@ -145,6 +151,9 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 	case Completed, FailedTerminal:
 		return nil, Effects{}, Replay, nil
 	case FailedRetry:
+		if a.Witness.continues(rec) {
+			return reattach(rec, a, p, now)
+		}
 		if a.CompareOnly {
 			return nil, Effects{}, NeedPin, nil // no money has moved, and none is to
 		}

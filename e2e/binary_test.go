@@ -97,9 +97,16 @@ type command struct {
 
 func runCommand(t testing.TB, args ...string) *command {
 	t.Helper()
+	return runCommandIn(t, nil, args...)
+}
+
+// runCommandIn is runCommand with variables of its own.
+func runCommandIn(t testing.TB, env []string, args ...string) *command {
+	t.Helper()
 	c := &command{t: t, cmd: exec.Command(buildBinary(t), args...), stdout: &testLog{}, stderr: &testLog{}, dead: make(chan struct{})}
 	// Settings of whoever runs the tests, and of the tests, are not the command's.
 	c.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") })
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	require.NoError(t, c.cmd.Start())
 	go func() {

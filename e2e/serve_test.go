@@ -34,6 +34,8 @@ type served struct {
 	url    string
 	judge  *judge
 	nodes  map[string]*serveNode // by region
+	extra  string                // of every node's settings
+	env    []string              // of every node, and of commands
 }
 
 // serveNode is one of them.
@@ -104,7 +106,7 @@ claim:
 outbox: {poll: %v, lease: %v}
 topology_every: 100ms
 `, region, region, strings.Join(seeds, ","), d.judge.url, p.Lease, p.RenewEvery, p.LeaseMargin, p.LeaseCeiling,
-		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease)
+		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 
 var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database PostgreSQL`)
@@ -120,6 +122,7 @@ func (d *served) start(region string) {
 	}
 	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOMEWARD_") }),
 		"HOMEWARD_DATABASE_URL="+d.url, "HOMEWARD_GOSSIP_KEY=MDEyMzQ1Njc4OWFiY2RlZg==")
+	c.cmd.Env = append(c.cmd.Env, d.env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	require.NoError(d.t, c.cmd.Start())
 	go func() {

@@ -84,6 +84,8 @@ const (
 	// Unavailable and HomeUnavailable fail closed: nothing was begun.
 	Unavailable     = "unavailable"
 	HomeUnavailable = "home_unavailable"
+	// Withheld: a restore may have lost what the key was used for.
+	Withheld = "withheld"
 	// Refused: the request is not one that its tenant may make.
 	Refused = "refused"
 	// Failed: an error that nobody foresaw.

@@ -64,6 +64,7 @@ func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) 
 		inUse     *claim.InUseError
 		unknown   *claim.UnknownError
 		expired   *claim.ExpiredError
+		withheld  *claim.WithheldError
 		bad       *badRequestError
 		stranger  *notAdmittedError
 	)
@@ -76,6 +77,8 @@ func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) 
 		return say(connect.CodeUnavailable, "outcome unknown", &peerv1.Problem{Kind: &peerv1.Problem_OutcomeUnknown{OutcomeUnknown: &peerv1.OutcomeUnknown{RetryAfterMs: millis(unknown.RetryAfter)}}})
 	case errors.As(err, &expired):
 		return say(connect.CodeFailedPrecondition, "expired", &peerv1.Problem{Kind: &peerv1.Problem_Expired{Expired: &peerv1.Expired{FirstUse: toTimestamp(expired.FirstUse)}}})
+	case errors.As(err, &withheld):
+		return say(connect.CodeUnavailable, "withheld", &peerv1.Problem{Kind: &peerv1.Problem_Withheld{Withheld: &peerv1.Withheld{RetryAfterMs: millis(withheld.RetryAfter)}}})
 	case errors.Is(err, claim.ErrMismatch):
 		return say(connect.CodeAlreadyExists, "mismatch", &peerv1.Problem{Kind: &peerv1.Problem_Mismatch{Mismatch: &peerv1.Mismatch{}}})
 	case errors.Is(err, claim.ErrNeedPin):
@@ -188,6 +191,8 @@ func fromProblem(p *peerv1.Problem) error {
 		return claim.ErrUnknownTenant
 	case *peerv1.Problem_FingerprintVersion:
 		return claim.ErrFingerprintVersion
+	case *peerv1.Problem_Withheld:
+		return &claim.WithheldError{RetryAfter: time.Duration(k.Withheld.GetRetryAfterMs()) * time.Millisecond}
 	case *peerv1.Problem_HopLimit:
 		return ErrHopLimit
 	default:

@@ -22,6 +22,7 @@ var contractErrors = []error{
 	&WrongHomeError{},
 	&claim.InUseError{RetryAfter: 5 * time.Second},
 	&claim.UnknownError{RetryAfter: 1500 * time.Millisecond},
+	&claim.WithheldError{RetryAfter: 30 * time.Second},
 	&claim.ExpiredError{FirstUse: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)},
 	claim.ErrMismatch,
 	claim.ErrNeedPin,

@@ -96,6 +96,7 @@ type Router struct {
 	rtt      func(region string) (time.Duration, bool)
 	lately   *lately
 	told     *meter.Counter
+	guard    *claim.Guard
 }
 
 // New returns the router of a node in region self. lost tells for which regions
@@ -114,6 +115,12 @@ func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *R
 // WithMeters has r tell what pins came to. Call it before r is used.
 func (r *Router) WithMeters(s *meter.Set) *Router {
 	r.told = s.Counter(meter.Pins)
+	return r
+}
+
+// WithGuard has r give no key a home that a restore may have lost. Call it before r is used.
+func (r *Router) WithGuard(g *claim.Guard) *Router {
+	r.guard = g
 	return r
 }
 
@@ -239,7 +246,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 // pinsHere reports whether the key, if it has no home, is to get this region as its home,
 // and this region keeps the tenant's pins.
 func (t *trip) pinsHere() bool {
-	if t.registrar != t.self || t.req.CompareOnly {
+	if t.registrar != t.self || t.req.CompareOnly || t.guard.Guards(t.req.Key.Value) {
 		return false
 	}
 	here, _ := t.topology.ByName(t.self)
@@ -262,6 +269,12 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 		}
 		return pin, err
 	}
+	if t.guard.Guards(t.req.Key.Value) {
+		pin, again, err := t.recall(ctx)
+		if !again || err != nil {
+			return pin, err
+		}
+	}
 	// A lost one, too: what the request is about is in its rows, and as its deputy
 	// this region acts on those.
 	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
@@ -283,6 +296,27 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 		}
 	}
 	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
+}
+
+// recall is home while a restore stands: a key that has no pin may have had one. again: it
+// had none, and may get one.
+func (t *trip) recall(ctx context.Context) (pin claim.Pin, again bool, err error) {
+	pin, err = t.pin(ctx, "")
+	if !errors.Is(err, claim.ErrNoNewHomes) {
+		return pin, false, err
+	}
+	w, _, err := t.guard.Recall(ctx, t.req.Key)
+	if w == nil || err != nil {
+		return claim.Pin{}, err == nil, err
+	}
+	pin, err = t.pin(ctx, w.Home)
+	switch {
+	case errors.Is(err, claim.ErrNoNewHomes): // and it must have no other
+		err = fmt.Errorf("%w: the key was at home in %s before the restore, which takes no new homes", ErrHomeUnavailable, w.Home)
+	case err == nil && pin.Home != w.Home:
+		err = fmt.Errorf("%w: the key was at home in %s before the restore, and is pinned to %s", ErrHomeUnavailable, w.Home, pin.Home)
+	}
+	return pin, false, err
 }
 
 // NewHome is the region whose code a key gets that is stamped here now: this one,

@@ -51,7 +51,7 @@ type Harness struct {
 // Exercise checks every promise of the contract on the backends that newHarness
 // opens, one for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, group := range [][]test{beginTests, settleTests, waitTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests} {
+	for _, group := range [][]test{beginTests, settleTests, waitTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests, restoreTests} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) { tc.run(newWorld(t, newHarness(t))) })
 		}

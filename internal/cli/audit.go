@@ -18,6 +18,7 @@ type auditCommand struct {
 	Verify auditVerifyCommand `cmd:"" help:"Verify the segment chains from the bucket alone. Exit code 1: a fault was found, 2: not everything could be read."`
 	Show   auditShowCommand   `cmd:"" help:"Show a key's or object's whole history, from rows and segments."`
 	Status auditStatusCommand `cmd:"" help:"Show how far each region's audit is exported."`
+	Export auditExportCommand `cmd:"" help:"Export all that there is, while no node runs: the last thing before a database is left behind."`
 	Key    auditKeyCommand    `cmd:"" help:"Print a new key that signs segments, or the public half of those that there are."`
 }
 

@@ -34,6 +34,7 @@ type commands struct {
 	Audit         auditCommand         `cmd:"" help:"Verify the exported audit, and search it."`
 	Ledger        ledgerCommand        `cmd:"" help:"Verify the ledger, and show balances and entries."`
 	Account       accountCommand       `cmd:"" help:"Show and accept the account behind each provider's name."`
+	Restore       restoreCommand       `cmd:"" help:"Withhold keys after a database restore until lost claims are known."`
 	Reconcile     reconcileCommand     `cmd:"" help:"Compare a provider's statement with the books and the claims."`
 	DevCerts      devCertsCommand      `cmd:"" help:"Create throw-away certificates for nodes and operators."`
 	Version       versionCommand       `cmd:"" help:"Print version, commit and build."`

@@ -3,6 +3,7 @@ package cockroach
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -80,10 +81,13 @@ func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
 	var at zeronull.Timestamptz
 	var id *uuid.UUID
 	var fence zeronull.Int8
-	var generation zeronull.Int4
-	var tenant, key, event, region, node, detail, object, ref zeronull.Text
+	var generation, latest zeronull.Int4
+	var first zeronull.Timestamptz
+	var version zeronull.Int2
+	var print []byte
+	var tenant, key, event, region, node, detail, object, ref, providerKey zeronull.Text
 	err = row.Scan(&r.seen, &r.next.Tenant, &r.next.Key, &r.next.At, &nextID,
-		&tenant, &key, &at, &id, &event, &region, &node, &fence, &generation, &detail, &object, &ref)
+		&tenant, &key, &at, &id, &event, &region, &node, &fence, &generation, &detail, &object, &ref, &providerKey, &latest, &first, &version, &print)
 	if err != nil {
 		return r, err
 	}
@@ -93,6 +97,12 @@ func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
 			Tenant: string(tenant), Key: string(key), Object: string(object), ProviderRef: string(ref), ID: id.String(),
 			At: time.Time(at).UTC(), Event: claim.Event(event), Region: string(region), Node: string(node),
 			Fence: uint64(fence), Generation: uint32(generation), Detail: string(detail),
+		}
+		if object != "" && len(print) == sha256.Size {
+			r.entry.Claim = &claim.Record{
+				Key: claim.Key{Tenant: r.entry.Tenant, Value: r.entry.Key}, Minted: claim.Minted{ID: r.entry.Object}, ProviderKey: string(providerKey),
+				Generation: uint32(latest), FirstUse: utc(first), Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(version), Sum: [sha256.Size]byte(print)},
+			}
 		}
 	}
 	return r, nil

@@ -23,7 +23,7 @@ var (
 // Begin implements [claim.Store].
 func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) {
 	asked, underWay := time.Now(), a.UnderWay
-	if a.CompareOnly {
+	if a.CompareOnly && a.Witness == nil {
 		a.Stamped, a.PinnedAt, a.PinHere = false, time.Time{}, false // so that the statement makes no claim
 	}
 	if a.PinHere = a.PinHere && !a.Stamped; a.PinHere {
@@ -34,6 +34,9 @@ func (v *View) Begin(ctx context.Context, a claim.Arrival) (claim.Begun, error) 
 	ctx, err := v.reach(ofTenant(ctx, a.Key.Tenant), a.Home)
 	if err != nil {
 		return claim.Begun{}, err
+	}
+	if a.Witness != nil {
+		return v.beginWitnessed(ctx, a)
 	}
 	// What a new claim would be. Whether there may be one is for the statement to
 	// say, which knows the time.

@@ -193,6 +193,8 @@ const usedTables = `(VALUES
     ('ledger', 'SELECT INSERT'),
     ('brakes', 'SELECT INSERT UPDATE'),
     ('accounts', 'SELECT INSERT UPDATE'),
+    ('restores', 'SELECT'),
+    ('witnesses', 'SELECT'),
     ('endpoints', 'SELECT UPDATE'),
     ('audit', 'SELECT INSERT DELETE'),
     ('audit_chains', 'SELECT INSERT UPDATE'),

@@ -234,7 +234,10 @@ func poolConfig(c Config) (*pgxpool.Config, error) {
 	pc.ConnConfig.ConnectTimeout = p.ConnectTimeout
 	params := pc.ConnConfig.RuntimeParams
 	params["statement_timeout"] = fmt.Sprint(p.StatementTimeout.Milliseconds())
-	if params["application_name"] == "" {
+	switch {
+	case c.Tool:
+		params["application_name"] = toolName
+	case params["application_name"] == "":
 		params["application_name"] = "homeward"
 	}
 	pc.AfterConnect, pc.PrepareConn = asNeeded, new(growth).prepare

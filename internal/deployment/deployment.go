@@ -35,6 +35,7 @@ type Store interface {
 	audit.Store
 	claim.Store
 	claim.Regions
+	claim.Restores
 	outbox.Queues
 	outbox.Looker
 	ledger.Store
@@ -58,6 +59,7 @@ type Store interface {
 // concurrent use.
 type Deployment interface {
 	claim.Regions
+	claim.Restores
 	relay.Endpoints
 	relay.Secrets
 	notice.BrakeStore
@@ -72,6 +74,12 @@ type Deployment interface {
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 	// Sweep deletes up to limit rows of each sort that are past their windows.
 	Sweep(ctx context.Context, limit int) (removed int, err error)
+	// Sessions names, in a line each, the sessions that others than this have open on the
+	// rows: nodes among them. It is for restores, before which no node may run.
+	Sessions(ctx context.Context) ([]string, error)
+	// Windows are the longest that nodes have kept keys for: ReplayFor, TombstoneFor and
+	// PinGrace of the policy are set.
+	Windows(ctx context.Context) (claim.Policy, error)
 	Close() error
 }
 
@@ -81,6 +89,12 @@ func Embedded(db *embedded.DB) Deployment { return ofEmbedded{db} }
 type ofEmbedded struct{ *embedded.DB }
 
 func (d ofEmbedded) Region(name string) (Store, error) { return d.DB.Region(name) }
+
+// Sessions are none: a store that is open in one process opens in no other.
+func (ofEmbedded) Sessions(context.Context) ([]string, error) { return nil, nil }
+
+// Windows are those that the store was opened with: it refuses shorter ones than it has had.
+func (d ofEmbedded) Windows(context.Context) (claim.Policy, error) { return d.DB.Policy(), nil }
 
 func (d ofEmbedded) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
 	all, err := d.DB.Tenants(ctx)

@@ -246,7 +246,7 @@ func (r *auditReader) add(key claim.Key, e numbered, rec *claim.Record) {
 		return
 	}
 	if rec != nil && !entry.At.Before(rec.FirstUse) {
-		entry.Object, entry.ProviderRef = rec.Minted.ID, rec.ProviderRef
+		entry.Object, entry.ProviderRef, entry.Claim = rec.Minted.ID, rec.ProviderRef, rec
 	}
 	r.page.Entries = append(r.page.Entries, entry)
 }

@@ -58,6 +58,8 @@
 //	                                                row has no room for. Of no key: how
 //	                                                many notes were lost
 //	H r                        version(8), JSON     AdvanceAudit: how far audit is exported
+//	R                          version(8), JSON     PutRestore: that the rows are a backup's
+//	W tenant · key             JSON                 PutWitnesses, DropWitnesses
 //	p r tenant · key           Pin                  Pin; r is the registrar
 //	t tenant                   Tenant               PutTenant, MoveRegistrar
 //	h SHA-256(32) of API key   tenant, as text      PutTenant

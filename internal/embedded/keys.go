@@ -31,6 +31,8 @@ const (
 	tableTenant   = 't'
 	tableUnpaid   = 'U'
 	tableChain    = 'H'
+	tableRestore  = 'R'
+	tableWitness  = 'W'
 
 	tableObjectV1 = 'i' // by tenant and id, in format 1; see migrateObjects
 	tableCallsV3  = 'd' // due rows of provider calls, before format 4

@@ -108,6 +108,7 @@ type DB struct {
 	endpointMu sync.RWMutex // held through every change of an endpoint
 	brakeMu    sync.RWMutex // held through every change of a brake
 	auditMu    sync.RWMutex // held through every change of a chain of audit
+	restoreMu  sync.Mutex   // held through every look at the row of restores, and at witnesses
 	accountMu  sync.Mutex   // held through every change of an account
 
 	sweepMu sync.Mutex

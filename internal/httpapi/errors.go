@@ -55,6 +55,7 @@ func problemOf(err error) (p problem.Problem, ok bool) {
 		inUse   *claim.InUseError
 		unknown *claim.UnknownError
 		expired *claim.ExpiredError
+		held    *claim.WithheldError
 	)
 	after := func(code problem.Code, wait time.Duration, detail string) (problem.Problem, bool) {
 		p := problem.New(code, detail)
@@ -98,6 +99,8 @@ func problemOf(err error) (p problem.Problem, ok bool) {
 		return p, true
 	case errors.As(err, &unknown):
 		return after(problem.OutcomeUnknown, orElse(unknown.RetryAfter, retryUnknown), "It is not known yet whether money moved; the provider is being asked. Send the same request again to learn it; it is never charged twice.")
+	case errors.As(err, &held):
+		return after(problem.KeyWithheld, orElse(held.RetryAfter, retryUnknown), "Records of a recent time were lost, and this key may have been used in it, so nothing is done under it yet. Send the same request again later. A request that was certainly never sent before can be sent now under a key from POST /v1/idempotency-keys.")
 	case errors.Is(err, claim.ErrFenced):
 		return after(problem.OutcomeUnknown, retryUnknown, "Another node took this request over. Send it again to learn its outcome; it is never charged twice.")
 

@@ -110,6 +110,7 @@ func TestContract(t *testing.T) {
 		{name: "store", request: charge(), below: does(claim.ErrUnavailable), status: 503, code: problem.StoreUnavailable, retry: "same_key", reaches: true, afterMS: 1000, header: [2]string{"Retry-After", "1"}},
 		{name: "home", request: charge(), below: does(router.ErrHomeUnavailable), status: 503, code: problem.HomeUnavailable, retry: "same_key", reaches: true, afterMS: 2000, header: [2]string{"Retry-After", "2"}},
 		{name: "unknown", request: charge(), below: does(&claim.UnknownError{RetryAfter: 1500 * time.Millisecond}), status: 503, code: problem.OutcomeUnknown, retry: "same_key", reaches: true, afterMS: 1500, header: [2]string{"Retry-After", "2"}},
+		{name: "withheld", request: charge(), below: does(&claim.WithheldError{RetryAfter: 30 * time.Second}), status: 503, code: problem.KeyWithheld, retry: "same_key", reaches: true, afterMS: 30000, header: [2]string{"Retry-After", "30"}},
 		{name: "tenants down", request: charge(), below: func(f *fake) { f.tenantsErr = claim.ErrUnavailable }, status: 503, code: problem.StoreUnavailable, retry: "same_key", afterMS: 1000},
 		{name: "surprise", request: charge(), below: does(errors.New("secret: 10.0.0.7 refused")), status: 500, code: problem.Internal, retry: "same_key", reaches: true},
 		{name: "no body stored", request: charge(), below: func(f *fake) {

@@ -210,14 +210,20 @@ func (e *export) lag() (lag time.Duration, known bool) {
 	return lag, true
 }
 
+// NewExporter is one that takes card numbers out of what providers said.
+func NewExporter(c audit.Config) (*audit.Exporter, error) {
+	c.Mask = maskCards
+	return audit.NewExporter(c)
+}
+
 // exportAudit writes the audit of the region to segments, at one node of it as a rule.
 func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	c := &n.c
 	if c.AuditObjects == nil {
 		return nil, nil
 	}
-	x, err := audit.NewExporter(audit.Config{
-		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: c.Region, Node: c.Name, Mask: maskCards, Logger: n.log,
+	x, err := NewExporter(audit.Config{
+		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: c.Region, Node: c.Name, Providers: c.Providers.Names(), Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -236,8 +242,8 @@ func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 		every = defaultAuditEvery
 	}
 	n.background.every(n.log, every, func(ctx context.Context) {
-		if !mine() {
-			n.export.last.Store(nil) // another node tells
+		if !mine() || n.guard.Standing().Unread(c.Region) {
+			n.export.last.Store(nil) // another node tells, or a person is to look first
 			return
 		}
 		status, err := x.Round(ctx)

@@ -63,6 +63,7 @@ func failureOf(err error) string {
 		inUse   *claim.InUseError
 		unknown *claim.UnknownError
 		expired *claim.ExpiredError
+		held    *claim.WithheldError
 	)
 	switch {
 	case errors.Is(err, claim.ErrMismatch):
@@ -71,6 +72,8 @@ func failureOf(err error) string {
 		return meter.InUse
 	case errors.As(err, &expired):
 		return meter.Expired
+	case errors.As(err, &held):
+		return meter.Withheld
 	case errors.As(err, &unknown), errors.Is(err, claim.ErrFenced), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return meter.Unknown
 	case errors.Is(err, router.ErrHomeUnavailable), errors.Is(err, claim.ErrHomeUnreachable), errors.Is(err, claim.ErrNeedPin):

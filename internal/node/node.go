@@ -129,6 +129,7 @@ type Node struct {
 	beats       atomic.Pointer[[]beat] // nil while they are being made
 	hand        inHand
 	export      export
+	guard       *claim.Guard
 	traffic     *traffic
 	running     parts.Running
 	stopping    atomic.Bool
@@ -162,6 +163,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
 		n.readRegions,
+		n.readRestore, // before anything can be begun
 		n.knowProviders,
 		n.listen, // a port that is taken is news before anybody hears of this node
 		n.openGossip,
@@ -172,6 +174,7 @@ func (n *Node) parts() []parts.Part {
 		n.startWork,
 		n.startReceiver,
 		n.watchRegions,
+		n.watchRestore,
 		n.watchAccounts,
 		n.exportAudit,
 		n.serveAPI,
@@ -218,11 +221,11 @@ func (n *Node) watchRegions(ctx context.Context) (parts.Stop, error) {
 }
 
 func (n *Node) startService(context.Context) (_ parts.Stop, err error) {
-	if n.service, err = n.c.service(n.log); err != nil {
+	if n.service, err = n.c.service(n.guard, n.log); err != nil {
 		return nil, err
 	}
 	n.service.Start()
-	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters)
+	n.routes = router.New(n.c.Region, n.service, n.peers, n.c.Store, n.c.Topology, n.outages.Lost).WithDistances(n.membership.RTT).WithMeters(n.c.Meters).WithGuard(n.guard)
 	return func(ctx context.Context) error {
 		defer n.service.Stop()
 		return n.service.Drain(ctx)
@@ -240,7 +243,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 			home, ok := n.routes.NewHome()
 			return home.Code, ok
 		},
-		ErrorPages: c.ErrorPages, Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
+		ErrorPages: c.ErrorPages, Random: mints{n.guard}, Ready: n.ready, Answered: n.traffic.answered, Meters: c.Meters, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

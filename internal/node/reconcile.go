@@ -44,7 +44,7 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 	if _, err := c.keeper.Pin(ctx, time.Now()); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
-	h, err := newHealer(c, log)
+	h, err := newHealer(ctx, c, log)
 	if err != nil {
 		return nil, errors.Join(err, m.close())
 	}
@@ -52,8 +52,12 @@ func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, lo
 	return h, nil
 }
 
-func newHealer(c Config, log *slog.Logger) (*Healer, error) {
-	service, err := c.service(log)
+func newHealer(ctx context.Context, c Config, log *slog.Logger) (*Healer, error) {
+	guard, err := claim.NewGuard(ctx, c.Store)
+	if err != nil {
+		return nil, err
+	}
+	service, err := c.service(guard, log)
 	if err != nil {
 		return nil, err
 	}

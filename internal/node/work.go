@@ -53,10 +53,10 @@ func (c *Config) homes() (names []string) {
 }
 
 // service acts on claims: in a node, or beside one.
-func (c *Config) service(log *slog.Logger) (*claim.Service, error) {
+func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, error) {
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
 	s, err := claim.NewService(claim.Config{
-		Store: c.Store, Executor: c.executor(of, log), Blobs: c.Blobs,
+		Guard: guard, Store: c.Store, Executor: c.executor(of, log), Blobs: c.Blobs,
 		Policy: c.Policy, Node: c.Name, Region: c.Region, Providers: c.Providers.Names(), Nameless: c.nameless(), Unbound: payment.Unbound(), Code: c.code,
 		Operations: payment.Operations(), Meters: c.Meters, Logger: log,
 	})

@@ -145,6 +145,12 @@ var catalogue = []Entry{
 		Do:    "Wait for `Retry-After`, then send the same request with the same key, here or to another region. Do not make a new key: it can be a second payment.",
 	},
 	{
+		Code: KeyWithheld, Status: 503, Retry: SameKey, Title: "The key is withheld",
+		Means: "The service lost its records of a recent time and was put back to a backup. This key may have been used in that time, and nobody knows yet what for. Nothing is done under it meanwhile.",
+		Safe:  "Yes, with the same key. A new key can be a second payment, unless the request was certainly never sent before.",
+		Do:    "Send the same request with the same key later: its first answer is found again, or it is carried out once it is known that it is new. A request that was certainly never sent before can be sent now with a key from `POST /v1/idempotency-keys`.",
+	},
+	{
 		Code: OutcomeUnknown, Status: 503, Retry: SameKey, Title: "The outcome is not known yet",
 		Means: "Nobody knows yet whether money moved. While the provider is being asked `retry` is `same_key`. One such answer is final: when asking has ended without a result. It is remembered, and `retry` is `new_key` for a charge and `never` for a transfer or a refund.",
 		Safe:  "Yes, with the same key. A new key before the final answer can be a second payment.",

@@ -42,6 +42,9 @@ const (
 	RateLimited          Code = "rate_limited"
 	StoreUnavailable     Code = "store_unavailable"
 	HomeUnavailable      Code = "home_unavailable"
+	// KeyWithheld: the store was put back to a backup, and the key may have been used in
+	// what is lost.
+	KeyWithheld Code = "idempotency_key_withheld"
 	// OutcomeUnknown is SameKey while the provider is being asked. Where asking
 	// was given up it is remembered and the same key would read it for ever: that
 	// one answer says NewKey.

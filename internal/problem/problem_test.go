@@ -51,7 +51,7 @@ func TestTable(t *testing.T) {
 		{410, NewKey, []Code{"idempotency_key_expired"}},
 		{422, Never, []Code{"idempotency_key_fingerprint_mismatch"}},
 		{429, SameKey, []Code{"rate_limited"}},
-		{503, SameKey, []Code{"store_unavailable", "home_unavailable", "outcome_unknown"}},
+		{503, SameKey, []Code{"store_unavailable", "home_unavailable", "idempotency_key_withheld", "outcome_unknown"}},
 		{500, SameKey, []Code{"internal"}},
 	}
 	var seen []Code

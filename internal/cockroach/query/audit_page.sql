@@ -18,7 +18,8 @@ WITH page AS (
     LIMIT 1
 )
 SELECT b.seen, b.tenant_id, b.idem_key, b.at, b.id,
-       p.tenant_id, p.idem_key, p.at, p.id, p.event, p.region, p.node, p.fence, p.generation, p.detail, c.object_id, c.provider_ref
+       p.tenant_id, p.idem_key, p.at, p.id, p.event, p.region, p.node, p.fence, p.generation, p.detail,
+       c.object_id, c.provider_ref, c.provider_key, c.generation, c.first_use, c.fingerprint_version, c.fingerprint
 FROM behind AS b
 LEFT JOIN page AS p ON p.at >= @from::timestamptz AND p.at < @to::timestamptz
 LEFT JOIN claims AS c ON c.home_region = @home::crdb_internal_region AND c.tenant_id = p.tenant_id AND c.idem_key = p.idem_key AND c.first_use <= p.at

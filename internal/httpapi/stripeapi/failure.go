@@ -101,7 +101,7 @@ func (v View) Failure(p problem.Problem) Failure {
 			v.Key + "' if you meant to execute a different request."
 	case problem.KeyExpired:
 		f.Type, status = typeIdempotency, http.StatusBadRequest
-	case problem.StoreUnavailable, problem.HomeUnavailable, problem.OutcomeUnknown:
+	case problem.StoreUnavailable, problem.HomeUnavailable, problem.KeyWithheld, problem.OutcomeUnknown:
 		f.Type, f.Code = typeAPI, string(p.Code)
 	case problem.Internal:
 		f.Type = typeAPI

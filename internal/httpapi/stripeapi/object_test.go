@@ -330,6 +330,7 @@ func TestFailures(t *testing.T) {
 		{Charge, problem.New(problem.StoreUnavailable, "No."), 503, true, typeAPI, "store_unavailable", "", ""},
 		{Charge, problem.New(problem.HomeUnavailable, "No."), 503, true, typeAPI, "home_unavailable", "", ""},
 		{Charge, problem.New(problem.OutcomeUnknown, "No."), 503, true, typeAPI, "outcome_unknown", "", ""},
+		{Charge, problem.New(problem.KeyWithheld, "No."), 503, true, typeAPI, "idempotency_key_withheld", "", ""},
 		{Charge, gaveUp, 503, false, typeAPI, "outcome_unknown", "", ""},
 		{Charge, problem.New(problem.Internal, "No."), 500, true, typeAPI, "", "", ""},
 	} {

@@ -840,6 +840,7 @@ type Problem struct {
 	//	*Problem_UnknownTenant
 	//	*Problem_FingerprintVersion
 	//	*Problem_HopLimit
+	//	*Problem_Withheld
 	Kind isProblem_Kind `protobuf_oneof:"kind"`
 	// What is known of the key all the same; absent where the claim was not read.
 	Home          string                 `protobuf:"bytes,20,opt,name=home,proto3" json:"home,omitempty"`
@@ -985,6 +986,15 @@ func (x *Problem) GetHopLimit() *HopLimit {
 	return nil
 }
 
+func (x *Problem) GetWithheld() *Withheld {
+	if x != nil {
+		if x, ok := x.Kind.(*Problem_Withheld); ok {
+			return x.Withheld
+		}
+	}
+	return nil
+}
+
 func (x *Problem) GetHome() string {
 	if x != nil {
 		return x.Home
@@ -1054,6 +1064,10 @@ type Problem_HopLimit struct {
 	HopLimit *HopLimit `protobuf:"bytes,11,opt,name=hop_limit,json=hopLimit,proto3,oneof"`
 }
 
+type Problem_Withheld struct {
+	Withheld *Withheld `protobuf:"bytes,12,opt,name=withheld,proto3,oneof"`
+}
+
 func (*Problem_WrongHome) isProblem_Kind() {}
 
 func (*Problem_InUse) isProblem_Kind() {}
@@ -1075,6 +1089,8 @@ func (*Problem_UnknownTenant) isProblem_Kind() {}
 func (*Problem_FingerprintVersion) isProblem_Kind() {}
 
 func (*Problem_HopLimit) isProblem_Kind() {}
+
+func (*Problem_Withheld) isProblem_Kind() {}
 
 // The receiving node is not of the key's home; home is the real one, or empty.
 type WrongHome struct {
@@ -1506,6 +1522,51 @@ func (*HopLimit) Descriptor() ([]byte, []int) {
 	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
+// A restore may have lost what the key was used for.
+type Withheld struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RetryAfterMs  int64                  `protobuf:"varint,1,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Withheld) Reset() {
+	*x = Withheld{}
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Withheld) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Withheld) ProtoMessage() {}
+
+func (x *Withheld) ProtoReflect() protoreflect.Message {
+	mi := &file_homeward_peer_v1_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Withheld.ProtoReflect.Descriptor instead.
+func (*Withheld) Descriptor() ([]byte, []int) {
+	return file_homeward_peer_v1_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Withheld) GetRetryAfterMs() int64 {
+	if x != nil {
+		return x.RetryAfterMs
+	}
+	return 0
+}
+
 var File_homeward_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_homeward_peer_v1_peer_proto_rawDesc = "" +
@@ -1586,7 +1647,7 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eObjectResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x126\n" +
-	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"\x80\a\n" +
+	"\bresponse\x18\x03 \x01(\v2\x1a.homeward.peer.v1.ResponseR\bresponse\"\xba\a\n" +
 	"\aProblem\x12<\n" +
 	"\n" +
 	"wrong_home\x18\x01 \x01(\v2\x1b.homeward.peer.v1.WrongHomeH\x00R\twrongHome\x120\n" +
@@ -1600,7 +1661,8 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\x0eunknown_tenant\x18\t \x01(\v2\x1f.homeward.peer.v1.UnknownTenantH\x00R\runknownTenant\x12W\n" +
 	"\x13fingerprint_version\x18\n" +
 	" \x01(\v2$.homeward.peer.v1.FingerprintVersionH\x00R\x12fingerprintVersion\x129\n" +
-	"\thop_limit\x18\v \x01(\v2\x1a.homeward.peer.v1.HopLimitH\x00R\bhopLimit\x12\x12\n" +
+	"\thop_limit\x18\v \x01(\v2\x1a.homeward.peer.v1.HopLimitH\x00R\bhopLimit\x128\n" +
+	"\bwithheld\x18\f \x01(\v2\x1a.homeward.peer.v1.WithheldH\x00R\bwithheld\x12\x12\n" +
 	"\x04home\x18\x14 \x01(\tR\x04home\x127\n" +
 	"\tfirst_use\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\bfirstUse\x129\n" +
 	"\n" +
@@ -1622,7 +1684,9 @@ const file_homeward_peer_v1_peer_proto_rawDesc = "" +
 	"\rUnknownTenant\"\x14\n" +
 	"\x12FingerprintVersion\"\n" +
 	"\n" +
-	"\bHopLimit2\xfa\x01\n" +
+	"\bHopLimit\"0\n" +
+	"\bWithheld\x12$\n" +
+	"\x0eretry_after_ms\x18\x01 \x01(\x03R\fretryAfterMs2\xfa\x01\n" +
 	"\vPeerService\x12N\n" +
 	"\aExecute\x12 .homeward.peer.v1.ExecuteRequest\x1a!.homeward.peer.v1.ExecuteResponse\x12N\n" +
 	"\aInspect\x12 .homeward.peer.v1.InspectRequest\x1a!.homeward.peer.v1.InspectResponse\x12K\n" +
@@ -1640,7 +1704,7 @@ func file_homeward_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_homeward_peer_v1_peer_proto_rawDescData
 }
 
-var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_homeward_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(*ExecuteRequest)(nil),        // 0: homeward.peer.v1.ExecuteRequest
 	(*Header)(nil),                // 1: homeward.peer.v1.Header
@@ -1663,19 +1727,20 @@ var file_homeward_peer_v1_peer_proto_goTypes = []any{
 	(*UnknownTenant)(nil),         // 18: homeward.peer.v1.UnknownTenant
 	(*FingerprintVersion)(nil),    // 19: homeward.peer.v1.FingerprintVersion
 	(*HopLimit)(nil),              // 20: homeward.peer.v1.HopLimit
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Withheld)(nil),              // 21: homeward.peer.v1.Withheld
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
-	21, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
+	22, // 0: homeward.peer.v1.ExecuteRequest.pinned_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: homeward.peer.v1.Response.headers:type_name -> homeward.peer.v1.Header
 	2,  // 2: homeward.peer.v1.ExecuteResponse.response:type_name -> homeward.peer.v1.Response
-	21, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
-	21, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
-	21, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
+	22, // 3: homeward.peer.v1.ExecuteResponse.first_use:type_name -> google.protobuf.Timestamp
+	22, // 4: homeward.peer.v1.ExecuteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 5: homeward.peer.v1.InspectResponse.first_use:type_name -> google.protobuf.Timestamp
+	22, // 6: homeward.peer.v1.InspectResponse.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 7: homeward.peer.v1.InspectResponse.free_at:type_name -> google.protobuf.Timestamp
 	6,  // 8: homeward.peer.v1.InspectResponse.timeline:type_name -> homeward.peer.v1.TimelineEntry
-	21, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
+	22, // 9: homeward.peer.v1.TimelineEntry.at:type_name -> google.protobuf.Timestamp
 	2,  // 10: homeward.peer.v1.ObjectResponse.response:type_name -> homeward.peer.v1.Response
 	10, // 11: homeward.peer.v1.Problem.wrong_home:type_name -> homeward.peer.v1.WrongHome
 	11, // 12: homeward.peer.v1.Problem.in_use:type_name -> homeward.peer.v1.InUse
@@ -1688,20 +1753,21 @@ var file_homeward_peer_v1_peer_proto_depIdxs = []int32{
 	18, // 19: homeward.peer.v1.Problem.unknown_tenant:type_name -> homeward.peer.v1.UnknownTenant
 	19, // 20: homeward.peer.v1.Problem.fingerprint_version:type_name -> homeward.peer.v1.FingerprintVersion
 	20, // 21: homeward.peer.v1.Problem.hop_limit:type_name -> homeward.peer.v1.HopLimit
-	21, // 22: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
-	21, // 23: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 24: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
-	0,  // 25: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
-	4,  // 26: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
-	7,  // 27: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
-	3,  // 28: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
-	5,  // 29: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
-	8,  // 30: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	21, // 22: homeward.peer.v1.Problem.withheld:type_name -> homeward.peer.v1.Withheld
+	22, // 23: homeward.peer.v1.Problem.first_use:type_name -> google.protobuf.Timestamp
+	22, // 24: homeward.peer.v1.Problem.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 25: homeward.peer.v1.Expired.first_use:type_name -> google.protobuf.Timestamp
+	0,  // 26: homeward.peer.v1.PeerService.Execute:input_type -> homeward.peer.v1.ExecuteRequest
+	4,  // 27: homeward.peer.v1.PeerService.Inspect:input_type -> homeward.peer.v1.InspectRequest
+	7,  // 28: homeward.peer.v1.PeerService.Object:input_type -> homeward.peer.v1.ObjectRequest
+	3,  // 29: homeward.peer.v1.PeerService.Execute:output_type -> homeward.peer.v1.ExecuteResponse
+	5,  // 30: homeward.peer.v1.PeerService.Inspect:output_type -> homeward.peer.v1.InspectResponse
+	8,  // 31: homeward.peer.v1.PeerService.Object:output_type -> homeward.peer.v1.ObjectResponse
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_homeward_peer_v1_peer_proto_init() }
@@ -1721,6 +1787,7 @@ func file_homeward_peer_v1_peer_proto_init() {
 		(*Problem_UnknownTenant)(nil),
 		(*Problem_FingerprintVersion)(nil),
 		(*Problem_HopLimit)(nil),
+		(*Problem_Withheld)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1728,7 +1795,7 @@ func file_homeward_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_homeward_peer_v1_peer_proto_rawDesc), len(file_homeward_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

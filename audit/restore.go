@@ -1,0 +1,188 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// Lost reads what a bucket has of claims that a store has lost, as it was put back to a
+// backup. The bucket is the witness: its segments are signed, each names the one before,
+// and the chain's row, which came back with the store, says which was the last then.
+type Lost struct {
+	Objects Objects
+	Trust   Trust
+	// Home is the region whose chain is followed.
+	Home string
+	// Before is when the store was put back: a segment that was written later has rows of
+	// the store as it is, and says nothing of what it has lost.
+	Before time.Time
+}
+
+// Followed says what a bucket has.
+type Followed struct {
+	// Chain is the row with the bucket's last segment at its end.
+	Chain Chain
+	// Covered: all that was written before it is in segments of the time before.
+	Covered time.Time
+	// Segments is how many follow the row as it was.
+	Segments int
+	// Broken is why the chain was not followed further, "" where it ends there.
+	Broken string
+	// Witnesses are of claims, one of each key.
+	Witnesses []claim.Witness
+	// Blind counts those that do not say enough for the claim to be begun again: their
+	// keys stay withheld.
+	Blind int
+}
+
+// Follow goes along the chain from where was ends, the row that came back with the backup. An error says that
+// something could not be read; then nothing is known.
+func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
+	numbers := map[uint64][]named{}
+	last := uint64(0)
+	if err := l.Objects.List(ctx, l.Home+"/", func(name string) error {
+		if n, ok := readName(name); ok && n.region == l.Home && n.number > was.Number {
+			numbers[n.number] = append(numbers[n.number], n)
+			last = max(last, n.number)
+		}
+		return nil
+	}); err != nil {
+		return f, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+	}
+	f.Chain, f.Covered = was, was.From
+	since := false // segments of the store as it is follow
+	lives := map[claim.Key][]Entry{}
+	for number := was.Number + 1; number <= last; number++ {
+		s, entries, why, err := l.next(ctx, &f.Chain, numbers[number], numbers[number+1])
+		if err != nil {
+			return f, err
+		}
+		if why != "" {
+			f.Broken = fmt.Sprintf("segment %d of %s: %s", number, l.Home, why)
+			break
+		}
+		f.Chain, f.Segments = f.Chain.behind(&s), f.Segments+1
+		if since = since || !s.Written.Before(l.Before); !since {
+			f.Covered = f.Chain.From
+		}
+		for i := range entries {
+			if e := &entries[i]; e.Key != "" {
+				key := claim.Key{Tenant: e.Tenant, Value: e.Key}
+				lives[key] = append(lives[key], *e)
+			}
+		}
+	}
+	for key, entries := range lives {
+		if w, began := l.witness(key, entries); began {
+			f.Witnesses = append(f.Witnesses, w)
+			if w.Object == "" {
+				f.Blind++
+			}
+		}
+	}
+	slices.SortFunc(f.Witnesses, func(a, b claim.Witness) int {
+		return cmp.Or(cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Value, b.Key.Value))
+	})
+	return f, nil
+}
+
+// next reads the segment that follows c: of several, one of the time before the store was
+// put back, and of those the one that the next number names.
+// why says in one line that there is none.
+func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s Segment, entries []Entry, why string, err error) {
+	type whole struct {
+		Segment
+		entries []Entry
+	}
+	var fit []whole
+	why = "there is no object of this number"
+	for _, n := range names {
+		s, entries, err := readAll(ctx, l.Objects, n.name, l.Trust)
+		switch {
+		case damaged(err):
+			why = err.Error()
+		case errors.Is(err, ErrNoObject):
+		case err != nil:
+			return s, nil, "", fmt.Errorf("audit: segment %s cannot be read: %w", n.name, err)
+		case s.Previous != c.Digest:
+			why = "it names another one before it than " + cmp.Or(c.Digest, "none")
+		default:
+			fit = append(fit, whole{s, entries})
+		}
+	}
+	if len(fit) == 0 {
+		return s, nil, why, nil
+	}
+	chosen := max(0, slices.IndexFunc(fit, func(w whole) bool { return w.Written.Before(l.Before) }))
+	if len(fit) > 1 {
+		for _, n := range following {
+			head, err := readHead(ctx, l.Objects, n.name, l.Trust)
+			if err != nil && !damaged(err) && !errors.Is(err, ErrNoObject) {
+				return s, nil, "", fmt.Errorf("audit: segment %s cannot be read: %w", n.name, err)
+			}
+			if i := slices.IndexFunc(fit, func(w whole) bool {
+				return err == nil && head.Previous == w.Digest && !(fit[chosen].Written.Before(l.Before) && !w.Written.Before(l.Before))
+			}); i >= 0 {
+				chosen = i
+			}
+		}
+	}
+	entries = fit[chosen].entries
+	for i := range fit { // a spare one has no other entries than the chain, or more
+		if i != chosen {
+			entries = append(entries, fit[i].entries...)
+		}
+	}
+	return fit[chosen].Segment, entries, "", nil
+}
+
+// witness is what the entries of a key say of its latest life. began: one of them began a
+// generation. A claim that was begun earlier is in the backup, and only to be recovered; a
+// witness of a claim that is there after all is never looked at.
+func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began bool) {
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
+	blind := claim.Witness{Key: key, Home: l.Home}
+	w = blind
+	known := false
+	for i := range entries {
+		e := &entries[i]
+		if slices.Contains(begins, e.Event) {
+			if e.Event == claim.EventClaimed || e.Event == claim.EventReplaced {
+				w = blind
+			}
+			w.Generation, w.Done, known, began = e.Generation, false, lived(&w, e), true
+		}
+		w.Fence = max(w.Fence, e.Fence)
+		w.Object, w.ProviderRef = cmp.Or(e.Object, w.Object), cmp.Or(e.ProviderRef, w.ProviderRef)
+		w.Done = w.Done || e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String()
+	}
+	if !known || w.Object == "" {
+		return blind, began
+	}
+	return w, began
+}
+
+// lived sets what the entry that began a generation says of it.
+func lived(w *claim.Witness, e *Entry) bool {
+	if e.Event == claim.EventClaimed || e.Event == claim.EventReplaced || e.Event == claim.EventRestored {
+		w.Operation = e.Detail
+	}
+	if e.Life == nil {
+		return false
+	}
+	sum, err := hex.DecodeString(e.Life.Fingerprint)
+	if err != nil || len(sum) != len(w.Fingerprint.Sum) {
+		return false
+	}
+	copy(w.Fingerprint.Sum[:], sum)
+	w.Fingerprint.Version = claim.FingerprintVersion(e.Life.Version)
+	w.FirstUse, w.Provider = e.Life.FirstUse, e.Life.Provider
+	return true
+}

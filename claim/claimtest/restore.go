@@ -1,0 +1,231 @@
+package claimtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/claim"
+)
+
+// witnessOf is what an exported audit has of a claim that arrival a made, and that its
+// store has lost.
+func (w *world) witnessOf(a claim.Arrival, generation uint32) claim.Witness {
+	return claim.Witness{
+		Key: a.Key, Home: a.Home, Object: "ch_lost_" + a.Key.Value, FirstUse: w.now().Add(-time.Minute), Fingerprint: a.Print,
+		Fence: 4, Generation: generation, Provider: "simulator", Operation: a.Operation,
+	}
+}
+
+// witnessed is an arrival whose key's claim was lost.
+func (w *world) witnessed(key, body string, known claim.Witness) claim.Arrival {
+	a := w.arrival(key, body)
+	a.Witness, a.Providers, a.Provider = &known, []string{"simulator"}, "simulator"
+	return a
+}
+
+var restoreTests = []test{
+	{"restore: a claim that was lost is begun again as its witness has it, once", func(w *world) {
+		known := w.witnessOf(w.arrival("k", "100"), 3)
+		w.begin(w.witnessed("k", "101", known), claim.Mismatch)
+		a := w.witnessed("k", "100", known)
+		a.CompareOnly = true // nothing but the witness allows it
+		rec := w.begin(a, claim.WonUnknown)
+
+		require.Equal(w, known.Object, rec.Minted.ID)
+		require.Equal(w, known.FirstUse, rec.FirstUse)
+		require.Equal(w, known.FirstUse.Truncate(time.Second), rec.Minted.Created)
+		require.Equal(w, uint64(5), rec.Fence)
+		require.Equal(w, uint32(3), rec.Generation)
+		require.Equal(w, a.Holder, rec.Holder)
+		with, ok := rec.With([]string{"other", "simulator"})
+		require.True(w, ok)
+		require.Equal(w, "simulator", with, "the provider key names whom the lost claim was with")
+		w.same(rec, w.get(rec))
+		require.Equal(w, 1, w.pending(w.home), "a crash from here on is recovered")
+		require.Equal(w, []claim.Event{claim.EventRestored}, w.events(rec))
+
+		w.begin(w.witnessed("k", "100", known), claim.Busy)
+		w.lapse(rec)
+		rec = w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		require.Equal(w, uint64(6), rec.Fence)
+		rec = w.settle(rec, approved("paid"))
+		require.Zero(w, w.pending(w.home))
+		w.same(rec, w.begin(w.witnessed("k", "100", known), claim.Replay))
+		byObject, _, found, err := w.at(w.home).Object(w.ctx, w.tenant, w.home, known.Object)
+		require.NoError(w, err)
+		require.True(w, found)
+		w.same(rec, byObject)
+	}},
+	{"restore: of many that bring a witness at once one begins", func(w *world) {
+		known := w.witnessOf(w.arrival("k", "100"), 1)
+		const many = 8
+		decisions := make(chan claim.Decision, many)
+		var wait sync.WaitGroup
+		for range many {
+			a := w.witnessed("k", "100", known)
+			wait.Go(func() {
+				if got, err := w.at(w.home).Begin(w.ctx, a); err == nil {
+					decisions <- got.Decision
+				}
+			})
+		}
+		wait.Wait()
+		close(decisions)
+		won, all := 0, 0
+		for d := range decisions {
+			if all++; d == claim.WonUnknown {
+				won++
+			}
+		}
+		require.Equal(w, many, all)
+		require.Equal(w, 1, won)
+		require.Equal(w, 1, w.pending(w.home))
+	}},
+	{"restore: a witness goes on with the released claim that the backup has", func(w *world) {
+		first := w.arrival("k", "100")
+		first.Provider = "simulator"
+		released := w.settle(w.begin(first, claim.Won), declinedSoft("no"))
+		known := w.witnessOf(first, 2)
+		known.Object, known.Fence, known.FirstUse = released.Minted.ID, 9, time.Time{}
+
+		same := known
+		same.Generation = 1
+		a := w.witnessed("k", "100", same)
+		a.CompareOnly = true
+		w.begin(a, claim.NeedPin) // nothing says that a second generation was begun, nor that none was
+		rec := w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		require.Equal(w, uint64(10), rec.Fence)
+		require.Equal(w, uint32(2), rec.Generation)
+		require.Equal(w, released.FirstUse, rec.FirstUse)
+		require.Equal(w, released.Minted, rec.Minted)
+		w.same(rec, w.get(rec))
+		rec = w.settle(rec, approved("paid"))
+		w.same(rec, w.begin(w.arrival("k", "100"), claim.Replay))
+	}},
+	{"restore: a witness replaces what is past its tombstone, and nothing else", func(w *world) {
+		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
+		known := w.witnessOf(w.arrival("k", "200"), 1)
+		w.begin(w.witnessed("k", "200", known), claim.Mismatch)
+		w.free(old)
+		known.FirstUse = w.now().Add(-time.Minute)
+		rec := w.begin(w.witnessed("k", "200", known), claim.WonUnknown)
+		require.Equal(w, known.Object, rec.Minted.ID)
+		require.Equal(w, uint64(5), rec.Fence, "above both")
+	}},
+	{"restore: a witness of another home, or without a first use, begins nothing", func(w *world) {
+		known := w.witnessOf(w.arrival("k", "100"), 1)
+		elsewhere, unbegun := known, known
+		elsewhere.Home, unbegun.FirstUse = w.Regions[1], time.Time{}
+		for _, one := range []claim.Witness{elsewhere, unbegun} {
+			_, err := w.at(w.home).Begin(w.ctx, w.witnessed("k", "100", one))
+			require.Error(w, err)
+		}
+		require.Zero(w, w.pending(w.home))
+	}},
+	{"restore: the row changes by compare-and-set, and witnesses stay until they are dropped", func(w *world) {
+		kept := w.at(w.home).(claim.Restores)
+		none, now, err := kept.Restore(w.ctx)
+		require.NoError(w, err)
+		require.Equal(w, claim.Restore{}, none)
+		require.False(w, now.IsZero())
+		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, map[string]claim.Segment{w.home: {Number: 7, Digest: "d"}}, "ops", "a lost disk")
+		changed, err := kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.True(w, changed)
+		changed, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.False(w, changed, "it has changed since it was read")
+		got, _, err := w.at(w.Regions[1]).(claim.Restores).Restore(w.ctx)
+		require.NoError(w, err)
+		r.Version = 1
+		require.Equal(w, r, got)
+		got.Phase = claim.RestoreOver
+		changed, err = kept.PutRestore(w.ctx, got)
+		require.NoError(w, err)
+		require.True(w, changed)
+
+		var all []claim.Witness
+		for i := range 5 {
+			all = append(all, w.witnessOf(w.arrival(fmt.Sprintf("k%d", i), "100"), 1))
+		}
+		require.NoError(w, kept.PutWitnesses(w.ctx, all))
+		all[2].Done = true
+		require.NoError(w, kept.PutWitnesses(w.ctx, all[2:3]))
+		one, found, err := kept.Witness(w.ctx, all[2].Key)
+		require.NoError(w, err)
+		require.True(w, found)
+		require.Equal(w, all[2], one)
+		_, found, err = kept.Witness(w.ctx, w.key("k"))
+		require.NoError(w, err)
+		require.False(w, found)
+		page, err := kept.Witnesses(w.ctx, all[1].Key, 2)
+		require.NoError(w, err)
+		require.Equal(w, all[2:4], page)
+		for _, want := range []int{4, 1, 0} {
+			dropped, err := kept.DropWitnesses(w.ctx, 4)
+			require.NoError(w, err)
+			require.Equal(w, want, dropped)
+		}
+		page, err = kept.Witnesses(w.ctx, claim.Key{}, 10)
+		require.NoError(w, err)
+		require.Empty(w, page)
+	}},
+	{"restore: a guard withholds what may be lost, and lets go what is known", func(w *world) {
+		kept := w.at(w.home).(claim.Restores)
+		guard, err := claim.NewGuard(w.ctx, kept)
+		require.NoError(w, err)
+		require.False(w, guard.Guards("k"))
+		none, now, err := kept.Restore(w.ctx)
+		require.NoError(w, err)
+		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, map[string]claim.Segment{w.home: {Number: 7, Digest: "d"}}, "ops", "a lost disk")
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.NoError(w, guard.Read(w.ctx))
+		known, blind := w.witnessOf(w.arrival("known", "100"), 1), w.witnessOf(w.arrival("blind", "100"), 1)
+		blind.Object = ""
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known, blind}))
+
+		minted, err := claim.Stamp(1, guard.Standing().Mints(nil))
+		require.NoError(w, err)
+		_, stamped := claim.ReadStamp(minted)
+		require.True(w, stamped)
+		before, err := claim.Stamp(1, nil)
+		require.NoError(w, err)
+		require.True(w, guard.Guards(before))
+		require.False(w, guard.Guards(minted), "it was minted since")
+
+		recall := func(key string) (*claim.Witness, bool, error) { return guard.Recall(context.Background(), w.key(key)) }
+		withheld := func(keys ...string) {
+			w.Helper()
+			for _, key := range keys {
+				_, _, err := recall(key)
+				var held *claim.WithheldError
+				require.ErrorAs(w, err, &held, key)
+			}
+		}
+		withheld("unheard", before, "blind")
+		got, complete, err := recall("known")
+		require.NoError(w, err)
+		require.False(w, complete)
+		require.Equal(w, &known, got)
+
+		r, _, err = kept.Restore(w.ctx)
+		require.NoError(w, err)
+		r.Phase = claim.RestoreWitnessed
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		withheld("unheard") // until it has heard of it
+		require.NoError(w, guard.Read(w.ctx))
+		withheld("blind")
+		got, complete, err = recall("unheard")
+		require.NoError(w, err)
+		require.True(w, complete && got == nil)
+		_, complete, err = recall("known")
+		require.NoError(w, err)
+		require.True(w, complete)
+	}},
+}

@@ -1,0 +1,280 @@
+// Package restore is what a person does to a store that was put back to a backup, before
+// nodes may use it and until nothing of what is lost would be remembered any more. What
+// keeps money from moving twice meanwhile is the row, see package claim (restore.go).
+// Rows, and the bucket of the audit, are handed to it.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+// Rows are those of the deployment, and Region those of its regions.
+type (
+	Rows interface {
+		claim.Regions
+		claim.Restores
+		notice.BrakeStore
+		// Sessions names the sessions that others have open.
+		Sessions(ctx context.Context) ([]string, error)
+		// Windows are the longest that keys were kept for.
+		Windows(ctx context.Context) (claim.Policy, error)
+	}
+	Region interface {
+		AuditChain(ctx context.Context, home string) (c audit.Chain, now time.Time, found bool, err error)
+		AdvanceAudit(ctx context.Context, home string, was uint64, next audit.Chain) (moved bool, err error)
+	}
+)
+
+// Lost says what is missing in the rows.
+type Lost struct {
+	// From is when the backup was made. Until is since when no node has run; zero: now.
+	From, Until time.Time
+	// By says who restores, and Why why.
+	By, Why string
+	// Sessions: those that are open are of no nodes.
+	Sessions bool
+}
+
+// ErrSessions: somebody else has the rows open.
+var ErrSessions = errors.New("the database has other sessions, of nodes perhaps")
+
+// stopped is why automatic refunds are stopped, for who looks next.
+const stopped = "a restore stands: what looks like a ghost may be a charge whose record is lost"
+
+// Begin writes the row. It may be repeated; each time a new one is written, with the
+// earlier of the two times of backups while one stands.
+//
+//	automatic refunds are stopped | the row is written
+//
+// A crash between the two leaves them stopped, which is no harm.
+func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore, error) {
+	was, now, err := rows.Restore(ctx)
+	if err != nil {
+		return was, err
+	}
+	if lost.Until.IsZero() {
+		lost.Until = now
+	}
+	switch {
+	case lost.From.IsZero() || !lost.From.Before(lost.Until):
+		return was, fmt.Errorf("the backup of %s is not older than %s, since when nothing runs", stamp(lost.From), stamp(lost.Until))
+	case lost.Until.After(now):
+		return was, fmt.Errorf("%s, since when nothing runs, is in the future; the store's clock says %s", stamp(lost.Until), stamp(now))
+	}
+	if !lost.Sessions {
+		open, err := rows.Sessions(ctx)
+		if err != nil {
+			return was, err
+		}
+		if len(open) > 0 {
+			return was, fmt.Errorf("%w: %s; stop every node, so that none runs without having read the row", ErrSessions, strings.Join(open, ", "))
+		}
+	}
+	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
+		return was, err
+	}
+	exported, err := ends(ctx, rows, at)
+	if err != nil {
+		return was, err
+	}
+	r := claim.NewRestore(was, lost.From, lost.Until, now, exported, lost.By, lost.Why)
+	return change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
+		if at.Version != was.Version {
+			return at, errors.New("somebody else has begun a restore meanwhile; look at homeward restore show")
+		}
+		return r, nil
+	})
+}
+
+// ends are the last segments that the rows know of.
+func ends(ctx context.Context, rows Rows, at Region) (map[string]claim.Segment, error) {
+	regions, _, err := rows.Regions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]claim.Segment{}
+	for _, one := range regions {
+		chain, _, _, err := at.AuditChain(ctx, one.Name)
+		if err != nil {
+			return nil, fmt.Errorf("region %s: %w", one.Name, err)
+		}
+		all[one.Name] = claim.Segment{Number: chain.Number, Digest: chain.Digest}
+	}
+	return all, nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// maxTries bounds compare-and-set among people.
+const maxTries = 8
+
+// change applies how to the row until it is written.
+func change(ctx context.Context, rows claim.Restores, how func(claim.Restore) (claim.Restore, error)) (claim.Restore, error) {
+	for range maxTries {
+		was, _, err := rows.Restore(ctx)
+		if err != nil {
+			return was, err
+		}
+		next, err := how(was)
+		if err != nil {
+			return was, err
+		}
+		next.Version = was.Version
+		changed, err := rows.PutRestore(ctx, next)
+		if err != nil {
+			return was, err
+		}
+		if changed {
+			next.Version++
+			return next, nil
+		}
+	}
+	return claim.Restore{}, errors.New("the row of restores keeps changing; try again")
+}
+
+// ErrNone: no restore stands.
+var ErrNone = errors.New("no restore stands; homeward restore begin says that one does")
+
+// stands fails where nothing has been begun.
+func stands(r *claim.Restore) error {
+	if !r.Stands() {
+		return ErrNone
+	}
+	return nil
+}
+
+// Witnessed is what a region's bucket had.
+type Witnessed struct {
+	Region string `json:"region"`
+	audit.Followed
+}
+
+// batch is how many witnesses are written in one step.
+const batch = 500
+
+// Audit reads what the bucket has of what is lost, writes it as witnesses, and moves each
+// region's chain on to the bucket's end, so that the export goes on there. When the bucket
+// has all of the time that is lost, in every region, the restore is witnessed.
+//
+//	witnesses | the row | the chain
+//
+// It may be repeated from the start after a crash anywhere: the same segments say the same,
+// and no node exports before the row says that the region was read.
+func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, trust audit.Trust, each func(Witnessed)) (claim.Restore, error) {
+	r, _, err := rows.Restore(ctx)
+	if err == nil {
+		err = stands(&r)
+	}
+	if err != nil {
+		return r, err
+	}
+	regions, _, err := rows.Regions(ctx)
+	if err != nil {
+		return r, err
+	}
+	for _, one := range regions {
+		chain, _, _, err := at.AuditChain(ctx, one.Name)
+		if err != nil {
+			return r, fmt.Errorf("region %s: %w", one.Name, err)
+		}
+		from := chain
+		from.Number, from.Digest = r.Exported[one.Name].Number, r.Exported[one.Name].Digest
+		found, err := (&audit.Lost{Objects: objects, Trust: trust, Home: one.Name, Before: r.OpenedAt}).Follow(ctx, from)
+		if err != nil {
+			return r, err
+		}
+		for some := found.Witnesses; len(some) > 0; {
+			n := min(batch, len(some))
+			if err := rows.PutWitnesses(ctx, some[:n]); err != nil {
+				return r, err
+			}
+			some = some[n:]
+		}
+		if r, err = audited(ctx, rows, one.Name, found.Covered, regions); err != nil {
+			return r, err
+		}
+		if found.Segments > 0 && from.Number == chain.Number { // else nodes have gone on already
+			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, found.Chain); err != nil {
+				return r, fmt.Errorf("region %s: %w", one.Name, err)
+			}
+		}
+		each(Witnessed{one.Name, found})
+	}
+	return r, nil
+}
+
+// audited notes that the bucket's audit of a region was read up to a time.
+func audited(ctx context.Context, rows claim.Restores, region string, to time.Time, all []claim.Region) (claim.Restore, error) {
+	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
+		if err := stands(&r); err != nil {
+			return r, err
+		}
+		if r.Audited == nil {
+			r.Audited = map[string]time.Time{}
+		}
+		r.Audited[region] = to
+		for _, one := range all {
+			if r.Audited[one.Name].Before(r.Until) {
+				return r, nil
+			}
+		}
+		r.Phase = claim.RestoreWitnessed
+		return r, nil
+	})
+}
+
+// Release says that every key that matters has a witness, on a person's word: keys without
+// one are new from then on.
+func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Restore, error) {
+	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
+		if err := stands(&r); err != nil {
+			return r, err
+		}
+		r.Phase, r.By, r.Why = claim.RestoreWitnessed, by, why
+		return r, nil
+	})
+}
+
+// ErrRemembered: keys of what is lost would still be remembered.
+var ErrRemembered = errors.New("keys that were used in what is lost would still be remembered")
+
+// End ends the restore, once no key of what is lost would be remembered by a store that has
+// lost nothing, and deletes the witnesses.
+//
+//	the row | witnesses
+func End(ctx context.Context, rows Rows) error {
+	windows, err := rows.Windows(ctx)
+	if err != nil {
+		return err
+	}
+	_, now, err := rows.Restore(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err = change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
+		if err := stands(&r); err != nil && r.Phase != claim.RestoreOver {
+			return r, err
+		}
+		if free := r.ForgottenAt(&windows); now.Before(free) {
+			return r, fmt.Errorf("%w until %s", ErrRemembered, stamp(free))
+		}
+		r.Phase = claim.RestoreOver
+		return r, nil
+	}); err != nil {
+		return err
+	}
+	for {
+		n, err := rows.DropWitnesses(ctx, batch)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}

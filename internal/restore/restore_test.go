@@ -1,0 +1,260 @@
+package restore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/claim/claimtest"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/embedded"
+	"github.com/homeward-io/homeward/internal/restore"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+const home, away = "us-east1", "europe-west1"
+
+// world is a store that lives on, with its bucket, and one that was put back to nothing.
+type world struct {
+	*testing.T
+	bucket *audittest.Bucket
+	keys   *audit.Keys
+	lost   []claim.Arrival
+}
+
+func open(t *testing.T) deployment.Deployment {
+	t.Helper()
+	db, err := embedded.Open(embedded.Config{Dir: t.TempDir(), Policy: claim.DefaultPolicy(), Regions: []claim.Region{{Name: home, Code: 1}, {Name: away, Code: 2}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	d := deployment.Embedded(db)
+	require.NoError(t, d.PutTenant(t.Context(), claim.Tenant{ID: "acme", Name: "Acme", Registrar: home}))
+	return d
+}
+
+func rows(t *testing.T, d deployment.Deployment) deployment.Store {
+	t.Helper()
+	v, err := d.Region(home)
+	require.NoError(t, err)
+	return v
+}
+
+func newWorld(t *testing.T) *world {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	w := &world{T: t, bucket: audittest.NewBucket(), keys: keys}
+	d := open(t)
+	v := rows(t, d)
+	for i := range 3 {
+		a := claimtest.NewArrival(claim.Key{Tenant: "acme", Value: fmt.Sprintf("key-%d", i)}, home, "100", "node-1", fmt.Sprintf("ch_%d", i))
+		a.Provider, a.Providers = "simulator", []string{"simulator"}
+		begun, err := v.Begin(t.Context(), a)
+		require.NoError(t, err)
+		require.Equal(t, claim.Won, begun.Decision)
+		w.lost = append(w.lost, a)
+	}
+	for _, region := range []string{home, away} {
+		x, err := audit.NewExporter(audit.Config{
+			Store: v, Objects: w.bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+		})
+		require.NoError(t, err)
+		_, err = x.Finish(t.Context())
+		require.NoError(t, err)
+	}
+	return w
+}
+
+// restore does what a person does, up to where everything is known.
+func (w *world) restore(all restore.Rows, at restore.Region, stopped time.Time) error {
+	if _, err := restore.Begin(w.Context(), all, at, restore.Lost{From: stopped.Add(-time.Hour), Until: stopped, By: "ops", Why: "a test"}); err != nil {
+		return err
+	}
+	r, err := restore.Audit(w.Context(), all, at, w.bucket, w.keys.Trust(), func(restore.Witnessed) {})
+	if err == nil && r.Phase != claim.RestoreWitnessed {
+		err = fmt.Errorf("it is %s", r.Phase)
+	}
+	return err
+}
+
+// dying is a store that is gone at its nth write, before or after it was done.
+type dying struct {
+	deployment.Deployment
+	deployment.Store
+	left  int
+	after bool
+}
+
+var errDied = errors.New("died here")
+
+func (d *dying) write(do func() error) error {
+	if d.left--; d.left == 0 && !d.after {
+		return errDied
+	}
+	err := do()
+	if d.left == 0 {
+		err = errDied
+	}
+	return err
+}
+
+func (d *dying) PutRestore(ctx context.Context, r claim.Restore) (ok bool, err error) {
+	err = d.write(func() (err error) { ok, err = d.Deployment.PutRestore(ctx, r); return err })
+	return ok, err
+}
+
+func (d *dying) PutWitnesses(ctx context.Context, all []claim.Witness) error {
+	return d.write(func() error { return d.Deployment.PutWitnesses(ctx, all) })
+}
+
+func (d *dying) PutBrake(ctx context.Context, b notice.Brake) (ok bool, err error) {
+	err = d.write(func() (err error) { ok, err = d.Deployment.PutBrake(ctx, b); return err })
+	return ok, err
+}
+
+func (d *dying) AdvanceAudit(ctx context.Context, region string, was uint64, next audit.Chain) (ok bool, err error) {
+	err = d.write(func() (err error) { ok, err = d.Store.AdvanceAudit(ctx, region, was, next); return err })
+	return ok, err
+}
+
+// only makes one of the two that dying has of each.
+type only struct {
+	*dying
+}
+
+func (o only) Regions(ctx context.Context) ([]claim.Region, uint64, error) {
+	return o.Deployment.Regions(ctx)
+}
+func (o only) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
+	return o.Deployment.Restore(ctx)
+}
+func (o only) Witness(ctx context.Context, key claim.Key) (claim.Witness, bool, error) {
+	return o.Deployment.Witness(ctx, key)
+}
+func (o only) Witnesses(ctx context.Context, after claim.Key, limit int) ([]claim.Witness, error) {
+	return o.Deployment.Witnesses(ctx, after, limit)
+}
+func (o only) DropWitnesses(ctx context.Context, limit int) (int, error) {
+	return o.Deployment.DropWitnesses(ctx, limit)
+}
+func (o only) SetRegionStatus(ctx context.Context, name string, s claim.RegionStatus) (uint64, error) {
+	return o.Deployment.SetRegionStatus(ctx, name, s)
+}
+func (o only) Brakes(ctx context.Context) ([]notice.Brake, time.Time, error) {
+	return o.Deployment.Brakes(ctx)
+}
+
+// TestRestoreDiesAnywhere: at whichever write the tool dies, doing it all again ends alike,
+// and at no moment is a key let go of which not everything was known.
+func TestRestoreDiesAnywhere(t *testing.T) {
+	w := newWorld(t)
+	for _, after := range []bool{false, true} {
+		for step := 1; ; step++ {
+			d := open(t)
+			stopped := time.Now().Add(-time.Millisecond)
+			stopped = w.exportedUntil(stopped)
+			mortal := only{&dying{d, rows(t, d), step, after}}
+			err := w.restore(mortal, mortal, stopped)
+			if err == nil {
+				require.Greater(t, step, 6, "writes")
+				break
+			}
+			require.ErrorIs(t, err, errDied)
+			r, _, err := d.Restore(t.Context())
+			require.NoError(t, err)
+			witnesses, err := d.Witnesses(t.Context(), claim.Key{}, 10)
+			require.NoError(t, err)
+			if r.Phase == claim.RestoreWitnessed {
+				require.Len(t, witnesses, len(w.lost))
+			}
+			require.NoError(t, w.restore(d, rows(t, d), stopped))
+			w.known(d)
+		}
+	}
+}
+
+// exportedUntil is a time that the bucket covers.
+func (w *world) exportedUntil(t time.Time) time.Time {
+	w.Helper()
+	r, err := audit.Verify(w.Context(), audit.VerifyConfig{Objects: w.bucket, Trust: w.keys.Trust()})
+	require.NoError(w, err)
+	require.Empty(w, r.Failures)
+	for _, one := range r.Regions {
+		if one.To.Before(t) {
+			t = one.To
+		}
+	}
+	return t
+}
+
+// known asserts that a node of d finds each lost claim again.
+func (w *world) known(d deployment.Deployment) {
+	w.Helper()
+	guard, err := claim.NewGuard(w.Context(), d)
+	require.NoError(w, err)
+	for _, a := range w.lost {
+		witness, complete, err := guard.Recall(w.Context(), a.Key)
+		require.NoError(w, err)
+		require.True(w, complete)
+		require.Equal(w, a.Mint.ID, witness.Object)
+		require.Equal(w, a.Print, witness.Fingerprint)
+		require.Equal(w, "simulator", witness.Provider)
+		require.Equal(w, uint32(1), witness.Generation)
+		again := a
+		again.Witness = witness
+		begun, err := rows(w.T, d).Begin(w.Context(), again)
+		require.NoError(w, err)
+		require.Equal(w, claim.WonUnknown, begun.Decision)
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	d := open(t)
+	v := rows(t, d)
+	_, err := restore.Audit(t.Context(), d, v, audittest.NewBucket(), nil, nil)
+	require.ErrorIs(t, err, restore.ErrNone)
+	_, err = restore.Release(t.Context(), d, "ops", "")
+	require.ErrorIs(t, err, restore.ErrNone)
+	require.ErrorIs(t, restore.End(t.Context(), d), restore.ErrNone)
+	now := time.Now()
+	for name, lost := range map[string]restore.Lost{
+		"no backup":              {},
+		"younger than the store": {From: now.Add(time.Hour)},
+		"stopped in the future":  {From: now.Add(-time.Hour), Until: now.Add(time.Hour)},
+	} {
+		_, err := restore.Begin(t.Context(), d, v, lost)
+		require.Error(t, err, name)
+	}
+	// A second restore lacks what the first one lacked.
+	first, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-3 * time.Hour), By: "a", Why: "b"})
+	require.NoError(t, err)
+	second, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-time.Hour), By: "a", Why: "b"})
+	require.NoError(t, err)
+	require.Equal(t, first.From, second.From)
+	require.NotEqual(t, first.Tag, second.Tag)
+	held, _, err := d.Brakes(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, held[0].Held)
+	require.ErrorIs(t, restore.End(t.Context(), d), restore.ErrRemembered)
+	// Two days later it is over.
+	old, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"})
+	require.NoError(t, err)
+	require.True(t, old.Stands())
+	require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: claim.Key{Tenant: "acme", Value: "k"}}}))
+	require.NoError(t, restore.End(t.Context(), d))
+	require.NoError(t, restore.End(t.Context(), d), "again")
+	left, err := d.Witnesses(t.Context(), claim.Key{}, 10)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	guard, err := claim.NewGuard(t.Context(), d)
+	require.NoError(t, err)
+	require.Nil(t, guard.Standing())
+}
