@@ -1,10 +1,14 @@
 package node
 
 import (
+	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,4 +64,44 @@ func TestMemoryIsNoBucketOfSettings(t *testing.T) {
 		require.ErrorContains(t, bucketMistake(name, "mem://", ""), name)
 	}
 	require.NoError(t, bucketMistake("runs", "file:///runs", ""))
+}
+
+// keptHere names the bucket in which the test's own child keeps a run until it is killed.
+const keptHere = "HOMEWARD_TEST_RUNS_OF_A_CHILD"
+
+// Whenever a command is killed, its run is there, whole, as one that has not ended.
+func TestARunWhoseProcessIsKilledStandsAsOpen(t *testing.T) {
+	if url := os.Getenv(keptHere); url != "" {
+		r, err := OpenRuns(t.Context(), url)
+		require.NoError(t, err)
+		k, err := r.Book().Begin(t.Context(), runs.Run{Kind: runs.Drill, Of: "region-loss us-east1"})
+		require.NoError(t, err)
+		fmt.Println("begun")
+		for {
+			k.Step(t.Context(), strings.Repeat("a step ", 50))
+		}
+	}
+	url := "file://" + t.TempDir()
+	for i := range 4 {
+		child := exec.Command(os.Args[0], "-test.run=^TestARunWhoseProcessIsKilledStandsAsOpen$")
+		child.Env = append(os.Environ(), keptHere+"="+url)
+		out, err := child.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
+		lines := bufio.NewScanner(out)
+		for lines.Scan() && lines.Text() != "begun" {
+		}
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond) // somewhere in a write
+		require.NoError(t, child.Process.Kill())
+		_ = child.Wait() // it was killed
+	}
+	r, err := OpenRuns(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()) }()
+	all, err := r.Book().List(t.Context(), runs.Drill, 10)
+	require.NoError(t, err)
+	require.Len(t, all, 4)
+	for _, one := range all {
+		require.Equal(t, runs.Open, one.Verdict, one.Sentence)
+	}
 }
