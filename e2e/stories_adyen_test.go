@@ -72,7 +72,7 @@ func heldAtAdyen(w *tale) {
 	})
 	require.Equal(w.t, 20_000, chargeOf(w.t, done(http.StatusOK)).Captured)
 
-	// Let go, after a person has captured nothing of it; and one of which a person has taken
+	// One that is let go; and one of which a person has taken
 	// a part in the Customer Area, while our own cancellation is under way.
 	third := w.hold(held("order-3", 30_000, shopper))
 	w.ordered(cancel("not-2", third.ID))
@@ -100,8 +100,7 @@ func heldAtAdyen(w *tale) {
 }
 
 // Nobody captures: at its expires_at the hold is called off, and closed when the provider has
-// let it go. And one whose answer was lost and which has expired meanwhile is let go as soon
-// as the provider tells that it is held.
+// let it go: a capture that comes after that moves nothing.
 func heldForNobody(w *tale) {
 	w.begin(setting{adyen: true, virtual: true, told: []string{us}, notices: simulator.Notices{RetryAfter: 20 * time.Millisecond}})
 	expires := fmt.Sprintf(`%s,"expires_at":%q`, shopper, w.virtual.storeNow().Add(90*time.Minute).UTC().Format(time.RFC3339))
