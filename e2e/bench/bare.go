@@ -62,13 +62,13 @@ func (b *bareBook) exec(ctx context.Context, statements ...string) error {
 // fill makes so many finished charges in each table of claims.
 func (b *bareBook) fill(ctx context.Context, keys int) error {
 	var all []string
-	for _, table := range []string{"bare_claims", "bare_rows", "bare_indexed", "bare_many", "bare_many_indexed"} {
+	for _, table := range []string{"bare_claims", "bare_rows", "bare_indexed", "bare_many", "bare_many_indexed", "bare_many_calls", "bare_many_told"} {
 		all = append(all, fmt.Sprintf(`INSERT INTO %s (home_region, tenant_id, idem_key, object_id, fingerprint, state, fence, holder, lease_until, first_use, settled_at, status, body)
 			SELECT '%s', '%s', md5(n::text)::uuid::text, 'ch_' || n::text, 'print', 2, 1, 'floor', now(), now(), now(), 201, '%s'
 			FROM generate_series(1, %d) AS g (n)`, table, b.regions[0], tenantID, requestBody, keys))
 		all = append(all, "ANALYZE "+table)
 	}
-	return b.exec(ctx, append(all, "ANALYZE bare_outbox")...)
+	return b.exec(ctx, append(all, "ANALYZE bare_outbox", "ANALYZE bare_many_outbox", "ANALYZE bare_audit")...)
 }
 
 // bareTable is one table of a floor's claims.

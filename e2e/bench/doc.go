@@ -81,7 +81,9 @@
 //	             empty tables it keeps. Not on CockroachDB, where it keeps no plans.
 //	sql/bare     The statements of less and less of a charge, by this process, without
 //	             HTTP: a claim with an outbox row and its due index; one row, with and
-//	             without a partial index on the lease; and both with 16 in a statement.
+//	             without a partial index on the lease; and both with 16 in a statement,
+//	             beside 16 with an outbox row in place of the index, and 16 with the index
+//	             and three rows of audit.
 //	sql/single   One caller's Begin and Settle by the store, each against the statement
 //	             on one row with the partial index.
 //

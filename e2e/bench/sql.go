@@ -351,6 +351,8 @@ func (b *testbed) bareStatements(ctx context.Context) error {
 		{name: "claim-outbox-due", tally: bareTable{b.bare, "bare_claims"}, call: callers.call},
 		{name: fmt.Sprintf("%d-rows", inOne), tally: bareTable{b.bare, "bare_many"}, call: callers.many(bareMany("bare_many")), per: inOne},
 		{name: fmt.Sprintf("%d-rows-indexed-lease", inOne), tally: bareTable{b.bare, "bare_many_indexed"}, call: callers.many(bareMany("bare_many_indexed")), per: inOne},
+		{name: fmt.Sprintf("%d-claims-outbox-due", inOne), tally: bareTable{b.bare, "bare_many_calls"}, call: callers.many(bareManyCalls("bare_many_calls")), per: inOne},
+		{name: fmt.Sprintf("%d-rows-indexed-lease-audit", inOne), tally: bareTable{b.bare, "bare_many_told"}, call: callers.many(bareManyTold("bare_many_told")), per: inOne},
 	}
 	series, err := takeTurns(ctx, b.report, &c, sides, nil)
 	if err != nil {

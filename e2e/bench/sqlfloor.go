@@ -51,8 +51,14 @@ func bareTables(kind localdb.Kind) []string {
 		"CREATE TABLE bare_indexed" + table + locality,
 		"CREATE TABLE bare_many" + table + locality,
 		"CREATE TABLE bare_many_indexed" + table + locality,
+		"CREATE TABLE bare_many_calls" + table + locality,
+		"CREATE TABLE bare_many_told" + table + locality,
 		"CREATE TABLE bare_outbox" + outbox + locality,
+		"CREATE TABLE bare_many_outbox" + outbox + locality,
+		"CREATE TABLE bare_audit (home_region crdb_internal_region NOT NULL, tenant_id text NOT NULL, idem_key text NOT NULL, n int8 NOT NULL, event text NOT NULL, PRIMARY KEY (home_region, tenant_id, idem_key, n))" + locality,
 		"CREATE INDEX bare_outbox_due ON bare_outbox (home_region, due, id)",
+		"CREATE INDEX bare_many_outbox_due ON bare_many_outbox (home_region, due, id)",
+		"CREATE INDEX bare_many_told_lease ON bare_many_told (home_region, lease_until) WHERE state = 1",
 		"CREATE INDEX bare_indexed_lease ON bare_indexed (home_region, lease_until) WHERE state = 1",
 		"CREATE INDEX bare_many_indexed_lease ON bare_many_indexed (home_region, lease_until) WHERE state = 1",
 	}
@@ -91,6 +97,30 @@ func bareMany(table string) bare {
 		settle: `UPDATE ` + table + ` SET state = 2, settled_at = now(), status = 201, body = $4::bytea
 			WHERE home_region = $1::crdb_internal_region AND tenant_id = $2::text AND idem_key = ANY ($3::text[]) AND fence = 1 AND state = 1`,
 	}
+}
+
+// bareManyCalls is bareMany with a row of an outbox for each charge while it is in flight,
+// in place of an index of what is.
+func bareManyCalls(table string) bare {
+	of := bareMany(table)
+	return bare{
+		begin: "WITH won AS (" + of.begin + ` RETURNING object_id, lease_until)
+			INSERT INTO bare_many_outbox (home_region, id, payload, due) SELECT $1::crdb_internal_region, object_id, convert_to(repeat('x', 300), 'UTF8'), lease_until FROM won`,
+		settle: "WITH settled AS (" + of.settle + ` RETURNING object_id)
+			DELETE FROM bare_many_outbox WHERE home_region = $1::crdb_internal_region AND id IN (SELECT object_id FROM settled)`,
+	}
+}
+
+// bareManyTold is bareMany with a line of audit for each begin, and two for each settle.
+func bareManyTold(table string) bare {
+	of := bareMany(table)
+	note := func(sql, lines string) string {
+		return "WITH done AS (" + sql + ` RETURNING tenant_id, idem_key), noted AS (
+			INSERT INTO bare_audit (home_region, tenant_id, idem_key, n, event)
+			SELECT $1::crdb_internal_region, d.tenant_id, d.idem_key, l.n, 'event' FROM done AS d CROSS JOIN (VALUES ` + lines + `) AS l (n) RETURNING n)
+			SELECT tenant_id FROM done`
+	}
+	return bare{begin: note(of.begin, "(1::int8)"), settle: note(of.settle, "(2::int8), (3::int8)")}
 }
 
 // send sends a statement that changes so many rows.
