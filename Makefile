@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster geodns drill stories test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check image release release-check generate clean
+.PHONY: help demo cluster geodns drill stories sdk test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check image release release-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ stories: export HOMEWARD_TEST_KIND := $(or $(HOMEWARD_TEST_KIND),postgresql)
 stories: ## Tell the incidents of payment systems end to end, on both stores; prints the books of each, all equal.
 	$(GO) test ./e2e -run '^TestStories$$' -count 1 -v -timeout 10m
 
+sdk: ## The TypeScript client: types, build, tests against a cluster, content of the package, and the linter of the OpenAPI document; needs Node.js.
+	npm ci --no-audit --no-fund --prefix sdk/typescript
+	$(GO) test ./e2e -run 'TypeScript|TestTheDocumentIsLinted' -count 1 -v
+
 # Tests that need a database find one by themselves, see internal/lab/localdb, and are
 # skipped where there is none. PostgreSQL unless somebody says otherwise: it starts
 # in a second.
@@ -44,6 +48,7 @@ test: ## Run every test, with the race detector; those on a database where Postg
 	@$(if $(or $(findstring required,$(HOMEWARD_TEST_DATABASE)),$(wildcard /usr/lib/postgresql/*/bin/postgres),$(shell command -v postgres)),:,echo "no PostgreSQL was found: tests on a database were skipped; apt-get install postgresql")
 	@$(if $(shell PATH="$$PATH:/usr/sbin" command -v pdns_server),:,echo "no PowerDNS was found: the test of geo-DNS was skipped; apt-get install pdns-server pdns-backend-geoip")
 	@$(if $(wildcard e2e/stripenode/node_modules/stripe),:,echo "stripe-node was not found: its test was skipped; npm ci --prefix e2e/stripenode")
+	@$(if $(wildcard sdk/typescript/node_modules/typescript),:,echo "what the TypeScript client is built with was not found: its tests were skipped; npm ci --prefix sdk/typescript")
 
 # What touches the SQL store. Go does not run again what it has just run in the
 # same environment, as `make test` did for all but the end-to-end tests.

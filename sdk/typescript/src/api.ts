@@ -1,0 +1,3969 @@
+// Made from internal/httpapi/openapi.json by npm run generate. Do not edit.
+
+export interface paths {
+    "/errors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every error, for people */
+        get: operations["listErrors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/errors/{error}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What an error means, for people: where the type of a problem leads */
+        get: operations["explainError"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/livez": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Is the process up? */
+        get: operations["livez"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Should this node get traffic? */
+        get: operations["readyz"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/charges": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Charge a payment method
+         * @description Moves money at most once per Idempotency-Key, whatever is retried and wherever. For 24 h after first use, or after the final answer where that came later, every retry of the same request reads the same status, Content-Type, Location and body. A charge that waits for its payer or for a bank is answered 202: that answer, too, is the same to the byte for as long as it waits.
+         */
+        post: operations["createCharge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/charges/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a charge */
+        get: operations["getCharge"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/charges/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a charge
+         * @description Ends a charge that is requires_capture, or waits for its payer or a bank where the provider can still call it off. The charge is then remembered as card_declined with the decline code canceled, and told as charge.canceled. One whose money has moved is refused with already_captured: refund it.
+         */
+        post: operations["cancelCharge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/charges/{id}/capture": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Capture a charge
+         * @description Takes the money that a charge holds, once. It is booked when this is answered. A capture of as much under another key reads the same charge; one of another amount is refused with already_captured, and one of a charge that was canceled with charge_not_capturable. Which charge it is is part of the request.
+         */
+        post: operations["captureCharge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/idempotency-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mint stamped keys
+         * @description The keys' home is the region that is asked, or, while that takes no new keys, the nearest that does. Nothing is stored.
+         */
+        post: operations["mintKeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/idempotency-keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** See what became of a key */
+        get: operations["inspectKey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/openapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** This document */
+        get: operations["getOpenAPI"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/payment_intents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Charge a payment method, as Stripe's clients do today
+         * @description With Stripe-Version only; 404 without. The same request as the charge of the same body, under one key too.
+         */
+        post: operations["createPaymentIntent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/payment_intents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a charge as a payment intent
+         * @description With Stripe-Version only; 404 without.
+         */
+        get: operations["getPaymentIntent"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/payment_intents/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a payment intent, as Stripe's clients do
+         * @description With Stripe-Version only; 404 without. The same request as that of its charge, under one key too.
+         */
+        post: operations["cancelPaymentIntent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/payment_intents/{id}/capture": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Capture a payment intent, as Stripe's clients do
+         * @description With Stripe-Version only; 404 without. The same request as that of its charge, under one key too.
+         */
+        post: operations["capturePaymentIntent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/refunds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give back a charge, wholly or in part
+         * @description Moves money at most once per Idempotency-Key, whatever is retried and wherever. For 24 h after first use, or after the final answer where that came later, every retry of the same request reads the same status, Content-Type, Location and body. A refund is at home where its charge is, unless its key names another region. Refunds of one charge that are too much together are told apart by the provider, which refuses the last: 400.
+         */
+        post: operations["createRefund"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/refunds/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a refund
+         * @description Also one that the merchant did not ask for: money that came in for a charge that had been refused or had expired is given back by itself.
+         */
+        get: operations["getRefund"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transfers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pay out to an account
+         * @description Moves money at most once per Idempotency-Key, whatever is retried and wherever. For 24 h after first use, or after the final answer where that came later, every retry of the same request reads the same status, Content-Type, Location and body.
+         */
+        post: operations["createTransfer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transfers/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a transfer */
+        get: operations["getTransfer"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{provider}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A provider's webhook
+         * @description For payment providers alone, who sign what they send. The body is at most 256 KiB and is kept as it came, once for each of the provider's event ids; nothing else is done before the answer. Anything but 200 asks for the notice to be sent again.
+         */
+        post: operations["receiveNotice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export interface webhooks {
+    charge: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What became of a charge
+         * @description Types: charge.succeeded, charge.declined, charge.failed, charge.expired, charge.canceled, charge.requires_action, charge.processing, charge.requires_capture. Signed as Standard Webhooks says. Types are added.
+         */
+        post: operations["chargeEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    refund: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What became of a refund
+         * @description Types: refund.succeeded, refund.declined, refund.failed, refund.canceled, refund.processing. Signed as Standard Webhooks says. Types are added.
+         */
+        post: operations["refundEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    transfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What became of a transfer
+         * @description Types: transfer.succeeded, transfer.declined, transfer.failed, transfer.expired, transfer.canceled, transfer.processing. Signed as Standard Webhooks says. Types are added.
+         */
+        post: operations["transferEvent"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export interface components {
+    schemas: {
+        /** @description Empty, as there is nothing to say. */
+        CancelRequest: {
+            client_ts?: components["schemas"]["Unstable"];
+            request_id?: components["schemas"]["Unstable"];
+            sent_at?: components["schemas"]["Unstable"];
+            trace_id?: components["schemas"]["Unstable"];
+        };
+        CaptureRequest: {
+            /**
+             * Format: int64
+             * @description How much of the charge to take, in minor units; the rest is let go. Left out, all of it.
+             */
+            amount?: number;
+            /**
+             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that Stripe counts otherwise than ISO 4217 (isk, ugx, mga).
+             * @constant
+             */
+            amount_units?: "stripe";
+            client_ts?: components["schemas"]["Unstable"];
+            request_id?: components["schemas"]["Unstable"];
+            sent_at?: components["schemas"]["Unstable"];
+            trace_id?: components["schemas"]["Unstable"];
+        };
+        Charge: {
+            /** @description The connected account in whose name the charge is made: what Stripe-Account says at Stripe. */
+            account?: string;
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description While the status is requires_capture: how much is held.
+             */
+            amount_capturable?: number;
+            /**
+             * Format: int64
+             * @description Of a charge with capture_method manual that has succeeded: how much has moved.
+             */
+            amount_captured?: number;
+            /**
+             * Format: int64
+             * @description What the platform keeps. Needs account or transfer_data.
+             */
+            application_fee_amount?: number;
+            /**
+             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). Where the provider cannot hold, the charge is refused.
+             * @default automatic
+             * @enum {string}
+             */
+            capture_method: "automatic" | "manual";
+            /** @description While the status is requires_action: what the merchant's page needs for the payer to go on. */
+            client_secret?: string;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            /** @description The provider's id of the payer, whose saved method payment_method is. */
+            customer?: string;
+            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            description?: string;
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            id: string;
+            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description While the status is requires_action: what the payer has to do, in the provider's words. */
+            next_action?: Record<string, never>;
+            /** @constant */
+            object: "charge";
+            /**
+             * @description Whether the payer is away. If not, the charge may wait for them to authenticate, and is answered 202.
+             * @default true
+             */
+            off_session: boolean;
+            /** @description The connected account that is the merchant of record. */
+            on_behalf_of?: string;
+            order_id?: string;
+            /** @description Left out where a canceled charge is known by its provider alone. */
+            payment_method?: string;
+            provider: {
+                name: string;
+                reference: string;
+            };
+            receipt_number: string;
+            /**
+             * Format: uri
+             * @description Where the payer is sent back to. Needs off_session to be false.
+             */
+            return_url?: string;
+            /**
+             * @description Keeps the payment method for later.
+             * @enum {string}
+             */
+            setup_future_usage?: "on_session" | "off_session";
+            statement_descriptor_suffix?: string;
+            /**
+             * @description What a charge waits for where it has not succeeded: its payer, a bank, or to be captured. canceled is answered to its cancellation alone.
+             * @enum {string}
+             */
+            status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "canceled";
+            /** @description The connected account that gets the charge, or amount of it. */
+            transfer_data?: {
+                /** Format: int64 */
+                amount?: number;
+                destination: string;
+            };
+        };
+        ChargeRequest: {
+            /** @description The connected account in whose name the charge is made: what Stripe-Account says at Stripe. */
+            account?: string;
+            /**
+             * Format: int64
+             * @description Minor units of the currency.
+             */
+            amount: number;
+            /**
+             * Format: int64
+             * @description What the platform keeps. Needs account or transfer_data.
+             */
+            application_fee_amount?: number;
+            /**
+             * @description manual: the provider only holds the money, and the charge is answered 202 with the status requires_capture, until it is captured or canceled, or the hold lapses (at Stripe after some 7 days). Where the provider cannot hold, the charge is refused.
+             * @default automatic
+             * @enum {string}
+             */
+            capture_method: "automatic" | "manual";
+            client_ts?: components["schemas"]["Unstable"];
+            /** @description ISO 4217, lower case. */
+            currency: string;
+            /** @description The provider's id of the payer, whose saved method payment_method is. */
+            customer?: string;
+            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            description?: string;
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Whether the payer is away. If not, the charge may wait for them to authenticate, and is answered 202.
+             * @default true
+             */
+            off_session: boolean;
+            /** @description The connected account that is the merchant of record. */
+            on_behalf_of?: string;
+            order_id?: string;
+            /** @description A token, never a card number. */
+            payment_method: string;
+            /** @description Which of the deployment's payment providers is to make it. Part of the request: a retry names the same. Left out, the account's routes or the default decide. The provider that made it is in the answer; a refund goes there by itself. */
+            provider?: string;
+            request_id?: components["schemas"]["Unstable"];
+            /**
+             * Format: uri
+             * @description Where the payer is sent back to. Needs off_session to be false.
+             */
+            return_url?: string;
+            sent_at?: components["schemas"]["Unstable"];
+            /**
+             * @description Keeps the payment method for later.
+             * @enum {string}
+             */
+            setup_future_usage?: "on_session" | "off_session";
+            statement_descriptor_suffix?: string;
+            trace_id?: components["schemas"]["Unstable"];
+            /** @description The connected account that gets the charge, or amount of it. */
+            transfer_data?: {
+                /** Format: int64 */
+                amount?: number;
+                destination: string;
+            };
+        };
+        /** @description What happened. Delivered at least once: a repetition has the same id and the same bytes. Members are added. */
+        Event: {
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created: number;
+            data: components["schemas"]["EventObject"];
+            /** @description The same for every repetition, and the header webhook-id. Keep it, and act once. */
+            id: string;
+            /** @description The object's kind and what became of it. Types are added: answer 2xx to one that you do not know. */
+            type: "charge.succeeded" | "charge.declined" | "charge.failed" | "charge.expired" | "charge.canceled" | "charge.requires_action" | "charge.processing" | "charge.requires_capture" | "transfer.succeeded" | "transfer.declined" | "transfer.failed" | "transfer.expired" | "transfer.canceled" | "transfer.processing" | "refund.succeeded" | "refund.declined" | "refund.failed" | "refund.canceled" | "refund.processing" | (string & {});
+        };
+        /** @description The object as it was when the event was made; the API's own answer is newer. A charge, a transfer or a refund, whole where money moved; else as much of it as is known. */
+        EventObject: {
+            /** Format: int64 */
+            amount?: number;
+            /**
+             * Format: int64
+             * @description While the status is requires_capture: how much is held.
+             */
+            amount_capturable?: number;
+            /**
+             * Format: int64
+             * @description Of a charge with capture_method manual that has succeeded: how much has moved.
+             */
+            amount_captured?: number;
+            capture_method?: string;
+            /** @description Of a refund: the charge that it gives back. */
+            charge?: string;
+            /** @description Why no money moved, or why it went back. Codes are added. */
+            code?: string;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created?: number;
+            currency?: string;
+            description?: string;
+            destination?: string;
+            /** Format: date-time */
+            expires_at?: string;
+            id: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @enum {string} */
+            object: "charge" | "transfer" | "refund";
+            order_id?: string;
+            payment_method?: string;
+            provider?: {
+                name: string;
+                reference: string;
+            };
+            reason?: string;
+            receipt_number?: string;
+            /** @description The second half of the event's type. failed may follow succeeded: money has gone back since. Statuses are added. */
+            status: "canceled" | "declined" | "expired" | "failed" | "processing" | "requires_action" | "requires_capture" | "succeeded" | (string & {});
+        };
+        KeyStatus: {
+            /** Format: int32 */
+            attempts: number;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: date-time */
+            first_used_at: string;
+            /** Format: date-time */
+            free_at: string;
+            home_region: string;
+            key: string;
+            object: string;
+            /** @enum {string} */
+            state: "IN_FLIGHT" | "COMPLETED" | "FAILED_TERMINAL" | "FAILED_RETRY" | "EXPIRED";
+            timeline: {
+                /** Format: date-time */
+                at: string;
+                detail?: string;
+                /** @description What happened. Kinds are added. */
+                event: string;
+                /** Format: int64 */
+                fence: number;
+                region: string;
+            }[];
+        };
+        NotReady: {
+            detail: string;
+            /** @constant */
+            error: "not_ready";
+            /** @constant */
+            retry: "same_key";
+            /**
+             * Format: int32
+             * @constant
+             */
+            status: 503;
+            title: string;
+            /**
+             * Format: uri-reference
+             * @description Where a page for people is that explains the error: /errors/NAME of the node that was asked, or what the deployment has instead. Of what is remembered, as it was first rendered. Programs go by error.
+             */
+            type: string;
+        };
+        Problem: {
+            /** @description Why a payment was declined, or a refund refused. Codes are added. */
+            code?: string;
+            detail: string;
+            /** @description The error's name, by which programs go. Names are added: treat one that you do not know by its retry. */
+            error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "outcome_unknown" | "internal" | (string & {});
+            member?: string;
+            /** Format: date-time */
+            original_request_at?: string;
+            /**
+             * @description same_key: sending the same request again is safe and useful. new_key: this key is spent and its answer will not change; a new attempt needs a new key. After idempotency_key_expired first find out what became of the original, which may have moved money. never: mend the request.
+             * @enum {string}
+             */
+            retry: "same_key" | "new_key" | "never";
+            /**
+             * Format: int64
+             * @description When a retry becomes useful, in milliseconds.
+             */
+            retry_after_ms?: number;
+            /** Format: int32 */
+            status: number;
+            title: string;
+            /**
+             * Format: uri-reference
+             * @description Where a page for people is that explains the error: /errors/NAME of the node that was asked, or what the deployment has instead. Of what is remembered, as it was first rendered. Programs go by error.
+             */
+            type: string;
+        };
+        Refund: {
+            /** Format: int64 */
+            amount: number;
+            charge: string;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            id: string;
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "refund";
+            provider: {
+                name: string;
+                reference: string;
+            };
+            reason?: string;
+            receipt_number: string;
+            /**
+             * @description processing: the provider has taken the refund on and has not paid it out yet.
+             * @enum {string}
+             */
+            status: "succeeded" | "processing";
+        };
+        RefundRequest: {
+            /**
+             * Format: int64
+             * @description Minor units of the charge's currency, at most the charge's amount. Left out: the whole charge.
+             */
+            amount?: number;
+            /**
+             * @description Set for Stripe's clients: the amount is in Stripe's units. Refused for currencies that Stripe counts otherwise than ISO 4217 (isk, ugx, mga).
+             * @constant
+             */
+            amount_units?: "stripe";
+            /** @description The id of the charge. */
+            charge: string;
+            client_ts?: components["schemas"]["Unstable"];
+            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description The merchant's own; the payer does not see it. Card numbers are refused, or masked where the account is set so. */
+            reason?: string;
+            request_id?: components["schemas"]["Unstable"];
+            sent_at?: components["schemas"]["Unstable"];
+            trace_id?: components["schemas"]["Unstable"];
+        };
+        StripeCancelForm: {
+            expand?: "payment_intent"[];
+        };
+        StripeCaptureForm: {
+            /** Format: int64 */
+            amount?: number;
+            expand?: "payment_intent"[];
+        };
+        /** @description Stripe's charge. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        StripeCharge: {
+            /**
+             * Format: int64
+             * @description In Stripe's units.
+             */
+            amount: number;
+            /** Format: int64 */
+            amount_captured?: number;
+            /**
+             * Format: int64
+             * @description What was never captured, of a charge that was captured in part or canceled. What was given back is not looked up.
+             */
+            amount_refunded?: number;
+            captured: boolean;
+            /** Format: int64 */
+            created: number;
+            currency: string;
+            description?: string | null;
+            disputed?: boolean;
+            id: string;
+            livemode?: boolean;
+            metadata: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "charge";
+            paid: boolean;
+            /** @description Its id, or with expand[]=payment_intent the object. */
+            payment_intent: string | Record<string, never>;
+            payment_method?: string;
+            receipt_number?: string;
+            refunded?: boolean;
+            /** @enum {string} */
+            status: "succeeded" | "pending";
+        };
+        /** @description What is served of Stripe's POST /v1/charges. Anything else is refused by name. */
+        StripeChargeForm: {
+            /**
+             * Format: int64
+             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             */
+            amount: number;
+            /** Format: int64 */
+            application_fee_amount?: number;
+            /**
+             * @description false: the money is only held.
+             * @enum {string}
+             */
+            capture?: "true" | "false";
+            currency: string;
+            customer?: string;
+            description?: string;
+            expand?: "payment_intent"[];
+            /** @description Not Stripe's. RFC 3339. */
+            expires_at?: string;
+            /** @description metadata[name]=value */
+            metadata?: {
+                [key: string]: string;
+            };
+            on_behalf_of?: string;
+            /** @description Not Stripe's. */
+            order_id?: string;
+            /** @description A token pm_…; source says the same. */
+            payment_method?: string;
+            source?: string;
+            statement_descriptor_suffix?: string;
+            transfer_data?: {
+                /** Format: int64 */
+                amount?: number;
+                destination: string;
+            };
+        };
+        /** @description An error as Stripe tells it, to a request with Stripe-Version. Its status is that of the problem, but 400 for a key of another request (422) and for an expired one (410), and 400 for a refund or transfer that the provider declined (402). */
+        StripeError: {
+            error: {
+                code?: string;
+                decline_code?: string;
+                doc_url?: string;
+                message: string;
+                param?: string;
+                /** @enum {string} */
+                type: "api_error" | "card_error" | "idempotency_error" | "invalid_request_error";
+            };
+        };
+        /** @description Stripe's payment intent, the same payment as the charge of the same id behind ch_. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        StripePaymentIntent: {
+            /**
+             * Format: int64
+             * @description In Stripe's units.
+             */
+            amount: number;
+            /**
+             * Format: int64
+             * @description What is held, while the status is requires_capture.
+             */
+            amount_capturable?: number;
+            /** Format: int64 */
+            amount_received?: number;
+            capture_method?: string;
+            client_secret?: string | null;
+            confirmation_method?: string;
+            /** Format: int64 */
+            created: number;
+            currency: string;
+            description?: string | null;
+            id: string;
+            /** @description Its id, or with expand[]=latest_charge the object. */
+            latest_charge: string | Record<string, never>;
+            livemode?: boolean;
+            metadata: {
+                [key: string]: string;
+            };
+            next_action?: Record<string, never> | null;
+            /** @constant */
+            object: "payment_intent";
+            payment_method?: string;
+            /** @enum {string} */
+            status: "succeeded" | "requires_action" | "processing" | "requires_capture" | "canceled";
+        };
+        StripePaymentIntentCancelForm: {
+            /**
+             * @description Checked, and not kept.
+             * @enum {string}
+             */
+            cancellation_reason?: "abandoned" | "duplicate" | "fraudulent" | "requested_by_customer";
+            expand?: "latest_charge"[];
+        };
+        StripePaymentIntentCaptureForm: {
+            /** Format: int64 */
+            amount_to_capture?: number;
+            expand?: "latest_charge"[];
+        };
+        /** @description What is served of Stripe's POST /v1/payment_intents. Anything else is refused by name. */
+        StripePaymentIntentForm: {
+            /**
+             * Format: int64
+             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             */
+            amount: number;
+            /** Format: int64 */
+            application_fee_amount?: number;
+            automatic_payment_methods?: {
+                /** @enum {string} */
+                allow_redirects?: "never";
+                /** @enum {string} */
+                enabled?: "true";
+            };
+            /** @enum {string} */
+            capture_method?: "automatic" | "automatic_async" | "manual";
+            /** @enum {string} */
+            confirm: "true";
+            /** @enum {string} */
+            confirmation_method?: "automatic";
+            currency: string;
+            customer?: string;
+            description?: string;
+            expand?: "latest_charge"[];
+            /** @description Not Stripe's. RFC 3339. */
+            expires_at?: string;
+            /** @description metadata[name]=value */
+            metadata?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Whether the payer is away. If not, the payment may wait for them: status is requires_action.
+             * @default false
+             */
+            off_session: boolean;
+            on_behalf_of?: string;
+            /** @description Not Stripe's. */
+            order_id?: string;
+            payment_method: string;
+            payment_method_types?: "card"[];
+            return_url?: string;
+            /** @enum {string} */
+            setup_future_usage?: "on_session" | "off_session";
+            statement_descriptor_suffix?: string;
+            transfer_data?: {
+                /** Format: int64 */
+                amount?: number;
+                destination: string;
+            };
+        };
+        /** @description Stripe's refund. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        StripeRefund: {
+            /**
+             * Format: int64
+             * @description In Stripe's units.
+             */
+            amount: number;
+            charge: string;
+            /** Format: int64 */
+            created: number;
+            currency: string;
+            id: string;
+            metadata: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "refund";
+            payment_intent: string;
+            reason?: string | null;
+            receipt_number?: string;
+            /** @enum {string} */
+            status: "succeeded" | "pending";
+        };
+        /** @description What is served of Stripe's POST /v1/refunds. Anything else is refused by name. */
+        StripeRefundForm: {
+            /** Format: int64 */
+            amount?: number;
+            /** @description Or payment_intent. */
+            charge?: string;
+            /** @description metadata[name]=value */
+            metadata?: {
+                [key: string]: string;
+            };
+            payment_intent?: string;
+            /** @enum {string} */
+            reason?: "duplicate" | "fraudulent" | "requested_by_customer";
+        };
+        /** @description Stripe's transfer. Members that are always null or empty are not listed; order_id, expires_at and provider stand beside Stripe's own. */
+        StripeTransfer: {
+            /**
+             * Format: int64
+             * @description In Stripe's units.
+             */
+            amount: number;
+            /** Format: int64 */
+            amount_reversed?: number;
+            /** Format: int64 */
+            created: number;
+            currency: string;
+            description?: string | null;
+            destination: string;
+            id: string;
+            livemode?: boolean;
+            metadata: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "transfer";
+            reversed?: boolean;
+        };
+        /** @description What is served of Stripe's POST /v1/transfers. Anything else is refused by name. */
+        StripeTransferForm: {
+            /**
+             * Format: int64
+             * @description In Stripe's units. Currencies of which Stripe counts others than ISO 4217 (isk, mga, ugx) are refused.
+             */
+            amount: number;
+            currency: string;
+            description?: string;
+            destination: string;
+            /** @description Not Stripe's. RFC 3339. */
+            expires_at?: string;
+            /** @description metadata[name]=value */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @description Not Stripe's. */
+            order_id?: string;
+        };
+        Transfer: {
+            /** Format: int64 */
+            amount: number;
+            /**
+             * Format: int64
+             * @description Unix time, in seconds.
+             */
+            created: number;
+            currency: string;
+            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            description?: string;
+            destination: string;
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            id: string;
+            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            metadata?: {
+                [key: string]: string;
+            };
+            /** @constant */
+            object: "transfer";
+            order_id?: string;
+            provider: {
+                name: string;
+                reference: string;
+            };
+            receipt_number: string;
+            /** @constant */
+            status: "succeeded";
+        };
+        TransferRequest: {
+            /**
+             * Format: int64
+             * @description Minor units of the currency.
+             */
+            amount: number;
+            client_ts?: components["schemas"]["Unstable"];
+            /** @description ISO 4217, lower case. */
+            currency: string;
+            /** @description Free text. Card numbers are refused, or masked where the account is set so. */
+            description?: string;
+            /** @description The account that is paid. */
+            destination: string;
+            /**
+             * Format: date-time
+             * @description Not payable from this time on.
+             */
+            expires_at?: string;
+            /** @description Card numbers are refused, or masked where the account is set so, except in names and values that are digits alone. */
+            metadata?: {
+                [key: string]: string;
+            };
+            order_id?: string;
+            /** @description Which of the deployment's payment providers is to make it. Part of the request: a retry names the same. Left out, the account's routes or the default decide. The provider that made it is in the answer; a refund goes there by itself. */
+            provider?: string;
+            request_id?: components["schemas"]["Unstable"];
+            sent_at?: components["schemas"]["Unstable"];
+            trace_id?: components["schemas"]["Unstable"];
+        };
+        /** @description Ignored, and no part of what is compared: HTTP libraries refresh it with every attempt. */
+        Unstable: unknown;
+    };
+    responses: {
+        /** @description forbidden: the account is not enabled here. */
+        Forbidden: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                "Idempotency-Key": components["headers"]["Key"];
+                "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                "Idempotent-Replayed": components["headers"]["Replayed"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/forbidden",
+                 *       "title": "Not allowed",
+                 *       "status": 403,
+                 *       "detail": "This account is not enabled here.",
+                 *       "error": "forbidden",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description internal: a fault of ours; retry is same_key. */
+        Internal: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                "Idempotency-Key": components["headers"]["Key"];
+                "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                "Idempotent-Replayed": components["headers"]["Replayed"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/internal",
+                 *       "title": "Internal error",
+                 *       "status": 500,
+                 *       "detail": "Something went wrong on our side. Sending the same request again is safe.",
+                 *       "error": "internal",
+                 *       "retry": "same_key"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description idempotency_key_missing, idempotency_key_invalid or invalid_request; member names what is wrong. */
+        Invalid: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                "Idempotency-Key": components["headers"]["Key"];
+                "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                "Idempotent-Replayed": components["headers"]["Replayed"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/invalid_request",
+                 *       "title": "The request is invalid",
+                 *       "status": 400,
+                 *       "detail": "Member amount: must be whole minor units, such as 1999 for 19.99.",
+                 *       "error": "invalid_request",
+                 *       "retry": "never",
+                 *       "member": "amount"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description unsupported_media_type: not application/json. */
+        MediaType: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Key": components["headers"]["Key"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/unsupported_media_type",
+                 *       "title": "Unsupported media type",
+                 *       "status": 415,
+                 *       "detail": "Send the body as application/json in UTF-8.",
+                 *       "error": "unsupported_media_type",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description not_found. */
+        NotFound: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Key": components["headers"]["Key"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/not_found",
+                 *       "title": "Not found",
+                 *       "status": 404,
+                 *       "detail": "There is no charge with this id.",
+                 *       "error": "not_found",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description store_unavailable: the notice could not be kept now; send it again. */
+        NoticeBusy: {
+            headers: {
+                Link: components["headers"]["Link"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/errors/store_unavailable",
+                 *       "title": "The store is unavailable",
+                 *       "status": 503,
+                 *       "detail": "The notice could not be kept; send it again.",
+                 *       "error": "store_unavailable",
+                 *       "retry": "same_key",
+                 *       "retry_after_ms": 1000
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description invalid_request: the signature does not match or is too old, or the body is malformed or was cut short. */
+        NoticeRefused: {
+            headers: {
+                Link: components["headers"]["Link"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/errors/invalid_request",
+                 *       "title": "The request is invalid",
+                 *       "status": 400,
+                 *       "detail": "The signature does not match.",
+                 *       "error": "invalid_request",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description rate_limited: retry is same_key. */
+        RateLimited: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Key": components["headers"]["Key"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/rate_limited",
+                 *       "title": "Too many requests",
+                 *       "status": 429,
+                 *       "detail": "This account sends too many requests.",
+                 *       "error": "rate_limited",
+                 *       "retry": "same_key",
+                 *       "retry_after_ms": 1000
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description body_too_large: over 1 MiB. */
+        TooLarge: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Key": components["headers"]["Key"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/body_too_large",
+                 *       "title": "The body is too large",
+                 *       "status": 413,
+                 *       "detail": "The body is longer than 1048576 bytes.",
+                 *       "error": "body_too_large",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description unauthorized: no valid API key. */
+        Unauthorized: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Key": components["headers"]["Key"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/unauthorized",
+                 *       "title": "No valid API key",
+                 *       "status": 401,
+                 *       "detail": "Send the API key as Authorization: Bearer.",
+                 *       "error": "unauthorized",
+                 *       "retry": "never"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description store_unavailable, home_unavailable or outcome_unknown: retry is same_key. One outcome_unknown is final: when asking the provider has been given up. It is remembered, so the same key would only read it again. For a charge retry is new_key: should it turn out to have been made, the payer gets the money back. For a transfer or a refund retry is never: nobody can take a late one back, so a person must find out at the provider whether it was made before another one is. */
+        Unavailable: {
+            headers: {
+                "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                "Homeward-Hops": components["headers"]["Hops"];
+                "Homeward-Served-By": components["headers"]["ServedBy"];
+                "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                "Idempotency-Key": components["headers"]["Key"];
+                "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                "Idempotent-Replayed": components["headers"]["Replayed"];
+                Link: components["headers"]["Link"];
+                "Request-Id": components["headers"]["RequestID"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                "Stripe-Version": components["headers"]["StripeVersion"];
+                Traceparent: components["headers"]["Traceparent"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["StripeError"];
+                /**
+                 * @example {
+                 *       "type": "/errors/outcome_unknown",
+                 *       "title": "The outcome is not known yet",
+                 *       "status": 503,
+                 *       "detail": "It is not known yet whether money moved; the provider is being asked. Send the same request again to learn it; it is never charged twice.",
+                 *       "error": "outcome_unknown",
+                 *       "retry": "same_key",
+                 *       "retry_after_ms": 1000
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
+    parameters: {
+        /**
+         * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+         * @example us-east1
+         */
+        HomeHint: string;
+        /**
+         * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+         * @example "order-6735"
+         */
+        IdempotencyKey: string;
+        /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+        StripeVersion: string;
+        /** @description W3C trace context. */
+        Traceparent: string;
+        /**
+         * @description The event's id.
+         * @example evt_ch_709ho4tsaa2m1e5p000p0h0d84_1
+         */
+        WebhookId: string;
+        /**
+         * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+         * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+         */
+        WebhookSignature: string;
+        /**
+         * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+         * @example 1795370831
+         */
+        WebhookTimestamp: string;
+    };
+    requestBodies: never;
+    headers: {
+        /**
+         * @description Until when retries read this answer; of a 410, until when the key stays spent. On errors where the claim was read. Of a claim without an answer, the earliest time that it can be. Never in the past.
+         * @example 2026-11-23T18:07:10Z
+         */
+        ExpiresAt: string;
+        /**
+         * @description The key's home; on errors only where it is known. Send it back with retries.
+         * @example us-east1
+         */
+        HomeRegion: string;
+        /**
+         * @description Forwards between regions; on errors only where the request got as far.
+         * @example 0
+         */
+        Hops: number;
+        /**
+         * @description The key as it was sent.
+         * @example order-6735
+         */
+        Key: string;
+        /**
+         * @description On errors: where a page for people is that explains it, with the relation describedby (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
+         * @example </errors/idempotency_key_in_use>; rel="describedby"; type="text/html"
+         */
+        Link: string;
+        /**
+         * @description Where the object is.
+         * @example /v1/charges/ch_709ho4tsaa2m1e5p000p0h0d84
+         */
+        Location: string;
+        /**
+         * @description When the key was first used; on replays.
+         * @example 2026-11-22T18:07:10Z
+         */
+        OriginalRequestAt: string;
+        /** @description Present when the answer was remembered. */
+        Replayed: "true";
+        /** @description With Stripe-Version: req_ and the id of the request's trace. */
+        RequestID: string;
+        /**
+         * @description Whole seconds after which a retry is useful; retry_after_ms says it more exactly.
+         * @example 5
+         */
+        RetryAfter: number;
+        /**
+         * @description The region that answered; on errors the one that was asked.
+         * @example us-east1
+         */
+        ServedBy: string;
+        /** @description With Stripe-Version: whether a client should repeat the request by itself. */
+        ShouldRetry: "true" | "false";
+        /** @description The Stripe-Version of the request. */
+        StripeVersion: string;
+        /**
+         * @description W3C trace context.
+         * @example 00-179c87177cfda133957bc534dcf0c3ca-1fd6d53000b40d61-00
+         */
+        Traceparent: string;
+    };
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    listErrors: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    explainError: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The error's name. */
+                error: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page: what it means, whether a retry is safe, what to do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            /** @description There is no error of this name. */
+            404: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/errors/not_found",
+                     *       "title": "Not found",
+                     *       "status": 404,
+                     *       "detail": "There is no such path.",
+                     *       "error": "not_found",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    livez: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Yes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+        };
+    };
+    readyz: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Yes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description No: it is shutting down, its region is drained or down, or its database does not answer. The detail says which. Requests that arrive all the same are answered. */
+            503: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "type": "/errors/not_ready",
+                     *       "title": "This node is not ready",
+                     *       "status": 503,
+                     *       "detail": "Draining.",
+                     *       "error": "not_ready",
+                     *       "retry": "same_key"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["NotReady"];
+                };
+            };
+        };
+    };
+    createCharge: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description With Stripe-Version, for a form: the connected account in whose name the payment is made. */
+                "Stripe-Account"?: string;
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "amount": 1999,
+                 *       "currency": "usd",
+                 *       "payment_method": "pm_card_visa",
+                 *       "order_id": "6735",
+                 *       "metadata": {
+                 *         "cart": "c-12"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ChargeRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["StripeChargeForm"];
+            };
+        };
+        responses: {
+            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeCharge"];
+                };
+            };
+            /** @description Money moved. */
+            201: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "object": "charge",
+                     *       "amount": 1999,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370830,
+                     *       "payment_method": "pm_card_visa",
+                     *       "order_id": "6735",
+                     *       "metadata": {
+                     *         "cart": "c-12"
+                     *       },
+                     *       "receipt_number": "R-709H-O4TS-AA2M",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_ch_000000000001"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Charge"];
+                };
+            };
+            /** @description The charge waits for its payer (requires_action), for a bank (processing) or to be captured (requires_capture). Every retry reads the same bytes for as long as it does; then the next answer, of which the last is final. It is called off at expires_at; one that waits for its payer after a day without one. */
+            202: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "object": "charge",
+                     *       "amount": 1999,
+                     *       "currency": "usd",
+                     *       "status": "requires_capture",
+                     *       "created": 1795370830,
+                     *       "payment_method": "pm_card_visa",
+                     *       "order_id": "6735",
+                     *       "metadata": {
+                     *         "cart": "c-12"
+                     *       },
+                     *       "receipt_number": "R-709H-O4TS-AA2M",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_ch_000000000001"
+                     *       },
+                     *       "capture_method": "manual",
+                     *       "amount_capturable": 1999
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Charge"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getCharge: {
+        parameters: {
+            query?: {
+                /** @description With Stripe-Version only. */
+                expand?: "payment_intent"[];
+            };
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The object as it was first answered. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "object": "charge",
+                     *       "amount": 1999,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370830,
+                     *       "payment_method": "pm_card_visa",
+                     *       "order_id": "6735",
+                     *       "metadata": {
+                     *         "cart": "c-12"
+                     *       },
+                     *       "receipt_number": "R-709H-O4TS-AA2M",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_ch_000000000001"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelCharge: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                /** @description Of the charge. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["CancelRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["StripeCancelForm"];
+            };
+        };
+        responses: {
+            /** @description The charge is canceled. With Stripe-Version, as Stripe shows it. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    captureCharge: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                /** @description Of the charge. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "amount": 600
+                 *     }
+                 */
+                "application/json": components["schemas"]["CaptureRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["StripeCaptureForm"];
+            };
+        };
+        responses: {
+            /** @description The charge is captured. With Stripe-Version, as Stripe shows it. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    mintKeys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "count": 2
+                 *     }
+                 */
+                "application/json": {
+                    /** Format: int32 */
+                    count: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Fresh keys. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "keys": [
+                     *         "dc624101-57ad-8a3e-97f3-0001033bca33",
+                     *         "bd1a4b57-f010-83c9-ac22-0001cba93ee8"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": {
+                        keys: string[];
+                    };
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    inspectKey: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+            };
+            path: {
+                /** @description As in the Idempotency-Key header, percent-encoded. */
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The key's state and history. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "key": "order-6735",
+                     *       "state": "COMPLETED",
+                     *       "home_region": "us-east1",
+                     *       "attempts": 1,
+                     *       "first_used_at": "2026-11-22T18:07:10Z",
+                     *       "expires_at": "2026-11-23T18:07:10Z",
+                     *       "free_at": "2026-11-24T18:07:10Z",
+                     *       "object": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "timeline": [
+                     *         {
+                     *           "at": "2026-11-22T18:07:10.628Z",
+                     *           "event": "claimed",
+                     *           "region": "us-east1",
+                     *           "fence": 1,
+                     *           "detail": "charge"
+                     *         },
+                     *         {
+                     *           "at": "2026-11-22T18:07:10.711Z",
+                     *           "event": "settled",
+                     *           "region": "us-east1",
+                     *           "fence": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["KeyStatus"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getOpenAPI: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OpenAPI 3.1. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                };
+            };
+        };
+    };
+    createPaymentIntent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description With Stripe-Version, for a form: the connected account in whose name the payment is made. */
+                "Stripe-Account"?: string;
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": components["schemas"]["StripePaymentIntentForm"];
+            };
+        };
+        responses: {
+            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripePaymentIntent"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getPaymentIntent: {
+        parameters: {
+            query?: {
+                /** @description With Stripe-Version only. */
+                expand?: "latest_charge"[];
+            };
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The object as it was first answered. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripePaymentIntent"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelPaymentIntent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                /** @description Of the payment intent: its charge's, with pi_. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/x-www-form-urlencoded": components["schemas"]["StripePaymentIntentCancelForm"];
+            };
+        };
+        responses: {
+            /** @description The charge is canceled. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripePaymentIntent"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    capturePaymentIntent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path: {
+                /** @description Of the payment intent: its charge's, with pi_. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/x-www-form-urlencoded": components["schemas"]["StripePaymentIntentCaptureForm"];
+            };
+        };
+        responses: {
+            /** @description The charge is captured. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripePaymentIntent"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createRefund: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                 *       "amount": 500,
+                 *       "reason": "damaged"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RefundRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["StripeRefundForm"];
+            };
+        };
+        responses: {
+            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeRefund"];
+                };
+            };
+            /** @description Money moved. */
+            201: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "re_2vio95pd2q6v9fab000tmuddec",
+                     *       "object": "refund",
+                     *       "amount": 500,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370831,
+                     *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "reason": "damaged",
+                     *       "receipt_number": "R-2VIO-95PD-2Q6V",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_re_000000000002"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Refund"];
+                };
+            };
+            /** @description The provider has taken the refund on, and has not paid it out. Every retry reads the same bytes for as long as that lasts; then the final answer. */
+            202: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "re_2vio95pd2q6v9fab000tmuddec",
+                     *       "object": "refund",
+                     *       "amount": 500,
+                     *       "currency": "usd",
+                     *       "status": "processing",
+                     *       "created": 1795370831,
+                     *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "reason": "damaged",
+                     *       "receipt_number": "R-2VIO-95PD-2Q6V",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_re_000000000002"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Refund"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getRefund: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The object as it was first answered. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "re_2vio95pd2q6v9fab000tmuddec",
+                     *       "object": "refund",
+                     *       "amount": 500,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370831,
+                     *       "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                     *       "reason": "damaged",
+                     *       "receipt_number": "R-2VIO-95PD-2Q6V",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_re_000000000002"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Refund"] | components["schemas"]["StripeRefund"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createTransfer: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The home that an earlier answer named. It saves a look-up; a wrong one costs a hop.
+                 * @example us-east1
+                 */
+                "Homeward-Home-Region"?: components["parameters"]["HomeHint"];
+                /**
+                 * @description 1 to 255 visible ASCII characters, bare or as a String of RFC 9651; both spell the same key. Parameters of a String are ignored. A bare key is taken literally.
+                 * @example "order-6735"
+                 */
+                "Idempotency-Key": components["parameters"]["IdempotencyKey"];
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+                /** @description W3C trace context. */
+                Traceparent?: components["parameters"]["Traceparent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "amount": 1500,
+                 *       "currency": "usd",
+                 *       "destination": "acct_1"
+                 *     }
+                 */
+                "application/json": components["schemas"]["TransferRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["StripeTransferForm"];
+            };
+        };
+        responses: {
+            /** @description To a request with Stripe-Version. A pure rendering of the bytes that are remembered: every retry reads the same where theirs does. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeTransfer"];
+                };
+            };
+            /** @description Money moved. */
+            201: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "tr_jlr1b8fava28l541000rsm92gs",
+                     *       "object": "transfer",
+                     *       "amount": 1500,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370831,
+                     *       "destination": "acct_1",
+                     *       "receipt_number": "R-JLR1-B8FA-VA28",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_tr_000000000003"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Transfer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthorized"];
+            /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
+            402: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/card_declined",
+                     *       "title": "The payment was declined",
+                     *       "status": 402,
+                     *       "detail": "The card has insufficient funds.",
+                     *       "error": "card_declined",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 1000,
+                     *       "code": "insufficient_funds"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: components["responses"]["Forbidden"];
+            /** @description idempotency_key_in_use: a request with this key is being worked on; retry is same_key. */
+            409: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_in_use",
+                     *       "title": "A request with this key is in progress",
+                     *       "status": 409,
+                     *       "detail": "A request with this key is still being worked on. Send it again later to read its result.",
+                     *       "error": "idempotency_key_in_use",
+                     *       "retry": "same_key",
+                     *       "retry_after_ms": 5000
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description idempotency_key_expired: the answer was kept for 24 h, and that is over; original_request_at says when it was first used. */
+            410: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_expired",
+                     *       "title": "The key has expired",
+                     *       "status": 410,
+                     *       "detail": "This key was first used at 2026-11-20T18:07:10Z and its answer is no longer kept. Find out what became of that request before you send another with a new key.",
+                     *       "error": "idempotency_key_expired",
+                     *       "retry": "new_key",
+                     *       "original_request_at": "2026-11-20T18:07:10Z"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["MediaType"];
+            /** @description idempotency_key_fingerprint_mismatch: the key belongs to another request. */
+            422: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    Link: components["headers"]["Link"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Should-Retry": components["headers"]["ShouldRetry"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StripeError"];
+                    /**
+                     * @example {
+                     *       "type": "/errors/idempotency_key_fingerprint_mismatch",
+                     *       "title": "The key belongs to a different request",
+                     *       "status": 422,
+                     *       "detail": "This key was first used with a different request. Send that request again, or this one with a new key.",
+                     *       "error": "idempotency_key_fingerprint_mismatch",
+                     *       "retry": "never"
+                     *     }
+                     */
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getTransfer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A request that carries it is answered as Stripe does, and may be a form in Stripe's bracket notation: see docs/API.md, "Coming from Stripe". */
+                "Stripe-Version"?: components["parameters"]["StripeVersion"];
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The object as it was first answered. */
+            200: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Request-Id": components["headers"]["RequestID"];
+                    "Stripe-Version": components["headers"]["StripeVersion"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "tr_jlr1b8fava28l541000rsm92gs",
+                     *       "object": "transfer",
+                     *       "amount": 1500,
+                     *       "currency": "usd",
+                     *       "status": "succeeded",
+                     *       "created": 1795370831,
+                     *       "destination": "acct_1",
+                     *       "receipt_number": "R-JLR1-B8FA-VA28",
+                     *       "provider": {
+                     *         "name": "simulator",
+                     *         "reference": "psp_tr_000000000003"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Transfer"] | components["schemas"]["StripeTransfer"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    receiveNotice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "*/*": unknown;
+            };
+        };
+        responses: {
+            /** @description Kept. There is no body. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["NoticeRefused"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["NoticeBusy"];
+        };
+    };
+    chargeEvent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The event's id.
+                 * @example evt_ch_709ho4tsaa2m1e5p000p0h0d84_1
+                 */
+                "webhook-id": components["parameters"]["WebhookId"];
+                /**
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+                 */
+                "webhook-signature": components["parameters"]["WebhookSignature"];
+                /**
+                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @example 1795370831
+                 */
+                "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": "evt_ch_709ho4tsaa2m1e5p000p0h0d84_1",
+                 *       "type": "charge.succeeded",
+                 *       "created": 1795370831,
+                 *       "data": {
+                 *         "id": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                 *         "object": "charge",
+                 *         "amount": 1999,
+                 *         "currency": "usd",
+                 *         "status": "succeeded",
+                 *         "created": 1795370830,
+                 *         "payment_method": "pm_card_visa",
+                 *         "order_id": "6735",
+                 *         "metadata": {
+                 *           "cart": "c-12"
+                 *         },
+                 *         "receipt_number": "R-709H-O4TS-AA2M",
+                 *         "provider": {
+                 *           "name": "simulator",
+                 *           "reference": "psp_ch_000000000001"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Event"];
+            };
+        };
+        responses: {
+            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The endpoint is disabled at once. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    refundEvent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The event's id.
+                 * @example evt_ch_709ho4tsaa2m1e5p000p0h0d84_1
+                 */
+                "webhook-id": components["parameters"]["WebhookId"];
+                /**
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+                 */
+                "webhook-signature": components["parameters"]["WebhookSignature"];
+                /**
+                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @example 1795370831
+                 */
+                "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": "evt_re_2vio95pd2q6v9fab000tmuddec_1",
+                 *       "type": "refund.succeeded",
+                 *       "created": 1795370831,
+                 *       "data": {
+                 *         "id": "re_2vio95pd2q6v9fab000tmuddec",
+                 *         "object": "refund",
+                 *         "amount": 500,
+                 *         "currency": "usd",
+                 *         "status": "succeeded",
+                 *         "created": 1795370831,
+                 *         "charge": "ch_709ho4tsaa2m1e5p000p0h0d84",
+                 *         "reason": "damaged",
+                 *         "receipt_number": "R-2VIO-95PD-2Q6V",
+                 *         "provider": {
+                 *           "name": "simulator",
+                 *           "reference": "psp_re_000000000002"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Event"];
+            };
+        };
+        responses: {
+            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The endpoint is disabled at once. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    transferEvent: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The event's id.
+                 * @example evt_ch_709ho4tsaa2m1e5p000p0h0d84_1
+                 */
+                "webhook-id": components["parameters"]["WebhookId"];
+                /**
+                 * @description One or more signatures with a space between them, each v1, and the base64 of HMAC-SHA256 over id.timestamp.body. One that fits is enough.
+                 * @example v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=
+                 */
+                "webhook-signature": components["parameters"]["WebhookSignature"];
+                /**
+                 * @description Unix time of this delivery, in seconds. Refuse what is older than five minutes.
+                 * @example 1795370831
+                 */
+                "webhook-timestamp": components["parameters"]["WebhookTimestamp"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": "evt_tr_jlr1b8fava28l541000rsm92gs_1",
+                 *       "type": "transfer.succeeded",
+                 *       "created": 1795370831,
+                 *       "data": {
+                 *         "id": "tr_jlr1b8fava28l541000rsm92gs",
+                 *         "object": "transfer",
+                 *         "amount": 1500,
+                 *         "currency": "usd",
+                 *         "status": "succeeded",
+                 *         "created": 1795370831,
+                 *         "destination": "acct_1",
+                 *         "receipt_number": "R-JLR1-B8FA-VA28",
+                 *         "provider": {
+                 *           "name": "simulator",
+                 *           "reference": "psp_tr_000000000003"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["Event"];
+            };
+        };
+        responses: {
+            /** @description Taken. Anything else is sent again, later and later, and after Retry-After where there is one. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The endpoint is disabled at once. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+}

@@ -1,0 +1,90 @@
+import type { Problem } from './error.js';
+
+/** One logical call: the same bytes under the same key, however often. */
+export interface Call {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly key: string | undefined;
+  readonly body: string | undefined;
+  /** The key's home as last heard; sent back as a hint. */
+  home: string | undefined;
+}
+
+/** What one request came to. */
+export type Reply =
+  | { readonly kind: 'object'; readonly status: number; readonly object: unknown; readonly raw: string; readonly headers: Headers }
+  | { readonly kind: 'problem'; readonly status: number; readonly problem: Problem; readonly headers: Headers; readonly retryAfterMs: number }
+  /** No answer, or one that is not the API's: nothing is known. */
+  | { readonly kind: 'nothing'; readonly status: number; readonly detail: string; readonly again: boolean; readonly cause?: unknown; readonly retryAfterMs: number };
+
+/** Objects and problems are far shorter. */
+const maxAnswer = 8 << 20;
+
+/** Makes one request. It throws nothing: a request that fails may have been carried out. */
+export async function attempt(doFetch: typeof fetch, base: string, apiKey: string, call: Call, signal: AbortSignal): Promise<Reply> {
+  const headers: Record<string, string> = {
+    Authorization: `Bearer ${apiKey}`,
+    Accept: 'application/json, application/problem+json',
+  };
+  if (call.body !== undefined) headers['Content-Type'] = 'application/json';
+  if (call.key !== undefined) headers['Idempotency-Key'] = quoted(call.key);
+  if (call.home !== undefined) headers['Homeward-Home-Region'] = call.home;
+  let response: Response;
+  let raw: string;
+  try {
+    response = await doFetch(base + call.path, {
+      method: call.method, headers, signal,
+      // A redirected POST is another request.
+      redirect: 'manual',
+      ...(call.body === undefined ? {} : { body: call.body }),
+    });
+    raw = await response.text();
+  } catch (cause) {
+    return { kind: 'nothing', status: 0, detail: 'no answer', again: true, cause, retryAfterMs: 0 };
+  }
+  call.home = response.headers.get('Homeward-Home-Region') ?? call.home;
+  return read(response, raw);
+}
+
+function read(response: Response, raw: string): Reply {
+  const { status, headers } = response;
+  const value = raw.length > maxAnswer ? undefined : parsed(raw);
+  if (status === 200 || status === 201 || status === 202) {
+    if (value === undefined) return { kind: 'nothing', status, detail: 'the answer is not the JSON that was expected', again: true, retryAfterMs: 0 };
+    return { kind: 'object', status, object: value, raw, headers };
+  }
+  const after = retryAfterMs(headers);
+  if (isProblem(value)) {
+    const said = value.retry_after_ms;
+    return { kind: 'problem', status, problem: value, headers, retryAfterMs: typeof said === 'number' && said > 0 ? said : after };
+  }
+  // A balancer or a proxy. With its own trouble another try may do; with ours as it sees
+  // it, not.
+  const again = status >= 500 || status === 429 || status === 408;
+  return { kind: 'nothing', status, detail: `status ${status}, not in the API's words`, again, retryAfterMs: after };
+}
+
+function parsed(raw: string): unknown {
+  try {
+    const value: unknown = JSON.parse(raw);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isProblem(value: unknown): value is Problem {
+  const p = value as Partial<Problem> | undefined;
+  return typeof p?.error === 'string' && typeof p.retry === 'string';
+}
+
+/** The header's delay in seconds; a date would need clocks to agree. */
+function retryAfterMs(headers: Headers): number {
+  const value = headers.get('Retry-After');
+  return value !== null && /^[0-9]{1,9}$/.test(value) ? Number(value) * 1000 : 0;
+}
+
+/** A String of RFC 9651, which every key can be. */
+function quoted(key: string): string {
+  return `"${key.replace(/["\\]/g, '\\$&')}"`;
+}

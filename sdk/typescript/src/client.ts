@@ -1,0 +1,310 @@
+import { randomUUID } from 'node:crypto';
+import { attempt, type Call, type Reply } from './attempt.js';
+import { HomewardError, type Problem, type Retry } from './error.js';
+import type { CaptureParams, Charge, ChargeParams, KeyStatus, Refund, RefundParams, Transfer, TransferParams } from './types.js';
+
+/** How an answer came. */
+export interface Answer {
+  /** The key of the call. */
+  readonly idempotencyKey: string;
+  /** How many requests the call took. */
+  readonly attempts: number;
+  /** The answer was remembered from an earlier request. */
+  readonly replayed: boolean;
+  /** The key's home, and the region that answered. */
+  readonly homeRegion: string | undefined;
+  readonly servedBy: string | undefined;
+  /** Until when retries read this answer. */
+  readonly expiresAt: Date | undefined;
+}
+
+/** Yes: money moved, or the order to capture or cancel was carried out. */
+export interface Succeeded<T> extends Answer {
+  readonly outcome: 'succeeded';
+  readonly object: T;
+  /** The body, the same bytes for every retry. */
+  readonly raw: string;
+}
+
+/** No: nothing moved under this key. */
+export interface Declined extends Answer {
+  readonly outcome: 'declined';
+  /** Why: 'insufficient_funds'. The list grows. */
+  readonly code: string | undefined;
+  /** For a person. */
+  readonly detail: string;
+  /**
+   * new_key: final for this key. same_key: a person may try again with the same key, not
+   * before retryAfterMs. Do not put it into a loop: banks count attempts. never: mend the request.
+   */
+  readonly retry: Retry;
+  readonly retryAfterMs: number;
+  readonly problem: Problem;
+}
+
+/**
+ * waiting: it waits for its payer, a bank or its capture; object says for what.
+ * no_answer: nobody could be asked for as long as was tried.
+ * in_progress: the API does not know yet.
+ * given_up: the provider never said; the answer is final.
+ * expired: the key's answer is not kept any more.
+ * refused: a later try was refused for another reason, after one whose answer was lost.
+ */
+export type WhyUnknown = 'waiting' | 'no_answer' | 'in_progress' | 'given_up' | 'expired' | 'refused';
+
+/** Not known: money may have moved. Never treat it as a failure. */
+export interface Unknown<T> extends Answer {
+  readonly outcome: 'unknown';
+  readonly why: WhyUnknown;
+  /** What waits. */
+  readonly object: T | undefined;
+  /** same_key: call again, now or after a restart, with the same key and parameters. */
+  readonly retry: Retry;
+  readonly retryAfterMs: number;
+  readonly problem: Problem | undefined;
+  readonly cause: unknown;
+}
+
+export type Outcome<T> = Succeeded<T> | Declined | Unknown<T>;
+
+/** What a GET found. */
+export interface Found<T> {
+  readonly object: T;
+  readonly raw: string;
+}
+
+export interface Config {
+  /** The regions' addresses, the preferred one first: https://eu.example.com. */
+  readonly baseURLs: readonly string[];
+  readonly apiKey: string;
+  /** Requests of one call, the first included. Default 10: about half a minute. */
+  readonly maxAttempts?: number;
+  /** One attempt, in ms. Default 100,000: longer than the server works on a request. */
+  readonly timeoutMs?: number;
+  /** Bounds of the pause before a retry, in ms: full jitter below a ceiling that doubles. Default 100 and 10,000. */
+  readonly backoffMinMs?: number;
+  readonly backoffMaxMs?: number;
+  /** Default: Node's. */
+  readonly fetch?: typeof fetch;
+  /** For tests. */
+  readonly sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
+  readonly random?: () => number;
+}
+
+export interface CallOptions {
+  /** Ends the call. What was sent may have been carried out: the outcome is unknown. */
+  readonly signal?: AbortSignal;
+}
+
+/** A server that wants to be asked later than that is the caller's decision. */
+const maxServerWaitMs = 60_000;
+
+/** Makes an idempotency key. Store it before the call that it is for. */
+export function newKey(): string {
+  return randomUUID();
+}
+
+/**
+ * Calls Homeward. Each call that moves money takes the caller's own key and keeps it over
+ * all its retries, so that a repetition, after a crash, too, charges once.
+ */
+export class Homeward {
+  readonly #bases: readonly string[];
+  readonly #apiKey: string;
+  readonly #maxAttempts: number;
+  readonly #timeoutMs: number;
+  readonly #backoffMinMs: number;
+  readonly #backoffMaxMs: number;
+  readonly #fetch: typeof fetch;
+  readonly #sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
+  readonly #random: () => number;
+  /** The region that answered last. */
+  #base = 0;
+
+  constructor(c: Config) {
+    if (c.baseURLs.length === 0) throw new TypeError('homeward: baseURLs is empty; name at least one region');
+    if (!c.apiKey) throw new TypeError('homeward: apiKey is missing');
+    this.#bases = c.baseURLs.map((base) => {
+      const u = URL.canParse(base) ? new URL(base) : undefined;
+      if (!u || !/^https?:$/.test(u.protocol) || u.search || u.hash) throw new TypeError(`homeward: base URL ${JSON.stringify(base)} must look like https://host`);
+      return base.replace(/\/+$/, '');
+    });
+    this.#apiKey = c.apiKey;
+    this.#maxAttempts = c.maxAttempts ?? 10;
+    this.#timeoutMs = c.timeoutMs ?? 100_000;
+    this.#backoffMinMs = c.backoffMinMs ?? 100;
+    this.#backoffMaxMs = c.backoffMaxMs ?? 10_000;
+    if (!(this.#maxAttempts >= 1) || !(this.#timeoutMs > 0) || !(this.#backoffMinMs >= 0) || !(this.#backoffMaxMs >= this.#backoffMinMs)) {
+      throw new TypeError('homeward: maxAttempts, timeoutMs, backoffMinMs and backoffMaxMs must be above 0, and the last no less than the one before');
+    }
+    this.#fetch = c.fetch ?? fetch;
+    this.#sleep = c.sleep ?? sleep;
+    this.#random = c.random ?? Math.random;
+  }
+
+  /** Charges a payment method. */
+  charge(key: string, params: ChargeParams, o?: CallOptions): Promise<Outcome<Charge>> {
+    return this.#move('/v1/charges', key, params, o);
+  }
+
+  /** Pays out. */
+  transfer(key: string, params: TransferParams, o?: CallOptions): Promise<Outcome<Transfer>> {
+    return this.#move('/v1/transfers', key, params, o);
+  }
+
+  /** Gives back a charge, or a part of it. */
+  refund(key: string, params: RefundParams, o?: CallOptions): Promise<Outcome<Refund>> {
+    return this.#move('/v1/refunds', key, params, o);
+  }
+
+  /** Takes the money that a charge holds, or a part of it; the rest is let go. */
+  capture(key: string, charge: string, params: CaptureParams = {}, o?: CallOptions): Promise<Outcome<Charge>> {
+    return this.#move(`/v1/charges/${encodeURIComponent(charge)}/capture`, key, params, o);
+  }
+
+  /** Ends a charge whose money has not moved. */
+  cancel(key: string, charge: string, o?: CallOptions): Promise<Outcome<Charge>> {
+    return this.#move(`/v1/charges/${encodeURIComponent(charge)}/cancel`, key, {}, o);
+  }
+
+  getCharge(id: string, o?: CallOptions): Promise<Found<Charge>> {
+    return this.#read('GET', `/v1/charges/${encodeURIComponent(id)}`, undefined, o);
+  }
+
+  getTransfer(id: string, o?: CallOptions): Promise<Found<Transfer>> {
+    return this.#read('GET', `/v1/transfers/${encodeURIComponent(id)}`, undefined, o);
+  }
+
+  getRefund(id: string, o?: CallOptions): Promise<Found<Refund>> {
+    return this.#read('GET', `/v1/refunds/${encodeURIComponent(id)}`, undefined, o);
+  }
+
+  /** Says what became of a key. */
+  inspectKey(key: string, o?: CallOptions): Promise<Found<KeyStatus>> {
+    return this.#read('GET', `/v1/idempotency-keys/${encodeURIComponent(key)}`, undefined, o);
+  }
+
+  /** Mints keys whose home is the region that answers: their first use saves a look-up. */
+  async mintKeys(count: number, o?: CallOptions): Promise<string[]> {
+    return (await this.#read<{ keys: string[] }>('POST', '/v1/idempotency-keys', { count }, o)).object.keys;
+  }
+
+  async #move<T>(path: string, key: string, params: object, o: CallOptions | undefined): Promise<Outcome<T>> {
+    if (!key) throw new TypeError('homeward: the idempotency key is missing; make one with newKey() and store it before the call');
+    const call: Call = { method: 'POST', path, key, body: JSON.stringify(params), home: undefined };
+    // An attempt that had no answer of the API's may have been carried out. After one,
+    // only an answer of the claim itself says what became of it.
+    let doubt = false;
+    const { reply, attempts } = await this.#repeat(call, o, (r) => {
+      doubt ||= r.kind === 'nothing' || (r.kind === 'problem' && r.problem.retry === 'same_key' && r.status >= 500);
+      return again(r);
+    });
+    const answer = answered(key, attempts, reply);
+    if (reply.kind === 'object') {
+      if (reply.status !== 202) return { outcome: 'succeeded', object: reply.object as T, raw: reply.raw, ...answer };
+      return { outcome: 'unknown', why: 'waiting', object: reply.object as T, retry: 'same_key', retryAfterMs: 0, problem: undefined, cause: undefined, ...answer };
+    }
+    const unknown = (why: WhyUnknown, retry: Retry): Unknown<T> => ({
+      outcome: 'unknown', why, object: undefined, retry, retryAfterMs: reply.retryAfterMs,
+      problem: reply.kind === 'problem' ? reply.problem : undefined, cause: reply.kind === 'nothing' ? reply.cause : undefined, ...answer,
+    });
+    if (reply.kind === 'nothing') return unknown('no_answer', 'same_key');
+    const { problem } = reply;
+    switch (problem.error) {
+      case 'card_declined':
+        return declined(reply, answer);
+      case 'invalid_request':
+        // With a code the provider, or the charge that it is about, said no.
+        if (problem.code) return declined(reply, answer);
+        break;
+      case 'idempotency_key_expired':
+        return unknown('expired', problem.retry);
+      case 'outcome_unknown':
+        return unknown(problem.retry === 'same_key' ? 'in_progress' : 'given_up', problem.retry);
+      case 'idempotency_key_fingerprint_mismatch':
+        throw refusal(reply, attempts); // the key was never this request's
+    }
+    if (problem.retry === 'same_key') return unknown('in_progress', 'same_key');
+    if (doubt) return unknown('refused', 'same_key');
+    throw refusal(reply, attempts);
+  }
+
+  async #read<T>(method: 'GET' | 'POST', path: string, params: object | undefined, o: CallOptions | undefined): Promise<Found<T>> {
+    const call: Call = { method, path, key: undefined, body: params && JSON.stringify(params), home: undefined };
+    const { reply, attempts } = await this.#repeat(call, o, again);
+    if (reply.kind === 'object') return { object: reply.object as T, raw: reply.raw };
+    throw refusal(reply, attempts);
+  }
+
+  /** Repeats a call until worth says that more of it is no use, up to maxAttempts. */
+  async #repeat(call: Call, o: CallOptions | undefined, worth: (r: Reply) => boolean): Promise<{ reply: Reply; attempts: number }> {
+    const signal = o?.signal;
+    signal?.throwIfAborted(); // nothing was sent
+    let base = this.#base;
+    for (let n = 1; ; n++) {
+      const timeout = AbortSignal.timeout(this.#timeoutMs);
+      const reply = await attempt(this.#fetch, this.#bases[base % this.#bases.length]!, this.#apiKey, call, signal ? AbortSignal.any([signal, timeout]) : timeout);
+      const more = worth(reply);
+      if (reply.kind === 'object') this.#base = base % this.#bases.length;
+      if (!more || n >= this.#maxAttempts || signal?.aborted || reply.kind === 'object' || reply.retryAfterMs > maxServerWaitMs) return { reply, attempts: n };
+      if (elsewhere(reply)) base++;
+      try {
+        await this.#sleep(reply.retryAfterMs + this.#jitter(n), signal);
+      } catch {
+        return { reply, attempts: n }; // the caller has no more time
+      }
+    }
+  }
+
+  /** Full jitter, so that clients that failed together do not return together. */
+  #jitter(n: number): number {
+    return this.#random() * Math.min(this.#backoffMaxMs, this.#backoffMinMs * 2 ** (n - 1));
+  }
+}
+
+/** Whether the same request may be answered otherwise. A soft decline is an answer. */
+function again(r: Reply): boolean {
+  if (r.kind === 'nothing') return r.again;
+  return r.kind === 'problem' && r.problem.retry === 'same_key' && r.problem.error !== 'card_declined';
+}
+
+/** Whether another region may do better. */
+function elsewhere(r: Reply): boolean {
+  return r.kind === 'nothing' || (r.kind === 'problem' && (r.problem.error === 'store_unavailable' || r.problem.error === 'internal'));
+}
+
+function answered(key: string, attempts: number, r: Reply): Answer {
+  const of = (name: string): string | undefined => (r.kind === 'nothing' ? undefined : (r.headers.get(name) ?? undefined));
+  const expires = of('Idempotency-Expires-At');
+  return {
+    idempotencyKey: key, attempts, replayed: of('Idempotent-Replayed') === 'true',
+    homeRegion: of('Homeward-Home-Region'), servedBy: of('Homeward-Served-By'), expiresAt: expires === undefined ? undefined : new Date(expires),
+  };
+}
+
+function declined(r: Reply & { kind: 'problem' }, answer: Answer): Declined {
+  const { problem, retryAfterMs } = r;
+  return { outcome: 'declined', code: problem.code, detail: problem.detail, retry: problem.retry, retryAfterMs, problem, ...answer };
+}
+
+function refusal(r: Exclude<Reply, { kind: 'object' }>, attempts: number): HomewardError {
+  if (r.kind === 'problem') {
+    return new HomewardError(`homeward: ${r.problem.error}: ${r.problem.detail}`, { status: r.status, problem: r.problem, retry: r.problem.retry, attempts });
+  }
+  return new HomewardError(`homeward: ${r.detail}`, { status: r.status, problem: undefined, retry: 'same_key', attempts }, { cause: r.cause });
+}
+
+function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', end);
+      resolve();
+    }, ms);
+    if (signal?.aborted) end();
+    else signal?.addEventListener('abort', end, { once: true });
+  });
+}

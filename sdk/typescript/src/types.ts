@@ -1,0 +1,18 @@
+import type { components } from './api.js';
+
+type Schemas = components['schemas'];
+/** What HTTP libraries add and the API ignores is nobody's to write. */
+type Sent<T> = Omit<T, 'client_ts' | 'request_id' | 'sent_at' | 'trace_id'>;
+/** Members with a default need not be sent. */
+type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
+
+export type Charge = Schemas['Charge'];
+export type Transfer = Schemas['Transfer'];
+export type Refund = Schemas['Refund'];
+export type KeyStatus = Schemas['KeyStatus'];
+export type Event = Schemas['Event'];
+export type EventObject = Schemas['EventObject'];
+export type ChargeParams = Optional<Sent<Schemas['ChargeRequest']>, 'off_session' | 'capture_method'>;
+export type TransferParams = Sent<Schemas['TransferRequest']>;
+export type RefundParams = Sent<Schemas['RefundRequest']>;
+export type CaptureParams = Sent<Schemas['CaptureRequest']>;
