@@ -70,6 +70,19 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
+// The merchant's contract has every error.
+func TestTheContractListsEveryCode(t *testing.T) {
+	text, err := os.ReadFile("../../docs/API.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range Codes() {
+		if !strings.Contains(string(text), "`"+string(code)+"`") {
+			t.Errorf("docs/API.md does not list %s", code)
+		}
+	}
+}
+
 // TestThePageIsCurrent compares docs/ERRORS.md with the catalogue.
 func TestThePageIsCurrent(t *testing.T) {
 	const path = "../../docs/ERRORS.md"
