@@ -97,7 +97,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return res, t.Look(r, body, res)
+	t.look(r, body, res)
+	return res, nil
 }
 
 // CloseIdleConnections is http.Client's.
@@ -107,30 +108,30 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// Look checks the answer to r, whose body was sent. It reads the answer's body and puts
+// look checks the answer to r, whose body was sent. It reads the answer's body and puts
 // one like it in its place; an answer that was cut off is not checked, and stays cut off.
-func (t *Checker) Look(r *http.Request, sent []byte, res *http.Response) error {
-	got, err := io.ReadAll(res.Body)
+func (t *Checker) look(r *http.Request, sent []byte, res *http.Response) {
+	got, cut := io.ReadAll(res.Body)
 	_ = res.Body.Close()
 	res.Body = io.NopCloser(bytes.NewReader(got))
-	if err != nil {
-		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(got), failing{err}))
-		return nil
+	if cut != nil {
+		res.Body = io.NopCloser(io.MultiReader(bytes.NewReader(got), failing{cut}))
+		return
 	}
-	route, params, err := t.router.FindRoute(at(r))
+	route, params, none := t.router.FindRoute(at(r))
 	what := r.Method + " " + r.URL.Path
-	if err == nil {
+	if none == nil {
 		what = r.Method + " " + route.Path
 	}
 	if !t.first(what, sent, res, got) {
-		return nil
+		return
 	}
-	if err != nil || res.StatusCode == http.StatusMethodNotAllowed {
+	if none != nil || res.StatusCode == http.StatusMethodNotAllowed {
 		t.report(what, res, got, stray(res, got))
-		return nil
+		return
 	}
 	in := &openapi3filter.RequestValidationInput{
-		Request: httptest.NewRequest(r.Method, r.URL.RequestURI(), bytes.NewReader(sent)), PathParams: params, Route: route, Options: options,
+		Request: httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.RequestURI(), bytes.NewReader(sent)), PathParams: params, Route: route, Options: options,
 	}
 	in.Request.Header = r.Header.Clone()
 	form := strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded")
@@ -141,7 +142,6 @@ func (t *Checker) Look(r *http.Request, sent []byte, res *http.Response) error {
 	t.report(what, res, got, openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: res.StatusCode, Header: res.Header, Body: io.NopCloser(bytes.NewReader(got)), Options: options,
 	}))
-	return nil
 }
 
 var options = &openapi3filter.Options{IncludeResponseStatus: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true}
@@ -229,7 +229,7 @@ func (t *Checker) Event(body []byte) error {
 	if hook == nil {
 		return fmt.Errorf("contract: no webhook of the document is of this kind: %s", body)
 	}
-	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	return openapi3filter.ValidateRequestBody(context.Background(), &openapi3filter.RequestValidationInput{
 		Request: r, Options: options, Route: &routers.Route{Spec: t.doc, PathItem: hook, Method: http.MethodPost, Operation: hook.Post},
