@@ -137,7 +137,7 @@ export interface paths {
         put?: never;
         /**
          * Capture a charge
-         * @description Takes the money that a charge holds, once. It is booked when this is answered. A capture of as much under another key reads the same charge; one of another amount is refused with already_captured, and one of a charge that was canceled with charge_not_capturable. Which charge it is is part of the request.
+         * @description Takes the money that a charge holds, once. It is booked when this is answered. A capture of as much under another key reads the same charge; one of another amount is refused with already_captured, and one of a charge that was canceled with charge_not_capturable. Where the provider says later what comes of it, it is answered 202 until then with the charge, whose status is processing, and another capture or cancellation is refused with order_in_progress. Which charge it is is part of the request.
          */
         post: operations["captureCharge"];
         delete?: never;
@@ -730,7 +730,7 @@ export interface components {
             code?: string;
             detail: string;
             /** @description The error's name, by which programs go. Names are added: treat one that you do not know by its retry. */
-            error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "outcome_unknown" | "internal" | (string & {});
+            error: "idempotency_key_missing" | "idempotency_key_invalid" | "invalid_request" | "unauthorized" | "forbidden" | "card_declined" | "not_found" | "method_not_allowed" | "idempotency_key_in_use" | "idempotency_key_expired" | "body_too_large" | "unsupported_media_type" | "idempotency_key_fingerprint_mismatch" | "rate_limited" | "store_unavailable" | "home_unavailable" | "idempotency_key_withheld" | "outcome_unknown" | "internal" | (string & {});
             member?: string;
             /** Format: date-time */
             original_request_at?: string;
@@ -1430,7 +1430,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description store_unavailable, home_unavailable or outcome_unknown: retry is same_key. One outcome_unknown is final: when asking the provider has been given up. It is remembered, so the same key would only read it again. For a charge retry is new_key: should it turn out to have been made, the payer gets the money back. For a transfer or a refund retry is never: nobody can take a late one back, so a person must find out at the provider whether it was made before another one is. */
+        /** @description store_unavailable, home_unavailable, idempotency_key_withheld or outcome_unknown: retry is same_key. idempotency_key_withheld: records of a recent time were lost, and the key may have been used in it; a request that was certainly never sent before can be sent under a key from POST /v1/idempotency-keys. One outcome_unknown is final: when asking the provider has been given up. It is remembered, so the same key would only read it again. For a charge retry is new_key: should it turn out to have been made, the payer gets the money back. For a transfer or a refund retry is never: nobody can take a late one back, so a person must find out at the provider whether it was made before another one is. */
         Unavailable: {
             headers: {
                 "Homeward-Home-Region": components["headers"]["HomeRegion"];
@@ -2071,6 +2071,24 @@ export interface operations {
                     "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
                 };
             };
+            /** @description The provider has the request, and tells later what comes of it: the charge is processing. Every retry reads the same bytes until it does. */
+            202: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Charge"];
+                };
+            };
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthorized"];
             /** @description card_declined. Hard: remembered, retry is new_key. Soft: the key is released, retry is same_key. Requests that are under way together, or begin before Retry-After is over, read one decline. */
@@ -2265,6 +2283,24 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Charge"] | components["schemas"]["StripeCharge"];
+                };
+            };
+            /** @description The provider has the request, and tells later what comes of it: the charge is processing. Every retry reads the same bytes until it does. */
+            202: {
+                headers: {
+                    "Homeward-Home-Region": components["headers"]["HomeRegion"];
+                    "Homeward-Hops": components["headers"]["Hops"];
+                    "Homeward-Served-By": components["headers"]["ServedBy"];
+                    "Idempotency-Expires-At": components["headers"]["ExpiresAt"];
+                    "Idempotency-Key": components["headers"]["Key"];
+                    "Idempotency-Original-Request-At": components["headers"]["OriginalRequestAt"];
+                    "Idempotent-Replayed": components["headers"]["Replayed"];
+                    Location: components["headers"]["Location"];
+                    Traceparent: components["headers"]["Traceparent"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Charge"];
                 };
             };
             400: components["responses"]["Invalid"];
