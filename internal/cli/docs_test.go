@@ -70,7 +70,7 @@ var (
 func commandLines(page string) (lines []string) {
 	fenced := false
 	page = strings.ReplaceAll(page, "\\\n", " ")
-	for _, line := range strings.SplitSeq(page, "\n") {
+	for line := range strings.SplitSeq(page, "\n") {
 		if fence.MatchString(line) {
 			fenced = !fenced
 			continue

@@ -84,10 +84,10 @@ func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
 	var generation, latest zeronull.Int4
 	var first zeronull.Timestamptz
 	var version zeronull.Int2
-	var print []byte
+	var sum []byte
 	var tenant, key, event, region, node, detail, object, ref, providerKey zeronull.Text
 	err = row.Scan(&r.seen, &r.next.Tenant, &r.next.Key, &r.next.At, &nextID,
-		&tenant, &key, &at, &id, &event, &region, &node, &fence, &generation, &detail, &object, &ref, &providerKey, &latest, &first, &version, &print)
+		&tenant, &key, &at, &id, &event, &region, &node, &fence, &generation, &detail, &object, &ref, &providerKey, &latest, &first, &version, &sum)
 	if err != nil {
 		return r, err
 	}
@@ -98,10 +98,10 @@ func scanAudit(row pgx.CollectableRow) (r auditRow, err error) {
 			At: time.Time(at).UTC(), Event: claim.Event(event), Region: string(region), Node: string(node),
 			Fence: uint64(fence), Generation: uint32(generation), Detail: string(detail),
 		}
-		if object != "" && len(print) == sha256.Size {
+		if object != "" && len(sum) == sha256.Size {
 			r.entry.Claim = &claim.Record{
 				Key: claim.Key{Tenant: r.entry.Tenant, Value: r.entry.Key}, Minted: claim.Minted{ID: r.entry.Object}, ProviderKey: string(providerKey),
-				Generation: uint32(latest), FirstUse: utc(first), Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(version), Sum: [sha256.Size]byte(print)},
+				Generation: uint32(latest), FirstUse: utc(first), Fingerprint: claim.Fingerprint{Version: claim.FingerprintVersion(version), Sum: [sha256.Size]byte(sum)},
 			}
 		}
 	}

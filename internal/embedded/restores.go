@@ -68,9 +68,9 @@ func (db *DB) PutRestore(ctx context.Context, r claim.Restore) (changed bool, er
 	return err == nil, err
 }
 
-// appendWitness is the key of a witness.
-func appendWitness(b []byte, key claim.Key) []byte {
-	b = append(append(b, tableWitness), key.Tenant...)
+// witnessKey is the key of a witness.
+func witnessKey(key claim.Key) []byte {
+	b := append([]byte{tableWitness}, key.Tenant...)
 	return append(append(b, nameEnd), key.Value...)
 }
 
@@ -85,7 +85,7 @@ func (db *DB) Witness(ctx context.Context, key claim.Key) (w claim.Witness, foun
 	defer db.leave()
 	db.restoreMu.Lock()
 	defer db.restoreMu.Unlock()
-	found, err = db.get(appendWitness(nil, key), func(value []byte) error {
+	found, err = db.get(witnessKey(key), func(value []byte) error {
 		w, err = readWitness(key, value)
 		return err
 	})
@@ -118,7 +118,7 @@ func (db *DB) PutWitnesses(ctx context.Context, all []claim.Witness) error {
 		if err != nil {
 			return err
 		}
-		if err := b.Set(appendWitness(nil, all[i].Key), state, nil); err != nil {
+		if err := b.Set(witnessKey(all[i].Key), state, nil); err != nil {
 			return unavailable(err)
 		}
 	}
@@ -134,7 +134,7 @@ func (db *DB) Witnesses(ctx context.Context, after claim.Key, limit int) (all []
 	prefix := []byte{tableWitness}
 	from := prefix
 	if after != (claim.Key{}) {
-		from = append(appendWitness(nil, after), 0) // the next possible key
+		from = append(witnessKey(after), 0) // the next possible key
 	}
 	err = db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		tenant, key, ok := strings.Cut(string(k[1:]), "\x00")
@@ -169,7 +169,7 @@ func (db *DB) DropWitnesses(ctx context.Context, limit int) (dropped int, err er
 	b := db.pebble.NewBatch()
 	defer func() { _ = b.Close() }()
 	for i := range all {
-		if err := b.Delete(appendWitness(nil, all[i].Key), nil); err != nil {
+		if err := b.Delete(witnessKey(all[i].Key), nil); err != nil {
 			return 0, unavailable(err)
 		}
 	}
