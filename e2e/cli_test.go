@@ -252,5 +252,5 @@ func TestTheProgramKnowsItsLicences(t *testing.T) {
 	}
 	said, err = exec.Command(path, "licenses", "--text").Output()
 	require.NoError(t, err)
-	require.True(t, strings.Contains(string(said), "Mozilla Public License, version 2.0"))
+	require.Contains(t, string(said), "Mozilla Public License, version 2.0")
 }
