@@ -35,7 +35,7 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 	if c.body, err = encode(params); err != nil {
 		return Answer{}, fmt.Errorf("client: encode the request: %w", err)
 	}
-	base := int(cl.base.Load())
+	base, open := int(cl.base.Load()), false
 	for n := 1; ; n++ {
 		answer, failed := cl.attempt(ctx, c, n, cl.bases[base%len(cl.bases)])
 		if failed == nil {
@@ -44,6 +44,10 @@ func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err 
 			return answer, nil
 		}
 		failed.Attempts, failed.IdempotencyKey = n, c.key
+		open = open || failed.Status == 0 || failed.Status >= http.StatusInternalServerError
+		if open && c.key != "" && !failed.ofClaim() {
+			failed.leaveOpen()
+		}
 		if err := ctx.Err(); err != nil {
 			return Answer{}, fmt.Errorf("client: %w; last attempt: %w", err, failed)
 		}

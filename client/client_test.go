@@ -163,6 +163,7 @@ func TestRetries(t *testing.T) {
 		ok            bool
 		retry         Retry
 		atLeast       time.Duration // the first pause
+		unknown       bool
 	}{
 		{name: "unknown, then known", first: []http.HandlerFunc{unknown, made}, asked: [2]int{2, 0}, ok: true, atLeast: 1500 * time.Millisecond},
 		{name: "in use, then known", first: []http.HandlerFunc{refuse(409, "idempotency_key_in_use", RetrySameKey, `,"retry_after_ms":5000`), made}, asked: [2]int{2, 0}, ok: true, atLeast: 5 * time.Second},
@@ -172,14 +173,18 @@ func TestRetries(t *testing.T) {
 		{name: "connection lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
 		{name: "answer cut", first: []http.HandlerFunc{plain(201, `{"id":"ch`)}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true},
 		{name: "proxy's 502", first: []http.HandlerFunc{plain(502, "<html>", "Retry-After", "3")}, second: []http.HandlerFunc{made}, asked: [2]int{1, 1}, ok: true, atLeast: 3 * time.Second},
-		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, asked: [2]int{2, 2}, retry: RetrySameKey},
-		{name: "never known", first: []http.HandlerFunc{unknown}, asked: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond},
+		{name: "both lost", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{hangUp}, asked: [2]int{2, 2}, retry: RetrySameKey, unknown: true},
+		{name: "never known", first: []http.HandlerFunc{unknown}, asked: [2]int{4, 0}, code: "outcome_unknown", retry: RetrySameKey, atLeast: 1500 * time.Millisecond, unknown: true},
 		{name: "given up", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetryNewKey, "")}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetryNewKey},
 		{name: "mismatch", first: []http.HandlerFunc{refuse(422, "idempotency_key_fingerprint_mismatch", RetryNever, "")}, asked: [2]int{1, 0}, code: "idempotency_key_fingerprint_mismatch", retry: RetryNever},
 		{name: "hard decline", first: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetryNewKey},
 		{name: "soft decline is the caller's", first: []http.HandlerFunc{refuse(402, "card_declined", RetrySameKey, `,"code":"insufficient_funds"`)}, asked: [2]int{1, 0}, code: "card_declined", retry: RetrySameKey},
 		{name: "proxy's 403", first: []http.HandlerFunc{plain(403, "<html>")}, asked: [2]int{1, 0}, retry: RetryNever},
-		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey},
+		{name: "lost, then refused at the door", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(401, "unauthorized", RetryNever, "")}, asked: [2]int{1, 1}, code: "unauthorized", retry: RetrySameKey, unknown: true},
+		{name: "lost, then the proxy's 403", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{plain(403, "<html>")}, asked: [2]int{1, 1}, retry: RetrySameKey, unknown: true},
+		{name: "lost, then declined", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(402, "card_declined", RetryNewKey, `,"code":"stolen_card"`)}, asked: [2]int{1, 1}, code: "card_declined", retry: RetryNewKey},
+		{name: "lost, then refused by the provider", first: []http.HandlerFunc{hangUp}, second: []http.HandlerFunc{refuse(400, "invalid_request", RetryNever, `,"code":"amount_too_small"`)}, asked: [2]int{1, 1}, code: "invalid_request", retry: RetryNever},
+		{name: "too long a wait", first: []http.HandlerFunc{refuse(503, "outcome_unknown", RetrySameKey, `,"retry_after_ms":61000`)}, asked: [2]int{1, 0}, code: "outcome_unknown", retry: RetrySameKey, unknown: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.second == nil {
@@ -215,7 +220,7 @@ func TestRetries(t *testing.T) {
 				return
 			}
 			var e *Error
-			if !errors.As(err, &e) || e.Code != c.code || e.Retry != c.retry || e.Attempts != len(all) || claim.FormatKey(e.IdempotencyKey) != key {
+			if !errors.As(err, &e) || e.Code != c.code || e.Retry != c.retry || e.Unknown != c.unknown || e.Attempts != len(all) || claim.FormatKey(e.IdempotencyKey) != key {
 				t.Errorf("got %+v", err)
 			}
 		})

@@ -48,6 +48,10 @@ type Error struct {
 	HomeRegion string
 	// Attempts is how many requests the call took.
 	Attempts int
+	// Unknown: an attempt of this call got no answer and may have moved money, and no
+	// answer of the key's claim has said since what it did. Retry is same_key then, also
+	// where the last answer, as a 401, would have to be mended first.
+	Unknown bool
 	// Err is the network's error, if that is what happened.
 	Err error
 
@@ -88,6 +92,24 @@ func (e *Error) elsewhere() bool {
 	default:
 		return e.Code == "store_unavailable" || e.Code == "internal"
 	}
+}
+
+// ofClaim: the answer is that of the key's claim, and says what became of every attempt.
+func (e *Error) ofClaim() bool {
+	switch e.Code {
+	case "card_declined", "idempotency_key_expired", "idempotency_key_fingerprint_mismatch":
+		return true
+	case "outcome_unknown":
+		return e.Retry != RetrySameKey // the asking has ended
+	}
+	return e.Replayed || e.DeclineCode != ""
+}
+
+// leaveOpen: an earlier attempt may have moved money, which this answer does not tell.
+func (e *Error) leaveOpen() {
+	e.Unknown = true
+	e.final = e.final || e.Retry != RetrySameKey // sent again it is refused again, until somebody mends it
+	e.Retry = RetrySameKey
 }
 
 // wireError is a request that got no answer. It may have been carried out.
