@@ -36,10 +36,10 @@ func NewAPIKey() string {
 	return string(appendAPIKeyCheck(key, string(key)))
 }
 
-// APIKeyMadeUp reports whether key says that it is one of ours and is none: a wrong
-// length, or a check value that does not match. Nobody was ever given it. What does not
-// say so, such as a key of an earlier form, has to be looked up. The check value is no
-// secret and proves nothing; it spares the look-up.
+// APIKeyMadeUp reports whether key has the prefix of our keys but a wrong length or a
+// check value that does not match, so that it was never issued. It returns false for
+// any other text, such as a key of an earlier form, which the caller must look up. The
+// check value is not secret and proves nothing; it only saves the look-up.
 func APIKeyMadeUp(key string) bool {
 	if !strings.HasPrefix(key, apiKeyPrefix) {
 		return false

@@ -39,11 +39,13 @@ const (
 	plainZeros  = -6
 )
 
-// CanonicalOptions changes what [Canonical] keeps. The zero value keeps all.
+// CanonicalOptions selects the members that [Canonical] keeps. The zero value
+// keeps all.
 type CanonicalOptions struct {
 	// Drop names the members of the top-level object that are left out because
 	// they change between retries of one request (client_ts, trace_id). Names
-	// are compared unescaped. What is dropped is still checked. It is only read.
+	// are compared unescaped. Canonical still checks the members that it drops.
+	// It does not modify Drop.
 	Drop map[string]struct{}
 }
 
@@ -54,7 +56,7 @@ type JSONError struct {
 	Path string
 	// Reason is one line, without the path.
 	Reason string
-	// Offset is where reading stopped, in bytes from the start of the text.
+	// Offset is the position of the fault, in bytes from the start of the text.
 	Offset int
 }
 
@@ -80,13 +82,13 @@ func (e *JSONError) Error() string {
 //     -0 is 0, and 2^53+1 stays apart from 2^53. The shortest text of a double
 //     comes out as RFC 8785 has it.
 //
-// Any JSON value is accepted; what else a body must be is the caller's rule.
-// The error is a *[JSONError]. The result is a new slice that belongs to the
-// caller and less than 6 times as long as body, as 1e20 is written in full; body
-// is only read. Time is O(n log n). It is safe for concurrent use.
+// Canonical accepts any JSON value; the caller checks what else a body must be.
+// The error is a *[JSONError]. The result is a new slice that the caller owns,
+// less than 6 times as long as body, as 1e20 is written in full. Canonical does
+// not modify body. Time is O(n log n). It is safe for concurrent use.
 //
-// Libraries that implement RFC 8785 as it stands are of no use here: they take
-// numbers through float64, where 2^53 and 2^53+1 are one.
+// Libraries that implement RFC 8785 as published do not work here: they convert
+// numbers to float64, where 2^53 and 2^53+1 are equal.
 func Canonical(body []byte, opt CanonicalOptions) ([]byte, error) {
 	if len(body) > MaxCanonicalBody {
 		return nil, &JSONError{Reason: fmt.Sprintf("longer than %d bytes", MaxCanonicalBody)}

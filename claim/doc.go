@@ -3,11 +3,11 @@
 //
 // # The row is the truth
 //
-// A claim is one row, in the partition of its home region. Whoever wants to act
-// writes it first, with compare-and-set, and the provider hears nothing before
-// that write is durable. Everything else (gossip, in-process wake-ups, local
-// timers, replicas) only saves time: if any of it is wrong, a request waits
-// longer or travels further, and no card is charged.
+// A claim is one row, in the partition of its home region. A node that wants to
+// act writes the row first, with compare-and-set, and calls the provider only
+// once that write is durable. Everything else (gossip, in-process wake-ups,
+// local timers, replicas) only saves time: if any of it is wrong, a request
+// waits longer or travels further, and no card is charged.
 //
 // # States
 //
@@ -38,59 +38,57 @@
 //
 // # Twins
 //
-// Requests for one key that are under way at the same time share one outcome. The
-// losers wait, and read the winner's answer. Where the winner's generation was
-// released, the row keeps how it ended ([Refusal]), and that answers every request
-// that was under way by then ([Shared]). Only a request that began DeclinePause after
-// the release may claim the next generation: else each of the waiting twins would call
-// the provider once more, under one provider key after the other.
+// Concurrent requests for one key share one outcome. The losers wait, then return the
+// winner's answer. If the winner's generation was released, the row keeps its refusal
+// ([Refusal]), which answers every request that had begun by then ([Shared]). Only a
+// request that began DeclinePause after the release may claim the next generation.
+// Otherwise each waiting twin would call the provider once more, each under a provider
+// key of its own.
 //
-// When a request began travels as a duration ([Arrival.UnderWay]): the entry counts
-// it, the way to the home included, and each store goes on counting. Clocks of two
-// nodes are never compared. In doubt a request counts as one that began before: it
-// reads the refusal once more.
+// A request carries its age as a duration ([Arrival.UnderWay]): the entry measures
+// it, including the forward to the home, and each store adds to it. Clocks of two
+// nodes are never compared. If in doubt, a store treats the request as begun before
+// the release: it answers with the same refusal again.
 //
 // # Fences, leases and trust
 //
 // The fence is the row's counter; every change of holder raises it and every
 // write of a holder compares it. The lease says, by the store's clock, until
-// when others must leave the row alone. The fence alone is what makes it safe:
-// a holder that slept through its lease finds its write refused. The lease only
-// keeps two holders from calling the provider needlessly.
+// when others must leave the row alone. The fence alone makes this safe: the
+// store refuses the write of a holder that slept through its lease. The lease
+// only prevents needless calls to the provider by two holders.
 //
-// A holder counts its trust from before it asked the store, by its own clocks
-// (the monotonic one sleeps with the machine, so the wall clock is looked at,
-// too), and stops LeaseMargin early. When trust ends, the provider
-// call's context ends and no further call is issued. A take-over waits
-// ClockOffset longer than the lease. A heartbeat renews all leases of the
-// process in one step, up to LeaseCeiling.
+// A holder trusts its lease from before it asked the store, by its own clocks
+// (the monotonic clock stops while the machine sleeps, so the holder also
+// checks the wall clock), and stops LeaseMargin early. When trust ends, the
+// holder cancels the provider call's context and issues no further call. A
+// take-over waits ClockOffset longer than the lease. A heartbeat renews all
+// leases of the process in one step, up to LeaseCeiling.
 //
-// What an attempt has learned is said to the store again and again, with back-off,
-// while the store gives no answer and trust lasts; the heartbeat goes on meanwhile.
-// Each verdict has an id of its own, which the row keeps until somebody has the claim
-// again. So a verdict that was recorded, though its reply was lost, is answered with
-// what it left when it is said again, and the caller gets the answer. Nothing is said
-// again after [ErrFenced].
+// A holder retries Settle with back-off while the store does not answer and trust
+// lasts; the heartbeat continues meanwhile. Each verdict has an id, which the row
+// keeps until the next holder takes the claim. So if the store recorded a verdict but
+// its reply was lost, the retry returns the stored row and the caller gets the
+// answer. The holder does not retry after [ErrFenced].
 //
 // # The provider key
 //
-// It is a hash of tenant, key, first use, generation and the name of the provider that
-// the generation is with: so the row says, in what the provider is told and nowhere else,
-// whom to ask ([Record.With]). A node that does not have that provider leaves the claim to
-// one that has.
+// The provider key is a hash of tenant, key, first use, generation and the name of the
+// generation's provider. The row names that provider in this hash and nowhere else
+// ([Record.With]). A node without that provider leaves the claim to a node that has it.
 //
-// A definitive no of one provider may be another one's to answer (OutcomeMoved): the step
-// that records it begins a generation for that other one, under a fence of its own, before
-// anybody calls it.
+// After a definitive no, the claim may move to another provider (OutcomeMoved): the step
+// that records the no begins a generation for the other provider, under a new fence,
+// before any node calls it.
 //
-// The generation goes up only when a re-claim follows a definitive no: under the same
+// The generation rises only when a re-claim follows a definitive no: under the same
 // provider key the provider would only repeat its cached decline. After an unknown outcome
-// it never changes, so that however many holders ask, the provider sees one request.
+// it never changes, so the provider sees one request, however many holders send it.
 //
 // # Crash points
 //
-// The process may die at any point of a request's way; these are the ones that
-// differ, with what the next request (or the outbox worker) sees.
+// The process may die at any point while it serves a request. These are the
+// points that differ, with what the next request (or the outbox worker) sees.
 //
 //	A  before Begin is durable     no row: the retry is the first request
 //	B  after Begin, before the     IN_FLIGHT, lease runs: retries wait, then 409;
@@ -104,38 +102,38 @@
 //	E  after Settle, before or     COMPLETED: replay
 //	   during the reply
 //
-// While a verdict is said again the row is as in D or, where a try was done and only
-// its reply lost, as in E: a holder that dies then leaves one of the two.
+// While a holder retries Settle, the row is as in D or, if the store settled and
+// only its reply was lost, as in E. A holder that dies then leaves one of the two.
 //
-// Between the pin of an opaque key and its Begin: a pin without a claim; the
-// next request is sent to the pinned home, which begins. Where Begin pins the key
-// as well ([Arrival].PinHere) there is no such point on SQL: A or B. Between the large body
-// in the object store and its Settle: an orphan blob, which the retry adopts
-// because it is named by its content; the row is as in D. Between the outbox
-// worker's take and its TakeOver: the row is due again when its own short lease
-// ends. Between the last reply and its audit note: the note is lost; notes of
-// replays are the one thing that is allowed to be.
+// Between the pin of an opaque key and its Begin: a pin without a claim; the entry forwards
+// the next request to the pinned home, which begins. If Begin also pins the key
+// ([Arrival].PinHere), SQL stores have no such point: the row is as in A or B. Between the
+// write of a large body to the object store and its Settle: an orphan blob, which the retry
+// reuses because its name is its content's hash; the row is as in D. Between the outbox
+// worker's take and its TakeOver: the row is due again when its own short lease ends.
+// Between the last reply and its audit note: the note is lost; notes of replays are the
+// only audit entries that may be.
 //
 // A panic in an attempt is a crash of that attempt alone. In the executor it is C: the
-// outcome is unknown, the row is put off, and asking is never given up for it. In the
-// settlement it is D. Either way no lease is renewed any more, and the worker counts the
-// failure and parks the row after some tries, with the claim in flight.
+// outcome is unknown and the row is deferred; MaxUnknowns never ends the claim after a
+// panic. In the settlement it is D. Either way the lease is no longer renewed, and the
+// worker counts the failure and parks the row after a few attempts, with the claim in
+// flight.
 //
 // # Outcomes
 //
 // An attempt ends in done, refused, released, unknown or pending. Unknown keeps the row
-// IN_FLIGHT without a holder until a back-off passes; then the outbox worker or
-// a retry of the same request asks again. At MaxUnknowns it becomes
-// FAILED_TERMINAL with reason outcome_unknown, which is logged as an error; a
-// charge that surfaces later is to be refunded. An attempt that never began, because
-// trust had ended before it could, is an unknown that sent nothing and counts for
-// nothing.
+// IN_FLIGHT without a holder until a back-off passes; then the outbox worker or a retry
+// of the same request asks again. At MaxUnknowns it becomes FAILED_TERMINAL with reason
+// outcome_unknown, which is logged as an error; a charge that surfaces later must be
+// refunded. An attempt that never began, because trust had ended first, is an unknown
+// that sent nothing and does not count.
 //
-// Pending is neither: the provider has the call and waits for the payer, for a bank, or to be
-// told to take the money that it holds.
-// The row stays IN_FLIGHT without a holder and keeps an [Interim] answer, which every
-// request reads until an attempt learns that the state has changed. It is asked about at
-// the pace that the verdict names, and whoever has heard of it may take it over at once.
+// Pending is neither: the provider accepted the call and waits for the payer, for a bank,
+// or for a capture of the money that it holds. The row stays IN_FLIGHT without a holder and
+// keeps an [Interim] answer, which every request reads until an attempt learns that the
+// state has changed. The worker asks the provider at the interval that the verdict sets. A
+// node that receives news of the outcome may take the row over at once.
 //
 //	after the provider said pending,  as D: the next attempt asks, or repeats under the
 //	before Settle is durable          same provider key, and finds it pending

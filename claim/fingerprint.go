@@ -28,10 +28,10 @@ const (
 // matched nor refused: the outcome of the comparison is unknown.
 var ErrFingerprintVersion = errors.New("unknown fingerprint version; a newer node must answer this request")
 
-// Fingerprint tells whether two requests under one key are the same request. It
-// is comparable: two requests are the same if their fingerprints of the same
-// version are equal; fingerprints of different versions prove nothing, so
-// compute the new request's in the stored version and compare that.
+// Fingerprint identifies a request under its key. It is comparable: two
+// requests are the same if their fingerprints of the same version are equal.
+// Fingerprints of different versions cannot be compared: compute the new
+// request's in the stored version.
 type Fingerprint struct {
 	Version FingerprintVersion
 	Sum     [sha256.Size]byte
@@ -42,8 +42,8 @@ func (f Fingerprint) String() string {
 	return fmt.Sprintf("v%d:%s", f.Version, hex.EncodeToString(f.Sum[:]))
 }
 
-// FingerprintInput is all that a fingerprint covers. What differs between
-// retries of one request has no place in it: the key itself, User-Agent,
+// FingerprintInput is everything that a fingerprint covers. It excludes what
+// may differ between retries of one request: the key itself, User-Agent,
 // request and trace ids, the client's address.
 type FingerprintInput struct {
 	Method      string // as received: POST
@@ -56,9 +56,9 @@ type FingerprintInput struct {
 // fingerprintLabel separates these hashes from every other use of SHA-256.
 const fingerprintLabel = "homeward/fingerprint/v1"
 
-// Fingerprint computes the fingerprint by the rules of version v, and fails
-// with [ErrFingerprintVersion] if it does not know them. It is safe for
-// concurrent use.
+// Fingerprint computes the fingerprint by the rules of version v. It returns
+// [ErrFingerprintVersion] for a version that this build does not know. It is
+// safe for concurrent use.
 func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error) {
 	if v != FingerprintV1 {
 		return Fingerprint{}, fmt.Errorf("version %d: %w", v, ErrFingerprintVersion)

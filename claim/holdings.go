@@ -130,7 +130,7 @@ func (h *holdings) left(hold *holding, now time.Time) time.Duration {
 
 func (hold *holding) lost() { hold.cancel(errTrustLost) }
 
-// Start begins the heartbeat. Starting twice is starting once.
+// Start begins the heartbeat. It is idempotent.
 func (s *Service) Start() {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -142,9 +142,9 @@ func (s *Service) Start() {
 	go s.heartbeat(ctx, s.done)
 }
 
-// Drain waits for the attempts in hand, or for the end of ctx: also for those
-// whose callers have hung up and which no server counts any more. It is called
-// when no more requests come.
+// Drain waits until all running attempts have ended or ctx is done. It includes
+// attempts whose callers have hung up, which no server counts any more. Call it
+// when no more requests arrive.
 func (s *Service) Drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -155,11 +155,11 @@ func (s *Service) Drain(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("claim: attempts were still in hand when time ran out; the outbox recovers them: %w", ctx.Err())
+		return fmt.Errorf("claim: attempts were still running at the drain deadline; the outbox will recover them: %w", ctx.Err())
 	}
 }
 
-// Stop ends the heartbeat and waits for it. Stopping twice is stopping once.
+// Stop ends the heartbeat and waits for it. It is idempotent.
 func (s *Service) Stop() {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -201,7 +201,7 @@ func (s *Service) renew(ctx context.Context) {
 // out by itself.
 func (s *Service) renewHome(ctx context.Context, home string, holds []*holding) {
 	if caught := fault.Caught(func() { s.tryRenew(ctx, home, holds) }); caught != nil {
-		s.c.Logger.Error("a renewal panicked; calls under way end before their leases do", "home", home, "held", len(holds), "fault", caught)
+		s.c.Logger.Error("lease renewal panicked; running provider calls end before their leases do", "home", home, "held", len(holds), "fault", caught)
 	}
 }
 
@@ -213,7 +213,7 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 	asked := time.Now()
 	kept, err := s.c.Store.Renew(ctx, s.c.Node, leases)
 	if err != nil {
-		s.c.Logger.Warn("leases could not be renewed; calls under way end before the leases do", "home", home, "held", len(leases), "error", err)
+		s.c.Logger.Warn("could not renew leases; running provider calls end before their leases do", "home", home, "held", len(leases), "error", err)
 		return
 	}
 	for i, hold := range holds {

@@ -10,11 +10,12 @@ import (
 type Pin struct {
 	Key  Key
 	Home string
-	// CreatedAt is the store's clock when the home was fixed or last confirmed.
+	// CreatedAt is when the home was fixed or last confirmed, by the store's
+	// clock.
 	CreatedAt time.Time
 }
 
-// PinChange says what a pinning request does to the stored pin.
+// PinChange is the effect of a pinning request on the stored pin.
 type PinChange uint8
 
 const (
@@ -27,8 +28,8 @@ const (
 	PinTaken
 )
 
-// Pinnable fails for a key that names its home itself: a pin could give it another, if who
-// made the request forgot to read its stamp.
+// Pinnable returns an error for a stamped key. A caller that forgot to read the stamp
+// could otherwise pin the key to a second home.
 func Pinnable(key Key) error {
 	if _, stamped := ReadStamp(key.Value); stamped {
 		return errors.New("claim: a stamped key names its home and gets no pin; set Request.Stamp where the request is made")
@@ -36,10 +37,10 @@ func Pinnable(key Key) error {
 	return nil
 }
 
-// PinFor decides what a pinning request for entry finds. old is the stored
-// pin, nil when there is none; spokenFor says whether the claim at old's home
-// still answers for the key, which is whenever its [Age] is not [Gone], and is
-// only read for a pin past its life.
+// PinFor decides the outcome of a pinning request for entry. old is the stored
+// pin, nil if there is none. spokenFor says whether the claim at old's home
+// still owns the key, which it does unless its [Age] is [Gone]; PinFor reads it
+// only for a pin past its life.
 //
 // It returns the pin that holds from now on and how it differs from the stored one.
 //
@@ -51,8 +52,8 @@ func Pinnable(key Key) error {
 //     speaks for the key: an owed outcome keeps its home, however long it takes,
 //     and so does one that came late, until its tombstone is over.
 //
-// Half of [Policy.CreateWithin] is young, so that whoever is given a pin has at
-// least the other half to get its claim made.
+// A pin is young for half of [Policy.CreateWithin], so a request that gets a
+// pin has at least the other half to make its claim.
 func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time.Time) (Pin, PinChange) {
 	switch {
 	case old == nil:
@@ -67,8 +68,8 @@ func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time
 }
 
 // Settled reports whether a pin read from a replica may be acted on: only while
-// no other region can have taken it. It names the home; whether a claim may
-// still be made under it is for the home to say, see [Begin].
+// no other region can have taken it. It names the home; the home decides
+// whether a claim may still be made under it, see [Begin].
 func (pin *Pin) Settled(p *Policy, now time.Time) bool {
 	return now.Before(pin.CreatedAt.Add(p.ReplayFor + p.TombstoneFor - p.ClockOffset))
 }

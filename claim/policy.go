@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// Policy is every time and bound of a claim's life. The zero value is invalid;
-// start from [DefaultPolicy]. All nodes of a deployment must agree on it.
+// Policy holds the durations and bounds of a claim's life. The zero value is
+// invalid; start from [DefaultPolicy]. All nodes of a deployment must use the
+// same Policy.
 type Policy struct {
 	// Lease is how long a holder may act without renewing. It exceeds a
 	// provider call's usual length, so that most calls never renew. Default 30 s.
 	Lease time.Duration `koanf:"lease"`
 	// RenewEvery is the heartbeat: a third of Lease, so that two may fail.
 	RenewEvery time.Duration `koanf:"renew_every"`
-	// LeaseCeiling bounds one holder's time, renewals included; past it even a
-	// healthy-looking holder is presumed stuck. Default 180 s.
+	// LeaseCeiling bounds how long one holder may keep a claim, renewals
+	// included; beyond it the holder is presumed stuck. Default 180 s.
 	LeaseCeiling time.Duration `koanf:"lease_ceiling"`
 	// LeaseMargin is how much earlier than the store a holder stops trusting its
 	// lease: at least the store's clock offset plus a statement's time. Default 2 s.
 	LeaseMargin time.Duration `koanf:"lease_margin"`
-	// ClockOffset is the store's greatest distance between two of its clocks;
-	// take-over waits for it. 0 for a store with one clock (embedded), 500 ms or
-	// the cluster's --max-offset for CockroachDB.
+	// ClockOffset is the greatest difference between two of the store's clocks;
+	// a take-over waits this much longer than the lease. 0 for a store with one
+	// clock (embedded), 500 ms or the cluster's --max-offset for CockroachDB.
 	ClockOffset time.Duration `koanf:"clock_offset"`
 	// ReplayFor and TombstoneFor are the public retention windows: 24 h each.
 	ReplayFor    time.Duration `koanf:"replay_for"`
@@ -30,23 +31,23 @@ type Policy struct {
 	// PinGrace is how long a pin outlives the windows: 1 h, far above any
 	// request's deadline. Pins live ReplayFor+TombstoneFor+PinGrace = 49 h.
 	PinGrace time.Duration `koanf:"pin_grace"`
-	// RememberFor is how long it is known after a refusal whose the object was, see
-	// [Unpaid]: as long as a provider can surprise with a success. 400 days, and never
-	// less.
+	// RememberFor is how long an [Unpaid] row is kept after a refusal: as long as a
+	// provider may still report a success. 400 days, and never less.
 	RememberFor time.Duration `koanf:"remember_for"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`
 	// DeclinePause is the least time between a soft decline and the next try under
-	// its key; who begins sooner reads the decline again. Default 1 s: no person is
-	// that fast, and copies of one request may arrive that far apart.
+	// its key; an earlier request gets the same decline again. Default 1 s: no
+	// person is that fast, and copies of one request may arrive that far apart.
 	DeclinePause time.Duration `koanf:"decline_pause"`
 	// ActionFor is how long a payer may take to authenticate where the request has no
-	// expires_at; then the payment is called off. Default 24 h. ProcessingFor is how long
-	// a payment method may take before a person is told. It is never given up on. 14 days.
+	// expires_at; then the payment is cancelled. Default 24 h. ProcessingFor is how long a
+	// payment method may take before the node pages an operator. The worker never stops
+	// asking. 14 days.
 	ActionFor     time.Duration `koanf:"action_for"`
 	ProcessingFor time.Duration `koanf:"processing_for"`
 	// MaxUnknowns bounds attempts whose outcome stays unknown. With BackoffMax
-	// 5 min the default of 60 is about four hours of asking.
+	// 5 min the default of 60 is about four hours of look-ups.
 	MaxUnknowns uint32 `koanf:"max_unknowns"`
 	// BackoffMin and BackoffMax bound the pause after an unknown outcome; it
 	// doubles in between, with full jitter.
@@ -85,7 +86,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Validate names every setting that would break a promise.
+// Validate returns an error that names every setting that would break a
+// promise.
 func (p Policy) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -114,8 +116,9 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// TryAgainAfter is how long after a soft decline its request may be tried again,
-// whichever of the store's clocks judges: what callers are told.
+// TryAgainAfter is how long a caller should wait after a soft decline before it
+// retries. It includes ClockOffset, so it holds whichever of the store's clocks
+// decides.
 func (p *Policy) TryAgainAfter() time.Duration { return p.DeclinePause + p.ClockOffset }
 
 // maxWindow keeps sums of windows far from what a duration can hold.

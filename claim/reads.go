@@ -6,7 +6,7 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Replica answers req from the nearest replica if the final response is there.
+// Replica answers req from the nearest replica if that has the final response.
 // found false proves nothing.
 func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found bool, pin *Pin, err error) {
 	ctx, sp := span.Start(ctx, span.ReplicaRead)
@@ -38,7 +38,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	return reply, true, shown.Pin, nil
 }
 
-// Inspect tells what a merchant may know of a key, with authority.
+// Inspect returns what a merchant may know of a key, by an authoritative read.
 func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bool, error) {
 	rec, now, found, err := s.c.Store.Get(ctx, key, home)
 	if err != nil || !found {
@@ -73,7 +73,8 @@ func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, R
 	return s.object(ctx, &rec, found, err)
 }
 
-// ReplicaObject is Object from the nearest replica only: absence proves nothing.
+// ReplicaObject is Object read from the nearest replica only: absence proves
+// nothing.
 func (s *Service) ReplicaObject(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
 	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
 	return s.object(ctx, &rec, found, err)

@@ -14,7 +14,7 @@ import (
 type State uint8
 
 const (
-	// InFlight: somebody may be calling the provider, or the outcome is unknown.
+	// InFlight: a holder may be calling the provider, or the outcome is unknown.
 	InFlight State = iota + 1
 	// Completed: money moved, the response is final.
 	Completed
@@ -42,8 +42,8 @@ func (s State) String() string {
 // Final reports whether a claim in this state holds a response to replay.
 func (s State) Final() bool { return s == Completed || s == FailedTerminal }
 
-// Minted is every value that the response shows and that we made up. It is
-// minted once, at claim time, so that any attempt renders the same bytes.
+// Minted holds the values of the response that Homeward generates. They are
+// minted once, at claim time, so that every attempt renders the same bytes.
 type Minted struct {
 	// ID is the object's id; it names its home region, see [NewObjectID].
 	ID string
@@ -53,10 +53,10 @@ type Minted struct {
 	Receipt string
 }
 
-// HeaderField is one remembered representation header.
+// HeaderField is one stored representation header.
 type HeaderField struct{ Name, Value string }
 
-// Response is what every retry reads. Immutable once stored.
+// Response is the stored answer that every retry reads. Immutable once stored.
 type Response struct {
 	Status int
 	Header []HeaderField
@@ -66,43 +66,45 @@ type Response struct {
 	Blob string
 }
 
-// Sendable reports whether r is an answer that a caller can be given: a final
-// HTTP status. The zero Response is not.
+// Sendable reports whether r has a final HTTP status, so that it can be sent to
+// a caller. The zero Response has none.
 func (r *Response) Sendable() bool { return r.Status >= 200 && r.Status <= 599 }
 
-// Refusal is how the latest generation that was released ended. It answers the
-// requests that were under way by then, or began too soon after it, and is never
-// replayed to later ones.
+// Refusal is the answer of the latest generation that was released. It answers
+// the requests that had begun by then, or that begin within the pause after it.
+// It is never replayed to later requests.
 type Refusal struct {
 	Response Response
 	// At is the store's clock at the release.
 	At time.Time
-	// Pause is the least pause that the provider asks for before the next generation;
-	// DeclinePause holds where it is shorter.
+	// Pause is the shortest pause that the provider asks for before the next
+	// generation; DeclinePause applies if Pause is shorter.
 	Pause time.Duration
 }
 
-// SharedUntil is the latest beginning of a request that r answers, by the store's
+// SharedUntil is the latest begin time of a request that r answers, by the store's
 // clock. The clock that wrote the release may be ClockOffset ahead of the one that
 // judges it.
 func (r *Refusal) SharedUntil(p *Policy) time.Time {
 	return r.At.Add(max(p.DeclinePause, r.Pause) + p.ClockOffset)
 }
 
-// Interim is what is known of a claim whose outcome is not ours to hurry: the payer has
-// to act, or a bank takes days. It answers every request until somebody learns more.
+// Interim is the present answer of a claim that waits for the payer to act, for a bank
+// that takes days, or for a capture. It answers every request until an attempt learns
+// more.
 type Interim struct {
-	// Response answers; its bytes stay as they are for as long as State does.
+	// Response is the answer; its bytes do not change while State stays the
+	// same.
 	Response Response
 	// State is what the claim waits for, in the executor's words.
 	State string
-	// By is the object that brings it about, "" for nobody of ours: a charge that holds
-	// money is one order's at a time.
+	// By is the id of the capture or cancellation that is under way, "" for none of
+	// ours. A charge that holds money has one at a time.
 	By string
 }
 
-// Record is one claim row. Times are the store's clock. A Record returned by a
-// store is the caller's to keep and must not be written to.
+// Record is one claim row. Times are the store's clock. The caller may keep a
+// Record that a store returned, but must not modify it.
 type Record struct {
 	Key         Key
 	Home        string
@@ -113,9 +115,10 @@ type Record struct {
 	Fence uint64
 	// Holder is the node that may act; empty when the outbox owns the row.
 	Holder string
-	// LeaseUntil is when anybody may take the row over.
+	// LeaseUntil is when any node may take the row over.
 	LeaseUntil time.Time
-	// HeldSince is when the present holder got the row; bounds renewal.
+	// HeldSince is when the present holder took the row; LeaseCeiling counts
+	// from it.
 	HeldSince time.Time
 	// FirstUse starts the retention windows, see [Record.ExpiresAt]. It never
 	// changes in a row's life.
@@ -125,37 +128,38 @@ type Record struct {
 	Generation uint32
 	// ProviderKey is what the provider dedupes on in this generation.
 	ProviderKey string
-	// Attempts counts the times somebody got the right to call the provider.
+	// Attempts counts how often a holder got the right to call the provider.
 	Attempts uint32
 	// Unknowns counts attempts of this generation that ended unknown.
 	Unknowns uint32
-	// NotFounds counts consecutive look-ups in which the provider knew nothing.
+	// NotFounds counts consecutive look-ups that the provider answered with
+	// "not found".
 	NotFounds uint32
 	// Reason is the decline code, or "outcome_unknown"; empty on success.
 	Reason string
 	// ProviderRef is the provider's own id of the movement, once known. While the claim
-	// is released it is what the next generation may go on with.
+	// is released, the next generation may resume this movement.
 	ProviderRef string
 	// SettledAt is when the final answer was recorded; zero before.
 	SettledAt time.Time
-	// Verdict names the verdict that left the claim as it is; zero while somebody holds
-	// it. Who does not know whether it recorded a verdict finds it here.
+	// Verdict is the id of the last recorded verdict; zero while the claim is held. A
+	// holder that lost the reply to Settle finds its verdict here.
 	Verdict uuid.UUID
 	// Response is set in final states, nil otherwise.
 	Response *Response
-	// Refusal is the latest release, for as long as no answer is final; nil where
-	// no generation was released.
+	// Refusal is the latest release, while no answer is final; nil if no
+	// generation was released.
 	Refusal *Refusal
-	// Interim is set while the claim is in flight and waits for somebody else, nil
-	// otherwise.
+	// Interim is set while the claim is in flight and waits for the payer, a bank
+	// or a capture; nil otherwise.
 	Interim *Interim
 }
 
-// Waits reports whether r is nobody's because its outcome is somebody else's to bring
-// about. Whoever has heard of one may take it over at once.
+// Waits reports whether r has no holder because it waits for the payer, a bank or a
+// capture. A node that receives news of the outcome may take it over at once.
 func (r *Record) Waits() bool { return r.State == InFlight && r.Interim != nil && r.Holder == "" }
 
-// Age is a record's place in its retention windows.
+// Age is the retention window that a record is in.
 type Age uint8
 
 const (
@@ -180,9 +184,9 @@ func (r *Record) Age(p *Policy, now time.Time) Age {
 }
 
 // ExpiresAt is the end of the replay window: ReplayFor after first use or after
-// the answer, whichever is later. An answer that a long outage kept back is thus
-// there for the retries that wait for it. The answer of a claim in flight comes
-// after now, so the window ends no sooner than ReplayFor from now.
+// the answer, whichever is later. So an answer that a long outage delayed is
+// still there for the retries that wait for it. The answer of a claim in flight
+// comes after now, so the window ends no sooner than ReplayFor from now.
 func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
 	from := r.FirstUse
 	switch {
@@ -208,7 +212,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// LeaseLapsed reports whether anybody may take r over at now. ClockOffset is
+// LeaseLapsed reports whether any node may take r over at now. ClockOffset is
 // added because the clock that wrote the lease may be that much behind ours.
 func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
 	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
@@ -245,10 +249,10 @@ func appendProviderKey(to []byte, k Key, object string, generation uint32, provi
 	return hex.AppendEncode(append(to, "hw_"...), sum[:20])
 }
 
-// With names the provider that r's present generation is with, among the named ones: the
-// provider key, which is all that a provider is ever told, says so. "" where the
-// generation was begun without a name. ok is false where it is with none of them; nil
-// names are of a caller that tells none apart.
+// With returns which of names is the provider of r's present generation. It derives this
+// from the provider key, the only thing that a provider receives of the claim. It
+// returns "" for a generation that was begun without a name. ok is false if none of
+// names matches; pass nil names if the node does not distinguish providers.
 func (r *Record) With(names []string) (name string, ok bool) {
 	if names == nil {
 		return "", true
@@ -262,8 +266,8 @@ func (r *Record) With(names []string) (name string, ok bool) {
 	return "", r.ProviderKey == string(appendProviderKey(key[:0], r.Key, r.Minted.ID, r.Generation, ""))
 }
 
-// Sent reports whether key is one under which the named provider was called for r: in its
-// present generation, or in one before it.
+// Sent reports whether a call to the named provider used key for r, in its present
+// generation or an earlier one.
 func (r *Record) Sent(key, provider string) bool {
 	for g := r.Generation; g > 0; g-- {
 		if key == providerKey(r.Key, r.Minted.ID, g, provider) || key == providerKey(r.Key, r.Minted.ID, g, "") {

@@ -10,29 +10,29 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Recover works a due provider call off: it takes the claim over and attempts
-// it again. It implements the handler of [outbox.KindProviderCall].
+// Recover handles a due provider call: it takes the claim over and makes
+// another attempt. It is the handler of [outbox.KindProviderCall].
 func (s *Service) Recover(ctx context.Context, m outbox.Message) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{})
 }
 
-// Learn settles the claim of a provider call m that is in flight, now that the named
-// provider has said by itself that it did what was asked, under the reference told of its
-// own. Where the claim is with another provider by now, it is recovered as if nothing had
-// been told. [outbox.Later] says when to try again, [outbox.Gone] that the claim is
-// not in flight any more, whoever settled it, [outbox.Faulted] that our code panicked.
+// Learn settles the in-flight claim of the provider call m after the named provider
+// notified us that it made the movement, under its own reference told. If the claim has
+// since moved to another provider, Learn recovers it as if there had been no notice. It
+// returns [outbox.Later] with the time of the next try, [outbox.Gone] if the claim is no
+// longer in flight, whoever settled it, and [outbox.Faulted] if our code panicked.
 func (s *Service) Learn(ctx context.Context, m outbox.Message, provider, told string) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{Told: told, ToldBy: provider})
 }
 
-// LearnRefusal is Learn for a provider that has said that what was asked, in the present
-// generation of the claim, was not made, with the code of its decline.
+// LearnRefusal is Learn for a notice that the provider declined the present generation
+// of the claim. code is the provider's decline code.
 func (s *Service) LearnRefusal(ctx context.Context, m outbox.Message, provider, code string) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{Refused: code, ToldBy: provider})
 }
 
-// LearnHeld is Learn for a word about the money that a charge holds. Who orders it takes
-// the charge by the same step, of which there is one at a time.
+// LearnHeld is Learn for news about the money that a charge holds. A capture or
+// cancellation takes the charge by the same step, one at a time.
 func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbox.Disposition {
 	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By})
 }
@@ -64,7 +64,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
 		}
 		if _, ok := errors.AsType[*UnknownError](err); !ok {
-			s.c.Logger.Warn("recovery of a provider call did not settle", "tenant", key.Tenant, "home", m.Region, "error", err)
+			s.c.Logger.Warn("could not settle a recovered provider call", "tenant", key.Tenant, "home", m.Region, "error", err)
 		}
 	}
 	// The claim's own step has removed or rescheduled the row.
@@ -91,8 +91,8 @@ func (s *Service) elsewhere(ctx context.Context, key Key, m *outbox.Message) boo
 	return true
 }
 
-// Expire closes a released claim whose request is not payable any more. It
-// implements the handler of [outbox.KindExpiry].
+// Expire closes a released claim after its request has expired. It is the
+// handler of [outbox.KindExpiry].
 func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	rec, now, found, err := s.c.Store.Get(ctx, key, m.Region)

@@ -8,13 +8,13 @@ import (
 // Region is one row of the table of regions.
 type Region struct {
 	Name string
-	// Code stands for the region in keys and object ids, for ever.
+	// Code identifies the region in keys and object ids, for ever.
 	Code   RegionCode
 	Status RegionStatus
 }
 
-// RegionStatus is what operators say of a region. It decides one thing only: whether a key
-// that has no home may get its home there. The numbers are stored.
+// RegionStatus is a region's status, set by operators. It decides only whether a key
+// without a home may get its home there. The numbers are stored.
 type RegionStatus uint8
 
 const (
@@ -39,15 +39,15 @@ func (s RegionStatus) String() string {
 	}
 }
 
-// MarshalText writes the status as people do.
+// MarshalText returns the status as text: "active", "draining" or "down".
 func (s RegionStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Regions is the table of regions where it is kept. It is safe for concurrent use.
+// Regions stores the table of regions. It is safe for concurrent use.
 type Regions interface {
-	// Regions reads all rows, and the version of the table, from 1.
+	// Regions reads all rows and the version of the table, which starts at 1.
 	Regions(ctx context.Context) (regions []Region, epoch uint64, err error)
-	// SetRegionStatus changes one row, and returns the version in which it is so: the
-	// present one where it was so already. No step that begins after it has returned gives
-	// a key its home in a region that is not active.
+	// SetRegionStatus sets the status of one region and returns the table's version that
+	// has it: the present one if nothing changed. No step that begins after it returns
+	// gives a key its home in a region that is not active.
 	SetRegionStatus(ctx context.Context, name string, status RegionStatus) (epoch uint64, err error)
 }

@@ -11,30 +11,29 @@ import (
 type Request struct {
 	Key       Key
 	Operation string
-	// Provider names whom a new claim, or a new generation of one, is for: chosen at the
-	// entry, and a matter of the request's alone where it says so itself. "": the default
-	// of the home's nodes.
+	// Provider names the provider of a new claim or generation. The entry chooses it,
+	// unless the request names it. "": the default of the home's nodes.
 	Provider string
 	// Input holds the canonical body, which is also the operation's payload.
 	Input FingerprintInput
-	// Also is the fingerprint of the same request in another spelling, under which an
-	// earlier try may have begun; zero for none. It is only compared: a claim keeps the
-	// spelling that its provider is told.
+	// Also is the fingerprint of the same request in another spelling, which an earlier
+	// try may have used; zero for none. It is only compared: a claim keeps the spelling
+	// that was sent to its provider.
 	Also Fingerprint
-	// CompareOnly: the request may be a retry, and reads what became of the first try;
-	// it is nothing that its tenant wants begun. It makes no claim and no pin, and
-	// begins no generation: [ErrNoClaim] where it would.
+	// CompareOnly: the request may read the outcome of an earlier try but must not
+	// begin anything. It makes no claim, no pin and no generation; it fails with
+	// [ErrNoClaim] instead.
 	CompareOnly bool
-	// Stamp is what [ReadStamp] says of Key, read once, by whoever makes the request:
-	// the code of its home, 0 of an opaque key. Then PinnedAt is the time of the pin
-	// that names the home, zero if none has been read.
+	// Stamp is the region code that [ReadStamp] returns for Key, read once, by the
+	// code that makes the Request; 0 for an opaque key. For an opaque key PinnedAt is
+	// the time of the pin that names the home, zero if none has been read.
 	Stamp    RegionCode
 	PinnedAt time.Time
-	// PreferHome is the region that an opaque key without a home should get as its
-	// home, where that region takes new ones; 0: the one that it arrived at. It is
-	// for the entry alone and does not travel.
+	// PreferHome is the preferred home of an opaque key that has none, if that
+	// region takes new homes; 0 prefers the entry region. Only the entry reads it;
+	// it is not forwarded.
 	PreferHome RegionCode
-	// PinHere is [Arrival.PinHere]. It is for the entry alone and does not travel.
+	// PinHere is [Arrival.PinHere]. Only the entry reads it; it is not forwarded.
 	PinHere bool
 	// TraceParent is the W3C trace context of the entry, or "".
 	TraceParent string
@@ -43,8 +42,8 @@ type Request struct {
 	Began time.Time
 }
 
-// UnderWay is how long req has been under way, by whichever local clock says more:
-// the monotonic one sleeps with the machine.
+// UnderWay is how long ago req began, by the local clock that shows more: the
+// monotonic one stops while the machine sleeps.
 func (req *Request) UnderWay() time.Duration { return req.underWay(time.Now()) }
 
 func (req *Request) underWay(now time.Time) time.Duration {
@@ -54,9 +53,9 @@ func (req *Request) underWay(now time.Time) time.Duration {
 	return max(now.Sub(req.Began), now.Round(0).Sub(req.Began.Round(0)))
 }
 
-// Reply is the answer to a [Request] that reached its claim. Beside an error it
-// says what is known of the key all the same: Home, and once the claim was read
-// FirstUse and ExpiresAt.
+// Reply is the answer to a [Request] that reached its claim. When it comes with
+// an error, Home is still set, and FirstUse and ExpiresAt if the claim was
+// read.
 type Reply struct {
 	Response Response
 	Home     string
@@ -65,15 +64,14 @@ type Reply struct {
 	Replayed bool
 	FirstUse time.Time
 	// ExpiresAt is until when the key answers as it does now: the end of the replay
-	// window, see [Record.ExpiresAt], and once that is over of the tombstone.
+	// window, see [Record.ExpiresAt], or after that the end of the tombstone.
 	ExpiresAt time.Time
 	// ServedBy is the region whose node answered; Hops how many forwards it took.
 	ServedBy string
 	Hops     int
-	// Way is how it was answered, a Way of package span, as the entry's router saw it. Away
-	// is the part of its time that it spent waiting for others, as far as this region knows:
-	// at the provider, for a rival, or on the way to another region and there. Neither
-	// travels.
+	// Way is how the request was answered, a Way of package span, as the entry's router saw
+	// it. Away is the time that it waited for others, as far as this region knows: for the
+	// provider, for a rival, or for a forward to another region. Neither is forwarded.
 	Way  string
 	Away time.Duration
 }
@@ -88,24 +86,25 @@ var (
 	// ErrNeedPin: no claim here, and the caller showed no living pin.
 	ErrNeedPin = errors.New("claim: no claim under this key here, and no pin that allows one")
 	// ErrNoClaim: the request is to be compared only, and no claim has an answer for it.
-	ErrNoClaim = errors.New("claim: no claim under this key answers the request, and it may begin none")
+	ErrNoClaim = errors.New("claim: no claim under this key answers the request, and the request may not begin one")
 )
 
-// InUseError: the request is being worked on; the wait for it is over.
+// InUseError: another request holds the claim, and the wait for it has ended.
 type InUseError struct{ RetryAfter time.Duration }
 
 func (e *InUseError) Error() string {
 	return fmt.Sprintf("claim: a request with this key is in progress, retry after %v", e.RetryAfter)
 }
 
-// UnknownError: the provider may or may not have acted; it is being asked.
+// UnknownError: the provider may or may not have acted; the outbox worker is
+// asking it.
 type UnknownError struct{ RetryAfter time.Duration }
 
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("claim: the outcome is not known yet, retry after %v", e.RetryAfter)
 }
 
-// ExpiredError: the replay window is over, the tombstone still stands.
+// ExpiredError: the replay window has ended, the tombstone has not.
 type ExpiredError struct{ FirstUse time.Time }
 
 func (e *ExpiredError) Error() string {

@@ -46,7 +46,8 @@ import (
 //	after a claim was begun      as B and C of every claim: a recovery under the provider
 //	from its witness             key that the lost claim had
 
-// RestorePhase says how much is known of what is lost. Stored; values never change.
+// RestorePhase is how much of the lost writes is known. Stored; values never
+// change.
 type RestorePhase string
 
 const (
@@ -58,40 +59,43 @@ const (
 	RestoreOver RestorePhase = "over"
 )
 
-// Restore is the row that says that a store was put back to a backup. There is one, which
-// a later restore overwrites.
+// Restore is the row that records that a store was restored from a backup. There is one
+// row, which a later restore overwrites.
 type Restore struct {
-	// Version counts changes; 0 is a row that there is not.
+	// Version counts changes; 0 if there is no row.
 	Version uint64       `json:"-"`
 	Phase   RestorePhase `json:"phase"`
-	// From is when the backup was made, Until since when nobody can have begun anything
-	// that is not in it: claims between the two are missing.
+	// From is when the backup was made. After Until no node can have begun anything
+	// that the store lacks. Claims between the two are missing.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
-	// Tag begins the keys that are minted while the row stands. It was drawn when the row
-	// was written, so that a key from before has it once in 2^32.
+	// Tag is the prefix of the random bits of keys that are minted while the row stands.
+	// It was drawn at random when the row was written, so one older key in 2^32 has it by
+	// chance.
 	Tag uint32 `json:"tag"`
-	// OpenedAt is when the row was first written, by the store's clock. What was exported
-	// later says nothing of what is lost.
+	// OpenedAt is when the row was first written, by the store's clock. Audit that was
+	// exported later holds none of the lost writes.
 	OpenedAt time.Time `json:"opened_at"`
-	// Exported is the last segment of audit that the backup knew of, for each region, and
-	// Audited up to when what follows it has all of what is lost.
+	// Exported is the last audit segment of each region that the backup has. Audited is
+	// up to when the segments after it hold all lost writes.
 	Exported map[string]Segment   `json:"exported,omitempty"`
 	Audited  map[string]time.Time `json:"audited,omitempty"`
-	// By is who has begun it, and Why they, or who ended the holding early, say so.
+	// By is who began the restore. Why is the reason given for it, or for ending it
+	// early.
 	By  string `json:"by"`
 	Why string `json:"why"`
 }
 
-// Segment names one of the exported audit: the zero Segment is before the first.
+// Segment names one segment of the exported audit; the zero Segment is before
+// the first.
 type Segment struct {
 	Number uint64 `json:"number"`
 	Digest string `json:"digest"`
 }
 
-// NewRestore is the row, at now, of a store that was put back to what it was at from, where
-// nobody has written since until; was is the row that the store has, exported what it says
-// of the audit.
+// NewRestore returns the row, at now, of a store that was restored to its state at from and
+// to which no node has written since until. was is the row that the store has, exported its
+// last audit segment of each region.
 func NewRestore(was Restore, from, until, now time.Time, exported map[string]Segment, by, why string) Restore {
 	var tag [4]byte
 	_, _ = rand.Read(tag[:]) // never fails
@@ -108,13 +112,13 @@ func NewRestore(was Restore, from, until, now time.Time, exported map[string]Seg
 	return r
 }
 
-// Stands reports whether r keeps keys from being begun.
+// Stands reports whether r still withholds keys.
 func (r *Restore) Stands() bool {
 	return r != nil && (r.Phase == RestoreHolding || r.Phase == RestoreWitnessed)
 }
 
-// Unread reports whether the exported audit of a region has to be read before more of it is
-// exported: the chain's row has come back with the backup, and the bucket is ahead of it.
+// Unread reports whether the exporter must read the exported audit of a region before it
+// exports more: the backup restored the chain's row, and the bucket is ahead of it.
 func (r *Restore) Unread(region string) bool {
 	if !r.Stands() {
 		return false
@@ -123,8 +127,9 @@ func (r *Restore) Unread(region string) bool {
 	return !read
 }
 
-// ForgottenAt is when no key that was settled before Until is remembered any more: from
-// then on a retry of it would be a new request in a store that has lost nothing, too.
+// ForgottenAt is when the tombstones of all keys that were settled before Until have
+// ended: from then on a retry would be a new request even if the store had lost
+// nothing.
 func (r *Restore) ForgottenAt(p *Policy) time.Time {
 	return r.Until.Add(p.ReplayFor + p.TombstoneFor + p.ClockOffset)
 }
@@ -146,7 +151,8 @@ type tagged struct {
 	random io.Reader
 }
 
-// Read implements [io.Reader]; whoever mints reads all bits of a key at once.
+// Read implements [io.Reader]. A caller must read all bits of a key in one
+// call.
 func (t *tagged) Read(p []byte) (int, error) {
 	n, err := io.ReadFull(t.random, p)
 	copy(p, t.tag)
@@ -165,22 +171,22 @@ func (r *Restore) Minted(key string) bool {
 	return tag == r.Tag
 }
 
-// Witness is what is known of a claim that a store has lost.
+// Witness holds the known facts of a claim that a store has lost.
 type Witness struct {
 	Key Key `json:"-"`
-	// Home is the region that the claim was kept in.
+	// Home is the region that held the claim.
 	Home string `json:"home"`
-	// Object is what the claim minted; "" where that is not known, and the key is withheld
-	// for as long as the restore stands.
+	// Object is the id that the claim minted. If it is "", the id is not known, and the
+	// key is withheld while the restore stands.
 	Object string `json:"object,omitempty"`
-	// FirstUse is zero where only later generations are known: the store then has the claim
-	// of an earlier one.
+	// FirstUse is zero if only later generations are known: the store then has the claim as
+	// of an earlier generation.
 	FirstUse    time.Time   `json:"first_use,omitzero"`
 	Fingerprint Fingerprint `json:"fingerprint"`
 	Fence       uint64      `json:"fence"`
 	Generation  uint32      `json:"generation"`
 	Provider    string      `json:"provider,omitempty"`
-	// Operation is what was asked for, and Done that money was known to have moved.
+	// Operation is the claim's operation. Done: money is known to have moved.
 	Operation string `json:"operation,omitempty"`
 	Done      bool   `json:"done,omitempty"`
 	// ProviderRef is the provider's id of the movement, where it was known.
@@ -190,23 +196,26 @@ type Witness struct {
 // Restores keeps the row and the witnesses, for the whole deployment. Implementations are
 // safe for concurrent use; reads are authoritative.
 type Restores interface {
-	// Restore reads the row, the zero Restore where there is none, and the store's clock.
+	// Restore reads the row, or returns the zero Restore if there is none, and the
+	// store's clock.
 	Restore(ctx context.Context) (r Restore, now time.Time, err error)
-	// PutRestore writes the row if its version is still what it was read at. changed is
-	// false where it is not, and may be where the reply was lost.
+	// PutRestore writes the row if its version has not changed since it was read.
+	// changed is false if it has, and may be false if the reply was lost.
 	PutRestore(ctx context.Context, r Restore) (changed bool, err error)
-	// Witness reads what is known of a key.
+	// Witness reads the witness of a key.
 	Witness(ctx context.Context, key Key) (w Witness, found bool, err error)
-	// PutWitnesses writes all of them in one step. One of a key that has one replaces it.
+	// PutWitnesses writes all witnesses in one step and replaces those that their keys
+	// have.
 	PutWitnesses(ctx context.Context, all []Witness) error
-	// Witnesses lists up to limit of them behind a key, in order of tenant and key.
+	// Witnesses lists up to limit witnesses after a key, in the order of tenant and
+	// key.
 	Witnesses(ctx context.Context, after Key, limit int) ([]Witness, error)
-	// DropWitnesses deletes up to limit of them.
+	// DropWitnesses deletes up to limit witnesses.
 	DropWitnesses(ctx context.Context, limit int) (dropped int, err error)
 }
 
-// WithheldError: the store was put back to a backup, and the key may have been used in what
-// is lost. Nothing was done.
+// WithheldError: the store was restored from a backup, and the lost writes may include this
+// key. Nothing was done.
 type WithheldError struct{ RetryAfter time.Duration }
 
 func (e *WithheldError) Error() string {
@@ -217,24 +226,24 @@ func (e *WithheldError) Error() string {
 // audit meanwhile.
 const withheldPause = 30 * time.Second
 
-// Guard is what a node knows of the restore that stands. A nil Guard knows of none. It is
-// safe for concurrent use.
+// Guard is a node's copy of the restore that stands. A nil Guard has none. It is safe for
+// concurrent use.
 type Guard struct {
 	store Restores
 	row   atomic.Pointer[Restore] // nil: none stands
 }
 
-// NewGuard reads the row, which a node has to have done before it takes a request.
+// NewGuard reads the row. A node must call it before it accepts a request.
 func NewGuard(ctx context.Context, store Restores) (*Guard, error) {
 	g := &Guard{store: store}
 	return g, g.Read(ctx)
 }
 
-// Read looks at the row again. After an error the guard is as strict as before.
+// Read reads the row again. After an error the guard stays as strict as before.
 func (g *Guard) Read(ctx context.Context) error {
 	r, _, err := g.store.Restore(ctx)
 	if err != nil {
-		return fmt.Errorf("claim: the row of restores cannot be read: %w", err)
+		return fmt.Errorf("claim: cannot read the restore row: %w", err)
 	}
 	if r.Stands() {
 		g.row.Store(&r)
@@ -252,15 +261,16 @@ func (g *Guard) Standing() *Restore {
 	return g.row.Load()
 }
 
-// Guards reports whether Recall has to be asked before anything is begun under key.
+// Guards reports whether a caller must call Recall before it begins anything under
+// key.
 func (g *Guard) Guards(key string) bool {
 	r := g.Standing()
 	return r != nil && !r.Minted(key)
 }
 
-// Recall says what a key was used for that has no claim to answer it; nil: for nothing that
-// is known. complete: nothing else was begun under it in what is lost. A *[WithheldError]:
-// it is not known what the key was used for, if for anything.
+// Recall returns the witness of a key without a claim, nil if none is known. complete
+// reports that the lost writes include nothing else under the key. It fails with a
+// *[WithheldError] if it cannot know whether the lost writes used the key.
 func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool, err error) {
 	r := g.Standing()
 	if r == nil || r.Minted(key.Value) {
@@ -279,7 +289,7 @@ func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool,
 }
 
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.
-var errNoFirstUse = errors.New("claim: the witness has no first use, and the claim that it continues is not there")
+var errNoFirstUse = errors.New("claim: the witness has no first use, and the store lacks the claim that it continues")
 
 // reattach makes of a witness the claim that was lost, held by who arrives, with the
 // provider key that its last generation had. rec is the row that is there, of an older
@@ -287,7 +297,7 @@ var errNoFirstUse = errors.New("claim: the witness has no first use, and the cla
 func reattach(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	w := a.Witness
 	if w.Home != a.Home {
-		return nil, Effects{}, 0, fmt.Errorf("claim: %s was at home in %s, and its key has come to %s", w.Object, w.Home, a.Home)
+		return nil, Effects{}, 0, fmt.Errorf("claim: the home of %s was %s, but its key is now in %s", w.Object, w.Home, a.Home)
 	}
 	fingerprint := a.Print
 	if fingerprint.Version != w.Fingerprint.Version {
@@ -337,15 +347,15 @@ func (w *Witness) continues(rec *Record) bool {
 	return w != nil && w.Object == rec.Minted.ID && w.Generation > rec.Generation
 }
 
-// ParseRestore reads what a store keeps of a row.
+// ParseRestore decodes a stored row.
 func ParseRestore(version uint64, state []byte) (r Restore, err error) {
 	if err := json.Unmarshal(state, &r); err != nil {
-		return r, fmt.Errorf("claim: the row of restores is not readable: %w", err)
+		return r, fmt.Errorf("claim: cannot decode the restore row: %w", err)
 	}
 	switch r.Phase {
 	case RestoreHolding, RestoreWitnessed, RestoreOver:
 	default:
-		return r, fmt.Errorf("claim: the row of restores is in phase %q, which this build does not know", r.Phase)
+		return r, fmt.Errorf("claim: the restore row has phase %q, which this build does not know", r.Phase)
 	}
 	r.Version = version
 	return r, nil

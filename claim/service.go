@@ -20,52 +20,53 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Attempt is what an executor needs for one try at an operation.
+// Attempt is the input of one call to [Executor].Attempt.
 type Attempt struct {
 	Record  Record
 	Payload []byte
 	// Recovery: an earlier attempt of this generation may have moved money.
 	Recovery bool
-	// Last: a release would be remembered, see [Record.LastGeneration].
+	// Last: a release would become the final answer, see
+	// [Record.LastGeneration].
 	Last bool
-	// Provider names whom to call, one of [Config].Providers: whom the claim's generation
-	// was begun for. "": the operation finds its provider by itself, or there has only
-	// ever been one.
+	// Provider names the provider to call, one of [Config].Providers: that of the claim's
+	// generation. "": the operation finds its provider by itself, or there has only ever
+	// been one.
 	Provider string
-	// Told is the provider's own reference of the movement that was asked for, when
-	// the provider ToldBy has said by itself that it was made. Where that is the one to
-	// call, nobody is called, and the verdict is OutcomeDone. "": it has not.
+	// Told is the provider's own reference of the movement, if the provider ToldBy
+	// notified us that it was made; "" if not. If ToldBy is the provider to call, the
+	// executor calls none, and the verdict is OutcomeDone.
 	Told, ToldBy string
-	// Refused is the code of the decline, when ToldBy has said by itself that what this
-	// generation asked for was not made and never will be. Nobody is called then.
+	// Refused is the decline code, if ToldBy notified us that it declined this
+	// generation for good. The executor then calls no provider.
 	Refused string
-	// Held is what is said of a charge whose money is held, nil for nothing. Nobody is told
-	// to move any; Held.By says who said it.
+	// Held is news about a charge whose money is held, nil for none. The executor moves no
+	// money then. Held.By names the provider that sent the news.
 	Held *Held
-	// Closing: the claim is released and its request not payable any more. Nobody is
-	// called; the verdict is OutcomeRefused.
+	// Closing: the claim is released and its request has expired. The executor calls
+	// no provider; the verdict is OutcomeRefused.
 	Closing bool
 	// Now is the store's clock, as nearly as the node knows it.
 	Now time.Time
 }
 
-// Held is a word about a charge whose money is held until its capture.
+// Held is news about a charge whose money is held until its capture.
 type Held struct {
-	// By is the provider that says it; "" where the word is HeldOrdered.
+	// By is the provider that sent the news; "" for HeldOrdered.
 	By string
 	// Ref is the provider's own reference of the charge.
 	Ref string
-	// Order is our id of the capture or cancellation that it is about; "": there is none of
-	// ours, as somebody acted at the provider.
+	// Order is our id of the capture or cancellation; "" if it was made at the provider and
+	// not by us.
 	Order string
 	Word  HeldWord
-	// Amount is what was captured, or what was let go, in minor units of the charge's
+	// Amount is the captured or released amount, in minor units of the charge's
 	// Currency.
 	Amount   int64
 	Currency string
 }
 
-// HeldWord is what has become of the money.
+// HeldWord is the new state of held money.
 type HeldWord uint8
 
 const (
@@ -87,16 +88,16 @@ type Executor interface {
 	Attempt(ctx context.Context, a Attempt) Verdict
 }
 
-// Blobs keeps response bodies that are too large for a row, by content. Put is
-// idempotent; what it acknowledged must be durable and readable in any region.
+// Blobs stores response bodies that are too large for a row, by content. Put is
+// idempotent; a body that it acknowledged must be durable and readable in any
+// region.
 type Blobs interface {
 	// Put stores body and returns the SHA-256, in hex, that names it.
 	Put(ctx context.Context, body []byte) (ref string, err error)
 	Get(ctx context.Context, ref string) ([]byte, error)
 }
 
-// Operations tells how a new claim's object is named: the id prefix of each
-// operation ("charge" → "ch").
+// Operations holds the object id prefix of each operation ("charge" → "ch").
 type Operations map[string]string
 
 // Config assembles a [Service].
@@ -105,39 +106,41 @@ type Config struct {
 	Executor Executor
 	Blobs    Blobs
 	Policy   Policy
-	// Node identifies this process in leases: unique per start, never reused, so
-	// that a restarted process does not mistake an old lease for its own.
+	// Node identifies this process in leases. It is unique per start and never
+	// reused, so that a restarted process does not mistake an old lease for its
+	// own.
 	Node string
 	// Region is where the node runs.
 	Region string
-	// Providers are whom Executor can call, the default first. A claim that was begun for
-	// another one stays as it is until a node that calls that one recovers it: what it may
-	// have done, only it knows. nil: there has only ever been one.
+	// Providers names the providers that Executor can call, the default first. A claim
+	// that was begun for another provider stays open until a node that has that provider
+	// recovers it. nil: there has only ever been one provider.
 	Providers []string
-	// Nameless says whom claims were begun for whose provider key names nobody, as older
-	// builds made it: the provider that there was then, whichever is the default since. ""
-	// where nobody knows: then such a claim stays as it is until somebody does. nil: where
-	// there is one provider, that one.
+	// Nameless returns the provider of claims whose provider key names none, as older
+	// builds made them: the provider of that time, whichever is the default now. "" if it
+	// is not known: such claims then stay open until an operator sets it. nil: if there is
+	// one provider, that one.
 	Nameless func() string
-	// Unbound are the operations that find their provider by what they are about, as a
-	// refund does by its charge: their claims are with none.
+	// Unbound names the operations that find their provider through another object, as
+	// a refund does through its charge. Their claims name no provider.
 	Unbound map[string]bool
-	// Guard is asked before anything is begun under a key that a restore may have lost; nil:
-	// none has.
+	// Guard decides whether a request may begin under a key that a restore may have lost;
+	// nil: no restore stands.
 	Guard *Guard
 	// Code returns the region code of a home, false for an unknown region.
 	Code       func(home string) (RegionCode, bool)
 	Operations Operations
-	// Random yields ids; nil means crypto/rand. Safe for concurrent use.
+	// Random is the source of random bits for ids; nil means crypto/rand. It
+	// must be safe for concurrent use.
 	Random io.Reader
-	// Meters are told of claims; nil: nobody is.
+	// Meters counts claims; nil: nothing is counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 }
 
-// Service runs requests against the claims of a home. It is safe for
-// concurrent use. Start begins the heartbeat; Drain waits for the attempts in
-// hand; Stop ends the heartbeat, after which held claims lapse on their own.
+// Service runs requests against the claims of a home. It is safe for concurrent
+// use. Start begins the heartbeat; Drain waits for the running attempts; Stop
+// ends the heartbeat, after which the leases of held claims lapse.
 type Service struct {
 	c      Config
 	meters meters
@@ -167,9 +170,9 @@ func NewService(c Config) (*Service, error) {
 	return &Service{c: c, meters: newMeters(c.Meters)}, nil
 }
 
-// Do runs req at home: it executes, waits, replays or refuses. The caller's ctx
-// bounds waiting and reading only: once a claim is won the attempt goes on to
-// its settlement though the caller may hang up, bounded by the lease.
+// Do runs req at home: it executes, waits, replays or refuses. ctx bounds
+// waiting and reading only. Once Do has won a claim, the attempt runs to its
+// settlement even if the caller hangs up, bounded by the lease.
 func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Reply, err error) {
 	arrival, err := s.arrival(home, req)
 	if err != nil {
@@ -186,7 +189,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	}
 	rec := &begun.Record
 	if begun.Decision == NeedPin && !s.has(req.Provider) {
-		return Reply{}, fmt.Errorf("%w: this node has no provider %s; its settings differ from the entry's", ErrUnavailable, req.Provider)
+		return Reply{}, fmt.Errorf("%w: this node has no provider %s; give the nodes of both regions the same providers", ErrUnavailable, req.Provider)
 	}
 	if begun.Decision == NeedPin {
 		return Reply{}, ErrNeedPin // the home may be another region
@@ -361,7 +364,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		open.Away = verdict.Took
 		if errors.Is(err, ErrFenced) {
 			// Somebody took the claim over: their answer is the answer.
-			s.c.Logger.Warn("claim was taken over while it was being executed", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
+			s.c.Logger.Warn("another holder took the claim over during the attempt", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
 			return open, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 		}
 		// The provider may have done it: whatever the store says of itself, the
@@ -369,7 +372,7 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		if caught, ok := errors.AsType[*fault.Error](err); ok {
 			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, caught)
 		}
-		s.c.Logger.Warn("an attempt could not be settled; the outbox recovers it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+		s.c.Logger.Warn("could not settle an attempt; the outbox will recover it", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
 		return open, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
 	reply := s.frame(&settled, rec.HeldSince, false)
@@ -515,16 +518,16 @@ func (s *Service) meet(rec *Record) {
 }
 
 const (
-	// settlePause is the pause before a verdict is said again; it doubles up to
+	// settlePause is the pause before Settle is retried; it doubles up to
 	// settlePauseMax, which is short against what a lease leaves.
 	settlePause    = 25 * time.Millisecond
 	settlePauseMax = time.Second
 )
 
-// settle records the verdict. Where the store gives no answer it says the same
-// verdict again, for as long as trust lasts and once more: trust may have ended
-// because a renewal found the claim settled, by a try whose reply was lost. The
-// fence and not trust is what makes each try safe.
+// settle records the verdict. If the store does not answer, it retries while
+// trust lasts and once more: trust may have ended because a renewal found the
+// claim settled by a try whose reply was lost. The fence, not trust, makes each
+// try safe.
 func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdict) (settled Record, err error) {
 	ctx, sp := span.Start(ctx, span.Settle)
 	defer func() { traceSettle(sp, &settled, err); sp.End() }()
@@ -536,7 +539,7 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 			return settled, err
 		}
 		if pause == settlePause {
-			s.c.Logger.Warn("a verdict could not be recorded; it is said again for as long as its lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
+			s.c.Logger.Warn("could not record a verdict; retrying while the lease is trusted", "tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "error", err)
 		}
 		select {
 		case <-trust.Done():

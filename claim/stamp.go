@@ -63,9 +63,9 @@ func Stamp(code RegionCode, random io.Reader) (string, error) {
 // and no public spelling of a key does.
 const ownKeys = "homeward "
 
-// OwnKey makes of a stamped key one for a claim of our own, at the same home. It lies
-// where no merchant can spell it: [ParseKey] refuses it in each way of writing. Stored;
-// it never changes.
+// OwnKey derives from a stamped key the key of a claim of our own, at the same home. A
+// merchant cannot send it: [ParseKey] refuses it in every spelling. Stored; it never
+// changes.
 func OwnKey(stamped string) string { return ownKeys + stamped }
 
 // ValidKey reports whether value is the normal form of a key: one that [ParseKey]
@@ -83,10 +83,10 @@ func ValidKey(value string) bool {
 	return len(value) > 0 && len(value) <= MaxKeyLength
 }
 
-// ReadStamp returns the region code that a stamped key carries, or one of our own
-// (see [OwnKey]). ok is false for every other key, which is then opaque: the answer depends on the key alone,
-// never on which regions exist, so that it is the same everywhere and for ever.
-// A caller that does not know the code must fail, not treat the key as opaque.
+// ReadStamp returns the region code in a stamped key or in one of our own (see [OwnKey]).
+// ok is false for every other key, which is then opaque. The answer depends on the key
+// alone, never on which regions exist, so it is the same everywhere and for ever. A
+// caller that does not know the code must fail, not treat the key as opaque.
 //
 // Only the canonical lower-case text is a stamp. A key is its bytes, so the
 // upper-case spelling of a UUID is another key with a claim of its own; it is

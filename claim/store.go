@@ -51,12 +51,11 @@ type Lease struct {
 	Fence uint64
 }
 
-// Shown is what the nearest replicas show of a key. Only what is there means something:
-// absence proves nothing.
+// Shown is the result of a replica read of a key. Absence proves nothing.
 type Shown struct {
-	// Record is the key's row where it is final and live.
+	// Record is the key's row if it is final and live.
 	Record *Record
-	// Pin is the key's home where it is [Pin.Settled]. It may be nil beside a Record.
+	// Pin is the key's pin if it is [Pin.Settled]. It may be nil when Record is set.
 	Pin *Pin
 }
 
@@ -70,32 +69,32 @@ type Shown struct {
 // home names the partition; any region may act on any home that the store can
 // reach. Implementations are safe for concurrent use and honour ctx.
 //
-// It is one interface of so many methods because they are steps on the same rows: a store
-// that had some of them could not keep the promises of the others.
+// The interface is large because its methods are steps on the same rows: a store that
+// implemented only some could not keep the promises of the others.
 type Store interface {
 	// Begin applies [Begin]. A decision that changes nothing writes nothing.
 	//
 	// With PinHere a key that has no pin is pinned to a.Home as well, as [Store.Pin] would,
 	// and its claim is made under that pin: a pin is never durable later than its claim.
-	// This is tried only where the tenant's registrar is a.Home, and is active. Anything
-	// in the way, such as another pin, is NeedPin, and Pin says what. A pin may be left
-	// without a claim. A stamped key is refused unless a.Stamped, see [Pinnable].
+	// This is tried only where the tenant's registrar is a.Home, and is active. Any
+	// obstacle, such as another pin, is NeedPin, and [Store.Pin] then returns it. A pin may
+	// be left without a claim. A stamped key is refused unless a.Stamped, see [Pinnable].
 	Begin(ctx context.Context, a Arrival) (Begun, error)
 	// Settle applies [Settle] to the claim that held describes, as Begin, TakeOver
-	// or an earlier Settle returned it, and returns the row as stored. Of held a
-	// store may use everything: under its fence nothing but the lease changes.
+	// or an earlier Settle returned it, and returns the row as stored. A store may
+	// rely on every field of held: under one fence only the lease changes.
 	//
-	// Who got no answer says the same verdict, with the same ID, again: if it was
-	// recorded after all, the row is returned that it left, unless somebody has the
-	// claim since.
+	// A caller that got no answer retries with the same verdict and ID. If the
+	// verdict was recorded, Settle returns the row that it left, unless another
+	// holder has taken the claim since.
 	Settle(ctx context.Context, held Record, v Verdict) (Record, error)
-	// Renew applies [Renew] to each lease in one step; the result tells, in the
-	// order of leases, which are still held.
+	// Renew applies [Renew] to each lease in one step; the result reports, in
+	// the order of leases, which are still held.
 	Renew(ctx context.Context, holder string, leases []Lease) ([]bool, error)
 	// TakeOver applies [TakeOver] to the claim of object under key.
 	TakeOver(ctx context.Context, key Key, home, object, holder, region string) (Record, error)
-	// Get reads one row with authority, and the store's clock at the reading.
-	// found is false where there is none; a row past its tombstone is returned.
+	// Get reads one row with authority, and the store's clock at that time.
+	// found is false if there is none; a row past its tombstone is returned.
 	Get(ctx context.Context, key Key, home string) (rec Record, now time.Time, found bool, err error)
 	// Object finds a row by its minted id, with authority.
 	Object(ctx context.Context, tenant, home, id string) (rec Record, now time.Time, found bool, err error)
@@ -103,7 +102,7 @@ type Store interface {
 	// Replica looks for key in the nearest replica of every home.
 	Replica(ctx context.Context, key Key) (Shown, error)
 	// ReplicaObject looks for a final, live row by its minted id in the nearest replica of
-	// home. Only found means something.
+	// home. found false proves nothing.
 	ReplicaObject(ctx context.Context, tenant, home, id string) (rec Record, found bool, err error)
 
 	// Pin applies [PinFor] in the partition of the tenant's registrar, read in
@@ -113,8 +112,8 @@ type Store interface {
 	// entry is the home that the key gets if it has none, as a rule the region that
 	// it arrived at. Where the topology, read in the same step, says that entry is
 	// not active, a key without a home gets none: ErrNoNewHomes. A key that has one
-	// keeps it, whatever that region's status. With "" as entry it only asks: a key
-	// without a home gets none. A stamped key is refused, see [Pinnable].
+	// keeps it, whatever that region's status. If entry is "", Pin only reads: a
+	// key without a home gets none. Pin refuses a stamped key, see [Pinnable].
 	Pin(ctx context.Context, key Key, entry string) (Pin, error)
 	// Registrar returns the region that keeps tenant's pins, from the local copy
 	// of the tenant row: a routing hint, never a decision.

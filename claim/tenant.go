@@ -2,30 +2,31 @@ package claim
 
 import "time"
 
-// Tenant is one merchant account: who keeps its pins and how much it may ask.
+// Tenant is one merchant account: its registrar, its rate and its settings.
 type Tenant struct {
 	ID   string
 	Name string
 	// Registrar is the region that keeps this tenant's pins. It is only changed
 	// by a store's MoveRegistrar.
 	Registrar string
-	// PreviousRegistrar kept them until RegistrarMovedAt; pins there count for as
-	// long as there are any. Empty and zero when it never moved, or none is left.
+	// PreviousRegistrar kept the pins until RegistrarMovedAt; those that remain
+	// there still count. Empty and zero if the registrar never moved, or no pin
+	// remains there.
 	PreviousRegistrar string
 	RegistrarMovedAt  time.Time
-	// RatePerSecond and Burst bound the tenant's requests; 0 leaves it to the
+	// RatePerSecond and Burst bound the tenant's requests; 0 means the
 	// deployment's default.
 	RatePerSecond float64
 	Burst         int
-	// CardNumbers is what becomes of a card number in the free text of a request.
+	// CardNumbers is how a card number in the free text of a request is handled.
 	CardNumbers CardNumbers
-	// Routes say which provider its payments go to, as payment.Routes reads them; "": the
-	// deployment's default.
+	// Routes choose the provider of the tenant's payments, in the syntax of
+	// payment.Routes; "": the deployment's default.
 	Routes string
 }
 
-// CardNumbers is what becomes of card numbers in a tenant's free text. The values are
-// stored and never change. Whatever is none of them counts as [RefuseCardNumbers].
+// CardNumbers is how card numbers in a tenant's free text are handled. The values are
+// stored and never change. Any other value counts as [RefuseCardNumbers].
 type CardNumbers string
 
 const (

@@ -7,9 +7,9 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Answered reports whether err, from a [Service] or from one in another region,
-// is an answer to the request, or the caller's own doing, and not a failure to
-// give one: what traces do not show in red. It says nothing for nil.
+// Answered reports whether err, from a [Service] here or in another region, is
+// an answer to the request or the caller's own fault. Spans are not marked as
+// failed for it. The result for nil has no meaning.
 func Answered(err error) bool {
 	var (
 		inUse   *InUseError

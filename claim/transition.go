@@ -11,9 +11,9 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Effects is what must become durable in the same atomic step as the record
-// that a transition returns. A store that persists one without the other
-// breaks the design.
+// Effects holds the writes that must become durable in the same atomic step as
+// the record that a transition returns. A store that persists one without the
+// other loses or repeats work.
 type Effects struct {
 	// Enqueue is the provider call to insert, or nil. It replaces a row with
 	// the same id.
@@ -28,13 +28,13 @@ type Effects struct {
 	Events []outbox.Message
 	// Expiry is put into [outbox.Expiries] unless a row of its id is there; nil: none.
 	Expiry *outbox.Message
-	// Unpaid replaces what is remembered of the object; nil: leave it.
+	// Unpaid replaces the object's [Unpaid] row; nil: leave it.
 	Unpaid *Unpaid
 	// Audit is appended in order.
 	Audit []AuditEntry
 }
 
-// Arrival is a request that wants its key's claim.
+// Arrival is the input of [Begin]: a request for its key's claim.
 type Arrival struct {
 	Key       Key
 	Home      string
@@ -47,8 +47,8 @@ type Arrival struct {
 	Also Fingerprint
 	// CompareOnly is [Request.CompareOnly].
 	CompareOnly bool
-	// Witness is what is known of the key's claim where the store has lost it; see
-	// [Restore]. nil: nothing.
+	// Witness holds the known facts of the key's claim if a restore lost it; see
+	// [Restore]. nil: nothing is known.
 	Witness *Witness
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
@@ -56,9 +56,9 @@ type Arrival struct {
 	Holder string
 	// Region is where Holder runs, for the audit.
 	Region string
-	// Provider names whom Holder would call for a new generation, "" where the operation
-	// finds its provider by itself. Providers are all that Holder can call; nil: it tells
-	// none apart.
+	// Provider names the provider that Holder would call for a new generation, "" if the
+	// operation finds its provider by itself. Providers names all that Holder can call;
+	// nil: it does not distinguish providers.
 	Provider  string
 	Providers []string
 	// Stamped: the key itself names its home. Otherwise PinnedAt is the time of
@@ -66,8 +66,8 @@ type Arrival struct {
 	// everything but creating a claim.
 	Stamped  bool
 	PinnedAt time.Time
-	// PinHere: an opaque key that has no home yet may get Home with this step, without a
-	// pin that was read before. See [Store.Begin].
+	// PinHere: this step may also pin an opaque key without a home to Home, although no
+	// pin was read before. See [Store.Begin].
 	PinHere bool
 	// UnderWay is how long the request has been under way when the store is asked,
 	// or longer. A store adds the time from then until it decides: the request
@@ -78,7 +78,7 @@ type Arrival struct {
 	TraceParent string
 }
 
-// Decision is what an arrival may do.
+// Decision is the outcome of [Begin].
 type Decision uint8
 
 const (
@@ -89,7 +89,7 @@ const (
 	WonUnknown
 	// Replay: the record holds the final response.
 	Replay
-	// Busy: somebody else's lease is running.
+	// Busy: another holder's lease is running.
 	Busy
 	// Mismatch: the key belongs to another request.
 	Mismatch
@@ -116,9 +116,9 @@ func (d Decision) String() string {
 	return fmt.Sprintf("decision(%d)", uint8(d))
 }
 
-// Begin is the arrival of a request. rec is the stored row or nil. When the
-// returned record is not nil it must be stored with the effects; otherwise
-// nothing changes.
+// Begin handles the arrival of a request. rec is the stored row or nil. If the
+// returned record is not nil, the store must persist it with the effects;
+// otherwise nothing changes.
 func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects, Decision, error) {
 	if rec == nil || rec.Age(p, now) == Gone {
 		if a.Witness != nil {
@@ -236,9 +236,9 @@ func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
 	}
 }
 
-// TakeOver gives the lapsed claim of object, or one that waits, to holder, running in
-// region. ErrLeaseHeld when the lease runs, ErrFenced when nothing is in flight or the key
-// has begun another life since, whose object is another one.
+// TakeOver transfers the lapsed or waiting claim of object to holder, which runs in
+// region. It returns ErrLeaseHeld while the lease runs, and ErrFenced if nothing is in
+// flight or the key has since been reused for another object.
 func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Time) (*Record, Effects, error) {
 	if rec == nil || rec.State != InFlight || rec.Minted.ID != object {
 		return nil, Effects{}, ErrFenced
@@ -257,9 +257,10 @@ func TakeOver(rec *Record, object, holder, region string, p *Policy, now time.Ti
 	}, nil
 }
 
-// Renew extends the lease of a holder that still has it; ErrFenced otherwise. A
-// lease that runs but cannot be extended, because the ceiling is reached or the
-// store's clock was set back, is still held, and returned as it is.
+// Renew extends the lease of a holder that still has it, and returns ErrFenced
+// otherwise. A lease that runs but cannot be extended, because the ceiling is
+// reached or the store's clock was set back, is still held, and returned as it
+// is.
 func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (*Record, error) {
 	if rec == nil || rec.State != InFlight || rec.Fence != fence || rec.Holder != holder {
 		return nil, ErrFenced
@@ -278,7 +279,7 @@ func Renew(rec *Record, holder string, fence uint64, p *Policy, now time.Time) (
 	return &next, nil
 }
 
-// Outcome is what an attempt learned, in terms of the claim.
+// Outcome is the result of an attempt, in terms of the claim.
 type Outcome uint8
 
 const (
@@ -317,49 +318,52 @@ func (o Outcome) String() string {
 
 // Verdict is an attempt's outcome with the answer that goes with it.
 type Verdict struct {
-	// ID is the verdict's own, and the same however often it is said. Zero: it is said
-	// once.
+	// ID identifies the verdict in retries of Settle. Zero: the verdict is never
+	// retried.
 	ID      uuid.UUID
 	Outcome Outcome
-	// Took is how long the attempt took, for who measures; no store keeps it.
+	// Took is how long the attempt took, for metrics; no store keeps it.
 	Took time.Duration
-	// Response answers the caller; for OutcomePending, for now. For OutcomeUnknown it is the final answer to
-	// be remembered if this unknown is the last one allowed; without one it never is.
+	// Response answers the caller; for OutcomePending it is the interim answer. For
+	// OutcomeUnknown it becomes the final answer if this unknown is the last one allowed;
+	// without a Response the claim stays open.
 	Response Response
 	// Reason is the decline code or why the outcome is unknown.
 	Reason      string
 	ProviderRef string
-	// State is what the claim waits for, and By the object that brings it about, see
-	// [Interim] (OutcomePending only). A verdict that names those that the claim has
-	// already leaves the answer as it is.
+	// State is what the claim waits for, and By the capture or cancellation under
+	// way, see [Interim] (OutcomePending only). If the claim already has both, its
+	// answer does not change.
 	State, By string
-	// Next names the provider that is to try instead (OutcomeMoved only).
+	// Next names the provider of the next generation (OutcomeMoved only).
 	Next string
-	// NotFound: the provider was asked and knew nothing (OutcomeUnknown only).
+	// NotFound: the provider answered the look-up with "not found"
+	// (OutcomeUnknown only).
 	NotFound bool
 	// RetryIn is the earliest useful next attempt after an unknown; zero leaves
 	// it to the back-off. After OutcomePending it is when to ask again, and after
 	// OutcomeReleased the least pause until the next generation, where that is longer
 	// than DeclinePause.
 	RetryIn time.Duration
-	// Unsent: the provider was sent nothing, so the attempt counts for nothing
+	// Unsent: nothing was sent to the provider, so the attempt does not count
 	// (OutcomeUnknown only).
 	Unsent bool
-	// Fault: our own code failed, perhaps after it had called. What the provider said
-	// before may be out of date, and the attempt is no reason to give up (OutcomeUnknown
-	// only).
+	// Fault: our own code failed, perhaps after it had called the provider. An earlier
+	// answer of the provider may be out of date, and MaxUnknowns does not end the claim
+	// (OutcomeUnknown only).
 	Fault bool
 	// KeepAsking: MaxUnknowns does not apply (OutcomeUnknown only).
 	KeepAsking bool
 	// Posting books the money that moved (OutcomeDone only). Region and At are set
 	// by Settle. nil: nothing is booked.
 	Posting *ledger.Transaction
-	// Events tell the world, each with ID, Kind and Payload; Settle sets the rest.
-	// They are written unless the outcome stays open, or pending as it was before.
+	// Events are the events to emit, each with ID, Kind and Payload; Settle sets
+	// the rest. Settle writes them unless the outcome stays unknown, or pending in
+	// the same state.
 	Events []outbox.Message
-	// Expiry, of a request that is payable only until Expiry.Due, closes the claim
-	// then (OutcomeReleased only); Operation and Payload are set, Settle sets the
-	// rest. nil: it never closes by itself.
+	// Expiry closes the claim at Expiry.Due, after which its request is no longer
+	// payable (OutcomeReleased only). Operation and Payload are set; Settle sets
+	// the rest. nil: the claim never closes by itself.
 	Expiry *outbox.Message
 	// Node and Region say who made the attempt, for the audit.
 	Node, Region string
@@ -372,18 +376,19 @@ type Verdict struct {
 // its minted id does not, which is why both are compared.
 //
 // A verdict that leaves the outcome open raises either Unknowns or the fence. A pending
-// one is no unknown: it counts for nothing, and is asked about at its own pace.
+// verdict does not count as unknown; its claim is asked about at the interval that the
+// verdict sets.
 //
-// A verdict with an ID that is said again finds itself for as long as nothing was
-// written after it: rec is returned then, as it is, and nothing is to be stored.
+// Settle recognises a retried verdict by its ID until another write: it then
+// returns rec unchanged, and the store writes nothing.
 //
-// No state is final without a response to replay. A verdict that is final and has
-// none is refused with [ErrNoResponse], and nothing changes; an unknown that has
-// none is never given up on.
+// No state is final without a response to replay. Settle refuses a final verdict
+// without one with [ErrNoResponse], and nothing changes; an unknown without one
+// never ends the claim.
 //
-// A held record that is FailedRetry may be settled, too: with OutcomeRefused, which
-// closes the claim for good. Nobody attempts anything then. One that is [Gone] stays
-// as it is, as its key may have another home by now: ErrFenced.
+// A held record in FailedRetry may also be settled with OutcomeRefused, which closes
+// the claim for good without an attempt. A record that is [Gone] cannot, as its key
+// may have another home by now: ErrFenced.
 //
 // Apart from these comparisons the result depends on held alone, and its times on
 // now alone, by addition: a store may record a verdict without reading first.
@@ -466,10 +471,10 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	return &next, fx, nil
 }
 
-// move begins a generation with another provider, which nobody holds: the fence that rises
-// keeps the verdict from being said twice, and tells whoever takes it over next whether
-// anybody has before. The outbox's row waits for a whole lease, as whoever said the verdict
-// goes on.
+// move begins a generation with another provider, without a holder. The raised fence
+// prevents a second Settle of the same verdict, and shows the next holder whether another
+// took the claim over before. The outbox row waits for a whole lease, as the holder that
+// recorded the verdict continues.
 func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	r.Fence++
 	r.Generation++
@@ -480,7 +485,7 @@ func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	fx.Reschedule = now.Add(p.Lease)
 }
 
-// wait makes r wait for somebody else.
+// wait makes r wait for the payer, a bank or a capture.
 func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	r.Fence++ // instead of the count: it tells that this verdict was recorded
 	r.NotFounds, r.ProviderRef = 0, printable(v.ProviderRef)
@@ -492,7 +497,7 @@ func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	}
 }
 
-// tell adds to fx what follows from the state that r has come to.
+// tell adds the effects of r's new state to fx.
 func (r *Record) tell(fx *Effects, v *Verdict, now time.Time) {
 	if r.State == InFlight {
 		return
@@ -540,7 +545,8 @@ func printable(s string) string {
 // surfaces later is to be refunded.
 const ReasonOutcomeUnknown = "outcome_unknown"
 
-// LastGeneration reports whether a release of r would be remembered instead.
+// LastGeneration reports whether a release of r would become its final answer,
+// as MaxGenerations is reached.
 func (r *Record) LastGeneration(p *Policy) bool { return r.Generation >= p.MaxGenerations }
 
 // backoff is exponential with full jitter, at least floor.

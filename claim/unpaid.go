@@ -2,20 +2,20 @@ package claim
 
 import "time"
 
-// Unpaid says whose an object was for which no money moved, as far as anybody knew
-// when its claim was settled. It outlives the claim by far: a provider may tell of a
-// success months later, and it has to be known then whom the money concerns. What did
-// move money needs none, as the books name its tenant for ever.
+// Unpaid records the tenant of an object for which, as far as was known at its
+// settlement, no money moved. It far outlives the claim: a provider may report a
+// success months later, and that money must then be matched to its tenant. A movement
+// of money needs no Unpaid, as the books name its tenant for ever.
 //
-// A claim leaves one in the very step that refuses, gives up, closes or releases it.
-// A released one that is paid in the end keeps it: whoever reads it has read the books
-// first.
+// The step that refuses, gives up, closes or releases a claim writes it. A released
+// claim that is later paid keeps it: readers check the books first.
 type Unpaid struct {
 	// Object is the id that the claim minted, Home the region that it names.
 	Object, Home string
 	Tenant       string
 	Operation    string
-	// State is what the merchant was told last: [FailedTerminal] or [FailedRetry].
+	// State is the last state that the merchant was sent: [FailedTerminal] or
+	// [FailedRetry].
 	State State
 	// Reason is the decline code, or [ReasonOutcomeUnknown].
 	Reason string

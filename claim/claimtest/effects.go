@@ -21,7 +21,7 @@ func Posting(rec claim.Record, id string) *ledger.Transaction {
 	}
 }
 
-// Events tell of rec, n of them.
+// Events returns n events of rec.
 func Events(rec claim.Record, n int) (events []outbox.Message) {
 	for i := range n {
 		events = append(events, outbox.Message{
@@ -421,7 +421,7 @@ type settledLister interface {
 // objectFinder is how a provider's reference, which is an object's id, leads back to
 // its claim.
 type objectFinder interface {
-	// ByObject reads the claim of an object with authority, whoever's it is. The
+	// ByObject reads the claim of an object of any tenant with authority. The
 	// response may be left out.
 	ByObject(ctx context.Context, home, id string) (claim.Record, bool, error)
 }

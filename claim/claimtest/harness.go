@@ -21,12 +21,12 @@ import (
 // taken from Policy, so that a backend without a movable clock passes a policy
 // of seconds instead of hours.
 type Harness struct {
-	// Regions are at least three; Codes has the code of each.
+	// Regions names three regions or more; Codes has the code of each.
 	Regions []string
 	// Store and Outbox are the view of a node in a region.
 	Store  func(region string) claim.Store
 	Outbox func(region string) outbox.Store
-	// Queue and Ledger are the other things that a Settle writes to, as the same
+	// Queue and Ledger open the other stores that Settle writes to, as the same
 	// node sees them. Outbox is the queue of provider calls.
 	Queue  func(region string, q outbox.Queue) outbox.Store
 	Ledger func(region string) ledger.Store
@@ -35,16 +35,16 @@ type Harness struct {
 	Policy claim.Policy
 	// ReplicaLag is the longest time after which a replica shows a row.
 	ReplicaLag time.Duration
-	// Advance moves the store's clock; nil if it cannot be moved, and then the
-	// tests watch it pass.
+	// Advance moves the store's clock forward. If it is nil, the tests wait for
+	// real time to pass.
 	Advance func(d time.Duration)
-	// Sweep is housekeeping, until there is nothing left to delete; nil where the
-	// database does it by itself.
+	// Sweep deletes expired rows until none is left; nil if the database deletes
+	// them itself.
 	Sweep func(t testing.TB)
 	// PutTenant and MoveRegistrar change the tenant table.
 	PutTenant     func(t testing.TB, tenant claim.Tenant)
 	MoveRegistrar func(t testing.TB, tenant, to string)
-	// SetStatus says what an operator says of a region.
+	// SetStatus sets a region's status as an operator does.
 	SetStatus func(t testing.TB, region string, status claim.RegionStatus)
 }
 
@@ -92,7 +92,7 @@ func (w *world) arrival(key, body string) claim.Arrival {
 	return NewArrival(w.key(key), w.home, body, fmt.Sprintf("node-%d", w.minted), fmt.Sprintf("ch_%s_%04d", key, w.minted))
 }
 
-// NewArrival is a stamped request whose canonical body is body.
+// NewArrival returns a stamped request with the canonical body body.
 func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 	in := claim.FingerprintInput{
 		Method: "POST", Path: "/v1/charges", Tenant: key.Tenant,

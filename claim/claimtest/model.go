@@ -8,14 +8,14 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Model is the naive second opinion: what a claim store must answer, written
-// down from the promises and not from the transitions, in plain maps and with
-// the clock as an argument. It keeps no secrets: tests compare its cells.
+// Model is a naive implementation of a claim store. It follows the promises and
+// not the transitions, uses plain maps and takes the clock as an argument. Its
+// fields are exported so that tests can compare its cells.
 type Model struct {
 	Policy claim.Policy
 	Cells  map[Place]*Cell
 	Pins   map[claim.Key]*ModelPin
-	// Books, Told, Expiring and Unpaid are what settlements have left behind, by home
+	// Books, Told, Expiring and Unpaid are the rows that settlements wrote, by home
 	// and id.
 	Books    map[Ref]ledger.Transaction
 	Told     map[Ref]outbox.Message
@@ -26,7 +26,7 @@ type Model struct {
 // Ref names a row that a settlement wrote.
 type Ref struct{ Home, ID string }
 
-// Place is where a claim lies: two homes may hold the same key.
+// Place names a claim by home and key: two homes may hold the same key.
 type Place struct {
 	Home string
 	Key  claim.Key
@@ -45,7 +45,8 @@ type Cell struct {
 	Declined   string
 	DeclinedAt time.Time
 	DeclinedTo time.Duration // the provider's own pause
-	// Interim is the answer while somebody else has to act, Waits for what.
+	// Interim is the answer while the claim is pending, Waits what it waits
+	// for.
 	Interim, Waits string
 }
 
@@ -55,7 +56,7 @@ type ModelPin struct {
 	At   time.Time
 }
 
-// Status is the model's word for a claim's state.
+// Status is a claim's state in the model.
 type Status string
 
 // The model's states.
@@ -66,7 +67,7 @@ const (
 	Released Status = "released"
 )
 
-// NewModel returns a model in which nothing has happened.
+// NewModel returns an empty model.
 func NewModel(p claim.Policy) *Model {
 	return &Model{
 		Policy: p, Cells: map[Place]*Cell{}, Pins: map[claim.Key]*ModelPin{},
@@ -98,8 +99,8 @@ func (m *Model) idle(c *Cell, now time.Time) bool {
 	return now.Sub(c.Lease) >= m.Policy.ClockOffset
 }
 
-// Arrive is a request with this body that began so long ago. pinned is nil for a
-// stamped key.
+// Arrive handles a request with body that began underWay ago. pinned is nil for
+// a stamped key.
 func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, underWay time.Duration, now time.Time) claim.Decision {
 	c := m.Cells[at]
 	if c == nil || m.gone(c, now) {
@@ -150,7 +151,7 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 	return claim.WonUnknown
 }
 
-// Shares says whether a request with this body that began so long ago reads the
+// Shares reports whether a request with body that began underWay ago reads the
 // latest decline.
 func (m *Model) Shares(at Place, body string, underWay time.Duration, now time.Time) bool {
 	c := m.Cells[at]
@@ -164,7 +165,8 @@ func (c *Cell) hold(holder string, now time.Time, lease time.Duration) {
 	c.Attempts++
 }
 
-// Inherit is a take-over: nil, or the error that the store must give.
+// Inherit takes a claim over. It returns nil or the error that the store must
+// return.
 func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
 	c := m.Cells[at]
 	if c == nil || c.Status != Working || c.ID != id {
@@ -177,7 +179,8 @@ func (m *Model) Inherit(at Place, id, holder string, now time.Time) error {
 	return nil
 }
 
-// Renew says whether holder still has the cell under fence and got more time.
+// Renew reports whether holder still has the cell under fence and extended its
+// lease.
 func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool {
 	c := m.Cells[at]
 	if c == nil || c.Status != Working || c.Holder != holder || c.Fence != fence {
@@ -325,14 +328,14 @@ func (m *Model) Pin(key claim.Key, entry string, now time.Time) ModelPin {
 	return *p
 }
 
-// MayShow says whether a replica may show the cell as final.
+// MayShow reports whether a replica may show the cell as final.
 func (m *Model) MayShow(at Place, now time.Time) bool {
 	c := m.Cells[at]
 	return c != nil && c.final() && !c.over(m.Policy.ReplayFor, now)
 }
 
-// SpokenFor lists the homes where key has a claim that still answers for it
-// (live, owed or a tombstone). More than one is a broken promise.
+// SpokenFor lists the homes with a claim that still owns key (live, in flight
+// or a tombstone). More than one is a broken promise.
 func (m *Model) SpokenFor(key claim.Key, now time.Time) (homes []string) {
 	for at, c := range m.Cells {
 		if at.Key == key && !m.gone(c, now) {

@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/outbox/outboxtest"
 )
 
-// Queue makes of h what outboxtest wants of one of the queues that claims write to:
-// the provider calls, the events or the expiries.
+// Queue adapts h to a harness of outboxtest for one of the queues that claims write
+// to: provider calls, events or expiries.
 func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	tenants := [2]string{"acme", "globex"}
 	for _, id := range tenants {

@@ -11,8 +11,7 @@ import (
 
 // rememberer is how it is known, long after a claim is forgotten, whose its object was.
 type rememberer interface {
-	// Unpaid reads with authority what is remembered of an object for which no money
-	// moved.
+	// Unpaid reads the [claim.Unpaid] row of an object with authority.
 	Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error)
 }
 
