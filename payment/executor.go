@@ -342,7 +342,7 @@ func (t *attempt) repeat(ctx context.Context) claim.Verdict {
 	case r.Outcome != psp.Unknown || !errors.Is(r.Err, psp.ErrKeyReused):
 		return t.verdict(ctx, r)
 	}
-	t.log.WarnContext(ctx, "provider refused the repeat of a call; asking what became of the first",
+	t.log.WarnContext(ctx, "provider rejected a repeated key; looking up the first call",
 		"object", t.Record.Minted.ID, "provider", t.name, "error", why)
 	// No look-up has counted yet, so this asks and cannot call.
 	return t.ask(ctx, false)
@@ -359,7 +359,7 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	if found == psp.FoundYes && res.Outcome == psp.Approved {
 		switch ghost, err := t.ghost(ctx, res.ProviderRef); {
 		case err != nil:
-			t.log.WarnContext(ctx, "the books cannot be read, so that what the provider found may have been given back", "object", t.Record.Minted.ID, "error", err)
+			t.log.WarnContext(ctx, "the ledger cannot be read: the movement that the provider found may have been refunded", "object", t.Record.Minted.ID, "error", err)
 			return t.unknown(ctx, reasonNotAsked)
 		case ghost && !t.dedupes():
 			// Which of several movements the look-up finds is the provider's to choose; that

@@ -24,7 +24,7 @@ func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) 
 	case !certain(r, v, next.Codes):
 		return v
 	}
-	t.log.WarnContext(ctx, "another provider is to try: this one has certainly moved no money",
+	t.log.WarnContext(ctx, "failing over: this provider has certainly moved no money",
 		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", v.Reason)
 	// Only a build that knows no such outcome would show it.
 	shown := t.refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))

@@ -108,7 +108,7 @@ func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
 // reads that a charge is captured finds it booked.
 func (t *attempt) order(ctx context.Context) claim.Verdict {
 	if err := t.readCharge(ctx); err != nil {
-		t.log.WarnContext(ctx, "the charge that is to be captured or canceled cannot be read; nothing was sent to the provider",
+		t.log.WarnContext(ctx, "the charge to capture or cancel cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0)
 	}

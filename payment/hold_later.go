@@ -72,7 +72,7 @@ func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 			t.cleared = true
 			return t.paid(ctx, h.Ref)
 		}
-		t.log.ErrorContext(ctx, "provider tells of another amount than was asked for", "object", rec.Minted.ID, "provider", t.name, "provider_ref", h.Ref, "amount", h.Amount)
+		t.log.ErrorContext(ctx, "provider reports another amount than was requested", "object", rec.Minted.ID, "provider", t.name, "provider_ref", h.Ref, "amount", h.Amount)
 	case claim.HeldReleased:
 		if by == rec.Minted.ID {
 			return t.unanswered() // we have called it off
@@ -123,7 +123,7 @@ func (t *attempt) awaitHeld(ctx context.Context) claim.Verdict {
 	if r.Outcome == psp.Pending {
 		return t.orderedBy(rec.Minted.ID)
 	}
-	t.log.InfoContext(ctx, "a held charge is past its time and could not be called off", "object", rec.Minted.ID, "provider", t.name,
+	t.log.InfoContext(ctx, "a held charge has expired and could not be canceled", "object", rec.Minted.ID, "provider", t.name,
 		"provider_ref", rec.ProviderRef, "error", r.Err)
 	return t.asItWas(ctx)
 }
@@ -178,7 +178,7 @@ func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
 		}
 		asked := t.o.Charges.LearnHeld(ctx, t.of.call, claim.Held{Order: mine, Word: claim.HeldOrdered})
 		if err := t.readCharge(ctx); err != nil {
-			t.log.WarnContext(ctx, "a charge that is to be captured or canceled cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
+			t.log.WarnContext(ctx, "a charge to capture or cancel cannot be read", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 			return t.unsent(ctx, reasonNoFacts, 0), false
 		}
 		if v, over := t.over(ctx); over {

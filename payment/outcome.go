@@ -21,10 +21,10 @@ const codeExpired = "expired"
 
 // Messages of log lines that somebody must be woken for. Alerts match them.
 const (
-	pageLimbo   = "page: LIMBO, the provider refuses to give back money that moved for nothing; decide by hand"
-	pageUnknown = "page: a compensation has been unknown for a day; the payer still waits"
+	pageLimbo   = "page: LIMBO, the provider rejects the refund of a ghost payment; decide by hand"
+	pageUnknown = "page: the outcome of a compensation has been unknown for a day; the payer still waits"
 	// PageUndone: whichever of the two, the failure and the refund, is booked last says it.
-	PageUndone = "page: a charge failed after it was booked, and money had been given back for it; decide by hand"
+	PageUndone = "page: a charge failed after it was booked and refunded; decide by hand"
 )
 
 // A compensation is asked for until it is known, between compensateMin and
@@ -50,7 +50,7 @@ func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
 	ghost, err := t.ghost(ctx, ref)
 	switch {
 	case err != nil:
-		t.log.WarnContext(ctx, "the books cannot be read, so that what was paid may have been given back", "object", t.Record.Minted.ID, "error", err)
+		t.log.WarnContext(ctx, "the ledger cannot be read: the payment may have been refunded", "object", t.Record.Minted.ID, "error", err)
 		return t.unknown(ctx, reasonNotAsked)
 	case ghost:
 		t.cleared = true
@@ -163,7 +163,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
 	default:
 		// A class that this build does not know may mean anything.
-		t.log.ErrorContext(ctx, "provider declined in an unknown class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
+		t.log.ErrorContext(ctx, "provider declined with an unknown decline class", "object", t.Record.Minted.ID, "provider", t.name, "class", r.Decline.Class)
 		return t.unknown(ctx, reasonNoAnswer)
 	}
 	p.DeclineCode, p.Member = r.Decline.Code, r.Decline.Member

@@ -74,7 +74,7 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 	defer cancel()
 	found, m, err := t.provider.Show(asked, kind(t.op), t.Record.Minted.ID, ref)
 	if found != psp.FoundYes || m.Reference != t.Record.Minted.ID {
-		t.log.WarnContext(ctx, "provider does not say what became of a pending payment", "object", t.Record.Minted.ID,
+		t.log.WarnContext(ctx, "provider does not report the outcome of a pending payment", "object", t.Record.Minted.ID,
 			"provider", t.name, "provider_ref", ref, "error", err)
 		return t.stillPending(ctx)
 	}
@@ -82,7 +82,7 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 	r := psp.Result{Outcome: m.Outcome, ProviderRef: m.ProviderRef, Decline: m.Decline, Wait: m.Wait}
 	switch {
 	case m.Outcome == psp.Approved && !t.asAsked(&m):
-		t.log.ErrorContext(ctx, "provider shows another amount than was asked for", "object", t.Record.Minted.ID, "provider", t.name,
+		t.log.ErrorContext(ctx, "provider reports another amount than was requested", "object", t.Record.Minted.ID, "provider", t.name,
 			"provider_ref", m.ProviderRef, "amount", m.Amount, "currency", m.Currency)
 		return t.stillPending(ctx)
 	case m.Outcome == psp.Unknown, m.Outcome == psp.Declined && m.Decline == nil:
@@ -137,7 +137,7 @@ func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
 	if r.Outcome == psp.Approved {
 		return t.unanswered()
 	}
-	t.log.InfoContext(ctx, "a pending payment is past its time and could not be called off", "object", t.Record.Minted.ID,
+	t.log.InfoContext(ctx, "a pending payment has expired and could not be canceled", "object", t.Record.Minted.ID,
 		"provider", t.name, "provider_ref", was.ProviderRef, "error", r.Err)
 	return t.verdict(ctx, was)
 }

@@ -79,7 +79,7 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
 	if t.Recovery {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
 	}
-	t.log.WarnContext(ctx, "a refund is asked for at a provider that this node does not have; nothing was sent", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
+	t.log.WarnContext(ctx, "a refund names a provider that this node does not have; nothing was sent", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 		"home", t.Record.Home, "provider", provider, "providers", t.names)
 	p := problem.New(problem.OutcomeUnknown, "This charge was made at the provider "+provider+", which is not available here now, and nothing was sent to it. Send the same request again later.")
 	p.Title, p.DeclineCode, p.Member, p.RetryAfter = "The provider is not available", codeElsewhere, "charge", elsewhereWait
@@ -110,7 +110,7 @@ func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim
 	left := charge.Amount - refunds - disputes
 	switch {
 	case err != nil:
-		t.log.WarnContext(ctx, "what is left of the charge of a refund cannot be read; nothing was sent to the provider",
+		t.log.WarnContext(ctx, "the refundable amount of a charge cannot be read; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case t.Recovery || t.intent.Amount <= left && !t.undone:
@@ -136,7 +136,7 @@ func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop 
 	_, undone, err := t.booked(ctx, ledger.FailureID(id))
 	switch {
 	case err != nil:
-		t.log.WarnContext(ctx, "whether what a refund gives back has failed since cannot be read; nothing was sent to the provider",
+		t.log.WarnContext(ctx, "the ledger cannot be read: the refunded movement may have failed since; nothing was sent to the provider",
 			"object", t.Record.Minted.ID, "charge", t.intent.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case undone && !t.Recovery:
@@ -186,7 +186,7 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 	case err != nil:
 		reason, retryIn = reasonNoFacts, 0
 	}
-	t.log.WarnContext(ctx, "what a compensation gives back is not booked at this provider, or the books cannot be read; nothing was sent",
+	t.log.WarnContext(ctx, "the movement that a compensation refunds is not booked at this provider, or the ledger cannot be read; nothing was sent",
 		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "provider_ref", t.intent.Source, "error", err)
 	return t.unsent(ctx, reason, retryIn), true
 }
@@ -204,7 +204,7 @@ func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
 	if err == nil && reason == "" {
 		return v, false
 	}
-	t.log.WarnContext(ctx, "a compensation waits: automatic refunds are stopped, or whether they are cannot be read",
+	t.log.WarnContext(ctx, "a compensation is postponed: automatic refunds are stopped, or the brakes cannot be read",
 		"object", t.Record.Minted.ID, "charge", t.intent.Charge, "reason", reason, "error", err)
 	return t.unsent(ctx, reasonHeld, heldWait), true
 }

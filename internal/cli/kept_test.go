@@ -103,7 +103,7 @@ func TestRepeatedComparisonsGoOnWithoutTheirReports(t *testing.T) {
 				break
 			}
 			switch {
-			case strings.Contains(line.Msg, "is not kept"):
+			case strings.Contains(line.Msg, "did not take the reconciliation report"):
 				unkept++
 			case strings.Contains(line.Msg, "agrees"):
 				agreed++

@@ -93,7 +93,7 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 	defer func() { err = errors.Join(err, flush()) }()
 	r.Found = func(found *reconcile.Comparison) {
 		if err := v.statement(time.Now(), found); err != nil {
-			log.Error("the verdict cannot be told in metrics", "error", err)
+			log.Error("the verdict could not be exported as metrics", "error", err)
 		}
 	}
 	var unkept error
@@ -134,7 +134,7 @@ func (c *reconcileCommand) kept(ctx context.Context, provider string, log *slog.
 		found, err = compare()
 	}
 	if unkept != nil {
-		log.Error("the report of a comparison is not kept for the console", "error", unkept)
+		log.Error("the console's bucket did not take the reconciliation report", "error", unkept)
 	}
 	return found, nil, err
 }

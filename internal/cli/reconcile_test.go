@@ -378,7 +378,7 @@ func TestReconcileEvery(t *testing.T) {
 		require.True(t, lines.Scan())
 		require.Contains(t, lines.Text(), what)
 	}
-	says("tried again at the next round")
+	says("reconciliation failed; the next run retries it")
 	says("agrees with the books")
 	says("does not agree")
 	says(`"class":"charged_but_unknown_to_us"`)

@@ -175,7 +175,7 @@ func (c *restoreEndCommand) Run(ctx context.Context, io streams) error {
 		if err := restore.End(ctx, s); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(io.out, "the restore is over; homeward compensations release lets automatic refunds go on, once homeward reconcile agrees")
+		_, err := fmt.Fprintln(io.out, "the restore has ended; homeward compensations release lets automatic refunds go on, once homeward reconcile agrees")
 		return err
 	})
 }

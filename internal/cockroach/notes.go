@@ -129,7 +129,7 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 			if caught := fault.Caught(func() { db.flushNotes(ctx) }); caught != nil {
-				db.log.Error("writing audit notes panicked; it is tried again", "fault", caught)
+				db.log.Error("the audit note writer panicked; the node retries it", "fault", caught)
 			}
 		}
 	}

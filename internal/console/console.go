@@ -181,7 +181,7 @@ func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v 
 		if wrong := (*pageError)(nil); errors.As(err, &wrong) {
 			status, p.content, p.Body = wrong.status, "nothing", wrong.text
 		} else if err != nil {
-			s.Logger.ErrorContext(ctx, "a page of the console could not be read", "page", at, "error", err)
+			s.Logger.ErrorContext(ctx, "the console could not load a page", "page", at, "error", err)
 			status, p.content, p.Body = http.StatusServiceUnavailable, "nothing", "What this page shows cannot be read now: "+oneLine(err)+". Load it again in a moment."
 		}
 		s.show(w, r, status, p)
@@ -229,7 +229,7 @@ type rendered struct {
 }
 
 func (s *console) broken(w http.ResponseWriter, r *http.Request, err error) {
-	s.Logger.ErrorContext(r.Context(), "a page of the console could not be rendered", "path", r.URL.Path, "error", err)
+	s.Logger.ErrorContext(r.Context(), "the console could not render a page", "path", r.URL.Path, "error", err)
 	http.Error(w, "this page could not be rendered; the log says why", http.StatusInternalServerError)
 }
 

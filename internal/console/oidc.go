@@ -254,7 +254,7 @@ func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	keep(o.sessions, id, session{who, o.c.now().Add(sessionFor)}, func(s session) time.Time { return s.end })
 	o.mu.Unlock()
-	o.c.Logger.InfoContext(r.Context(), "somebody logged in to the console", "who", who.Name, "operator", who.Operator)
+	o.c.Logger.InfoContext(r.Context(), "a user logged in to the console", "who", who.Name, "operator", who.Operator)
 	http.SetCookie(w, o.cookie(loginCookie, "", -time.Second))
 	http.SetCookie(w, o.cookie(sessionCookie, id, sessionFor))
 	http.Redirect(w, r, one.to, http.StatusSeeOther)

@@ -168,7 +168,7 @@ func (db *DB) flushNotesEvery(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 			if db.broken.Load() == nil {
 				if caught := fault.Caught(db.flushNotes); caught != nil {
-					db.log.Error("store: writing audit notes panicked; it is tried again", "fault", caught)
+					db.log.Error("store: the audit note writer panicked; the store retries it", "fault", caught)
 				}
 				if err := db.flushed.drop(); err != nil {
 					db.backgroundError(err)

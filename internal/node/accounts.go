@@ -24,7 +24,7 @@ func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
 		return nil, err
 	}
 	for _, doubt := range doubts {
-		n.log.Warn("a provider does not say which account its key opens; it is asked again", "why", doubt)
+		n.log.Warn("a provider does not report the account of its key; the node retries", "why", doubt)
 	}
 	return nil, nil
 }
@@ -62,7 +62,7 @@ func (n *Node) watchAccounts(context.Context) (parts.Stop, error) {
 
 func (n *Node) checkAccounts(ctx context.Context) {
 	if err := n.c.keeper.Check(ctx, time.Now()); err != nil {
-		n.log.Warn("the accounts of providers could not be compared; they are again in a minute", "error", err)
+		n.log.Warn("the node could not compare the providers' accounts; it retries in a minute", "error", err)
 	}
 }
 

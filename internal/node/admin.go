@@ -60,7 +60,7 @@ func (f *follower) read(ctx context.Context) error {
 	}
 	f.trouble.note(err)
 	if changed {
-		f.log.Info("the table of regions has changed", "epoch", epoch, "regions", fmt.Sprint(f.topology.Regions()))
+		f.log.Info("the topology has changed", "epoch", epoch, "regions", fmt.Sprint(f.topology.Regions()))
 	}
 	f.say(ctx)
 	return err
@@ -88,7 +88,7 @@ func (f *follower) say(ctx context.Context) {
 	if err := f.tell(ctx, draining); err == nil {
 		f.told = draining
 	} else if !errors.Is(err, region.ErrClosed) {
-		f.log.Info("the other nodes may not have heard yet whether this one drains; they are told again", "error", err)
+		f.log.Info("gossip of this node's drain state timed out; the node broadcasts it again", "error", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(contex
 			return
 		case <-pause.C:
 			if caught := fault.Caught(func() { f(ctx) }); caught != nil {
-				log.Error("what a node does now and then panicked; it is tried again", "fault", caught)
+				log.Error("a background job panicked; the node retries it", "fault", caught)
 			}
 			pause.Reset(d/2 + rand.N(d))
 		}

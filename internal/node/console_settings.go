@@ -166,7 +166,7 @@ func (p *certPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	case p.have == nil:
 		return nil, err
 	default:
-		p.log.Warn("the console's certificate has changed and cannot be used, the one at hand goes on", "file", p.cert, "error", err)
+		p.log.Warn("the console's certificate has changed and cannot be loaded; the console keeps the former one", "file", p.cert, "error", err)
 	}
 	return p.have, nil
 }

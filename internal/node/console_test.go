@@ -169,7 +169,7 @@ func TestBrowsersAreShownACertificateOfTheirOwn(t *testing.T) {
 	third, err := pair.get(nil)
 	require.NoError(t, err)
 	require.Equal(t, second, third, "what is broken is not used")
-	require.Contains(t, said.String(), "cannot be used")
+	require.Contains(t, said.String(), "cannot be loaded")
 }
 
 func TestAConsoleWithAnIssuerAsksForNoCertificate(t *testing.T) {

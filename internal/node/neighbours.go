@@ -54,7 +54,7 @@ func (n *Node) joinGossip(ctx context.Context) (parts.Stop, error) {
 		if err := n.membership.Join(ctx, n.c.Seeds); err != nil {
 			// Not fatal: the seeds are knocked at again, and until then requests
 			// for keys homed elsewhere are answered 503.
-			n.log.Warn("no seed answered yet", "error", err)
+			n.log.Warn("no gossip seed has answered yet", "error", err)
 		}
 	}
 	return nil, nil

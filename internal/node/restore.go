@@ -15,7 +15,7 @@ func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 		return nil, err
 	}
 	if r := n.guard.Standing(); r != nil {
-		n.log.Warn("a restore stands: keys that may have been used in what is lost are withheld; homeward restore show says what is left to do",
+		n.log.Warn("a restore is in effect: keys that may have been used in the lost time are withheld; homeward restore show lists the remaining steps",
 			"from", r.From, "until", r.Until, "phase", r.Phase)
 	}
 	return nil, nil
@@ -32,7 +32,7 @@ func (n *Node) watchRestore(context.Context) (parts.Stop, error) {
 		was := n.guard.Standing()
 		err := n.guard.Read(ctx)
 		if bad.note(err); err == nil && was != nil && n.guard.Standing() == nil {
-			n.log.Info("the restore is over")
+			n.log.Info("the restore has ended")
 		}
 	})
 	return nil, nil

@@ -106,13 +106,13 @@ func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 		s.log.Warn(doubt)
 	}
 	if s.settings.Audit.Bucket == "" {
-		s.log.Warn("no bucket is set for the audit; it is not exported, and its rows are deleted after 400 days", "set", "audit.bucket")
+		s.log.Warn("audit.bucket is not set: the audit is not exported, and its rows are deleted after 400 days", "set", "audit.bucket")
 	}
 	switch ring := s.means.seal; {
 	case !ring.HasKeys():
-		s.log.Warn("no sealing key is set; secrets of endpoints and bodies of notices are stored as they are", "set", SealKeys)
+		s.log.Warn("no sealing key is set: secrets of endpoints and bodies of notices are stored in plain text", "set", SealKeys)
 	case !s.settings.Seal:
-		s.log.Warn("sealed values are read, and none is written; set seal to true once all nodes have the sealing keys")
+		s.log.Warn("seal is false: the node opens sealed values and seals none; set seal to true once all nodes have the sealing keys")
 	default:
 		_ = ring.Ready(ctx) // it is logged there
 	}

@@ -113,9 +113,9 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 			return
 		case err != nil:
 			if caught := (*fault.Error)(nil); errors.As(err, &caught) {
-				log.Error("the comparison of the statement panicked", "fault", caught)
+				log.Error("reconciliation panicked", "fault", caught)
 			}
-			log.Error("the statement could not be compared; it is tried again at the next round", "statement", r.Statement.display(), "error", err, "next", every)
+			log.Error("reconciliation failed; the next run retries it", "statement", r.Statement.display(), "error", err, "next", every)
 		default:
 			since = now
 			found.log(log)

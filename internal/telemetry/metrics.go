@@ -73,7 +73,7 @@ func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTime, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, IdleTimeout: idleTime, ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug)}
 	m.served.Go(func() {
 		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
-			p.Log.Error("metrics cannot be scraped any more", "error", err)
+			p.Log.Error("the metrics listener has failed", "error", err)
 		}
 	})
 	return m, nil
@@ -180,7 +180,7 @@ func (m *Metrics) Stop(ctx context.Context) error {
 	defer m.mu.Unlock()
 	for _, end := range m.ending {
 		if err := end(ctx); err != nil {
-			m.p.Log.Warn("the last metrics were not sent", "error", err)
+			m.p.Log.Warn("the last metrics could not be exported", "error", err)
 		}
 	}
 	m.ending = nil
@@ -235,7 +235,7 @@ func (c *calmMetrics) Export(ctx context.Context, all *metricdata.ResourceMetric
 	err := c.Exporter.Export(ctx, all)
 	switch {
 	case err != nil && !c.failing.Swap(true):
-		c.log.Warn("metrics are lost; requests are not affected. Look at OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
+		c.log.Warn("the exporter lost metrics; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
 	case err == nil && c.failing.Swap(false):
 		c.log.Info("metrics arrive again")
 	}

@@ -83,7 +83,7 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			p.Log.Warn("the last traces were not sent", "error", err)
+			p.Log.Warn("the last traces could not be exported", "error", err)
 		}
 	}, nil
 }
@@ -169,7 +169,7 @@ func (c *calm) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) e
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	switch {
 	case err != nil && !c.failing.Swap(true):
-		c.log.Warn("traces are lost; requests are not affected. Look at OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
+		c.log.Warn("the exporter lost traces; requests are not affected. Check OTEL_EXPORTER_OTLP_ENDPOINT and the collector", "error", err)
 	case err == nil && c.failing.Swap(false):
 		c.log.Info("traces arrive again")
 	}

@@ -108,7 +108,7 @@ func TestLossIsLoggedOnce(t *testing.T) {
 	for range 6 {
 		require.NoError(t, c.ExportSpans(t.Context(), nil))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "traces are lost"))
+	require.Equal(t, 1, strings.Count(log.String(), "the exporter lost traces"))
 	require.Equal(t, 1, strings.Count(log.String(), "traces arrive again"))
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 }

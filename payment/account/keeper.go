@@ -15,7 +15,7 @@ import (
 const CheckEvery = time.Minute
 
 // pageAccount is what operators watch for.
-const pageAccount = "page: a provider's key is of another account than its name stands for; nothing more is sent to it by this node, so restart it with the key of that account"
+const pageAccount = "page: a provider's key belongs to another account than the stored one; this node sends the provider nothing until it is restarted with the key of the stored account"
 
 // Keeper keeps the providers of a process to the accounts that their names stand for, and
 // knows whom nameless claims are with. It is safe for concurrent use.
@@ -73,7 +73,7 @@ func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 		case err != nil:
 			errs = append(errs, err)
 		case p.other.Swap(nil) != nil:
-			k.log.Info("a provider's key is of the account that its name stands for again; calls go on", "provider", p.Name(), "account", is)
+			k.log.Info("the provider's key belongs to the stored account again; calls to the provider resume", "provider", p.Name(), "account", is)
 		}
 	}
 	return errors.Join(append(errs, k.readNameless(ctx))...)

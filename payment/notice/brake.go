@@ -95,9 +95,9 @@ const pageAgain = time.Minute
 
 // What operators are woken for: once, however many ghosts wait.
 const (
-	pageHeldLong = "page: payers have waited a day for automatic refunds that are stopped; look at homeward compensations, as chargebacks may follow"
-	pageHeld     = "page: automatic refunds are stopped; look at homeward compensations, and release them once it is known why there are so many"
-	pageDoubt    = "page: the provider does not show movements as its notices or statement name them; they are parked, and nothing is given back"
+	pageHeldLong = "page: payers have waited a day because automatic refunds are stopped; check homeward compensations, as chargebacks may follow"
+	pageHeld     = "page: automatic refunds are stopped; check homeward compensations, find out why there are so many, then release them"
+	pageDoubt    = "page: the provider does not confirm movements that its notices or statement name; they are parked, and nothing is refunded"
 )
 
 // Brakes decide whether a compensation may go on. They hold no state and are safe for

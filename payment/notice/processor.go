@@ -94,10 +94,10 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 
 // What operators watch for.
 const (
-	pageLimbo   = "page: money that moved for nothing cannot be given back; decide by hand"
-	pageWaiting = "page: a payer has waited a day for money back; a chargeback may follow"
+	pageLimbo   = "page: a ghost payment cannot be refunded; decide by hand"
+	pageWaiting = "page: a payer has waited a day for a refund; a chargeback may follow"
 	pageUndone  = payment.PageUndone
-	pageLate    = "page: money moved though the merchant was told that it had not; it is booked"
+	pageLate    = "page: money moved after the merchant got a failure; it is booked"
 )
 
 const (
@@ -406,7 +406,7 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	case progress == Held: // whoever is to be woken for the stop has been; not for what it costs
 		if waited >= payment.PageAfter {
 			if err := p.c.Compensator.Brakes.Waits(ctx, g.Provider, detail); err != nil {
-				log.Warn("a payer has waited a day, and it could not be noted who is told of that", "error", err)
+				log.Warn("a payer has waited a day, and the page could not be recorded", "error", err)
 			}
 		}
 		return outbox.Later(heldPause)
@@ -452,7 +452,7 @@ func (p *Processor) later(m outbox.Message, what string, err error) outbox.Dispo
 	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 		return outbox.Faulted(caught) // counted, so that it does not go on for ever
 	}
-	p.c.Logger.Warn("a notice waits: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
+	p.c.Logger.Warn("a notice is retried: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
 	return outbox.Later(unreachable)
 }
 
@@ -461,7 +461,7 @@ func (p *Processor) close(ctx context.Context, m outbox.Message, s Status, detai
 	case err == nil:
 		p.c.Meters.Counter(meter.NoticesClosed).Add(1, m.Operation, strings.ToLower(string(s)))
 	case !errors.Is(err, outbox.ErrFenced):
-		p.c.Logger.Warn("a notice is worked off again: it could not be closed", "notice", m.ID, "error", err)
+		p.c.Logger.Warn("a notice is processed again: it could not be closed", "notice", m.ID, "error", err)
 	}
 	return outbox.Gone()
 }

@@ -271,7 +271,7 @@ func oneToBlame(err error) bool {
 func (r *Receiver) store(batch []arrival) (err error) {
 	defer func() {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
-			r.c.Logger.Error("keeping notices panicked; the provider repeats them", "region", r.c.Region, "notices", len(batch), "first", batch[0].notice.ID, "fault", caught)
+			r.c.Logger.Error("storing notices panicked; the provider resends them", "region", r.c.Region, "notices", len(batch), "first", batch[0].notice.ID, "fault", caught)
 		}
 	}()
 	defer fault.Recover(&err)
@@ -288,9 +288,9 @@ func (r *Receiver) store(batch []arrival) (err error) {
 		r.kept(notices, fresh)
 		return nil
 	case !errors.Is(err, ErrRefused):
-		r.c.Logger.Warn("notices could not be kept; the provider repeats them", "region", r.c.Region, "notices", len(notices), "error", err)
+		r.c.Logger.Warn("notices could not be stored; the provider resends them", "region", r.c.Region, "notices", len(notices), "error", err)
 	case len(notices) == 1:
-		r.c.Logger.Error("a notice cannot be kept, now or later; look at what the provider sends", "region", r.c.Region, "notice", notices[0].ID, "error", err)
+		r.c.Logger.Error("the store rejects a notice, now and later; check what the provider sends", "region", r.c.Region, "notice", notices[0].ID, "error", err)
 	}
 	return fmt.Errorf("the notice could not be kept: %w", err)
 }

@@ -139,7 +139,7 @@ func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice
 			d := p.later(m, "books", err)
 			return &d
 		case posted:
-			p.c.Logger.Info("money moved at the provider without us", "notice", m.ID, "kind", t.Kind, "object", t.Object, "tenant", t.Tenant,
+			p.c.Logger.Info("the provider moved money that we did not request", "notice", m.ID, "kind", t.Kind, "object", t.Object, "tenant", t.Tenant,
 				"home", t.Region, "provider", t.Provider, "provider_ref", t.ProviderRef, "amount", t.Amount, "currency", t.Currency)
 		}
 	}

@@ -123,7 +123,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := s.start(ctx); err != nil {
 		// The caller's context may be what ended the start.
 		if stopErr := s.Stop(context.WithoutCancel(ctx)); stopErr != nil {
-			s.log.Warn("a database that did not start was not cleared away", "error", stopErr)
+			s.log.Warn("a database did not start, and what it left could not be removed", "error", stopErr)
 		}
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *Server) start(ctx context.Context) error {
 		if err == nil || attempt == portAttempts || !errors.Is(err, errPortTaken) {
 			return err
 		}
-		s.log.Info("a port was taken in between: trying others", "error", err)
+		s.log.Info("another process took the port: trying others", "error", err)
 		for _, n := range s.nodes {
 			n.proc.kill()
 		}
@@ -188,7 +188,7 @@ func (s *Server) launch(n *node) (err error) {
 		go func(p process) {
 			<-p.Done()
 			if !p.Expected() {
-				s.log.Warn("a database ended by itself", "region", n.region, "error", p.Err())
+				s.log.Warn("a database exited unexpectedly", "region", n.region, "error", p.Err())
 			}
 		}(n.proc)
 	}

@@ -232,7 +232,7 @@ type dueAct struct {
 func (s *Simulator) actNow(d *dueAct) {
 	_, _, err := s.take(psp.Call{Kind: psp.KindCharge, Source: d.id}, d.what)
 	if err != nil && !errors.Is(err, errUnexpected) && !errors.Is(err, errClosed) {
-		s.logger.Warn("a payer could not act", "id", d.id, "error", err)
+		s.logger.Warn("a scheduled act of a payer failed", "id", d.id, "error", err)
 	}
 }
 

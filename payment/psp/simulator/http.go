@@ -184,7 +184,7 @@ func (s *Simulator) refuseUndecided(w http.ResponseWriter, d dialect, call psp.C
 		return
 	}
 	if errors.Is(err, errKeyReuse) {
-		s.logger.Warn("a provider key came again with other parameters", "key", call.Key, "reference", call.Reference)
+		s.logger.Warn("a provider key was reused with other parameters", "key", call.Key, "reference", call.Reference)
 		d.refuse(w, http.StatusConflict, "key_reuse", "key_reuse", "The key was used with other parameters.")
 		return
 	}

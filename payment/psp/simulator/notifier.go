@@ -351,7 +351,7 @@ func (n *notifier) advanceLocked() {
 	}
 	if n.low > n.savedAt && time.Since(n.saved) >= saveEvery {
 		if err := n.saveLocked(); err != nil {
-			n.sim.logger.Warn("the simulator could not note which webhooks are sent, and may send them again", "error", err)
+			n.sim.logger.Warn("the simulator could not record which webhooks it sent, and may send them again", "error", err)
 		}
 	}
 }
