@@ -253,6 +253,7 @@ func TestRotation(t *testing.T) {
 	text, _ := newKeys(t)
 	public, err := first.Public()
 	require.NoError(t, err)
+	signed := 0
 	for _, both := range []string{text + old, text + public} {
 		w.keys, err = audit.ParseKeys(both)
 		require.NoError(t, err)
@@ -260,7 +261,9 @@ func TestRotation(t *testing.T) {
 		w.round()
 		r := w.verify(w.bucket)
 		require.Empty(t, r.Failures)
-		require.Len(t, r.Keys, 2)
+		require.Equal(t, 2, r.Keys[first.ID()], "what the old key has signed is verified for ever")
+		signed++
+		require.Equal(t, signed, r.Keys[w.keys.ID()], "and the first key of the list signs")
 	}
 	trust, err := w.keys.Public()
 	require.NoError(t, err)
