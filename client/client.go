@@ -42,12 +42,12 @@ type Config struct {
 	// The client moves on to the next when one cannot be reached.
 	BaseURLs []string
 	APIKey   string
-	// HTTPClient; nil means one of its own. Its Timeout should be zero; Timeout
-	// below bounds each attempt.
+	// HTTPClient sends the requests; nil means a new one. Its Timeout should be
+	// zero; Timeout below bounds each attempt.
 	HTTPClient *http.Client
-	// RegionCode, if not 0, is the region that new keys name as their home, which
-	// saves a look-up: the code of the first of BaseURLs. Otherwise keys are
-	// random UUIDs, at home where they are first used.
+	// RegionCode, if not 0, is the home region of new keys, which saves a
+	// look-up: use the code of the region of the first base URL. Otherwise keys
+	// are random UUIDs, at home where they are first used.
 	RegionCode claim.RegionCode
 	// MaxAttempts bounds the requests of one call, the first included.
 	MaxAttempts int
@@ -68,7 +68,7 @@ type Client struct {
 	base atomic.Uint32
 }
 
-// New checks the configuration and contacts nobody.
+// New checks the configuration. It opens no connection.
 func New(c Config) (*Client, error) {
 	if len(c.BaseURLs) == 0 {
 		return nil, errors.New("client: BaseURLs is empty; name at least one region")
@@ -110,8 +110,8 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// NewKey makes an idempotency key without asking anyone: stamped with
-// Config.RegionCode, or a random UUID. Store it before the call it is for.
+// NewKey makes an idempotency key without a request: stamped with
+// Config.RegionCode, or a random UUID. Store it before you use it in a call.
 func (cl *Client) NewKey() (string, error) {
 	if cl.c.RegionCode != 0 {
 		return claim.Stamp(cl.c.RegionCode, nil)

@@ -1,12 +1,13 @@
-// Package client is the merchant's side of Homeward: it gives every logical
-// call one idempotency key, and repeats the call under that key, in whichever
-// region answers, until the outcome is known or repeating it is no use.
+// Package client is the merchant's client of Homeward. It gives every logical
+// call one idempotency key, and retries the call under that key, in any region
+// that answers, until the outcome is known or a retry cannot change it.
 //
-// A network error or a time-out says nothing about the payment. So the client
-// never makes a second key on its own: not within a call, and not for a call
-// that failed. A caller that must survive its own crash sets IdempotencyKey
-// itself, from something it has stored (an order's number, a minted key).
+// After a network error or a time-out the outcome of the payment is unknown. So
+// the client never makes a second key on its own: not within a call, and not
+// after a call that failed. A caller that must survive its own crash sets
+// IdempotencyKey itself, from something it has stored (an order's number, a
+// minted key).
 //
-// An error's Retry says what is left to do: RetrySameKey (call again with the
-// same key: [Error.IdempotencyKey]), RetryNewKey, or RetryNever.
+// [Error].Retry says how to continue: RetrySameKey (call again with
+// [Error.IdempotencyKey]), RetryNewKey, or RetryNever.
 package client

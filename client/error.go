@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Retry says what is left to do after an error.
+// Retry says how a caller may continue after an error.
 type Retry string
 
 // What an error leaves to do.
@@ -23,26 +23,27 @@ const (
 	RetryNever Retry = "never"
 )
 
-// Error is why a call failed: what the API said, or that it could not be asked.
+// Error is a failed call: the API's error, or the network's if no answer came.
 type Error struct {
 	// Status is the HTTP status; 0 when no answer came.
 	Status int
 	// Code is the API's name of the error, "card_declined"; "" without an answer.
 	Code string
-	// Detail is for a person.
+	// Detail explains the error to a person.
 	Detail string
 	// DeclineCode says why a payment was declined: "insufficient_funds".
 	DeclineCode string
 	// Member names the member of the request that is at fault.
 	Member string
 	Retry  Retry
-	// RetryAfter is when the server wants to be asked again; 0 if it did not say.
+	// RetryAfter is how long the server asks to wait before a retry; 0 if it did
+	// not say.
 	RetryAfter time.Duration
 	// OriginalRequestAt is when an expired key was first used.
 	OriginalRequestAt time.Time
-	// IdempotencyKey is the key of the failed call, for calling again.
+	// IdempotencyKey is the key of the failed call; use it to retry.
 	IdempotencyKey string
-	// Replayed: the refusal was remembered from an earlier request.
+	// Replayed: the server replayed the error of an earlier request.
 	Replayed bool
 	// HomeRegion is the key's home, if the answer named it.
 	HomeRegion string
@@ -52,7 +53,7 @@ type Error struct {
 	// answer of the key's claim has said since what it did. Retry is same_key then, also
 	// where the last answer, as a 401, would have to be mended first.
 	Unknown bool
-	// Err is the network's error, if that is what happened.
+	// Err is the network's error; nil if the API answered.
 	Err error
 
 	final bool // an answer for the caller to act on, whatever Retry says

@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// ChargeParams is what to charge. Amount, Currency and PaymentMethod must be
-// set.
+// ChargeParams are the parameters of [Client.Charge]. Amount, Currency and
+// PaymentMethod must be set.
 type ChargeParams struct {
 	// Amount is in minor units of Currency: 1999 is 19.99 usd.
 	Amount int64 `json:"amount"`
@@ -22,24 +22,26 @@ type ChargeParams struct {
 	Description   string            `json:"description,omitempty"`
 	OrderID       string            `json:"order_id,omitempty"`
 	Metadata      map[string]string `json:"metadata,omitempty"`
-	// ExpiresAt is when the charge stops being payable; zero for never.
+	// ExpiresAt is until when the charge is payable; zero for no limit.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// Provider names which of the deployment's payment providers is to make it; "" leaves
-	// it to the account's routes.
+	// Provider names the payment provider to use, one of the deployment's; "" means the
+	// account's routes choose.
 	Provider string `json:"provider,omitempty"`
-	// CaptureMethod "manual" only holds the money, for [Client.Capture]; "" takes it.
+	// CaptureMethod "manual" only holds the money, for a later [Client.Capture]; ""
+	// captures it at once.
 	CaptureMethod string `json:"capture_method,omitempty"`
 
-	// IdempotencyKey makes repeated calls one payment; "" makes a new one.
+	// IdempotencyKey identifies the payment: calls with one key make one
+	// payment. "" makes a new key.
 	IdempotencyKey string `json:"-"`
 }
 
-// TransferParams is what to pay out. Amount, Currency and Destination must be
-// set; the rest is as in [ChargeParams].
+// TransferParams are the parameters of [Client.Transfer]. Amount, Currency and
+// Destination must be set; the other fields are as in [ChargeParams].
 type TransferParams struct {
 	Amount   int64  `json:"amount"`
 	Currency string `json:"currency"`
-	// Destination is the account that is paid (acct_…).
+	// Destination is the account to pay (acct_…).
 	Destination string            `json:"destination"`
 	Description string            `json:"description,omitempty"`
 	OrderID     string            `json:"order_id,omitempty"`
@@ -50,31 +52,32 @@ type TransferParams struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// RefundParams is what to give back. Charge must be set.
+// RefundParams are the parameters of [Client.Refund]. Charge must be set.
 type RefundParams struct {
 	// Charge is the charge's id (ch_…).
 	Charge string `json:"charge"`
 	// Amount is in minor units of the charge's currency; 0 for the whole charge.
 	Amount int64 `json:"amount,omitempty"`
-	// Reason is the merchant's own; the payer does not see it.
+	// Reason is a note of the merchant's; the payer does not see it.
 	Reason   string            `json:"reason,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 
 	IdempotencyKey string `json:"-"`
 }
 
-// CaptureParams is which held charge to capture. Charge must be set.
+// CaptureParams are the parameters of [Client.Capture]. Charge must be set.
 type CaptureParams struct {
 	// Charge is the charge's id (ch_…).
 	Charge string `json:"-"`
-	// Amount is in minor units of the charge's currency; 0 for all that is held. What is
-	// left is let go: a charge is captured once.
+	// Amount is in minor units of the charge's currency; 0 for all that is held. A
+	// charge is captured once: the provider releases the rest.
 	Amount int64 `json:"amount,omitempty"`
 
 	IdempotencyKey string `json:"-"`
 }
 
-// CancelParams is which charge to cancel: one that is held, or waits. Charge must be set.
+// CancelParams are the parameters of [Client.Cancel]. Charge must be set, and be held or
+// pending.
 type CancelParams struct {
 	Charge string `json:"-"`
 
@@ -87,8 +90,8 @@ type Provider struct {
 	Reference string `json:"reference"`
 }
 
-// Payment is what charges, transfers and refunds have in common. A refund has no
-// Description, OrderID and ExpiresAt.
+// Payment holds the common fields of charges, transfers and refunds. A refund
+// has no Description, OrderID or ExpiresAt.
 type Payment struct {
 	ID       string `json:"id"`
 	Amount   int64  `json:"amount"`
@@ -103,51 +106,52 @@ type Payment struct {
 	ReceiptNumber string            `json:"receipt_number"`
 	Provider      Provider          `json:"provider"`
 
-	// Answer is how the object was answered.
+	// Answer describes the response that carried the object.
 	Answer Answer `json:"-"`
 }
 
-// CreatedAt is when the payment was first asked for.
+// CreatedAt is when the payment was first requested.
 func (p *Payment) CreatedAt() time.Time { return time.Unix(p.Created, 0).UTC() }
 
-// Charge is a charge that was made, or waits, as its Status says: "requires_action" for
-// the payer, "processing" for a bank, "requires_capture" for [Client.Capture]. Asking again with the same key, or [Client.GetCharge],
-// tells what became of it.
+// Charge is a charge that succeeded or waits, as its Status says: "requires_action" for the
+// payer, "processing" for a bank, "requires_capture" for [Client.Capture]. Call again with
+// the same key, or call [Client.GetCharge], to learn its outcome.
 type Charge struct {
 	Payment
 	PaymentMethod string `json:"payment_method"`
-	// AmountCapturable is held, AmountCaptured has moved, of a charge whose CaptureMethod was
-	// "manual"; 0 of any other.
+	// AmountCapturable is the held amount and AmountCaptured the captured one of a charge
+	// whose CaptureMethod was "manual"; 0 for any other.
 	AmountCapturable int64 `json:"amount_capturable"`
 	AmountCaptured   int64 `json:"amount_captured"`
-	// ClientSecret and NextAction are of one whose Status is "requires_action": what the
-	// merchant's page needs for the payer to go on, in the provider's words.
+	// ClientSecret and NextAction are set while Status is "requires_action": the
+	// merchant's page needs them to let the payer continue. Their format is the
+	// provider's.
 	ClientSecret string          `json:"client_secret"`
 	NextAction   json.RawMessage `json:"next_action"`
 }
 
-// Transfer is a transfer that was made.
+// Transfer is a completed transfer.
 type Transfer struct {
 	Payment
 	Destination string `json:"destination"`
 }
 
-// Refund is a refund that was made, wholly or in part.
+// Refund is a completed refund of a charge or a part of it.
 type Refund struct {
 	Payment
 	Charge string `json:"charge"`
 	Reason string `json:"reason"`
 }
 
-// Answer is what came with an object.
+// Answer is the metadata of the response that carried an object.
 type Answer struct {
-	// Raw is the body, the same bytes for every retry.
+	// Raw is the response body, the same bytes for every retry.
 	Raw []byte
 	// IdempotencyKey is the key that the call used; empty for a GET.
 	IdempotencyKey string
-	// Replayed: the answer was remembered from an earlier request.
+	// Replayed: the server replayed the answer of an earlier request.
 	Replayed bool
-	// HomeRegion is the key's home, ServedBy the region that answered.
+	// HomeRegion is the key's home region, ServedBy the region that answered.
 	HomeRegion, ServedBy string
 	// ExpiresAt is until when retries read this answer; zero for a GET.
 	ExpiresAt time.Time
@@ -168,11 +172,11 @@ func (cl *Client) Transfer(ctx context.Context, p TransferParams) (*Transfer, er
 	return create[Transfer](ctx, cl, "/v1/transfers", p.IdempotencyKey, p)
 }
 
-// Refund gives back a charge, or a part of it, at most once per idempotency key.
-// Where the client stamps keys, the one that it makes names the charge's home. Errors
-// are as in [Client.Charge]; one with the DeclineCode "no_such_charge" says that no
-// money moved for such a charge of this account, and "charge_failed" that it has gone
-// back by itself since.
+// Refund refunds a charge, or a part of it, at most once per idempotency key. If the
+// client stamps keys, the key that it makes names the charge's home. Errors are as in
+// [Client.Charge]. DeclineCode "no_such_charge" means that no money moved for such a
+// charge of this account, and "charge_failed" that the charge failed after it was
+// booked, so the money has already returned.
 func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
 	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
 	if err != nil {
@@ -181,11 +185,12 @@ func (cl *Client) Refund(ctx context.Context, p RefundParams) (*Refund, error) {
 	return create[Refund](ctx, cl, "/v1/refunds", key, p)
 }
 
-// Capture takes the money that a charge holds, or a part of it. Keys and errors are as in
-// [Client.Refund]; DeclineCode "already_captured" says that another amount of it was taken
-// before, "charge_not_capturable" that it holds none, "order_in_progress" that another
-// capture or cancellation is under way. Where the provider tells later what comes of it the
-// Status is "processing": Capture again with the same key, or wait for the event.
+// Capture captures the money that a charge holds, or a part of it. Keys and errors are as
+// in [Client.Refund]; DeclineCode "already_captured" means that another amount was
+// captured before, "charge_not_capturable" that the charge holds no money,
+// "order_in_progress" that another capture or cancellation is in progress. If the provider
+// reports the outcome later, Status is "processing": call Capture again with the same key,
+// or wait for the event.
 func (cl *Client) Capture(ctx context.Context, p CaptureParams) (*Charge, error) {
 	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
 	if err != nil {
@@ -194,9 +199,9 @@ func (cl *Client) Capture(ctx context.Context, p CaptureParams) (*Charge, error)
 	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/capture", key, p)
 }
 
-// Cancel ends a charge whose money has not moved. Keys and errors are as in
-// [Client.Refund]; DeclineCode "already_captured" says that its money has moved, and
-// "charge_not_cancelable" that it waits for nothing.
+// Cancel cancels a charge whose money has not moved. Keys and errors are as in
+// [Client.Refund]; DeclineCode "already_captured" means that its money has moved,
+// and "charge_not_cancelable" that it is neither held nor pending.
 func (cl *Client) Cancel(ctx context.Context, p CancelParams) (*Charge, error) {
 	key, err := cl.keyAt(p.Charge, p.IdempotencyKey)
 	if err != nil {
@@ -229,8 +234,8 @@ func (cl *Client) GetRefund(ctx context.Context, id string) (*Refund, error) {
 	return get[Refund](ctx, cl, "/v1/refunds/"+url.PathEscape(id))
 }
 
-// MintKeys asks the region that answers for n stamped keys (1 to 1000) whose
-// home it is.
+// MintKeys requests n stamped keys (1 to 1000) from the first region that
+// answers, which becomes their home.
 func (cl *Client) MintKeys(ctx context.Context, n int) ([]string, error) {
 	var out struct {
 		Keys []string `json:"keys"`

@@ -1,13 +1,13 @@
-// Package ledger is the books: append-only double entry. Every movement of money
-// is one [Transaction] with one debit and one credit of the same amount, appended
-// by the step that settles it and never changed. A mistake is undone by a
-// transaction that reverses it.
+// Package ledger keeps the books: append-only double entry. Every movement of
+// money is one [Transaction] with one debit and one credit of the same amount,
+// appended by the step that settles it and never changed. A reversing transaction
+// corrects a mistake.
 //
-// A transaction's ID names the business event, not the row: posting the same event
-// twice is refused by the primary key, whatever was wrong above it.
+// A transaction's ID names the business event, not the row: the primary key
+// refuses to post the same event twice, whatever the caller does.
 //
-// So is one movement of money that came in twice under two events, as a charge and as
-// a ghost: whichever is booked first says what it is.
+// The store also refuses to book one incoming movement under two events, as a charge
+// and as a ghost: the first booking decides what it is.
 //
 // Accounts are debit-positive: a balance is the sum of debits less the sum of
 // credits, and the balances of one currency sum to zero.
@@ -36,21 +36,21 @@
 //	  and of the other           provider:P        exchange:P
 //	adjustment                   as a person says, who says so and why
 //
-// P is a provider's name. Where a movement lies in an account that is not ours, as a direct
-// charge does, P is the name, ":" and that account, in all of its accounts: what is held
-// there is on the statement of that account and not on ours ([Where]). What follows from a
-// booking is booked where that is.
+// P is a provider's name. If a movement is in an account that is not ours, as a direct
+// charge is, P is the name, ":" and that account, in all accounts of the transaction: that
+// money is on the statement of that account and not on ours ([Where]). Transactions that
+// follow from a booking use the same P.
 //
 // Balances of provider, withheld, bank and fees are debits as a rule, those of merchant,
 // suspense and disputed credits. withheld and disputed are zero once all disputes are
-// decided, and what provider:P stands at is what P says it holds for us, once its
+// decided, and the balance of provider:P equals what P reports to hold for us, once its
 // statement is booked ([FeeOf], [ConversionOf]).
 //
-// A provider may say that a movement went well and, days later, that it failed after
-// all: a refund that the payer's bank sends back, a debit that is not honoured. What
-// is booked stays, and a failure takes all of it back, once ([FailureOf]).
+// A provider may report that a movement succeeded and, days later, that it failed:
+// the payer's bank returns a refund, or does not honour a debit. The booking stays,
+// and a failure reverses all of it, once ([FailureOf]).
 //
-// A suspense account that is not zero is a payer who waits for money.
+// A suspense account with a balance means that a payer waits for money.
 package ledger
 
 import (
@@ -91,8 +91,8 @@ var failures = map[Kind]Kind{
 	ProviderRefund: ProviderRefundFailed,
 }
 
-// Failed is the kind that a k takes back, where k is one of those that say that a
-// movement failed after it was booked.
+// Failed returns the kind of movement that k reverses, if k is a failure after
+// booking.
 func (k Kind) Failed() (of Kind, ok bool) {
 	for of, failed := range failures {
 		if failed == k {
@@ -105,13 +105,13 @@ func (k Kind) Failed() (of Kind, ok bool) {
 // Account names one account, "class:owner".
 type Account string
 
-// Provider is what a provider holds for us. where is its name, or that and an account in
-// which the money lies, see [Where].
+// Provider returns the account of the money that a provider holds for us. where is the
+// provider's name, with a connected account if the money is in one, see [Where].
 func Provider(where string) Account { return Account(classProvider + ":" + where) }
 
-// Where is whose books at a provider a movement is in, by the provider's reference of it:
-// name alone is our own account there, name, ":" and "acct_…" a connected one. A reference
-// ends in "@" and the account where that is not ours (psp.AccountOf).
+// Where returns the account at a provider that a movement is in, from the provider's
+// reference: name alone for our own account, or name, ":" and "acct_…" for a connected
+// one, whose references end in "@" and the account (psp.AccountOf).
 func Where(name, ref string) string {
 	if i := strings.LastIndex(ref, "@acct_"); i >= 0 {
 		return name + ":" + ref[i+1:]
@@ -119,20 +119,21 @@ func Where(name, ref string) string {
 	return name
 }
 
-// Merchant is what a tenant is owed.
+// Merchant returns the account of the money that we owe a tenant.
 func Merchant(tenant string) Account { return Account("merchant:" + tenant) }
 
-// Suspense is what payers of a tenant are owed back.
+// Suspense returns the account of the money that we owe a tenant's payers.
 func Suspense(tenant string) Account { return Account("suspense:" + tenant) }
 
-// GhostID and GhostRefundID name the two events around a movement at a provider
-// that nobody asked for. They follow from the provider's own reference alone, so
-// that however often, and wherever, it is found out, it is booked once.
+// GhostID and GhostRefundID name the two events of a ghost: a movement at a
+// provider without a request that may keep it. They depend only on the
+// provider's reference, so a ghost is booked once, however often and wherever it
+// is found.
 func GhostID(provider, ref string) string       { return "ghost_" + digest(provider, ref) }
 func GhostRefundID(provider, ref string) string { return "ghostre_" + digest(provider, ref) }
 
-// GhostRefundTryID names the n-th refund of a ghost, from 1: there is another one
-// only where the one before was booked and has failed since.
+// GhostRefundTryID names the n-th refund of a ghost, from 1. There is another
+// only if the previous one was booked and has since failed.
 func GhostRefundTryID(provider, ref string, n int) string {
 	if n <= 1 {
 		return GhostRefundID(provider, ref)
@@ -144,8 +145,8 @@ func GhostRefundTryID(provider, ref string, n int) string {
 // fails once.
 func FailureID(id string) string { return "failed_" + id }
 
-// FailureOf books that of, which is booked, has failed since: all of it, between the
-// same accounts the other way round, in the books that of is in.
+// FailureOf returns the transaction that reverses of, a booked movement that has
+// since failed: the whole amount, with debit and credit swapped, in the books of of.
 func FailureOf(of Transaction) Transaction {
 	t := of
 	t.ID, t.Kind, t.Reverses = FailureID(of.ID), failures[of.Kind], of.ID
@@ -163,7 +164,7 @@ type Transaction struct {
 	// ID is unique within Region, for ever: the object's id of a charge, transfer
 	// or refund; [GhostID] and [GhostRefundID] otherwise.
 	ID string
-	// Region is the home of the key that it follows from.
+	// Region is the home of the key that caused it.
 	Region string
 	Tenant string
 	Kind   Kind
@@ -175,24 +176,24 @@ type Transaction struct {
 	Currency string
 	// Object is our id of the movement, under which the provider knows it.
 	Object string
-	// Reverses is the ID of the transaction that this one takes back, wholly or in
+	// Reverses is the ID of the transaction that this one reverses, wholly or in
 	// part, or "".
 	Reverses string
 	// Provider and ProviderRef say where the money moved.
 	Provider, ProviderRef string
-	// By and Why are who decided it and for what reason, where a person did.
+	// By and Why name the person who decided an adjustment, and the reason.
 	By, Why string
 	// At is the store's clock when it was appended; set by the store.
 	At time.Time
 }
 
-// Validate names what keeps t from being booked.
+// Validate returns an error that names why t cannot be booked.
 func (t *Transaction) Validate() error {
 	switch {
 	case t.ID == "" || t.Tenant == "" && !t.Kind.tenantless() || t.Object == "" || t.Provider == "" && t.Kind != Adjustment:
 		return fmt.Errorf("ledger: transaction %q lacks an id, a tenant, an object or a provider", t.ID)
 	case (t.By != "" && t.Why != "") != (t.Kind == Adjustment):
-		return fmt.Errorf("ledger: transaction %s of kind %s: a person's decision, and nothing else, needs who took it and why", t.ID, t.Kind)
+		return fmt.Errorf("ledger: transaction %s of kind %s: an adjustment must name who made it and why; no other kind may", t.ID, t.Kind)
 	case t.Amount <= 0:
 		return fmt.Errorf("ledger: transaction %s has the amount %d; it must be above 0", t.ID, t.Amount)
 	case len(t.Currency) != len("usd"):
@@ -216,7 +217,7 @@ func (t *Transaction) reverses() bool {
 	}
 }
 
-// Held is the account of t that is the provider's, "" where neither is.
+// Held returns the provider account of t, "" if it has none.
 func (t *Transaction) Held() Account {
 	for _, a := range []Account{t.Debit, t.Credit} {
 		if class, _, _, _ := ReadAccount(a); class == classProvider {
@@ -233,7 +234,7 @@ func (t Transaction) Same(other Transaction) bool {
 	return t == other
 }
 
-// Balance is what an account stands at.
+// Balance is the balance of one account in one currency.
 type Balance struct {
 	Account  Account
 	Currency string
@@ -247,8 +248,8 @@ func (b Balance) String() string {
 	return fmt.Sprintf("%d - %d in %d transactions", b.Debits, b.Credits, b.Transactions)
 }
 
-// Arrival reports whether t is money that came in. Of those, one (Region, Provider,
-// ProviderRef) is booked once, unless ProviderRef is "".
+// Arrival reports whether t is incoming money. Stores book one (Region, Provider,
+// ProviderRef) of those once, unless ProviderRef is "".
 func (t *Transaction) Arrival() bool {
 	return (t.Kind == Charge || t.Kind == Ghost) && t.ProviderRef != ""
 }
@@ -260,7 +261,7 @@ type Position struct {
 	ID string
 }
 
-// Position is where t stands.
+// Position returns the position of t.
 func (t *Transaction) Position() Position { return Position{t.At, t.ID} }
 
 // AccountKey is a place in a region's balances, which are in the order of account
@@ -272,29 +273,30 @@ type AccountKey struct {
 
 // ErrConflict: another transaction stands under the same ID, or has booked the same
 // arrival.
-var ErrConflict = errors.New("ledger: another transaction has this id, or is this movement")
+var ErrConflict = errors.New("ledger: another transaction has this id or books this movement")
 
 // Store keeps the books of every region. Transactions of claims are appended by
 // claim.Store's Settle. Nothing changes or removes one. Implementations are safe
 // for concurrent use; errors wrap claim.ErrUnavailable or claim.ErrHomeUnreachable
 // where nothing is known.
 type Store interface {
-	// Post appends t, which it validates. posted is false when the same
-	// transaction is there already; ErrConflict when another one has its ID or its
+	// Post validates t and appends it. posted is false if the same transaction is
+	// already booked. It fails with ErrConflict if another one has its ID or its
 	// arrival.
 	Post(ctx context.Context, t Transaction) (posted bool, err error)
-	// Transaction reads one with authority.
+	// Transaction reads one transaction with authority.
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
 	// Transactions lists up to limit transactions of region after a position, and,
 	// unless it is zero, before a time.
 	Transactions(ctx context.Context, region string, after Position, before time.Time, limit int) ([]Transaction, error)
-	// Reversals lists what reverses a transaction of region, wherever it is booked,
-	// in no order.
+	// Reversals lists the transactions that reverse one of region, in the books of
+	// all regions, in no order.
 	Reversals(ctx context.Context, id string) ([]Transaction, error)
-	// ReversalsAt lists what reverses a transaction in the books of region, in no order.
+	// ReversalsAt lists the transactions in the books of region that reverse one, in no
+	// order.
 	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
-	// Arrivals lists what a movement that came in is booked as, wherever it is booked, by
-	// the provider's reference of it.
+	// Arrivals lists the bookings of an incoming movement in the books of all regions, by
+	// the provider's reference.
 	Arrivals(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
@@ -308,9 +310,9 @@ type Reader interface {
 	Transaction(ctx context.Context, region, id string) (t Transaction, found bool, err error)
 }
 
-// GivenBack says what the books of region know of the refunds of a ghost: how many
-// have been booked and have failed since, and whether one stands. It reads two rows
-// for each that has failed, and at most as many as limit.
+// GivenBack returns how many refunds of a ghost the books of region hold that have
+// since failed, and whether one stands. It reads two rows for each failed refund,
+// and at most limit refunds.
 func GivenBack(ctx context.Context, books Reader, region, provider, ref string, limit int) (failed int, stands bool, err error) {
 	for ; failed < limit; failed++ {
 		id := GhostRefundTryID(provider, ref, failed+1)

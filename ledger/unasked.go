@@ -39,21 +39,22 @@ const (
 	Adjustment Kind = "adjustment"
 )
 
-// Disputed is what tenants are not owed while payers dispute it.
+// Disputed returns the account of a tenant's disputed money.
 func Disputed(tenant string) Account { return Account("disputed:" + tenant) }
 
-// Withheld is what a provider has withdrawn for disputes that are not decided. where is as
-// in [Provider].
+// Withheld returns the account of the money that a provider withdrew for undecided
+// disputes. where is as in [Provider].
 func Withheld(where string) Account { return Account("withheld:" + where) }
 
-// Bank is what a provider has paid out: to our bank, or to that of a connected account.
+// Bank returns the account of a provider's payouts to our bank, or to that of a
+// connected account.
 func Bank(where string) Account { return Account("bank:" + where) }
 
-// Fees are what a provider has kept.
+// Fees returns the account of the fees that a provider kept.
 func Fees(where string) Account { return Account("fees:" + where) }
 
-// Exchange is between the currencies that a provider converts: what it owes us of one
-// is what it has taken of another.
+// Exchange returns the account that balances a provider's currency conversions: its
+// debit in one currency matches its credit in another.
 func Exchange(where string) Account { return Account("exchange:" + where) }
 
 const classProvider = "provider"
@@ -78,7 +79,7 @@ func ReadAccount(a Account) (class, owner, tenant string, ok bool) {
 	return class, owner, tenant, true
 }
 
-// Classes are those of accounts, in the order of names.
+// Classes returns the classes of accounts, sorted.
 func Classes() []string {
 	names := make([]string, 0, len(classes))
 	for name := range classes {
@@ -88,19 +89,20 @@ func Classes() []string {
 	return names
 }
 
-// UnaskedID names what a provider did without us, by its own reference alone: however
-// often, and wherever, it is told of, it is booked once.
+// UnaskedID names a movement that a provider made by itself. It depends only on the
+// provider's reference, so the movement is booked once, however often and wherever it
+// is reported.
 func UnaskedID(kind Kind, provider, ref string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "homeward/unasked/v1\x00%d:%s%d:%s%s", len(kind), kind, len(provider), provider, ref))
 	return string(kind) + "_" + hex.EncodeToString(sum[:16])
 }
 
-// AdjustmentID names what a person decided, by the reference that they gave it.
+// AdjustmentID names an adjustment by the reference that its author gave it.
 func AdjustmentID(reference string) string { return "adjustment_" + reference }
 
-// UnaskedOf books that the provider of of, a charge, ghost or transfer, has moved amount of
-// its money, known to it by ref, in the books and the currency of of. kind is one of those of
-// disputes, ProviderRefund or TransferReversal.
+// UnaskedOf returns the transaction for amount of the money of of, a charge, ghost or
+// transfer, that its provider moved by itself under the reference ref, in the books and the
+// currency of of. kind is one of those of disputes, ProviderRefund or TransferReversal.
 func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction {
 	t := Transaction{
 		ID: UnaskedID(kind, of.Provider, ref), Region: of.Region, Tenant: of.Tenant, Kind: kind, Amount: amount, Currency: of.Currency,
@@ -125,8 +127,8 @@ func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction 
 	return t
 }
 
-// PayoutOf books in region that provider has paid amount out, known to it by ref;
-// PayoutBackOf that it has come back.
+// PayoutOf returns the transaction in region for a payout of amount by provider,
+// under its reference ref. [PayoutBackOf] reverses it.
 func PayoutOf(region, provider, ref string, amount int64, currency string) Transaction {
 	where := Where(provider, ref)
 	return Transaction{
@@ -135,8 +137,8 @@ func PayoutOf(region, provider, ref string, amount int64, currency string) Trans
 	}
 }
 
-// PayoutBackOf books that payout has come back, known to its provider by ref, which may be
-// the reference of the payout.
+// PayoutBackOf returns the transaction for the return of payout, under the provider's
+// reference ref, which may be the reference of the payout.
 func PayoutBackOf(payout Transaction, ref string) Transaction {
 	t := payout
 	t.ID, t.Kind, t.Reverses, t.ProviderRef = UnaskedID(PayoutReversal, payout.Provider, ref), PayoutReversal, payout.ID, ref
@@ -144,16 +146,17 @@ func PayoutBackOf(payout Transaction, ref string) Transaction {
 	return t
 }
 
-// TopUpOf books in region that provider has taken amount from our bank, known to it by ref.
+// TopUpOf returns the transaction in region for amount that provider debited from our bank,
+// under its reference ref.
 func TopUpOf(region, provider, ref string, amount int64, currency string) Transaction {
 	t := PayoutOf(region, provider, ref, amount, currency)
 	t.ID, t.Kind, t.Debit, t.Credit = UnaskedID(TopUp, provider, ref), TopUp, t.Credit, t.Debit
 	return t
 }
 
-// FeeOf books in region that provider has kept a fee, by the entry of its statement that
-// says so: of tenant's object, or, where those are "", of none. Below 0 it has given one
-// back.
+// FeeOf returns the transaction in region for a fee that provider kept, by the entry of
+// its statement: for tenant's object, or for none if those are "". An amount below 0 is
+// a returned fee.
 func FeeOf(region, tenant, object, provider, entry string, amount int64, currency string) Transaction {
 	where := Where(provider, entry)
 	t := Transaction{
@@ -169,8 +172,9 @@ func FeeOf(region, tenant, object, provider, entry string, amount int64, currenc
 	return t
 }
 
-// ConversionOf books the two halves of an exchange, by the entry of a statement that says
-// so: of amount of one currency, which came (or, below 0, went), gross of another one came.
+// ConversionOf returns the two transactions of a currency conversion, by the entry of a
+// statement: amount of currency was converted into gross of settled. Amounts below 0,
+// as for a refund, swap debits and credits.
 func ConversionOf(region, tenant, object, provider, entry string, amount int64, currency string, gross int64, settled string) (halves [2]Transaction) {
 	where := Where(provider, entry)
 	t := Transaction{
@@ -202,7 +206,7 @@ func (k Kind) tenantless() bool {
 	}
 }
 
-// Undone is the ID of what takes t back wholly, if that is booked.
+// Undone returns the ID of the transaction that would reverse all of t.
 func (t *Transaction) Undone() string {
 	if t.Kind == DisputeOpened {
 		return UnaskedID(DisputeWon, t.Provider, t.ProviderRef)
@@ -210,11 +214,11 @@ func (t *Transaction) Undone() string {
 	return FailureID(t.ID)
 }
 
-// Unprompted reports whether a kind gives back what payers paid without our asking.
+// Unprompted reports whether k returns money to payers without a request of ours.
 func (k Kind) Unprompted() bool { return k == ProviderRefund || k == DisputeOpened }
 
-// ReturnedWithout sums up what payers have got back of a charge or ghost without our asking.
-// It reads one region's books, and one row more for each refund and dispute there.
+// ReturnedWithout sums what payers of a charge or ghost got back without a request of ours.
+// It reads one region's books, and one more row for each refund and dispute there.
 func ReturnedWithout(ctx context.Context, books interface {
 	Reader
 	ReversalsAt(ctx context.Context, region, id string) ([]Transaction, error)
@@ -227,9 +231,9 @@ func ReturnedWithout(ctx context.Context, books interface {
 	return Returned(ctx, books, slices.DeleteFunc(all, func(t Transaction) bool { return !t.Kind.Unprompted() }))
 }
 
-// Returned sums up what payers, or whoever a transfer was to, have got back, of what is
-// among the reversals of one transaction: refunds that have not failed since, and disputes
-// that were not won. It reads one row for each.
+// Returned sums the reversals of one transaction that returned money: refunds that have
+// not since failed, disputes that were not won, and reversals of transfers. It reads one
+// row for each.
 func Returned(ctx context.Context, books Reader, reversals []Transaction) (sum int64, err error) {
 	for i := range reversals {
 		t := &reversals[i]

@@ -4,9 +4,9 @@ import "context"
 
 type begunKey struct{}
 
-// Begun marks ctx as that of work that was begun: a row that was taken, a claim that
-// is held. A store that has too little room for everybody keeps some for it, so that
-// work which has not begun never stops work which has. It may be marked twice.
+// Begun marks ctx as the context of work in progress: a taken row, a held claim. A
+// store under load reserves capacity for such contexts, so that new work never
+// blocks work in progress. Marking a context twice has no further effect.
 func Begun(ctx context.Context) context.Context {
 	return context.WithValue(ctx, begunKey{}, true)
 }

@@ -20,17 +20,19 @@ const (
 	seldomTimes = 12
 )
 
-// LookoutConfig assembles a [Lookout]. All but Turn, Poll and Logger is required.
+// LookoutConfig assembles a [Lookout]. All fields but Turn, Poll and Logger are
+// required.
 type LookoutConfig struct {
 	Looker Looker
-	// Regions are the homes to look at, as of WorkerConfig.
+	// Regions returns the homes to look at, as in [WorkerConfig].
 	Regions func() []string
-	// Workers are woken; each is Woken. They are started and drained by the caller.
+	// Workers are the workers to wake; each must be Woken. The caller starts and
+	// drains them.
 	Workers map[Queue]*Worker
-	// Turn says whether it is for this process to look at region often, and how many
-	// processes look at all. It is a hint: nothing but how soon rows are found that
-	// nobody was woken for, and how many looks there are, depends on it. nil: nobody
-	// else looks.
+	// Turn reports whether this process should look at region often, and how many
+	// processes look at it at all. It is a hint: it affects only the number of
+	// looks, and how soon a look finds rows for which no worker was woken. nil: no
+	// other process looks.
 	Turn func(region string) (mine bool, lookers int)
 	// Poll is the pause after a look that found something. It doubles while nothing is
 	// there, up to ten times as long. Default 500 ms.
@@ -88,14 +90,14 @@ func NewLookout(c LookoutConfig) (*Lookout, error) {
 // Start begins looking.
 func (l *Lookout) Start() { l.work.Go(l.run) }
 
-// Stop ends it, and gives a look that is under way up.
+// Stop ends the Lookout and cancels a look in progress.
 func (l *Lookout) Stop() {
 	l.stop()
 	l.work.Wait()
 }
 
-// Look has region looked at soon: a row has been written there that will be due, and the
-// look says when.
+// Look schedules an early look at region, for a new row there. The look finds when the
+// row is due.
 func (l *Lookout) Look(region string) {
 	l.mu.Lock()
 	if h := l.homes[region]; h != nil {
@@ -119,7 +121,7 @@ func (l *Lookout) run() {
 		}
 		again := l.rest()
 		if caught := fault.Caught(func() { again = l.begin() }); caught != nil {
-			l.c.Logger.Error("the lookout for outbox rows panicked; it goes on after a pause", "fault", caught)
+			l.c.Logger.Error("the lookout for outbox rows panicked; it continues after a pause", "fault", caught)
 		}
 		timer.Reset(again)
 	}
@@ -175,7 +177,7 @@ func (l *Lookout) look(region string, h *sight) {
 		err = caught
 	}
 	if err != nil && l.ctx.Err() == nil {
-		l.c.Logger.Warn("outbox rows could not be looked for", "home", region, "error", err)
+		l.c.Logger.Warn("could not look for outbox rows", "home", region, "error", err)
 	}
 	now, found, soon := time.Now(), false, time.Time{}
 	for q, in := range outlook {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind names what a message asks for, and so which handler takes it.
+// Kind is the type of a message and selects its handler.
 type Kind string
 
 // The kinds, each with the queue that it is in. Stored; values never change.
@@ -18,10 +18,10 @@ const (
 	// KindExpiry, in [Expiries], closes a released claim whose request is not
 	// payable any more.
 	KindExpiry Kind = "expiry"
-	// KindNotice, in [Notices], is a provider's notice to be acted on.
+	// KindNotice, in [Notices], is a provider's notice to process.
 	KindNotice Kind = "notice"
 	// KindNATS, KindWebhook and KindLog, in [Events], are one event for one sink. Each
-	// sink has an order of its own: what it does not take holds no other back.
+	// sink has its own order: a sink that fails does not delay the others.
 	KindNATS    Kind = "event_nats"
 	KindWebhook Kind = "event_webhook"
 	KindLog     Kind = "event_log"
@@ -36,12 +36,12 @@ const (
 	// ProviderCalls is written by the steps of claims.
 	ProviderCalls Queue = "provider_calls"
 	// Events is written by Settle. Of the rows of one tenant, key and kind only the
-	// oldest that is not parked can be taken, so that each sink hears of a key in
-	// order, and is not held back by another sink.
+	// oldest that is not parked can be taken, so that each sink receives a key's
+	// events in order, and no sink delays another.
 	Events Queue = "events"
 	// Expiries is written by Settle of a released claim.
 	Expiries Queue = "expiries"
-	// Notices is written as they come in.
+	// Notices is written when a notice arrives.
 	Notices Queue = "notices"
 )
 
@@ -65,14 +65,14 @@ type Message struct {
 	Kind   Kind
 	Tenant string
 	Key    string
-	// Operation and Payload carry the work: for a provider call what to do
-	// ("charge") and the canonical request body.
+	// Operation and Payload describe the work: for a provider call the
+	// operation ("charge") and the canonical request body.
 	Operation string
 	Payload   []byte
 	// TraceParent is the W3C context of the request that wrote the row, or "".
 	TraceParent string
 	CreatedAt   time.Time
-	// Due is when a worker may take the row.
+	// Due is the earliest time at which a worker may take the row.
 	Due time.Time
 	// Fence counts takes; Finish, Retry and Park compare it.
 	Fence uint64
@@ -80,7 +80,7 @@ type Message struct {
 	Attempts uint32
 	// LastError is the reason of the latest Retry or Park.
 	LastError string
-	// Parked rows are never due; a person retries them.
+	// Parked rows are never due; an operator retries them.
 	Parked bool
 }
 
@@ -96,16 +96,16 @@ type Hold struct {
 	Fence uint64
 }
 
-// Delay is a row that is to be due again, as [Store.Retry] says.
+// Delay is the input of [Store.Retry] for one row.
 type Delay struct {
 	Hold
 	After  time.Duration
 	Reason string
 }
 
-// Outlook says of the queues of a home in how long a row can be taken, by the store's
-// clock; 0 is now. A queue that is not in it has none. It may be too early: what is
-// due may be held, or wait for another row.
+// Outlook maps each queue of a home to the time until a row can be taken, by the
+// store's clock; 0 is now. A queue without rows is absent. The time may be too early:
+// a due row may be held, or wait for another row.
 type Outlook map[Queue]time.Duration
 
 // Looker is a store that looks at all queues of a home at once.
@@ -143,10 +143,11 @@ type Store interface {
 	FinishAll(ctx context.Context, region string, rows []Hold) error
 	// RetryAll is Retry in the same way.
 	RetryAll(ctx context.Context, region string, rows []Delay) error
-	// Park takes the row out of the queue for a person. ErrFenced as above.
+	// Park takes the row out of the queue until an operator unparks it.
+	// ErrFenced as above.
 	Park(ctx context.Context, region, id string, fence uint64, reason string) error
-	// Unpark makes a parked row due now, attempts zeroed. It reports false when
-	// no parked row has that id.
+	// Unpark requeues a parked row: it is due now, and its attempt count is 0.
+	// It reports false if no parked row has that id.
 	Unpark(ctx context.Context, region, id string) (bool, error)
 	// Parked lists up to limit parked rows of region with ID > after, in order.
 	Parked(ctx context.Context, region, after string, limit int) ([]Message, error)

@@ -1,14 +1,14 @@
-// Package outbox holds what must still happen: rows that were written in the
-// same atomic step as what they follow from, and the workers that take them.
+// Package outbox holds pending work: rows that a store wrote in the same atomic
+// step as their cause, and the workers that take them.
 //
 // The inline path is the fast path; the outbox is the recovery path. A provider
-// call's row becomes due only when its claim's lease has run out, so in health
-// workers find nothing to do.
+// call's row becomes due only when its claim's lease has ended, so workers
+// normally find no provider calls to make.
 //
-// A row is taken with a lease and a fence. A worker that dies delays its rows
-// by the lease; a worker that is slow is fenced off. Neither is what protects
-// the money: for a provider call the claim's own fence does, and two workers on
-// one row cost a wasted look.
+// A worker takes a row with a lease and a fence. A worker that dies delays its
+// rows by the lease; a slow worker is fenced off. Neither protects the money:
+// for a provider call the claim's own fence does, and two workers on one row
+// only waste a look.
 //
 // # Crash points
 //
@@ -19,21 +19,22 @@
 // handled again, so handlers are idempotent; a provider call's handler finds its
 // claim settled and the row gone.
 //
-// Rows are taken many at once, and those of one home that end at about the same time end
-// in one step. A crash before that step is one before the finish for each of them.
+// A worker takes many rows at once, and finishes rows of one home that end at about the
+// same time in one step. A crash before that step is a crash before the finish of each
+// of them.
 //
 // # Who looks
 //
-// A [Lookout] looks at all queues of a home at once, and wakes the workers of those in
-// which something is due. Of the processes that could look at a home one does so often
-// and the others seldom, so that together they cost about what one does. Which one is a
-// hint: two that look often waste a look, and none that does leaves it to the others.
-// Whoever writes a row that is due at once wakes his own process's worker. What a
-// process that died would have taken is found by a look.
+// A [Lookout] looks at all queues of a home at once, and wakes the workers of queues
+// with due rows. One process looks at a home often and the others seldom, so that
+// together they cost about as much as one. Which one looks often is a hint: two waste a
+// look, and without one the others find the rows later. A process that writes a row
+// that is due at once wakes its own worker. A look finds the rows that a process left
+// when it died.
 //
-// A handler that panics is a crash of its row alone: the row counts as failed, and
-// is parked, with a page, after a few such tries. What the row stands for is as open
-// as it was: a parked provider call's claim stays in flight.
+// A handler that panics is a crash of its row alone: the worker counts the row as
+// failed, and after a few such tries parks it and pages an operator. The panic does
+// not change the row's cause: a parked provider call's claim stays in flight.
 package outbox
 
 import (
@@ -51,7 +52,7 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Disposition is what became of a message in its handler.
+// Disposition is the result of handling a message.
 type Disposition struct {
 	kind   fate
 	after  time.Duration
@@ -73,7 +74,7 @@ const (
 // fates are their names in metrics.
 var fates = [...]string{fateGone: "gone", fateDone: "done", fateLater: "later", fateFailed: "failed", fateParked: "parked", fateFaulted: "faulted"}
 
-// Gone: the handler's own atomic step has removed or rescheduled the row.
+// Gone: the handler's own atomic step removed or rescheduled the row.
 func Gone() Disposition { return Disposition{kind: fateGone} }
 
 // Done: the worker should remove the row.
@@ -82,28 +83,28 @@ func Done() Disposition { return Disposition{kind: fateDone} }
 // Later: nothing failed, but the row is not ready for d.
 func Later(d time.Duration) Disposition { return Disposition{kind: fateLater, after: d} }
 
-// Delay is what [Later] was given; ok is false for every other disposition.
+// Delay returns the delay of [Later]; ok is false for every other disposition.
 func (v Disposition) Delay() (d time.Duration, ok bool) { return v.after, v.kind == fateLater }
 
 // Failed: try again after the back-off; park the row at the bound.
 func Failed(reason string) Disposition { return Disposition{kind: fateFailed, reason: reason} }
 
-// FailedFor is [Failed] whose next try comes after d or more.
+// FailedFor is [Failed] with a next try no sooner than after d.
 func FailedFor(reason string, d time.Duration) Disposition {
 	return Disposition{kind: fateFailed, reason: reason, after: d}
 }
 
-// Faulted: our code panicked over the row. As [Failed], but the row is parked after a
-// few tries, whatever the worker's bound, and somebody is woken. The worker gives this
-// disposition itself for what it catches.
+// Faulted: our code panicked on the row. It is like [Failed], but the row is parked
+// after a few tries, whatever the worker's bound, and an operator is paged. The worker
+// itself returns this disposition for the panics that it recovers.
 func Faulted(caught *fault.Error) Disposition {
 	return Disposition{kind: fateFaulted, reason: caught.Error(), caught: caught}
 }
 
-// Fault is what [Faulted] was given; nil for every other disposition.
+// Fault returns the error of [Faulted]; nil for every other disposition.
 func (v Disposition) Fault() *fault.Error { return v.caught }
 
-// Parked: no further try can help; the row waits for a person.
+// Parked: no retry can succeed; the row waits for an operator.
 func Parked(reason string) Disposition { return Disposition{kind: fateParked, reason: reason} }
 
 // String is for logs and tests.
@@ -119,17 +120,18 @@ func (v Disposition) String() string {
 	}
 }
 
-// Handler does the work of one kind of message. It is called concurrently, must
-// be idempotent, and returns soon after ctx ends, which is when the row's lease
-// does.
+// Handler handles one kind of message. It is called concurrently, must be
+// idempotent, and must return soon after ctx ends, which is when the row's
+// lease ends.
 type Handler func(ctx context.Context, m Message) Disposition
 
 // WorkerConfig assembles a [Worker]. Zero values take the stated defaults.
 type WorkerConfig struct {
 	Store Store
 	// Regions returns the homes whose rows this worker takes, each once; asked before
-	// each look, so that deputies can adopt and return regions. A home is looked at
-	// while others are: one that does not answer delays nobody's rows.
+	// each look, so that deputies can adopt and return regions. The worker looks at
+	// all homes concurrently: one that does not answer does not delay the rows of
+	// others.
 	Regions  func() []string
 	Handlers map[Kind]Handler
 	// Poll is the pause after a look that found nothing. Default 500 ms: well
@@ -137,11 +139,10 @@ type WorkerConfig struct {
 	// that end wait for others in hand, to end in one step with them, and half of it how
 	// long rows wait that are enqueued after a look, to be taken in one.
 	Poll time.Duration
-	// Woken: somebody calls Wake when there may be something to take, see [Lookout], and
-	// it looks only then.
+	// Woken: the worker looks only after a call of Wake, see [Lookout].
 	Woken bool
-	// Lease is how long a taken row is this worker's. Default 60 s: longer than
-	// a provider call.
+	// Lease is how long this worker holds a row that it took. Default 60 s:
+	// longer than a provider call.
 	Lease time.Duration
 	// Batch is how many rows are handled at once, of all regions together; a row
 	// that takes long keeps one of these slots and delays no other row. It is also
@@ -151,7 +152,7 @@ type WorkerConfig struct {
 	MaxAttempts uint32
 	// BackoffMin and BackoffMax bound the pause after a failure. 1 s, 5 min.
 	BackoffMin, BackoffMax time.Duration
-	// Meters are told what became of rows; nil: nobody is.
+	// Meters counts rows by disposition; nil: nothing is counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 }
@@ -212,8 +213,8 @@ func (w *Worker) Start() {
 	}
 }
 
-// Wake has a worker that is Woken look at region when a row may have become due, in
-// some time from now. That is remembered for a while only, and not for every row.
+// Wake makes a worker that is Woken look at region after in, when a row may be due.
+// The worker keeps such wake-ups for a limited time, and not one for every row.
 func (w *Worker) Wake(region string, in time.Duration) {
 	w.mu.Lock()
 	p := w.pool
@@ -223,10 +224,11 @@ func (w *Worker) Wake(region string, in time.Duration) {
 	}
 }
 
-// Drain takes no more rows and waits until those in hand are handled, or until
-// ctx is done. Then the error says how many are still in hand: their handlers go
-// on, and should the process end under them their leases lapse and others take
-// them. Draining again waits again; draining a stopped worker does nothing.
+// Drain takes no more rows and waits until the taken rows are handled or ctx is
+// done. In the latter case the error says how many are still being handled:
+// their handlers continue, and if the process ends first, their leases lapse and
+// other workers take them. A second Drain waits again; Drain of a stopped worker
+// does nothing.
 func (w *Worker) Drain(ctx context.Context) error {
 	w.mu.Lock()
 	p := w.pool
@@ -248,12 +250,12 @@ func (w *Worker) Drain(ctx context.Context) error {
 	}
 }
 
-// Stop is Drain without an end: it waits until the rows in hand are handled.
+// Stop is Drain without a deadline: it waits until the taken rows are handled.
 func (w *Worker) Stop() { _ = w.Drain(context.Background()) }
 
 // Round takes one batch in each region, handles it and returns how many rows it
-// took. It is for whoever wants one look and no worker running, and shares no
-// slots with a started one.
+// took. It is meant for callers that want a single look without a running
+// worker, and shares no slots with a started worker.
 func (w *Worker) Round(ctx context.Context) int {
 	var total atomic.Int64
 	var wg sync.WaitGroup
@@ -283,7 +285,7 @@ func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, 
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			w.c.Logger.Warn("outbox rows could not be taken", "home", region, "error", err)
+			w.c.Logger.Warn("could not take outbox rows", "home", region, "error", err)
 		}
 		return nil, nil, err
 	}
@@ -301,7 +303,7 @@ func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, 
 // handle works one row off. A panic of the store costs the row its lease.
 func (w *Worker) handle(ctx context.Context, h *hand, m Message) {
 	if caught := fault.Caught(func() { w.dispose(ctx, h, m) }); caught != nil {
-		w.c.Logger.Error("the store panicked over an outbox row, which keeps its lease until it runs out", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
+		w.c.Logger.Error("the store panicked on an outbox row; another worker takes the row when its lease ends", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
 	}
 }
 
@@ -352,7 +354,7 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 		err = h.retry(ctx, m, max(disposition.after, w.backoff(m.Attempts)), disposition.reason)
 	}
 	if err != nil && !errors.Is(err, ErrFenced) {
-		w.c.Logger.Warn("outbox row keeps its lease until it runs out", "home", m.Region, "id", m.ID, "error", err)
+		w.c.Logger.Warn("could not record an outbox row's disposition; another worker takes the row when its lease ends", "home", m.Region, "id", m.ID, "error", err)
 	}
 }
 

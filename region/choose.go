@@ -9,13 +9,13 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// Choose orders nodes by who should answer for key: the first is preferred, the
-// rest are fallbacks in order. It is highest-random-weight (rendezvous) hashing:
+// Choose orders nodes by preference for key: the first is preferred, the rest
+// are fallbacks in order. It is highest-random-weight (rendezvous) hashing:
 // every process that sees the same nodes chooses alike, keys spread evenly, and
 // a node that comes or goes moves only the keys that it takes or had. Draining
-// nodes come after all others.
+// nodes come last.
 //
-// nodes is not written to; the result is the caller's. One allocation.
+// Choose does not modify nodes; the caller owns the result. One allocation.
 func Choose(nodes []Node, key claim.Key) []Node {
 	type weighed struct {
 		weight uint64

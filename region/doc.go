@@ -1,5 +1,5 @@
-// Package region knows which regions there are, which of their nodes are alive,
-// and how to ask one of them.
+// Package region tracks the regions of a deployment and their live nodes, and
+// forwards requests to them.
 //
 // # Topology
 //
@@ -9,26 +9,26 @@
 //
 // # What an operator says
 //
-// A region is active, draining or down because somebody said so (package admin), not
-// because of anything that was seen. It decides three things: whether a key that has
-// no home may get its home there, whether the region's nodes ask for traffic, and
-// whether others must wait before they act for it. It never moves a key and never
+// An operator sets a region's status to active, draining or down (package admin);
+// nodes never change it. The status decides three things: whether a key without a
+// home may get its home there, whether the region's nodes report ready, and whether
+// other regions wait before they act as deputies. It never moves a key and never
 // stops a retry.
 //
-// Only the first must not be late, and it is not: the store's step that gives a key
-// its home looks at the table of regions itself. [Topology.Homes], readiness and
-// everything else go by what the node remembers, and an old memory costs a refused
-// question, or a request more at a region that is about to go. That is why a drain
-// needs no agreement among nodes: package admin asks them before it calls a
-// region safe to take down so that no traffic is cut off, and not to keep a promise.
+// Only the first must be up to date, and it is: the store's step that gives a key
+// its home reads the table of regions itself. [Topology.Homes], readiness and
+// everything else use the node's copy, and a stale copy costs a refused step, or one
+// more request at a region that is about to leave. So a drain needs no agreement
+// among nodes: package admin asks them before it calls a region safe to take down
+// only so that no traffic is cut off.
 //
 // # Membership is a hint
 //
 // Gossip decides where to send a request; the row decides what may happen to
-// it. [Membership] is only ever the former. It may be late, incomplete or wrong
-// in any way, and two nodes may believe different things at once: the worst
-// that comes of it is a hop too many or a 503 that a retry heals, never a
-// charge. So nothing in this package elects, locks or decides.
+// it. [Membership] is only a routing hint. It may be late, incomplete or wrong,
+// and two nodes may have different views at once: at worst a request takes one
+// hop too many, or gets a 503 and succeeds on retry. No card is charged twice.
+// So nothing in this package elects, locks or decides.
 //
 // A node's life in it:
 //
@@ -61,8 +61,8 @@
 //	             answer ◀──────────────┘
 //	  └ on a failure on the wire: the second, then the third ([MaxTries])
 //
-// Every node orders a region's nodes alike, so duplicates of one request meet in
-// one process as long as views agree. When they do not, the claim decides.
+// Every node orders a region's nodes alike, so duplicates of one request reach
+// the same process while views agree. When they do not, the claim decides.
 //
 // What a failure means:
 //
@@ -81,14 +81,14 @@
 //
 // # Who is calling
 //
-// With [TLS] both ends of a connection prove who they are, by a certificate of the
-// deployment's CA that names a region's node or an operator ([Identity]). A forward
-// goes only to what proved to be of the home ([Towards]), and [Handler] takes it
-// only from a node of the region that the request says it entered at. The tenant in
-// it is what that node authenticated: the channel vouches for it, and no header of a
-// merchant's request gets that far. Without TLS nobody is asked, which is for one
-// machine.
+// With [TLS] both ends of a connection prove their identity by a certificate of the
+// deployment's CA that names a region's node or an operator ([Identity]). [Peers]
+// sends a forward only to a node that proved to be of the home ([Towards]), and
+// [Handler] accepts it only from a node of the request's entry region. The entry
+// node authenticated the tenant in it: the channel vouches for it, and no header of
+// a merchant's request is forwarded. Without TLS no identity is checked; use that on
+// one machine only.
 //
 // A receiver never forwards. One that is not the key's home answers
-// [WrongHomeError], which names the home where the key itself tells it.
+// [WrongHomeError], which names the home if the key contains it.
 package region

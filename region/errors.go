@@ -25,17 +25,17 @@ var (
 	ErrNoAnswer = errors.New("region: no node answered")
 	// ErrPeerFailed: a node answered with an error outside the contract. The
 	// request may or may not have run.
-	ErrPeerFailed = errors.New("region: the peer failed, its own log says why")
+	ErrPeerFailed = errors.New("region: the peer failed; see its log for the reason")
 	// ErrRefused: the peer took the request for malformed, or this node's
 	// certificate does not let it send that, or it is too large to send. Nothing ran.
 	ErrRefused = errors.New("region: the forward was refused")
 	// ErrHopLimit: more than MaxHops forwards. Nothing ran.
-	ErrHopLimit = errors.New("region: too many forwards, nodes disagree on where the key's home is")
+	ErrHopLimit = errors.New("region: too many forwards; nodes disagree on the key's home")
 )
 
-// WrongHomeError: the node that was asked is not of the key's home. Nothing ran.
+// WrongHomeError: the node's region is not the key's home. Nothing ran.
 type WrongHomeError struct {
-	// Home is the real one, where the key itself names it; else "": read the pin.
+	// Home is the key's home if the key names it, else "": read the pin.
 	Home string
 }
 

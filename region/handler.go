@@ -17,13 +17,13 @@ import (
 	"github.com/homeward-io/homeward/internal/gen/homeward/peer/v1/peerv1connect"
 )
 
-// Local acts on this region's own rows and never forwards; that is why what
-// arrives here cannot go round in circles. Errors are claim's. Methods must be
-// safe for concurrent use and honour ctx, which ends when the caller gives up.
+// Local acts on this region's own rows and never forwards, so forwards cannot
+// loop. Errors are claim's. Methods must be safe for concurrent use and honour
+// ctx, which ends when the caller gives up.
 type Local interface {
 	Execute(ctx context.Context, home string, req claim.Request) (claim.Reply, error)
 	Inspect(ctx context.Context, home string, key claim.Key) (claim.Status, bool, error)
-	// Object returns a response only where the state is final; the zero Response
+	// Object returns a response only in a final state; the zero Response
 	// otherwise.
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
 }
@@ -34,7 +34,8 @@ type HandlerConfig struct {
 	// Self is this node's region.
 	Self     string
 	Topology *Topology
-	// Logger is told of errors whose text does not cross. Default: discard.
+	// Logger logs errors whose text is not sent to the caller. Default:
+	// discard.
 	Logger *slog.Logger
 }
 
@@ -81,7 +82,8 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 	mux.Handle(grpchealth.NewHandler(h.health, options...))
 }
 
-// SetServing changes what the health service says. It refuses nothing.
+// SetServing sets the status that the health service reports. The handler
+// serves requests either way.
 func (h *Handler) SetServing(serving bool) {
 	status := grpchealth.StatusNotServing
 	if serving {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Homes lists the regions that may become home to a key which has none, for a node
-// in self: only those that are active, self first, then first, then by their
-// distance, which rtt tells where it knows it; what is not known is far. The
-// result is empty when no region is active.
+// Homes lists the regions that may become the home of a key without one, for a
+// node in self: the active ones, self first, then first, then by the distance that
+// rtt returns. A region with an unknown distance comes last. The result is empty
+// if no region is active.
 //
-// It goes by what this node remembers of the table. The store's step that gives a
-// key its home looks at the table itself and may refuse (claim.ErrNoNewHomes); then
-// the next one is as good.
+// Homes uses this node's copy of the table. The store's step that gives a key its
+// home reads the table itself and may refuse (claim.ErrNoNewHomes); then try the
+// next region.
 func (t *Topology) Homes(self, first string, rtt func(region string) (time.Duration, bool)) []Region {
 	homes := slices.DeleteFunc(t.Regions(), func(r Region) bool { return r.Status != Active })
 	distance := func(r Region) time.Duration {

@@ -47,7 +47,7 @@ const (
 // ErrClosed: the membership was left or closed.
 var ErrClosed = errors.New("region: membership is closed")
 
-// MembershipConfig says who this node is and how it meets the others.
+// MembershipConfig configures a [Membership].
 type MembershipConfig struct {
 	// Node is this node's name, unique in the deployment. Required.
 	Node string
@@ -56,22 +56,23 @@ type MembershipConfig struct {
 	// RPCAddr is the host:port at which the other nodes reach its Handler.
 	// Required.
 	RPCAddr string
-	// Version is this build's, for people. Optional, at most 64 bytes.
+	// Version is this build's version, for display. Optional, at most 64 bytes.
 	Version string
 	// BindAddr and BindPort are where gossip listens, TCP and UDP. Port 0 takes a
 	// free one, see [Membership.GossipAddr]. Default 0.0.0.0.
 	BindAddr string
 	BindPort int
-	// AdvertiseAddr and AdvertisePort are what others are told, where it differs
-	// (address translation). An IP address; default: what it is bound to.
+	// AdvertiseAddr, an IP address, and AdvertisePort are the address to
+	// announce if it differs from the bound one (address translation). Default:
+	// the bound address.
 	AdvertiseAddr string
 	AdvertisePort int
-	// Seeds are gossip host:ports of others: at least one per region. They are
-	// knocked at every RejoinEvery while not seen alive.
+	// Seeds are gossip host:ports of others: at least one per region. A seed
+	// that is not seen alive is probed every RejoinEvery.
 	Seeds []string
 	// SecretKeys, each of 16, 24 or 32 bytes, encrypt and authenticate all gossip
-	// (AES-GCM): the first what is sent; what comes in may be under any of them, so
-	// that a deployment can go from one key to the next. Empty: plain text, for one
+	// (AES-GCM). The first encrypts what this node sends; it accepts messages under
+	// any of them, so that a deployment can rotate keys. Empty: plain text, for one
 	// machine only.
 	SecretKeys [][]byte
 	// Transport replaces the network, for tests. Default: UDP and TCP.
@@ -79,9 +80,9 @@ type MembershipConfig struct {
 	// LocalTimings detects failures in seconds rather than a minute: for nodes on
 	// one machine or in one zone.
 	LocalTimings bool
-	// Clock is for LastSeen. Default time.Now.
+	// Clock is the clock of LastSeen. Default time.Now.
 	Clock func() time.Time
-	// Logger takes memberlist's lines, too. Default: discard.
+	// Logger also receives memberlist's lines. Default: discard.
 	Logger *slog.Logger
 
 	// tune makes a test's timings.
@@ -106,9 +107,9 @@ type Membership struct {
 	stop   chan struct{}
 }
 
-// NewMembership starts to listen and to answer, knowing only this node (and
-// whatever seed answers the first knock). It fails in one line when the
-// configuration is wrong or the address is in use. Close it in the end.
+// NewMembership starts to listen and to answer. It knows only this node and the
+// seeds that answer its first probe. It returns a one-line error if the
+// configuration is wrong or the address is in use. The caller must call Close.
 func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	if cfg.Node == "" {
 		return nil, errors.New("membership: the node has no name; set one that is unique in the deployment")
@@ -184,13 +185,13 @@ func keyring(keys [][]byte) (*memberlist.Keyring, error) {
 	return memberlist.NewKeyring(keys, keys[0])
 }
 
-// GossipAddr is the host:port that this node's gossip is reached at: a seed for
-// the others.
+// GossipAddr returns the host:port of this node's gossip, which other nodes can
+// use as a seed.
 func (m *Membership) GossipAddr() string { return m.list.LocalNode().Address() }
 
-// Join exchanges views with seeds (nil: the configured ones). It succeeds when
-// at least one answered; the others are found by gossip. When ctx ends first its
-// error is returned, and the exchange under way ends by StreamTimeout.
+// Join exchanges views with seeds (nil: the configured ones). It succeeds if at
+// least one answered; gossip finds the others. If ctx ends first, Join returns
+// its error, and the exchange in progress ends by StreamTimeout.
 func (m *Membership) Join(ctx context.Context, seeds []string) error {
 	if seeds == nil {
 		seeds = m.seeds
@@ -206,8 +207,9 @@ func (m *Membership) Join(ctx context.Context, seeds []string) error {
 	})
 }
 
-// SetDraining tells the others to choose this node last, or no longer to. It
-// returns when the news went out to somebody (at once when there is nobody).
+// SetDraining announces whether the others should choose this node last. It
+// returns when at least one member has been sent the change, or at once if
+// there is none.
 func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
 	return m.within(ctx, func() error {
 		m.mu.Lock()
@@ -220,8 +222,8 @@ func (m *Membership) SetDraining(ctx context.Context, draining bool) error {
 	})
 }
 
-// Leave tells the others that this node goes away on purpose, so that they drop
-// it at once. It goes on seeing them until Close. A second Leave does nothing.
+// Leave announces that this node leaves on purpose, so that the others drop it
+// at once. The node still sees them until Close. A second Leave does nothing.
 func (m *Membership) Leave(ctx context.Context) error {
 	return m.within(ctx, func() error {
 		m.mu.Lock()
@@ -234,9 +236,9 @@ func (m *Membership) Leave(ctx context.Context) error {
 	})
 }
 
-// Close stops listening. Without a Leave before it the others take this node for
-// dead after a while. A second Close does nothing. A knock at a seed that does
-// not answer may outlive it, by StreamTimeout at most, to no effect.
+// Close stops listening. Without a prior Leave the others detect the departure
+// by failed probes. A second Close does nothing. A probe of a seed that does not
+// answer may outlive Close by StreamTimeout at most, without effect.
 func (m *Membership) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -310,12 +312,12 @@ func (m *Membership) absentSeeds() []string {
 }
 
 // Nodes returns region's live nodes, those that do not drain first, then by
-// name. The slice is shared and must not be written to. It has at most the
-// nodes of one region; empty when none is known.
+// name. The slice is shared: do not modify it. It is empty if no live node is
+// known.
 func (m *Membership) Nodes(region string) []Node { return m.view.load().byRegion[region] }
 
-// Members returns every live node, this one included, by region and name. The
-// slice is shared and must not be written to.
+// Members returns every live node, this one included, sorted by region and
+// name. The slice is shared: do not modify it.
 func (m *Membership) Members() []Node { return m.view.load().all }
 
 // Alive reports whether a live node of region is known, draining or not.
@@ -336,5 +338,5 @@ func (m *Membership) LastSeen(region string) time.Time { return m.view.lastSeen(
 // Changed returns a channel that is closed at the next change of what the other
 // methods return (for RTT: when a node's first becomes known). Take the channel
 // before reading, and take a new one after it closed; then no change is missed,
-// and any number may come as one.
+// though several may arrive as one.
 func (m *Membership) Changed() <-chan struct{} { return m.view.load().changed }

@@ -14,9 +14,9 @@ type Node struct {
 	// RPCAddr is the host:port of its [Handler].
 	RPCAddr string
 	Version string
-	// Draining: it answers, but wants no work that another can do.
+	// Draining: it still answers, but callers should prefer other nodes.
 	Draining bool
-	// Self: it is the node that is asking.
+	// Self: it is this process's own node.
 	Self bool
 }
 

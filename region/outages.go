@@ -26,8 +26,8 @@ type OutagesConfig struct {
 	// Self is this node's region, which is never lost.
 	Self     string
 	Topology *Topology
-	// Seen tells when gossip last saw a live node of a region; zero: never.
-	// [Membership.LastSeen] is one.
+	// Seen returns when gossip last saw a live node of a region; zero: never.
+	// Pass [Membership.LastSeen].
 	Seen func(region string) time.Time
 	// Grace; 0 means DefaultGrace.
 	Grace time.Duration
@@ -35,7 +35,7 @@ type OutagesConfig struct {
 	Clock func() time.Time
 }
 
-// Outages knows which regions are lost: out of reach for the grace time, or
+// Outages tracks the lost regions: those out of reach for the grace time, or
 // marked down by an operator. Then their keys' requests and due outbox rows are
 // served by the other regions, the deputies.
 //
@@ -43,10 +43,10 @@ type OutagesConfig struct {
 // to another, or be alive behind a partition: both sides then act on the same
 // rows, and the rows decide.
 //
-// A region is out of reach when gossip has no live node of it, or when every
-// forward to it fails though gossip does (a way that is cut for requests alone);
-// of the latter it is asked for a sign of life until it answers. It is safe for
-// concurrent use.
+// A region is out of reach if gossip has no live node of it, or if every forward
+// to it fails although gossip has one (a path that is cut for requests alone).
+// In the latter case Run pings it until it answers. It is safe for concurrent
+// use.
 type Outages struct {
 	c       OutagesConfig
 	started time.Time
@@ -56,7 +56,7 @@ type Outages struct {
 	silent map[string]time.Time
 }
 
-// NewOutages takes every region for reachable at first.
+// NewOutages returns an Outages in which every region is reachable at first.
 func NewOutages(c OutagesConfig) *Outages {
 	if c.Grace == 0 {
 		c.Grace = DefaultGrace
@@ -67,8 +67,8 @@ func NewOutages(c OutagesConfig) *Outages {
 	return &Outages{c: c, started: c.Clock(), silent: map[string]time.Time{}}
 }
 
-// Heard takes in how a forward to region ended: answered, whatever the answer,
-// or with failures on the wire only.
+// Heard records how a forward to region ended: with an answer of any kind, or
+// with failures on the wire only.
 func (o *Outages) Heard(region string, answered bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +79,7 @@ func (o *Outages) Heard(region string, answered bool) {
 	}
 }
 
-// Lost reports whether others may act for region now.
+// Lost reports whether other regions may act as deputies of region now.
 func (o *Outages) Lost(region string) bool {
 	r, known := o.c.Topology.ByName(region)
 	if !known || region == o.c.Self {
@@ -106,7 +106,7 @@ func (o *Outages) silentSince(region string) (time.Time, bool) {
 	return since, silent
 }
 
-// All returns the lost regions, by name.
+// All returns the lost regions, sorted by name.
 func (o *Outages) All() []string {
 	var lost []string
 	for _, r := range o.c.Topology.Regions() {
@@ -117,8 +117,8 @@ func (o *Outages) All() []string {
 	return lost
 }
 
-// Run asks silent regions for signs of life until ctx ends: ping asks a node of one.
-// [Peers.Ping] is such a question.
+// Run pings regions whose forwards fail until ctx ends. ping pings one region; pass
+// [Peers.Ping].
 func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, region string) error) {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()

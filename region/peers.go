@@ -35,35 +35,36 @@ const (
 	maxClients = 1024
 )
 
-// Directory knows the live nodes of a region. *[Membership] is one.
+// Directory lists the live nodes of a region. *[Membership] implements it.
 type Directory interface {
-	// Nodes returns region's live nodes; the slice is not written to.
+	// Nodes returns region's live nodes; Peers does not modify the slice.
 	Nodes(region string) []Node
 }
 
-// PeersConfig says how nodes are found and reached.
+// PeersConfig configures [Peers].
 type PeersConfig struct {
 	// Directory is required.
 	Directory Directory
-	// Transport sends the requests. Default: [NewTransport] without TLS. Peers
-	// closes its idle connections on Close. Contexts say which region each request is
-	// meant for, see [Towards].
+	// Transport sends the requests. Default: [NewTransport] without TLS. Peers closes
+	// its idle connections on Close. The context of each request names its target
+	// region, see [Towards].
 	Transport http.RoundTripper
 	// TLS: use https. Transport must then be able to.
 	TLS bool
 	// TryTimeout is how long one node may take. Default DefaultTryTimeout. The
 	// caller's deadline counts too.
 	TryTimeout time.Duration
-	// Heard is told how each request to a region ended: with an answer, whatever
-	// it was, or with failures on the wire only. Default: nobody.
+	// Heard is called with how each request to a region ended: with an answer of
+	// any kind, or with failures on the wire only. nil: not called.
 	Heard func(region string, answered bool)
-	// Meters are told of round trips; nil: nobody is.
+	// Meters records round trips; nil: nothing is recorded.
 	Meters *meter.Set
-	// Logger is told of failed tries. Default: discard.
+	// Logger logs failed tries. Default: discard.
 	Logger *slog.Logger
 }
 
-// Peers asks nodes of a key's home region. It is safe for concurrent use.
+// Peers sends requests to nodes of a key's home region. It is safe for
+// concurrent use.
 //
 // Every method returns as the error, in the terms of the package documentation,
 // either what the peer said (claim's errors and *[WrongHomeError]) or one of
@@ -83,7 +84,7 @@ type Peers struct {
 	clients map[string]peerv1connect.PeerServiceClient
 }
 
-// NewPeers makes a client. It opens no connection; Close it in the end.
+// NewPeers makes a client. It opens no connection. The caller must call Close.
 func NewPeers(cfg PeersConfig) (*Peers, error) {
 	if cfg.Directory == nil {
 		return nil, errors.New("peers: no directory of nodes was given")
@@ -120,8 +121,8 @@ func NewPeers(cfg PeersConfig) (*Peers, error) {
 	return p, nil
 }
 
-// NewClient returns a client of nodes over t, a [Transport] as a rule. It follows no
-// redirect: a node never redirects, so whatever does is not one.
+// NewClient returns a client of nodes over t, usually a [Transport]. It follows no
+// redirect, since a node never redirects.
 func NewClient(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -132,9 +133,9 @@ func (p *Peers) Close() error {
 	return nil
 }
 
-// Execute runs req at home. hops counts the forwards, this one included; entry
-// is the region that req arrived at. The reply's bytes are those of the home; beside
-// an error of claim's it has what the home said of the key.
+// Execute runs req at home. hops counts the forwards, this one included; entry is
+// the region that req arrived at. The reply's bytes are those of the home; if the
+// error is claim's, the reply still holds what the home returned of the key.
 func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hops int, entry string) (_ claim.Reply, err error) {
 	began := time.Now()
 	ctx, sp := forwarding(ctx, home, hops)
@@ -158,7 +159,7 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	return reply, err
 }
 
-// Inspect tells what a merchant may know of key, from home. The status carries
+// Inspect returns what a merchant may know of key, read at home. The status has
 // no fingerprint, holder, provider key or response.
 func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ claim.Status, _ bool, err error) {
 	began := time.Now()
@@ -172,8 +173,8 @@ func (p *Peers) Inspect(ctx context.Context, home string, key claim.Key) (_ clai
 	return fromInspectResponse(key, resp)
 }
 
-// Object finds the state of the claim that minted id at home, and its response
-// where the state is final.
+// Object returns the state of the claim that minted id at home, and its
+// response if the state is final.
 func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.State, _ claim.Response, _ bool, err error) {
 	began := time.Now()
 	ctx, sp := forwarding(ctx, home, 1)
@@ -241,8 +242,8 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 	return nil, fmt.Errorf("%d nodes of %s tried: %w", len(nodes), home, last)
 }
 
-// Ping asks the nodes of a region for a sign of life, one after the other, until
-// one gives it. It tells Heard nothing.
+// Ping pings the nodes of a region, one after the other, until one answers. It
+// does not call Heard.
 func (p *Peers) Ping(ctx context.Context, region string) error {
 	nodes := p.directory.Nodes(region)
 	if len(nodes) == 0 {

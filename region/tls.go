@@ -30,12 +30,12 @@ const (
 	expiresSoon = 5 // a fifth
 )
 
-// Identity is who a certificate says its bearer is: a node, or a person's tool.
-// The zero Identity is nobody's.
+// Identity is the holder of a certificate: a node or an operator. The zero
+// Identity names none.
 type Identity struct {
-	// Region and Node say which node; both are "" for an operator.
+	// Region and Node name the node; both are "" for an operator.
 	Region, Node string
-	// Operator says which person, or what tool of theirs; "" for a node.
+	// Operator names the person, or their tool; "" for a node.
 	Operator string
 }
 
@@ -46,7 +46,7 @@ func (i Identity) String() string {
 	return "node " + i.Node + " of " + i.Region
 }
 
-// URI is what stands in the identity's certificate, as its one URI SAN:
+// URI is the one URI SAN of the identity's certificate:
 //
 //	spiffe://TRUST_DOMAIN/region/REGION/node/NAME
 //	spiffe://TRUST_DOMAIN/operator/NAME
@@ -88,35 +88,35 @@ func ValidTrustDomain(name string) bool {
 	return err == nil && domain.Name() == name
 }
 
-// TLSConfig says where a node's, or a tool's, certificate is. All but Region and
-// Logger are required.
+// TLSConfig configures [TLS] for a node or a tool. All but Region and Logger are
+// required.
 type TLSConfig struct {
-	// CertFile has the certificate in PEM, with the intermediate ones behind it;
+	// CertFile holds the certificate in PEM, followed by intermediate ones;
 	// KeyFile its key, PKCS #8 in PEM; CAFile the deployment's CAs in PEM, two of
-	// them while one replaces the other.
+	// them during a rotation.
 	CertFile, KeyFile, CAFile string
-	// TrustDomain is the deployment's: certificates of any other are refused, also
-	// where the same CA signed them.
+	// TrustDomain is the deployment's. Certificates of any other are refused, even
+	// if the same CA signed them.
 	TrustDomain string
-	// Region is where this node runs, which its certificate must say, too. "" for
-	// a tool, which may have either sort.
+	// Region is where this node runs; its certificate must name it. "" for a
+	// tool, which may have a node's or an operator's certificate.
 	Region string
-	// Logger is told of files that were read again or could not be, and of callers
-	// that were refused. Default: discard.
+	// Logger logs reloads of the files, failed reloads and refused callers.
+	// Default: discard.
 	Logger *slog.Logger
 
 	// clock is a test's.
 	clock func() time.Time
 }
 
-// TLS is mutual TLS between nodes: TLS 1.3, a certificate of the deployment's CA
-// on both sides, and who it names. Host names are not looked at, since addresses
-// come from gossip, which anybody in it may get wrong: a node is believed to be
-// of a region because its certificate says so.
+// TLS is mutual TLS between nodes: TLS 1.3, with a certificate of the
+// deployment's CA on both sides that names its holder. TLS does not check host
+// names, since addresses come from gossip, where any member may be wrong: only
+// the certificate proves a node's region.
 //
-// The files are read again when they have changed, at a handshake. What is broken,
-// or would not be accepted by its own CA file, is logged once and not used: the
-// certificates at hand go on.
+// TLS reloads changed files at a handshake. It logs once, and does not use, files
+// that are broken or that its own CA file would not accept; the present
+// certificates stay in use.
 //
 // It is safe for concurrent use.
 type TLS struct {
@@ -141,8 +141,8 @@ type credentials struct {
 
 func (c *credentials) expires() time.Time { return c.svid.Certificates[0].NotAfter }
 
-// Expire is when the certificate that is shown ends, and the first of the CAs that are
-// trusted.
+// Expire returns when this node's certificate expires, and when the first of the
+// trusted CAs does.
 func (t *TLS) Expire() (own, ca time.Time) {
 	c := t.credentials()
 	for _, authority := range c.bundle.X509Authorities() {
@@ -181,11 +181,11 @@ func NewTLS(cfg TLSConfig) (*TLS, error) {
 	return t, nil
 }
 
-// Identity is this node's, or tool's, own.
+// Identity returns the identity of this node or tool.
 func (t *TLS) Identity() Identity { return t.credentials().identity }
 
-// Server is for a listener: callers must be nodes or operators of the deployment.
-// Who they are is for [CallerOf].
+// Server returns the configuration of a listener. Callers must be nodes or
+// operators of the deployment; [CallerOf] returns which.
 func (t *TLS) Server() *tls.Config {
 	c := tlsconfig.MTLSServerConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
 		_, err := identify(id)
@@ -198,7 +198,7 @@ func (t *TLS) Server() *tls.Config {
 	return c
 }
 
-// Client is for a dialler that means to reach a node of region, "" for any.
+// Client returns the configuration to dial a node of region, "" for any.
 func (t *TLS) Client(region string) *tls.Config {
 	c := tlsconfig.MTLSClientConfig(t, t, func(id spiffeid.ID, _ [][]*x509.Certificate) error {
 		who, err := identify(id)
@@ -217,10 +217,11 @@ func (t *TLS) Client(region string) *tls.Config {
 	return c
 }
 
-// GetX509SVID is for package tlsconfig.
+// GetX509SVID implements x509svid.Source for package tlsconfig.
 func (t *TLS) GetX509SVID() (*x509svid.SVID, error) { return t.credentials().svid, nil }
 
-// GetX509BundleForTrustDomain is for package tlsconfig. It knows one deployment.
+// GetX509BundleForTrustDomain implements x509bundle.Source for package
+// tlsconfig. It has the bundle of one deployment.
 func (t *TLS) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bundle.Bundle, error) {
 	return t.credentials().bundle.GetX509BundleForTrustDomain(domain)
 }
@@ -334,8 +335,9 @@ func callerOf(state *tls.ConnectionState, now time.Time) (Identity, error) {
 
 type callerKey struct{}
 
-// CallerOf returns who sent the request that ctx is of, as the certificate of its
-// connection says. ok is false without TLS, which is for one machine only.
+// CallerOf returns the identity of the sender of ctx's request, from the
+// certificate of its connection. ok is false without TLS, which is meant for one
+// machine only.
 func CallerOf(ctx context.Context) (who Identity, ok bool) {
 	who, ok = ctx.Value(callerKey{}).(Identity)
 	return who, ok

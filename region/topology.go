@@ -18,8 +18,8 @@ const (
 	MaxRegions = 256
 )
 
-// Region is one row of the topology, Status what an operator says of it. It is not what
-// gossip sees.
+// Region is one row of the topology. Status is set by operators and does not depend on
+// gossip.
 type (
 	Region = claim.Region
 	Status = claim.RegionStatus
@@ -32,8 +32,8 @@ const (
 	Down     = claim.RegionDown
 )
 
-// Topology is the table of regions. It grows: [Topology.Update] takes in what
-// an operator added, but no name or code is ever taken back, since keys and ids
+// Topology is the table of regions. It only grows: [Topology.Update] adds an
+// operator's new regions, but never removes a name or code, since keys and ids
 // that merchants hold contain the codes. It is safe for concurrent use.
 type Topology struct {
 	updates sync.Mutex // one Update at a time
@@ -60,9 +60,9 @@ func NewTopology(regions []Region) (*Topology, error) {
 	return t, nil
 }
 
-// Update replaces the table by regions, all of them, as NewTopology checks them,
-// and reports whether that changed anything. A region that is missing or has
-// another code is an error, after which the table is as it was.
+// Update replaces the table by regions, after the checks of NewTopology, and
+// reports whether that changed anything. If a region is missing or has another
+// code, it returns an error and the table does not change.
 func (t *Topology) Update(regions []Region) (changed bool, err error) {
 	t.updates.Lock()
 	defer t.updates.Unlock()
@@ -75,8 +75,8 @@ func (t *Topology) Update(regions []Region) (changed bool, err error) {
 	return err == nil, err
 }
 
-// UpdateTo is Update where the table has versions of its own: regions are its rows
-// as they stood at epoch. Rows older than those at hand change nothing.
+// UpdateTo is Update for a table with versions: regions are its rows at epoch.
+// Rows older than the present ones change nothing.
 func (t *Topology) UpdateTo(epoch uint64, regions []Region) (changed bool, err error) {
 	t.updates.Lock()
 	defer t.updates.Unlock()
@@ -155,11 +155,11 @@ func (t *Topology) ByName(name string) (Region, bool) {
 	return r, ok
 }
 
-// Regions returns every region, sorted by name; the slice is the caller's.
+// Regions returns every region, sorted by name; the caller owns the slice.
 func (t *Topology) Regions() []Region { return slices.Clone(t.table.Load().regions) }
 
-// Epoch is the version of the table: the store's count, where UpdateTo was told it,
-// else that of the versions which this process has seen, from 1.
+// Epoch is the version of the table: the store's count if UpdateTo set it, else the
+// number of versions that this process has seen, from 1.
 func (t *Topology) Epoch() uint64 { return t.table.Load().epoch }
 
 // ValidName reports whether name can be a region's.

@@ -39,8 +39,8 @@ const (
 	maxConnAge = time.Hour
 )
 
-// Transport is what [Peers] sends its requests with: HTTP/2, over TLS or in clear
-// text. Each has connections of its own. It is safe for concurrent use.
+// Transport is the HTTP/2 transport of [Peers], over TLS or in clear text. Each
+// has its own connections. It is safe for concurrent use.
 type Transport struct {
 	tls *TLS // nil: clear text
 
@@ -51,16 +51,16 @@ type Transport struct {
 	to map[string]*http.Transport
 }
 
-// NewTransport makes a transport. With TLS every request must say where it goes,
-// see [Towards]; nil is clear text.
+// NewTransport makes a transport. With TLS every request must name its target
+// region, see [Towards]; nil is clear text.
 func NewTransport(t *TLS) *Transport {
 	return &Transport{tls: t, to: make(map[string]*http.Transport)}
 }
 
 type towardsKey struct{}
 
-// Towards says of the requests made with the returned context that they are meant
-// for a node of region, "" for any: what answers must prove to be one.
+// Towards returns a context whose requests go to a node of region, "" for any:
+// the server must prove to be one.
 func Towards(ctx context.Context, region string) context.Context {
 	return context.WithValue(ctx, towardsKey{}, region)
 }
@@ -82,7 +82,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.of(region).RoundTrip(req)
 }
 
-// CloseIdleConnections is for http.Client.CloseIdleConnections.
+// CloseIdleConnections implements http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,11 +119,11 @@ func (t *Transport) of(region string) *http.Transport {
 }
 
 // NewServer returns a server for a mux with a [Handler] mounted. With TLS it
-// speaks HTTP/2, must be started with ServeTLS (without file names), and tells the
-// handler who is calling, see [CallerOf]. In clear text, where t is nil, it speaks
-// HTTP/1.1 for curl, too, and knows nobody, but for pages in browsers, which it
-// refuses. There is no write time-out: an answer takes as long as its provider,
-// and the caller's deadline comes along.
+// speaks HTTP/2, must be started with ServeTLS (without file names), and passes
+// the caller's identity to the handler, see [CallerOf]. If t is nil, it serves
+// clear text, also over HTTP/1.1 for curl, and checks no identity; it only refuses
+// pages in browsers. There is no write time-out: an answer takes as long as its
+// provider, and the request carries the caller's deadline.
 func NewServer(handler http.Handler, t *TLS) *http.Server {
 	s := &http.Server{
 		Handler:           handler,

@@ -198,7 +198,7 @@ func (v *view) reachable() map[string]bool {
 	return live
 }
 
-// NodeMeta describes this node to the others.
+// NodeMeta returns this node's metadata.
 func (v *view) NodeMeta(limit int) []byte {
 	v.mu.Lock()
 	self := v.self
@@ -212,7 +212,7 @@ func (v *view) NodeMeta(limit int) []byte {
 	return b
 }
 
-// NotifyPingComplete takes one measured round trip.
+// NotifyPingComplete records one measured round trip.
 func (v *view) NotifyPingComplete(other *memberlist.Node, rtt time.Duration, _ []byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

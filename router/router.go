@@ -3,40 +3,39 @@
 //
 // It holds no state but hints, and decides nothing about money. A stale pin, a
 // wrong hint or an old view of the membership costs a hop; the claim's own step at
-// the home decides what may happen. In particular a claim under an opaque key is
-// only created when the store, by its own clock, finds the pin that was shown
-// to it alive (claim.NeedPin otherwise), so a router that routes by memory is
-// sent back to look.
+// the home decides what may happen. In particular the store creates a claim under
+// an opaque key only if the pin that the router presents is alive by the store's
+// clock. Otherwise it returns claim.NeedPin, and the router reads the pin again.
 //
-// The order of looking is by price. A stamped key names its home. For an opaque
-// key, where this region is the tenant's registrar the pin is local, and a new key
-// gets it with its claim, in one step; elsewhere
-// the local claim, the nearest replica of the final answer and the nearest
-// replica of the pin cost nothing, a caller's hint saves the look-up, and only
-// then is the registrar asked, one round trip away.
+// The router tries the cheapest source first. A stamped key names its home. For an
+// opaque key whose tenant's registrar is this region, the pin is local, and a new
+// key gets it with its claim, in one step. Elsewhere the local claim, the nearest
+// replica of the final answer and the nearest replica of the pin cost no round
+// trip between regions, and a caller's hint saves the look-up. Only then does the
+// router ask the registrar, one round trip away.
 //
 // # New homes
 //
-// An opaque key gets its home where it arrives, but for regions that an operator
-// drains or has taken down: then the registrar's region is its home, or the nearest
-// active one, and the request is forwarded there. The topology that a node
-// remembers may be old; the pinning step looks at the table itself and refuses
+// An opaque key gets its home where it arrives, unless an operator drains that
+// region or has marked it down. Then its home is the registrar's region or the
+// nearest active one, and the router forwards the request there. The topology that
+// a node remembers may be old; the pinning step reads the table itself and refuses
 // ([claim.ErrNoNewHomes]). This is safe because the status decides nothing but
 // where a key without a home gets one: the pin is still one row, which one region
 // wins, and a key that has a home keeps it.
 //
-// A request may prefer a home ([claim.Request.PreferHome]): what belongs together,
-// as a charge and its refunds do, then lives together. It costs a hop.
+// A request may prefer a home ([claim.Request.PreferHome]), so that related
+// objects, such as a charge and its refunds, have the same home. It costs a hop.
 //
 // # Deputies
 //
 // While a home region is lost (see [region.Outages]) this region is its deputy:
 // it acts on the home's rows itself, through the store. Nothing else changes; the
-// key keeps its home. That the home may be alive behind a partition, or that the
-// other regions are deputies too, makes no difference to what may happen: every
-// step compares the row, and leases and fences are in it. Where the store cannot
-// reach the rows either, the request fails closed. Until a region counts as lost
-// its keys get 503, which a retry heals.
+// key keeps its home. This is safe even if the home is alive behind a partition,
+// or the other regions are deputies too: every step compares the row, which holds
+// the lease and the fence. Where the store cannot reach the rows either, the
+// request fails closed. Until a region counts as lost, requests for its keys get
+// 503, and a later retry succeeds.
 package router
 
 import (
@@ -99,26 +98,27 @@ type Router struct {
 	guard    *claim.Guard
 }
 
-// New returns the router of a node in region self. lost tells for which regions
-// it is a deputy; [region.Outages.Lost] does.
+// New returns the router of a node in region self. lost reports whether self is
+// a deputy of a region; pass [region.Outages.Lost].
 func New(self string, local Local, peers Peers, pins Pins, topology *region.Topology, lost func(region string) bool) *Router {
 	return &Router{self: self, local: local, peers: peers, pins: pins, topology: topology, lost: lost, rtt: unmeasured, lately: newLately()}
 }
 
-// WithDistances makes r prefer near regions where this one takes no new homes.
-// [region.Membership.RTT] measures them. Call it before r is used.
+// WithDistances makes r prefer near regions while this one takes no new homes.
+// Pass [region.Membership.RTT]. Call it before r is used.
 func (r *Router) WithDistances(rtt func(region string) (time.Duration, bool)) *Router {
 	r.rtt = rtt
 	return r
 }
 
-// WithMeters has r tell what pins came to. Call it before r is used.
+// WithMeters makes r count pins by outcome. Call it before r is used.
 func (r *Router) WithMeters(s *meter.Set) *Router {
 	r.told = s.Counter(meter.Pins)
 	return r
 }
 
-// WithGuard has r give no key a home that a restore may have lost. Call it before r is used.
+// WithGuard makes r withhold keys whose claims a restore may have lost. Call it before r is
+// used.
 func (r *Router) WithGuard(g *claim.Guard) *Router {
 	r.guard = g
 	return r
@@ -148,9 +148,9 @@ type trip struct {
 	away              time.Duration // that forwards took
 }
 
-// Do answers req from wherever its key is at home. hint is the region that the
-// caller remembers as the home, or "". Errors are claim's typed errors, or wrap
-// [ErrHomeUnavailable].
+// Do runs req at its key's home, here or by a forward, and returns the answer.
+// hint is the home that the caller sent, or "". Errors are claim's typed
+// errors, or wrap [ErrHomeUnavailable].
 func (r *Router) Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error) {
 	ctx, sp := span.Start(ctx, span.Route)
 	defer sp.End()
@@ -312,16 +312,16 @@ func (t *trip) recall(ctx context.Context) (pin claim.Pin, again bool, err error
 	pin, err = t.pin(ctx, w.Home)
 	switch {
 	case errors.Is(err, claim.ErrNoNewHomes): // and it must have no other
-		err = fmt.Errorf("%w: the key was at home in %s before the restore, which takes no new homes", ErrHomeUnavailable, w.Home)
+		err = fmt.Errorf("%w: before the restore the key's home was %s, which takes no new homes", ErrHomeUnavailable, w.Home)
 	case err == nil && pin.Home != w.Home:
-		err = fmt.Errorf("%w: the key was at home in %s before the restore, and is pinned to %s", ErrHomeUnavailable, w.Home, pin.Home)
+		err = fmt.Errorf("%w: before the restore the key's home was %s, but it is now pinned to %s", ErrHomeUnavailable, w.Home, pin.Home)
 	}
 	return pin, false, err
 }
 
-// NewHome is the region whose code a key gets that is stamped here now: this one,
-// or, while it takes no new homes, the nearest that does. false when there is
-// none. A key that was stamped before keeps the home that it names.
+// NewHome returns the region whose code a key stamped now gets: this one, or,
+// while it takes no new homes, the nearest that does. It returns false if there
+// is none. A key that was stamped before keeps its home.
 func (r *Router) NewHome() (region.Region, bool) {
 	if here, known := r.topology.ByName(r.self); known && here.Status == region.Active {
 		return here, true
@@ -390,7 +390,7 @@ func (t *trip) forward(ctx context.Context, home string) (claim.Reply, error) {
 		return reply, err
 	}
 	if wrong.Home == "" || wrong.Home == home || t.hops >= MaxForwards {
-		return claim.Reply{}, fmt.Errorf("%w: %s says that it is not the home and names %q", ErrHomeUnavailable, home, wrong.Home)
+		return claim.Reply{}, fmt.Errorf("%w: %s answered that it is not the home and named %q", ErrHomeUnavailable, home, wrong.Home)
 	}
 	t.known = wrong.Home
 	if wrong.Home == t.self {
@@ -471,7 +471,7 @@ func (r *Router) abandon(home string, done <-chan struct{}, giveUp func()) {
 	}
 }
 
-// Inspect tells the state of a key, with its home's authority.
+// Inspect returns the state of a key, read with authority at its home.
 func (r *Router) Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error) {
 	status, found, err := r.inspect(ctx, key, hint)
 	return status, found, unreachable(err)
@@ -534,8 +534,7 @@ func (r *Router) inspectAt(ctx context.Context, home string, key claim.Key) (cla
 	return status, found, err
 }
 
-// Object returns an object by the id that its creation minted. The id names
-// the home.
+// Object returns an object by its id, which names the home.
 func (r *Router) Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error) {
 	_, code, ok := claim.ReadObjectID(id)
 	if !ok {

@@ -1,38 +1,37 @@
-// Package relay tells the world what happened: it hands the rows of outbox.Events
-// to their sinks, which are a NATS JetStream stream (package relay/nats), the
-// webhook endpoint of the merchant ([Webhooks]) and the log ([Log]). [NewWorker]
-// puts them together.
+// Package relay emits events: it delivers the rows of outbox.Events to their
+// sinks, which are a NATS JetStream stream (package relay/nats), the webhook
+// endpoint of the merchant ([Webhooks]) and the log ([Log]). [NewWorker]
+// assembles them.
 //
 // # At least once
 //
-// A row is written in the step that settles its claim, so no event is lost and
-// none tells of what did not happen. It is told at least once:
+// The step that settles a claim writes its rows, so no event is lost and none
+// is emitted for a step that failed. Each event is delivered at least once:
 //
 //	take | deliver | finish
 //
-// A crash after the delivery and before the finish tells it again, a minute later,
-// when the row's lease has run out. So does an answer that was lost on the way:
-// whether it arrived is unknown, and unknown is not told apart from no. Each
-// repetition carries the same event id, as Nats-Msg-Id, webhook-id or the id in the
-// log, and the same bytes.
+// After a crash between delivery and finish, the worker delivers the event again a
+// minute later, when the row's lease has ended. It also does so after a lost
+// answer: the worker treats an unknown delivery as failed. Each repetition carries
+// the same event id, as Nats-Msg-Id, webhook-id or the id in the log, and the same
+// bytes.
 //
-// A consumer therefore must keep the ids that it has acted on, and ignore one that
-// it knows. It must not take the order of arrival across keys for anything. Where
-// it matters that nothing was missed, it compares with GET of the object: what that
-// says is the truth, and an event is only its announcement.
+// A consumer therefore must store the ids that it has processed and ignore
+// duplicates. It must not rely on the order of arrival across keys. A consumer that
+// must miss nothing compares with GET of the object: the object is the truth, an
+// event only announces it.
 //
 // # Order
 //
 // Of the rows of one tenant, key and sink only the oldest is taken, so each sink
-// hears of one key in the order in which things happened. Keys are not ordered among
-// each other. A row that waits for its next try holds back its key at its sink and
-// nothing else; a parked row holds back nothing, and is told late when a person
-// retries it.
+// receives the events of one key in order. Events of different keys have no order. A
+// row that waits for a retry delays only its key at its sink. A parked row delays
+// nothing; it is delivered late if an operator retries it.
 //
 // # What fails
 //
-// A sink that is down costs no row its attempts ([outbox.Later]) and keeps no slot of the
-// worker for long; see package pace. An event that no retry can mend is parked at
-// once, one that is refused again and again after [maxAttempts] tries. A person
-// sees both with homeward outbox list.
+// A sink that is down uses up no attempts of its rows ([outbox.Later]) and blocks no slot
+// of the worker for long; see package pace. The worker parks an event at once if no retry
+// can succeed, and after [maxAttempts] tries if its sink keeps refusing it. homeward
+// outbox list shows both.
 package relay

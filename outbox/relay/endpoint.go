@@ -34,8 +34,8 @@ func secretKey(secret string) ([]byte, error) {
 // maxURL is what intermediaries on the way are known to take.
 const maxURL = 2048
 
-// CheckURL refuses what no event could be sent to. Where its host leads is looked at
-// with each delivery, since that can change.
+// CheckURL returns an error for a URL to which no event could be sent. The addresses
+// of its host are checked at each delivery, as they can change.
 func CheckURL(text string, allowHTTP bool) error {
 	u, err := url.Parse(text)
 	switch {
@@ -53,7 +53,8 @@ func CheckURL(text string, allowHTTP bool) error {
 	return nil
 }
 
-// Check refuses an endpoint that could not be used. The error never holds a secret.
+// Check returns an error for an endpoint that could not be used. The error never
+// contains a secret.
 func (e Endpoint) Check(allowHTTP bool) error {
 	if n := len(e.Secrets); n < 1 || n > MaxSecrets {
 		return fmt.Errorf("an endpoint has 1 to %d secrets, this one %d", MaxSecrets, n)

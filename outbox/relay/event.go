@@ -13,12 +13,12 @@ import (
 type Event struct {
 	// ID is the same for all sinks and all repetitions.
 	ID string
-	// Type is what happened, "charge.succeeded".
+	// Type is the event's type, as in "charge.succeeded".
 	Type string
-	// Object is the id of what it happened to.
+	// Object is the id of the charge, transfer or refund.
 	Object string
 	Tenant string
-	// Payload is the JSON that consumers get, the same bytes each time.
+	// Payload is the JSON that consumers receive, the same bytes each time.
 	Payload []byte
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Log is the sink that writes one line for each event, and nothing of its payload
-// but which object it is about.
+// Log is the sink that writes one line for each event. Of the payload it logs
+// only the object's id.
 type Log struct{ Logger *slog.Logger }
 
 // Deliver implements [Sink].

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Endpoint is where a tenant wants to be told.
+// Endpoint is a tenant's webhook endpoint.
 type Endpoint struct {
 	Tenant string
 	URL    string
-	// Secrets sign what is sent, each "whsec_…" of Standard Webhooks: with all of
-	// them, so that a tenant can change secrets without a gap. At least one, at
-	// most [MaxSecrets].
+	// Secrets sign each delivery, all of them, so that a tenant can rotate
+	// secrets without a gap. Each is a "whsec_…" of Standard Webhooks. At least
+	// one, at most [MaxSecrets].
 	Secrets []string
-	// FailingSince is when the deliveries began to fail that have not succeeded
-	// since; zero while they succeed.
+	// FailingSince is the first failure since the last successful delivery;
+	// zero if there is none.
 	FailingSince time.Time
-	// DisabledAt is when it was given up on; zero while it is used.
+	// DisabledAt is when the endpoint was disabled; zero while it is enabled.
 	DisabledAt time.Time
 }
 
@@ -33,7 +33,8 @@ type Endpoints interface {
 	Endpoint(ctx context.Context, tenant string) (e Endpoint, found bool, err error)
 	// PutEndpoint sets the endpoint of a tenant, enabled and not failing.
 	PutEndpoint(ctx context.Context, e Endpoint) error
-	// RemoveEndpoint reports whether there was one.
+	// RemoveEndpoint removes a tenant's endpoint and reports whether there was
+	// one.
 	RemoveEndpoint(ctx context.Context, tenant string) (bool, error)
 	// NoteDelivery records whether a delivery to url succeeded, and returns the
 	// endpoint as it stands; ErrNoEndpoint if there is none at url any more. The

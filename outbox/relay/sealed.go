@@ -16,8 +16,8 @@ const sealedPrefix = "sealed:"
 // rowOf is where the secrets of a tenant open.
 func rowOf(tenant string) seal.Row { return seal.Row{Table: "endpoint", ID: tenant} }
 
-// Sealed is all with its secrets sealed in the store, by ring; a nil ring writes them as
-// they are. An endpoint whose secrets cannot be opened is returned without them, and with
+// Sealed wraps all so that ring seals the secrets in the store; a nil ring stores them
+// unsealed. An endpoint whose secrets cannot be opened is returned without them, with
 // [seal.ErrLost] or [seal.ErrUnasked].
 func Sealed(all Endpoints, ring *seal.Ring) Endpoints { return sealed{all, ring} }
 
@@ -49,8 +49,8 @@ func (s sealed) PutEndpoint(ctx context.Context, e Endpoint) error {
 	return s.Endpoints.PutEndpoint(ctx, e)
 }
 
-// NoteDelivery says nothing of secrets that cannot be opened: no delivery was signed with
-// them.
+// NoteDelivery returns no error for secrets that cannot be opened: no delivery was signed
+// with them.
 func (s sealed) NoteDelivery(ctx context.Context, tenant, url string, ok bool, disableAfter time.Duration) (Endpoint, error) {
 	e, err := s.Endpoints.NoteDelivery(ctx, tenant, url, ok, disableAfter)
 	if err != nil {
@@ -98,7 +98,7 @@ func bytesOf(stored string) ([]byte, error) {
 	return value, nil
 }
 
-// Secrets is a store of endpoints as one goes through their secrets.
+// Secrets is a store of endpoints whose secrets can be rewritten.
 type Secrets interface {
 	// RewriteSecrets hands the secrets of up to limit tenants, in the order of their ids
 	// and after one of them, to again. What that returns replaces them where they still
@@ -110,7 +110,7 @@ type Secrets interface {
 // rewriteBatch is a few hundred kilobytes of secrets.
 const rewriteBatch = 500
 
-// Reseal lets census see every secret. It may be stopped at any point and begun again.
+// Reseal passes every secret to census. It may be stopped at any point and restarted.
 func Reseal(ctx context.Context, all Secrets, census *seal.Census) error {
 	for after := ""; ; {
 		last, err := all.RewriteSecrets(ctx, after, rewriteBatch, func(tenant string, secrets []string) ([]string, error) {

@@ -59,15 +59,16 @@ type WebhooksConfig struct {
 	// Timeout bounds one delivery, from the look-up of the host's name to the end of
 	// the answer. It must be under the worker's lease of a minute.
 	Timeout time.Duration
-	// PerEndpoint is how many deliveries to one endpoint are in hand on this node.
+	// PerEndpoint is the most concurrent deliveries to one endpoint from this
+	// node.
 	PerEndpoint int
 	// DisableAfter is how long an endpoint may fail without a success in between.
 	DisableAfter time.Duration
-	// AllowPrivate lets events go to addresses that are not public: loopback, private,
-	// link-local and such. A merchant could then make this node call services in its
-	// own network. For development.
+	// AllowPrivate allows deliveries to addresses that are not public: loopback,
+	// private, link-local and such. A merchant could then make this node call services
+	// in its own network. For development.
 	AllowPrivate bool
-	// AllowHTTP lets events go unencrypted. For development.
+	// AllowHTTP allows unencrypted deliveries. For development.
 	AllowHTTP bool
 	// RootCAs are trusted instead of the system's.
 	RootCAs *x509.CertPool
@@ -81,9 +82,9 @@ type WebhooksConfig struct {
 //
 // An answer 2xx is success, 410 disables the endpoint at once, anything else is a
 // failure; redirects are not followed. An endpoint that has failed for DisableAfter
-// is disabled. The events of a disabled endpoint are parked; those of a tenant that
-// has none are done. It goes out directly, through no proxy, since only that lets it
-// see which address it talks to.
+// is disabled. The events of a disabled endpoint are parked; those of a tenant
+// without an endpoint are done. Webhooks uses no proxy, since only a direct
+// connection shows the address that it talks to.
 type Webhooks struct {
 	c      WebhooksConfig
 	client *http.Client
@@ -92,7 +93,7 @@ type Webhooks struct {
 	busy   *pace.Gate // appointments of those for whom there was no slot
 }
 
-// Validate says in one line what cannot work.
+// Validate returns a one-line error for settings that cannot work.
 func (c WebhooksConfig) Validate() error { return c.complete() }
 
 func (c *WebhooksConfig) complete() error {
@@ -118,7 +119,8 @@ func (c *WebhooksConfig) complete() error {
 	return nil
 }
 
-// NewWebhooks applies defaults. The caller closes it once its worker is drained.
+// NewWebhooks applies the defaults of cfg. The caller closes it once its worker
+// is drained.
 func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 	if c.Endpoints == nil {
 		return nil, errors.New("relay: webhooks need Endpoints")
@@ -149,7 +151,7 @@ func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 	}, nil
 }
 
-// Close closes the connections that are kept.
+// Close closes idle connections.
 func (w *Webhooks) Close() { w.client.CloseIdleConnections() }
 
 // Deliver implements [Sink].
@@ -161,7 +163,7 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) outbox.Disposition {
 		// endpoint is not to blame, and nothing is noted against it.
 		return outbox.Failed(fmt.Sprintf("%v; or give the tenant a new secret with homeward endpoint secret %s --only", err, e.Tenant))
 	case err != nil:
-		w.c.Logger.Warn("webhook waits: its endpoint cannot be read", "id", e.ID, "tenant", e.Tenant, "error", err)
+		w.c.Logger.Warn("could not read a webhook endpoint; its event waits", "id", e.ID, "tenant", e.Tenant, "error", err)
 		return outbox.Later(storePause + rand.N(storePause))
 	case !found:
 		return outbox.Done() // nobody wants to be told
@@ -200,7 +202,7 @@ func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.D
 	// very moment, then by a row that is sent again.
 	if !to.FailingSince.IsZero() {
 		if _, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, true, w.c.DisableAfter); err != nil && !errors.Is(err, ErrNoEndpoint) {
-			w.c.Logger.Warn("webhook delivered, and its endpoint still counts as failing: that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
+			w.c.Logger.Warn("webhook delivered, but the store could not record it; its endpoint still counts as failing", "id", e.ID, "tenant", e.Tenant, "error", err)
 		}
 	}
 	return outbox.Done()
@@ -216,7 +218,7 @@ func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, a answer, r
 	case errors.Is(err, ErrNoEndpoint):
 		return outbox.Failed(reason + "; the endpoint has been changed or removed since")
 	case err != nil:
-		w.c.Logger.Warn("webhook failed, and that could not be written", "id", e.ID, "tenant", e.Tenant, "error", err)
+		w.c.Logger.Warn("webhook failed, and the store could not record it", "id", e.ID, "tenant", e.Tenant, "error", err)
 		return outbox.Failed(reason)
 	case now.DisabledAt.IsZero():
 		return outbox.FailedFor(reason, a.retryAfter)

@@ -10,11 +10,11 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Sink is where events of one kind go. Deliver is called concurrently and returns
-// soon after ctx ends. It says what shall become of the row: [outbox.Done] where the sink
-// has the event, or nobody wants it; [outbox.Later] where it was not tried, since the sink
-// is busy or down; [outbox.Failed] where it was refused, or whether it arrived is unknown;
-// [outbox.Parked] where no retry can mend it before a person has done something.
+// Sink delivers events of one kind. Deliver is called concurrently and returns soon after
+// ctx ends. It returns [outbox.Done] if the sink has the event or no one subscribes to it;
+// [outbox.Later] if it made no try, as the sink is busy or down; [outbox.Failed] if the
+// sink refused the event or the delivery is unknown; [outbox.Parked] if no retry can
+// succeed before an operator acts.
 type Sink interface {
 	Deliver(ctx context.Context, e Event) outbox.Disposition
 }
@@ -38,21 +38,23 @@ const batch = 64
 type Config struct {
 	// Store is the queue outbox.Events.
 	Store outbox.Store
-	// Regions are the homes whose events this node tells; see outbox.WorkerConfig.
+	// Regions returns the homes whose events this node delivers; see
+	// outbox.WorkerConfig.
 	Regions func() []string
-	// Sinks by the kind of row that they take. Rows of a kind that has none wait, for
-	// another node may have it, and are parked after some days.
+	// Sinks maps each kind of row to its sink. Rows of a kind without a sink wait, as
+	// another node may have one, and are parked after some days.
 	Sinks map[outbox.Kind]Sink
 	// Poll is the pause after a look that found nothing. Default 500 ms.
 	Poll time.Duration
-	// Woken is as of outbox.WorkerConfig.
+	// Woken is as in outbox.WorkerConfig.
 	Woken bool
-	// Meters are as of outbox.WorkerConfig.
+	// Meters is as in outbox.WorkerConfig.
 	Meters *meter.Set
 	Logger *slog.Logger
 }
 
-// NewWorker makes the worker that tells events; the caller starts and drains it.
+// NewWorker makes the worker that delivers events; the caller starts and drains
+// it.
 func NewWorker(c Config) (*outbox.Worker, error) {
 	handlers := map[outbox.Kind]outbox.Handler{}
 	for _, kind := range []outbox.Kind{outbox.KindNATS, outbox.KindWebhook, outbox.KindLog} {

@@ -33,16 +33,17 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// Client asks one node's [Server]. Its errors are one line, and wrap [region.ErrNoAnswer]
-// where another node may have to be asked. It is safe for concurrent use.
+// Client calls one node's [Server]. Its errors are one line, and wrap
+// [region.ErrNoAnswer] if another node may answer instead. It is safe for concurrent use.
 type Client struct {
 	addr    string
 	http    *http.Client
 	service adminv1connect.AdminServiceClient
 }
 
-// NewClient asks the node whose RPC listener is at addr, a host:port, with an
-// operator's certificate, or without any where t is nil. Close it in the end.
+// NewClient returns a client of the node whose RPC listener is at addr, a
+// host:port. t holds an operator's certificate; nil means none. The caller must
+// call Close.
 func NewClient(addr string, t *region.TLS) (*Client, error) {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return nil, fmt.Errorf("%q is not the address of a node's RPC listener; write HOST:PORT", addr)
@@ -54,14 +55,14 @@ func NewClient(addr string, t *region.TLS) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Overview asks how the deployment looks. With gather the node asks every live
-// member for its part, and with an epoch each that is asked reads the topology
-// again if its own is older.
+// Overview returns the state of the deployment. With gather the node asks every
+// live member for its part. With an epoch, each node that is asked reloads a
+// topology that is older.
 func (c *Client) Overview(ctx context.Context, gather bool, epoch uint64) (*Overview, error) {
 	return c.Ask(ctx, Question{Gather: gather, Epoch: epoch})
 }
 
-// Ask is Overview with what q says.
+// Ask is Overview with the options of q.
 func (c *Client) Ask(ctx context.Context, q Question) (*Overview, error) {
 	resp, err := c.service.Overview(region.Towards(ctx, ""), connect.NewRequest(q.wire()))
 	if err != nil {

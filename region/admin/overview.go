@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Part is what a node knows of itself.
+// Part is a node's report on itself.
 type Part struct {
 	Node    string `json:"node"`
 	Region  string `json:"region"`
@@ -19,17 +19,17 @@ type Part struct {
 	Epoch uint64 `json:"epoch"`
 	// NotReady is why the node should get no new traffic, in one line; "": it should.
 	NotReady string `json:"not_ready,omitempty"`
-	// Requests that the node is working on are those that merchants sent it,
-	// Forwards those that other nodes did.
+	// Requests counts the requests in progress from merchants, Forwards those
+	// from other nodes.
 	Requests int `json:"requests"`
 	Forwards int `json:"forwards"`
-	// Traffic is nil where the node is of a version that tells of none.
+	// Traffic is nil if the node's version does not report it.
 	Traffic *Traffic `json:"traffic,omitempty"`
 }
 
-// Backlog is what a region still owes, as its rows say.
+// Backlog counts a region's unfinished rows.
 type Backlog struct {
-	// InFlight counts claims whose outcome is to come, but for parked ones.
+	// InFlight counts claims without an outcome, except parked ones.
 	InFlight int `json:"in_flight"`
 	// Pending outbox rows are neither done nor parked, Due ones could be taken now.
 	Pending   int       `json:"pending"`
@@ -40,7 +40,7 @@ type Backlog struct {
 	ParkedRows []ParkedRow `json:"parked_rows,omitempty"`
 }
 
-// ParkedRow is an outbox row that waits for a person.
+// ParkedRow is an outbox row that waits for an operator.
 type ParkedRow struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
@@ -54,13 +54,13 @@ type Member struct {
 	RPCAddr  string `json:"rpc"`
 	Version  string `json:"version"`
 	Draining bool   `json:"draining"`
-	// Part is nil when the node was not asked, or did not answer: then Unknown says
+	// Part is nil if the node was not asked or did not answer: then Unknown says
 	// why.
 	Part    *Part  `json:"part,omitempty"`
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// RegionState is a region as a node sees it.
+// RegionState is the state of a region in one node's view.
 type RegionState struct {
 	Name   string        `json:"name"`
 	Code   uint16        `json:"code"`
@@ -75,9 +75,10 @@ type RegionState struct {
 	Unknown string   `json:"unknown,omitempty"`
 }
 
-// Overview is a deployment as one of its nodes sees it.
+// Overview is the state of a deployment in one node's view.
 type Overview struct {
-	// Node is the one that answered, Epoch the version of the topology in Regions.
+	// Node is the node that answered, Epoch the version of the topology in
+	// Regions.
 	Node    string        `json:"node"`
 	Epoch   uint64        `json:"epoch"`
 	Members []Member      `json:"members"` // by region and name
@@ -103,19 +104,19 @@ func (o *Overview) Of(name string) (members []Member) {
 	return members
 }
 
-// DrainStep is one thing that a drained region waits for before it can be taken
-// down.
+// DrainStep is one condition that must hold before a drained region can be
+// taken down.
 type DrainStep struct {
-	// Done is how it reads when it is so: "no claim is in flight".
+	// Done is the condition: "no claim is in flight".
 	Done string
-	// Open says what is in the way, "" when nothing is. What is not known is in the
-	// way.
+	// Open says why the condition does not hold yet, "" if it does. An unknown
+	// condition does not hold.
 	Open string
 }
 
-// DrainSteps tells what a region that drains since epoch still waits for. The
-// overview must have been gathered. When no step is open it is safe to take the
-// region down: no key can get its home there, and nobody waits for it.
+// DrainSteps returns the conditions of a region that drains since epoch. The
+// overview must have been gathered. If no step is open, it is safe to take the
+// region down: no key can get its home there, and no caller waits for it.
 func (o *Overview) DrainSteps(name string, epoch uint64) []DrainStep {
 	var behind, ready, working []string
 	for _, m := range o.Members {

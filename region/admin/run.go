@@ -58,7 +58,7 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 			printer(func(text []byte) error { return send(&adminv1.RunResponse{Err: text}) }))
 	}); caught != nil {
 		s.c.Logger.ErrorContext(ctx, "an operator's command panicked", "command", args[0], "error", caught)
-		return connect.NewError(connect.CodeInternal, errors.New("the command failed for a fault of Homeward's; the node's log has it"))
+		return connect.NewError(connect.CodeInternal, errors.New("the command failed through a fault in Homeward; see the node's log"))
 	}
 	code := uint32(exit)
 	return send(&adminv1.RunResponse{Exit: &code})
@@ -89,9 +89,9 @@ func (p printer) Write(text []byte) (int, error) {
 // maxPrinted bounds one message, far below what either side reads.
 const maxPrinted = 32 << 10
 
-// Run has the node run a command on its store, and prints what that prints. The error is
-// of the way there or back: with [region.ErrNoAnswer] nothing was run, else it is not known
-// how far the command came.
+// Run runs a command on the node's store and copies its output. An error is a failed
+// request: after [region.ErrNoAnswer] the command did not run, after any other it may have
+// run in part.
 func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (exit int, err error) {
 	stream, err := c.service.Run(region.Towards(ctx, ""), connect.NewRequest(&adminv1.RunRequest{Args: args}))
 	if err != nil {
@@ -121,9 +121,9 @@ func (c *Client) notRun(err error) error {
 	dial := (*net.OpError)(nil)
 	switch {
 	case connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeUnimplemented:
-		return fmt.Errorf("the node at %s runs no commands: it is of an older version, or its program gives it none", c.addr)
+		return fmt.Errorf("the node at %s runs no commands: its version is older, or its program does not offer them", c.addr)
 	case connect.IsWireError(err), errors.As(err, &dial) && dial.Op == "dial":
 		return c.failed(err)
 	}
-	return fmt.Errorf("the node at %s has stopped answering; look at how far the command came before you run it again", c.addr)
+	return fmt.Errorf("the node at %s stopped answering; check how much the command did before you run it again", c.addr)
 }

@@ -38,7 +38,7 @@ func TestANodeRunsWhatItIsAsked(t *testing.T) {
 	require.NotContains(t, log.String(), "secret")
 
 	_, err = c.Run(t.Context(), []string{"panics"}, &out, &errs)
-	require.ErrorContains(t, err, "a fault of Homeward's")
+	require.ErrorContains(t, err, "a fault in Homeward")
 	_, err = c.Run(t.Context(), nil, &out, &errs)
 	require.ErrorContains(t, err, "from 1 to 100 words")
 	_, err = c.Run(t.Context(), make([]string, MaxArgs+1), &out, &errs)
@@ -68,7 +68,7 @@ func TestACommandWhoseNodeIsLost(t *testing.T) {
 		}
 	}()
 	_, err = adminAt(t, l.Addr().String(), nil).Run(t.Context(), []string{"outbox", "retry"}, io.Discard, io.Discard)
-	require.ErrorContains(t, err, "look at how far the command came")
+	require.ErrorContains(t, err, "check how much the command did")
 	require.NotErrorIs(t, err, region.ErrNoAnswer)
 	require.NoError(t, l.Close())
 	<-done

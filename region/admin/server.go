@@ -1,9 +1,9 @@
-// Package admin is what operators ask of a node, over the RPC listener of package region:
-// how the deployment looks from there, what a region that drains still waits for, and to
-// change a region's status. [Server] answers, [Client] asks, [Overview] is the answer.
+// Package admin is the operators' API of a node, on the RPC listener of package region.
+// It reports the state of the deployment and the progress of a drain, and sets a region's
+// status. [Client] calls, [Server] answers with an [Overview].
 //
-// It sees a deployment as nodes see each other, and knows neither rows nor requests: what
-// it tells of them, whoever assembles the node hands it.
+// It reports the nodes' views of each other. It has no access to rows or requests: the
+// program that assembles the node provides those figures.
 package admin
 
 import (
@@ -31,7 +31,8 @@ const partTimeout = 5 * time.Second
 
 // Config is a [Server]'s. All but Run, Transport, TLS and Logger are required.
 type Config struct {
-	// Sight is what the node sees of the others. *[region.Membership] is one.
+	// Sight is the node's view of the others. *[region.Membership] implements
+	// it.
 	Sight interface {
 		Members() []region.Node
 		RTT(region string) (time.Duration, bool)
@@ -40,21 +41,23 @@ type Config struct {
 	Topology *region.Topology
 	// Node is this node's name.
 	Node string
-	// Part is this node's own, with up to so many arrivals. One whose topology is older
-	// than epoch reads it again first; that it cannot shows in the Part's Epoch.
+	// Part returns this node's own report, with up to so many arrivals. If its topology
+	// is older than epoch, the node reloads it first; a failed reload shows in the
+	// Part's Epoch.
 	Part func(ctx context.Context, epoch uint64, arrivals int) Part
 	// Backlog counts the rows of a region.
 	Backlog func(ctx context.Context, region string) (Backlog, error)
-	// SetStatus changes the topology where it is kept, and returns the version in
-	// which the region has that status.
+	// SetStatus sets a region's status in the store, and returns the version of
+	// the topology that has it.
 	SetStatus func(ctx context.Context, region string, status region.Status) (epoch uint64, err error)
-	// Run runs a command on the node's store and returns its exit code. It refuses, in the
-	// command's own words, what needs more than the store. nil: this node runs none.
+	// Run runs a command on the node's store and returns its exit code. It refuses a
+	// command that needs more than the store, with that command's own error. nil: this
+	// node runs none.
 	Run Run
 	// Transport and TLS are as in [region.PeersConfig].
 	Transport http.RoundTripper
 	TLS       bool
-	// Logger is told of changes, and of callers that were refused. Default: discard.
+	// Logger logs changes and refused callers. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -152,7 +155,7 @@ func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[admin
 	status := region.Status(req.Msg.GetStatus())
 	epoch, err := s.c.SetStatus(ctx, name, status)
 	if err != nil {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("it is not known whether the status of %s was set, say it again: %w", name, err))
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("the status of %s may or may not have been set; set it again: %w", name, err))
 	}
 	s.c.Logger.InfoContext(ctx, "the status of a region was set", "of", name, "status", status.String(), "epoch", epoch, "by", callerName(ctx))
 	s.tell(ctx, epoch)
@@ -181,14 +184,16 @@ func regionNames(t *region.Topology) (names []string) {
 // MaxArrivals is how many arrivals a node tells of at most: what one page shows.
 const MaxArrivals = 50
 
-// Question says what an [Overview] is to have. The zero value is what this node knows by
-// itself, and what every region owes.
+// Question selects the contents of an [Overview]. The zero value selects this node's own
+// view and the backlog of every region.
 type Question struct {
 	// Gather: every live member is asked for its part.
 	Gather bool
-	// Epoch is what each that is asked must know; see [Client.Overview].
+	// Epoch is the version of the topology that each node must have; see
+	// [Client.Overview].
 	Epoch uint64
-	// Arrivals is how many of the latest each tells of, at most [MaxArrivals].
+	// Arrivals is how many of its latest requests each node reports, at most
+	// [MaxArrivals].
 	Arrivals int
 	// WithoutBacklog: no row is counted.
 	WithoutBacklog bool
@@ -202,8 +207,8 @@ func (s *Server) Overview(ctx context.Context, req *connect.Request[adminv1.Over
 	return connect.NewResponse(s.overview(ctx, req.Msg)), nil
 }
 
-// Look is the deployment as this node sees it, for who is in the same process and has
-// found out who asks.
+// Look returns the deployment in this node's view. It is meant for callers in the
+// same process that have authenticated the operator.
 func (s *Server) Look(ctx context.Context, q Question) *Overview {
 	return fromOverview(s.overview(ctx, q.wire()))
 }

@@ -18,28 +18,29 @@ const (
 	WayDeputy = "deputy"
 )
 
-// Traffic is what merchants asked of one node to move, and which way it went. The node
-// counts in memory, from its start.
+// Traffic counts the payment requests that merchants sent to one node, by the way they
+// were answered. The node counts in memory, from its start.
 type Traffic struct {
 	Since time.Time `json:"since"`
 	Total Tally     `json:"total"`
-	// Lately is of the last [Lately].
+	// Lately counts the requests of the last [Lately].
 	Lately Tally `json:"lately"`
 	// Flows are by home and way.
 	Flows []Flow `json:"flows,omitempty"`
-	// Mismatches are the requests that came with a key of another request, by tenant,
-	// most first.
+	// Mismatches counts the requests that reused the key of another request, by
+	// tenant, most first.
 	Mismatches []TenantCount `json:"mismatches,omitempty"`
 	// DeputyFor names the regions whose rows the node acts on now.
 	DeputyFor []string `json:"deputy_for,omitempty"`
-	// Arrivals are the latest requests, newest first, as many as were asked for.
+	// Arrivals are the latest requests, newest first, up to [Question].Arrivals.
 	Arrivals []Arrival `json:"arrivals,omitempty"`
 }
 
 // Tally counts requests by how they were answered.
 type Tally struct {
 	Requests uint64 `json:"requests"`
-	// Replayed were answered as before, Refused got 4xx, and Failed 5xx.
+	// Replayed requests got a stored answer, Refused ones 4xx, and Failed ones
+	// 5xx.
 	Replayed uint64 `json:"replayed"`
 	Refused  uint64 `json:"refused"`
 	Failed   uint64 `json:"failed"`
@@ -59,20 +60,20 @@ type TenantCount struct {
 	Count  uint64 `json:"count"`
 }
 
-// Arrival is one request that was answered. It has nothing of its body.
+// Arrival is one answered request, without any of its body.
 type Arrival struct {
 	At        time.Time     `json:"at"`
 	Took      time.Duration `json:"took_ns"`
 	Operation string        `json:"operation"`
 	Tenant    string        `json:"tenant"`
 	Key       string        `json:"key"`
-	// Object is the id of what was made; "" where nothing was.
+	// Object is the id of the created object; "" if none was.
 	Object string `json:"object,omitempty"`
 	Home   string `json:"home"`
 	Way    string `json:"way"`
 	Hops   int    `json:"hops"`
 	Status int    `json:"status"`
-	// Code is the problem's; "" where there was none.
+	// Code is the error's code; "" if there was none.
 	Code     string `json:"code,omitempty"`
 	Replayed bool   `json:"replayed"`
 }

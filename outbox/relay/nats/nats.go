@@ -61,27 +61,27 @@ const (
 
 // Config is how to reach a stream. URL is required; zero values take the defaults.
 type Config struct {
-	// URL is one server or several, separated by commas: tls://host:4222, or nats:// for
-	// one on this machine, which TLS need not be insisted on. It may carry user:password@
-	// or token@.
+	// URL names one server or several, separated by commas: tls://host:4222, or nats://
+	// for one on this machine, which may do without TLS. It may carry user:password@ or
+	// token@.
 	URL string
-	// AllowPlaintext lets events, and credentials, go to other machines in clear text,
-	// and to whoever answers there. Default: they are refused.
+	// AllowPlaintext allows events and credentials to be sent to other machines
+	// unencrypted, without proof of the server's identity. Default: refused.
 	AllowPlaintext bool
 	// Credentials is the path of a .creds file, "" for none.
 	Credentials string
-	// CAFile is whom to trust instead of the system's authorities; CertFile and
-	// KeyFile are who we are. "" for none.
+	// CAFile replaces the system's certificate authorities; CertFile and
+	// KeyFile are our client certificate. "" for none.
 	CAFile, CertFile, KeyFile string
 	// Stream is the stream's name.
 	Stream string
 	// Prefix is what subjects begin with.
 	Prefix string
-	// Create: the stream is made if there is none. One that is there is never changed.
-	// Without it a missing stream is an error.
+	// Create makes the stream if it does not exist. An existing stream is never
+	// changed. Without Create a missing stream is an error.
 	Create bool
-	// Duplicates, MaxAge and Replicas are of a stream that is made. Default of
-	// Replicas: 1.
+	// Duplicates, MaxAge and Replicas apply to a stream that Create makes.
+	// Default of Replicas: 1.
 	Duplicates, MaxAge time.Duration
 	Replicas           int
 	// Timeout bounds the wait for one acknowledgement.
@@ -132,7 +132,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Validate says in one line what cannot work, whatever the server and the files.
+// Validate returns a one-line error for settings that no server or file could
+// make valid.
 func (c Config) Validate() error { return c.complete() }
 
 // CheckFiles reads the files that c names as [Open] does.
@@ -195,11 +196,11 @@ type Sink struct {
 	checking singleflight.Group
 }
 
-// Open connects and checks the stream, or makes it. A server that cannot be reached
-// is no error: a node must take charges without one. The sink then goes on trying,
-// and checks the stream when it has a connection. The error is one line that says
-// what to do: settings that cannot work, credentials that are refused, a stream that
-// is not there or not ours. ctx bounds the opening only. The caller closes the sink.
+// Open connects and checks the stream, or makes it. An unreachable server is not an
+// error, as a node must take charges without one: the sink keeps reconnecting, and
+// checks the stream when it has a connection. The error is one line that says what
+// to do: settings that cannot work, credentials that are refused, a stream that is
+// not there or not ours. ctx bounds the opening only. The caller closes the sink.
 func Open(ctx context.Context, c Config) (*Sink, error) {
 	if err := c.complete(); err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ const (
 	step = 5 * time.Millisecond
 )
 
-// Gate is the way to one destination. It is safe for concurrent use.
+// Gate limits and paces the tries at one destination. It is safe for concurrent
+// use.
 type Gate struct {
 	limit int
 
@@ -43,7 +44,7 @@ type Gate struct {
 	used     time.Time
 }
 
-// NewGate lets limit tries in at once.
+// NewGate returns a gate that admits limit concurrent tries.
 func NewGate(limit int) *Gate { return &Gate{limit: limit, used: time.Now()} }
 
 // Enter admits a try, which must end with Leave, Cancel or Try, or says how long to wait before
@@ -65,8 +66,8 @@ func (g *Gate) Enter() (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// Leave ends a try that was admitted and took so long; ok says whether the
-// destination did what it should.
+// Leave ends an admitted try that took so long; ok says whether the destination
+// answered as it should.
 func (g *Gate) Leave(took time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,8 +89,8 @@ func (g *Gate) Leave(took time.Duration, ok bool) {
 	}
 }
 
-// Try makes a try that was admitted and ends it with what it returns. One that panics
-// says nothing of the destination, and keeps no place at the gate.
+// Try makes an admitted try and ends it with its result. A panic does not count
+// against the destination, and frees the try's place.
 func (g *Gate) Try(try func() (ok bool)) {
 	began, over := time.Now(), false
 	defer func() {
@@ -102,7 +103,8 @@ func (g *Gate) Try(try func() (ok bool)) {
 	g.Leave(time.Since(began), ok)
 }
 
-// Hold admits no try for d, as the destination has asked. It shortens no pause.
+// Hold admits no try for d, as the destination asked. It never shortens a
+// pause.
 func (g *Gate) Hold(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,15 +113,15 @@ func (g *Gate) Hold(d time.Duration) {
 	}
 }
 
-// Cancel ends a try that was admitted and not made.
+// Cancel ends an admitted try that was not made.
 func (g *Gate) Cancel() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inHand--
 }
 
-// Postpone is for who finds without a try that the destination is down: it says how
-// long to wait.
+// Postpone records that the destination is down, learned without a try, and returns
+// how long to wait.
 func (g *Gate) Postpone() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +156,7 @@ type Gates struct {
 	full  int // how many there are when the next look for forgotten ones is due
 }
 
-// NewGates makes gates that each let limit tries in at once.
+// NewGates returns gates that each admit limit concurrent tries.
 func NewGates(limit int) *Gates {
 	return &Gates{limit: limit, all: map[string]*Gate{}, full: manyGates}
 }
@@ -166,7 +168,7 @@ const (
 	lately = time.Hour
 )
 
-// To is the gate of a destination.
+// To returns the gate of a destination.
 func (g *Gates) To(destination string) *Gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
