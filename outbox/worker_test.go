@@ -485,7 +485,7 @@ func TestWorkerDrainSaysWhatIsLeft(t *testing.T) {
 		defer cancel()
 		err := w.Drain(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorContains(t, err, "ran out: 2;")
+		require.ErrorContains(t, err, "outbox: 2 rows were still being handled")
 		q.put("late")
 		time.Sleep(aLook)
 		require.NotEmpty(t, q.state("late").ID, "a draining worker takes no more")
