@@ -265,5 +265,5 @@ func (p *pool) unfinished(ctx context.Context) error {
 	for _, h := range p.homes {
 		rows += h.rows
 	}
-	return fmt.Errorf("outbox: %d rows were still being handled at the drain deadline; other workers take them when their leases lapse: %w", rows, ctx.Err())
+	return fmt.Errorf("outbox: rows still being handled at the drain deadline: %d; other workers take them when their leases lapse: %w", rows, ctx.Err())
 }
