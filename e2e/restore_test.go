@@ -98,7 +98,7 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	ok("audit", "export", "--bucket", "file://"+bucket) // the old store can be read still
 
 	d.forward()
-	require.Contains(t, d.command("restore", "end").failed()+ok("restore", "show"), "no restore stands")
+	require.Contains(t, d.command("restore", "end").failed()+ok("restore", "show"), "no restore is in effect")
 	began = append(began, "--stopped-at", stopped.Format(time.RFC3339Nano))
 	ok(began...)
 	require.Contains(t, ok("restore", "audit", "--bucket", "file://"+known), "withheld")
@@ -145,7 +145,7 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	moved++
 	again()
 	d.end()
-	require.Contains(t, d.command("restore", "end").failed(), "would still be remembered until")
+	require.Contains(t, d.command("restore", "end").failed(), "have not expired yet until")
 	require.Contains(t, ok("audit", "verify", "--bucket", "file://"+bucket, "--stale", "0"), us)
 }
 

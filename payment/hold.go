@@ -154,7 +154,7 @@ func (t *attempt) order(ctx context.Context) claim.Verdict {
 // readCharge reads the charge's claim and, while that is in flight, its request.
 func (t *attempt) readCharge(ctx context.Context) error {
 	if t.o.Charges == nil || t.o.Home == nil {
-		return errors.New("payment: this node has no claims of charges; give the executor Options.Charges and Options.Home")
+		return errors.New("payment: the executor cannot read charges; set Options.Charges and Options.Home")
 	}
 	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
 	home, ok := t.o.Home(code)

@@ -216,7 +216,7 @@ func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) 
 // booked reads a transaction in the home of the charge that t gives back.
 func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bool, error) {
 	if t.o.Books == nil || t.o.Home == nil {
-		return ledger.Transaction{}, false, errors.New("payment: this node has no books; give the executor Options.Books and Options.Home")
+		return ledger.Transaction{}, false, errors.New("payment: the executor cannot read the ledger; set Options.Books and Options.Home")
 	}
 	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
 	home, ok := t.o.Home(code)

@@ -72,9 +72,9 @@ func (r Routes) Validate() error {
 		case !ok:
 			return fmt.Errorf("the route %q names no provider; write it as eur=bank, eur/pm_sepa_=bank or *=bank", rule)
 		case currency != anyCurrency && !known:
-			return fmt.Errorf("the route %q is of no currency; write an ISO 4217 code in lower case, or * for all", rule)
+			return fmt.Errorf("the route %q names no currency; write an ISO 4217 code in lower case, or * for all", rule)
 		case by && (method == "" || strings.Trim(method, methodCharacters) != ""):
-			return fmt.Errorf("the route %q is of no payment method; write what its tokens begin with, as in eur/pm_sepa_=bank", rule)
+			return fmt.Errorf("the route %q names no payment method; write what its tokens begin with, as in eur/pm_sepa_=bank", rule)
 		case !ValidProvider(provider):
 			return fmt.Errorf("the route %q names no provider: use lower case letters, digits, '-' and '_'", rule)
 		}

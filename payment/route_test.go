@@ -30,12 +30,12 @@ func TestRoutes(t *testing.T) {
 		"eur":          "names no provider",
 		"eur=":         "names no provider",
 		"eur=My Bank":  "lower case",
-		"euro=bank":    "of no currency",
-		"=bank":        "of no currency",
-		"eur/=bank":    "of no payment method",
-		"eur/p m=bank": "of no payment method",
+		"euro=bank":    "names no currency",
+		"=bank":        "names no currency",
+		"eur/=bank":    "names no payment method",
+		"eur/p m=bank": "names no payment method",
 		"eur=a,":       "names no provider",
-		"EUR=a":        "of no currency",
+		"EUR=a":        "names no currency",
 		Routes(strings.Repeat("eur=a,", 1000) + "eur=a"): "leave some to the default",
 	} {
 		require.ErrorContains(t, wrong.Validate(), says, string(wrong))

@@ -121,7 +121,7 @@ func split(stored []byte) (name KeyName, wrapped, head, body []byte, err error) 
 	return name, wrapped, stored[:len(stored)-len(body)], body, nil
 }
 
-var errCut = errors.New("it is cut short")
+var errCut = errors.New("it is truncated")
 
 // head begins what a data key seals.
 func head(name KeyName, wrapped []byte) []byte {

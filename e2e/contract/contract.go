@@ -217,7 +217,7 @@ func stray(res *http.Response, got []byte) error {
 	case media == "application/json": // in Stripe's shape
 		return nil
 	case media != "application/problem+json" || !bytes.Contains(got, []byte(`"retry":`)):
-		return fmt.Errorf("what is answered at a path that there is not is no problem, but %s", media)
+		return fmt.Errorf("an unknown path is not answered with a problem document, but with %s", media)
 	}
 	return nil
 }

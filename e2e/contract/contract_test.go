@@ -39,7 +39,7 @@ func TestMismatches(t *testing.T) {
 		"a header's value":            {"/v1/charges", good, 201, "application/json", object, [2]string{"Idempotent-Replayed", "yes"}, "Idempotent-Replayed"},
 		"a request that was accepted": {"/v1/charges", strings.Replace(good, "{", `{"colour":"red",`, 1), 201, "application/json", object, [2]string{}, "colour"},
 		"no path of the document":     {"/v1/nothing", good, 200, "application/json", "{}", [2]string{}, "no operation answers"},
-		"no problem":                  {"/v1/nothing", good, 404, "text/plain", "404", [2]string{}, "is no problem"},
+		"no problem":                  {"/v1/nothing", good, 404, "text/plain", "404", [2]string{}, "is not answered with a problem document"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

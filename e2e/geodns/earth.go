@@ -97,7 +97,7 @@ func sitesOf(regions []string) ([]site, error) {
 	for i, r := range regions {
 		p, known := sites[r]
 		if !known {
-			return nil, fmt.Errorf("where %s stands is not known here; start the cluster with its own regions: make cluster", r)
+			return nil, fmt.Errorf("the location of %s is unknown; start the cluster with its own regions: make cluster", r)
 		}
 		all = append(all, site{p, r, netip.AddrFrom4([4]byte{127, 0, byte(i + 1), 1})})
 	}

@@ -430,7 +430,7 @@ func TestRefusals(t *testing.T) {
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		require.NoError(t, os.WriteFile(lab.StateFile(dir), []byte(`{"nodes":[{"region":"mars","api":"http://127.0.0.1:1"}]}`), 0o600))
 		if n == "1" {
-			require.ErrorContains(t, run(t.Context(), nil, &bytes.Buffer{}), "where mars stands is not known")
+			require.ErrorContains(t, run(t.Context(), nil, &bytes.Buffer{}), "the location of mars is unknown")
 		}
 	}
 	require.ErrorContains(t, run(t.Context(), nil, &bytes.Buffer{}), "2 clusters seem to run")

@@ -99,7 +99,7 @@ func run(args []string, out io.Writer) error {
 			continue
 		}
 		if *write != "" {
-			return fmt.Errorf("-write is for what was measured: leave out -%s", name)
+			return fmt.Errorf("-write takes measured costs only: leave out -%s", name)
 		}
 		*to = *costs[name]
 	}

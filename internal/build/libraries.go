@@ -52,7 +52,7 @@ func (l Library) SPDX() string {
 func Libraries() ([]Library, error) {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
-		return nil, fmt.Errorf("this program was built without Go modules: nobody knows what is in it")
+		return nil, fmt.Errorf("this program was built without Go modules, so its libraries are unknown")
 	}
 	return librariesOf(b)
 }

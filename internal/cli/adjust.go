@@ -60,7 +60,7 @@ func (c *ledgerAdjustCommand) adjustment(home string) (t ledger.Transaction, err
 	case c.From == c.To:
 		return t, errors.New("--from and --to are one account; name two")
 	case c.Amount <= 0 || c.Amount > payment.MaxAmount:
-		return t, fmt.Errorf("--amount must be from 1 to %d minor units, is %d; to take something back, exchange --from and --to", int64(payment.MaxAmount), c.Amount)
+		return t, fmt.Errorf("--amount must be from 1 to %d minor units, is %d; to reverse a booking, exchange --from and --to", int64(payment.MaxAmount), c.Amount)
 	case !payment.KnownCurrency(c.Currency):
 		return t, fmt.Errorf("--currency must be an ISO 4217 code in lower case, as usd, is %q", c.Currency)
 	}

@@ -45,7 +45,7 @@ func (f *bucketFlags) open(ctx context.Context, data string) (b node.AuditBucket
 		url = "file://" + dir
 	}
 	if url == "" {
-		return b, nil, errors.New("there is no bucket: name it with --bucket, as in --bucket s3://audit?region=eu-west-1, or file:///directory")
+		return b, nil, errors.New("no bucket is set: name one with --bucket, as in --bucket s3://audit?region=eu-west-1, or file:///directory")
 	}
 	if trust, err = f.trust(data); err != nil {
 		return b, nil, err
@@ -131,7 +131,7 @@ func (c *auditVerifyCommand) Run(ctx context.Context, io streams) error {
 	case r.OnlyUnread():
 		return &exitError{exitUnread, errors.New("not every segment could be read; what was read is whole")}
 	case !r.OK():
-		return &exitError{exitDiffers, errors.New("the audit is not what was signed: keep the bucket as it is, with its versions, and find out who could write to it")}
+		return &exitError{exitDiffers, errors.New("the audit differs from what was signed: keep the bucket and its versions unchanged, and find out who could write to it")}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (c *auditExportCommand) Run(ctx context.Context, io streams) error {
 				return err
 			}
 			if len(open) > 0 {
-				return fmt.Errorf("the database has other sessions: %s; stop every node, or say --ignore-sessions where none of them is one", strings.Join(open, ", "))
+				return fmt.Errorf("the database has other sessions: %s; stop every node, or add --ignore-sessions if none of them is a node's", strings.Join(open, ", "))
 			}
 		}
 		keys, err := auditKeys(c.Data)

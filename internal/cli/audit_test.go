@@ -120,18 +120,18 @@ func TestAudit(t *testing.T) {
 		code, out, errs = homeward(t, "audit", "verify", "--bucket", url, "--public-key", public)
 		require.Equal(t, exitDiffers, code)
 		require.Contains(t, out, "changed: europe-west1/")
-		require.Contains(t, errs, "not what was signed")
+		require.Contains(t, errs, "differs from what was signed")
 	})
 }
 
 func TestAuditFlags(t *testing.T) {
 	t.Setenv(node.AuditKeys, "")
 	for want, args := range map[string][]string{
-		"there is no bucket":          {"audit", "verify"},
+		"no bucket is set":            {"audit", "verify"},
 		"HOMEWARD_AUDIT_KEYS is not":  {"audit", "verify", "--bucket", "file://" + t.TempDir()},
 		"--public-key: open":          {"audit", "verify", "--bucket", "file://" + t.TempDir(), "--public-key", "/nowhere"},
 		"holds no audit":              {"audit", "verify", "--data", t.TempDir()},
-		"is no day":                   {"audit", "show", "k", "--since", "yesterday"},
+		"is not a date":               {"audit", "show", "k", "--since", "yesterday"},
 		"HOMEWARD_AUDIT_KEYS is not ": {"audit", "key", "--public"},
 	} {
 		code, _, errs := homeward(t, args...)

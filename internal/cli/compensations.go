@@ -120,7 +120,7 @@ type compensationsStopCommand struct {
 
 func (c *compensationsStopCommand) Run(ctx context.Context, io streams) error {
 	if c.Reason == "" {
-		return errors.New("--reason must say why, for whoever looks next")
+		return errors.New("--reason is empty; give the reason, for the next operator")
 	}
 	return c.withStore(ctx, func(s *store) error {
 		changed, err := notice.Stop(ctx, s, c.Provider, c.Reason)

@@ -24,7 +24,7 @@ func TestNoCommandTalksToAnUnprovenDatabase(t *testing.T) {
 		onlyWith(t, node.DatabaseURL+"="+url)
 		code, _, said := homeward(t, args...)
 		require.NotZero(t, code, args)
-		require.Contains(t, said, "db.invalid, which need not prove to be the database", args)
+		require.Contains(t, said, "HOMEWARD_DATABASE_URL does not verify the identity of", args)
 		require.Contains(t, said, node.DatabaseUnverified+"=true", args)
 		require.NotContains(t, said, "s3cret")
 		require.Equal(t, 1, strings.Count(said, "db.invalid"), said)

@@ -41,7 +41,7 @@ func lostSecret(tenant string) error {
 }
 
 func noEndpoint(tenant string) error {
-	return fmt.Errorf("tenant %s has no webhook endpoint; homeward endpoint set %s URL gives it one", tenant, tenant)
+	return fmt.Errorf("tenant %s has no webhook endpoint; add one with homeward endpoint set %s URL", tenant, tenant)
 }
 
 func printSecret(io streams, secret string) {

@@ -57,7 +57,7 @@ func (c *auditShowCommand) Run(ctx context.Context, io streams) error {
 		}
 		var err error
 		if *day.into, err = time.Parse(time.DateOnly, day.text); err != nil {
-			return fmt.Errorf("%s %q is no day; write it as in 2026-03-01", day.flag, day.text)
+			return fmt.Errorf("%s %q is not a date; write one as 2026-03-01", day.flag, day.text)
 		}
 	}
 	bucket, trust, err := c.open(ctx, c.Data)
@@ -82,7 +82,7 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	case errors.Is(err, inspect.ErrNotFound):
 		return fmt.Errorf("nothing is known of %s, here and in any region%s", visible(c.Of), whereElse(segments))
 	case errors.Is(err, inspect.ErrSeveral):
-		return fmt.Errorf("%w; say whose with --tenant", err)
+		return fmt.Errorf("%w; name the tenant with --tenant", err)
 	case err != nil:
 		return err
 	}

@@ -45,7 +45,7 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if !found.OK() {
-		return &exitError{exitDiffers, errors.Join(errors.New("the books are wrong: let nothing change them, and find out since when; backups have the same rows"), unkept)}
+		return &exitError{exitDiffers, errors.Join(errors.New("the ledger is wrong: change nothing in it, and find out since when; backups have the same rows"), unkept)}
 	}
 	return unkept
 }

@@ -133,7 +133,7 @@ func TestLedger(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(told), "homeward_ledger_verify_findings 1\n")
 		require.Contains(t, out, "reversal: ch_1 in us-east1: 100 were booked, and 101 are taken back")
-		require.Contains(t, errs, "the books are wrong")
+		require.Contains(t, errs, "the ledger is wrong")
 	})
 }
 

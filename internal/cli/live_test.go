@@ -46,7 +46,7 @@ func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "ledger", "verify", "--node", node), "0 failures")
 	require.Contains(t, does(t, "ledger", "balances", "--node", node, "--json"), "balances")
 	require.Contains(t, does(t, "compensations", "show", "--node", node), "nothing is stopped")
-	refuses(t, []string{"there is no row", "nothing-here"}, "outbox", "retry", "nothing-here", "--node", node)
+	refuses(t, []string{"row", "nothing-here", "was not found"}, "outbox", "retry", "nothing-here", "--node", node)
 	refuses(t, []string{"no tenant", "nobody"}, "endpoint", "show", "nobody", "--node", node)
 	refuses(t, []string{"--metrics-file names what is on"}, "ledger", "verify", "--metrics-file", filepath.Join(t.TempDir(), "x.prom"), "--node", node)
 	refuses(t, []string{"leave one or the other out"}, "outbox", "list", "--data", t.TempDir(), "--node", node)

@@ -127,7 +127,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{"Mars", "not a region name"},
 		{"us-east1,,x", "is no name"},
 		{"us-east1=0", "from 1 to 65535"},
-		{"us-east1=1,europe-west1=1", "for ever"},
+		{"us-east1=1,europe-west1=1", "permanently"},
 	} {
 		refuses(t, []string{c.says}, "migrate", "up", "--regions", c.regions)
 	}

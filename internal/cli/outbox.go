@@ -78,7 +78,7 @@ func find(ctx context.Context, all []stall, id string) (stall, outbox.Message, e
 	if err := errors.Join(errs...); err != nil {
 		return stall{}, outbox.Message{}, err
 	}
-	return stall{}, outbox.Message{}, fmt.Errorf("there is no row %q here; it is done, or in another queue or region than was asked for", id)
+	return stall{}, outbox.Message{}, fmt.Errorf("row %q was not found; it is done, or in another queue or region", id)
 }
 
 type outboxListCommand struct {
@@ -268,7 +268,7 @@ func (c *outboxRetryCommand) retry(ctx context.Context, io streams, all []stall,
 		return err
 	}
 	if !unparked {
-		return fmt.Errorf("row %s of %s in %s is not parked; it is retried by itself, next at %s", id, s.queue, s.region, m.Due.UTC().Format(time.RFC3339))
+		return fmt.Errorf("row %s of %s in %s is not parked; a worker retries it, next at %s", id, s.queue, s.region, m.Due.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintf(io.out, "%s is due now in %s of %s; it was parked because: %s\n", id, s.queue, s.region, visible(m.LastError))
 	return nil
@@ -322,7 +322,7 @@ const parkTries = 3
 
 func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
 	if strings.TrimSpace(c.Reason) == "" {
-		return errors.New("--reason is empty; say why, for whoever finds the row")
+		return errors.New("--reason is empty; give the reason, for the next operator")
 	}
 	return c.withStore(ctx, func(s *store) error {
 		all, err := c.stalls(s)
@@ -347,6 +347,6 @@ func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
 			}
 			return err
 		}
-		return fmt.Errorf("row %s was taken by a worker each time it was to be parked; try again", c.ID)
+		return fmt.Errorf("a worker took row %s before each attempt to park it; try again", c.ID)
 	})
 }

@@ -163,7 +163,7 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 		return r, log, stop, nil
 	}
 	if names := settings.ProviderNames(); !slices.Contains(names, r.Provider) {
-		return nil, nil, nil, fmt.Errorf("--provider is %s, which is none of the settings' providers, %s, and so cannot give money back; name the one that the statement is of", c.Provider, strings.Join(names, ", "))
+		return nil, nil, nil, fmt.Errorf("--provider %s is not one of the settings' providers, %s, so nothing can be refunded through it; name the provider of the statement", c.Provider, strings.Join(names, ", "))
 	}
 	opening, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()

@@ -46,7 +46,7 @@ func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {
 	return c.do(ctx, func(s *store) error {
 		r, err := restore.Begin(ctx, s, s.rows, restore.Lost{From: c.BackupTime, Until: c.StoppedAt, By: c.By, Why: c.Why, Sessions: c.IgnoreSessions})
 		if errors.Is(err, restore.ErrSessions) {
-			return fmt.Errorf("%w; where all of them are something else, say --ignore-sessions", err)
+			return fmt.Errorf("%w; if none of them is a node's, add --ignore-sessions", err)
 		}
 		if err != nil {
 			return err

@@ -60,7 +60,7 @@ func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 		fmt.Fprintf(io.out, "sealed anew under key %v: %d\n", s.ring.Names()[0], census.Again)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w; what is sealed anew stays so, and running it again does the rest", err)
+			return fmt.Errorf("%w; values that were resealed stay so, and another run does the rest", err)
 		case census.Lost > 0:
 			return fmt.Errorf("%d values cannot be opened and stay as they are, for one: %w", census.Lost, census.Why)
 		}

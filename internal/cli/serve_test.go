@@ -150,13 +150,13 @@ func TestConfigCheck(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Empty(t, out)
 	require.NotContains(t, errs, "hunter2")
-	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url", "there is no database"} {
+	for _, say := range []string{"node.region", `log "loud"`, "lease", "renew_every", "lease_margin", "database.url", "no database is set"} {
 		require.Contains(t, errs, say)
 	}
 	require.Equal(t, 7, strings.Count(errs, "\n"), errs)
 
 	file := settingsFile(t, "node: {region: europe-west1}")
-	refuses(t, []string{"there is no database", "HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file)
+	refuses(t, []string{"no database is set", "HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file)
 	refuses(t, []string{"HOMEWARD_DATABASE_URL"}, "config", "check", "--config", file, "--database")
 	refuses(t, []string{"--settings-only"}, "config", "check", "--config", file, "--database", "--settings-only")
 	out = does(t, "config", "check", "--config", file, "--settings-only")

@@ -82,7 +82,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if strings.TrimSpace(c.Name) == "" {
-		return errors.New("--name is empty; say what people call the tenant, as in --name 'Acme Rockets'")
+		return errors.New("--name is empty; give the tenant's name, as in --name 'Acme Rockets'")
 	}
 	return withDatabase(ctx, func(db *cockroach.DB) error {
 		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {
@@ -92,7 +92,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		// writing a tenant that exists changes neither its keys nor its registrar.
 		switch _, err := db.Tenant(ctx, c.ID); {
 		case err == nil:
-			return fmt.Errorf("tenant %s exists; homeward tenant rotate-key gives it a new key, move-registrar another registrar", c.ID)
+			return fmt.Errorf("tenant %s exists; mint a new key with homeward tenant rotate-key, or change its registrar with homeward tenant move-registrar", c.ID)
 		case !errors.Is(err, claim.ErrUnknownTenant):
 			return err
 		}

@@ -124,7 +124,7 @@ func stored(r *claim.Response) storedResponse {
 
 func (s *storedResponse) response() (claim.Response, error) {
 	if len(s.Names) != len(s.Values) {
-		return claim.Response{}, errors.New("its headers are not whole")
+		return claim.Response{}, errors.New("its headers are truncated")
 	}
 	return claim.Response{Status: s.Status, Header: joinHeader(s.Names, s.Values), Body: s.Body, Blob: s.Blob}, nil
 }

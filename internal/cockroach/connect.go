@@ -19,7 +19,7 @@ import (
 const goodURL = "as in HOMEWARD_DATABASE_URL=postgresql://user:password@host:26257/homeward?sslmode=verify-full"
 
 // errNoURL: nobody said where the database is.
-var errNoURL = errors.New("there is no database; set its URL, " + goodURL)
+var errNoURL = errors.New("no database is set; set its URL, " + goodURL)
 
 // readURL reads a connection string and refuses what would be understood otherwise
 // than it was meant, before any part of it is sent, looked up or shown: what is read
@@ -41,18 +41,18 @@ func readURL(text string, allowUnverified bool) (*pgx.ConnConfig, error) {
 	for name := range c.RuntimeParams {
 		switch {
 		case strings.HasPrefix(name, "pool_") && !secret:
-			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s; take it out and use the setting database.max_conns and its like", name)
+			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s; remove it and use the setting database.max_conns and its like", name)
 		case strings.HasPrefix(name, "ssl") && !secret: // CockroachDB would pass over it, and TLS be off
-			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the parameter %s, which nothing knows; it may be meant to be sslmode, sslrootcert, sslcert or sslkey", name)
+			return nil, fmt.Errorf("HOMEWARD_DATABASE_URL has the unknown parameter %s; was sslmode, sslrootcert, sslcert or sslkey meant?", name)
 		case strings.HasPrefix(name, "pool_"), strings.HasPrefix(name, "ssl"):
-			return nil, errors.New("HOMEWARD_DATABASE_URL has a parameter that begins with pool_ or ssl and that nothing knows; take it out, write sslmode, or use the setting database.max_conns")
+			return nil, errors.New("HOMEWARD_DATABASE_URL has an unknown parameter that begins with pool_ or ssl; remove it, write sslmode, or use the setting database.max_conns")
 		}
 	}
 	if c.Database == "" {
 		return nil, errors.New("HOMEWARD_DATABASE_URL names no database; write its name behind the host, " + goodURL)
 	}
 	if host := unverified(c); host != "" && !allowUnverified {
-		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL leads to %s, which need not prove to be the database: whoever is on the way could read and change every charge; add sslmode=verify-full (and sslrootcert=FILE for a CA of your own), or set database.allow_unverified, HOMEWARD_DATABASE__ALLOW_UNVERIFIED=true, if that is wanted", host)
+		return nil, fmt.Errorf("HOMEWARD_DATABASE_URL does not verify the identity of %s: anybody on the network path could read and change every charge; add sslmode=verify-full (and sslrootcert=FILE for a CA of your own), or set database.allow_unverified, HOMEWARD_DATABASE__ALLOW_UNVERIFIED=true, if that is intended", host)
 	}
 	return c, nil
 }
@@ -132,12 +132,12 @@ func connectError(c *pgx.ConnConfig, err error) error {
 		case "28000": // which is also what a server says that wants TLS
 			return fmt.Errorf("%s refuses user %q: %s; check the user, the password and sslmode of HOMEWARD_DATABASE_URL", where, c.User, pg.Message)
 		case undefinedObject:
-			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; take it out or mend its name", where, pg.Message)
+			return fmt.Errorf("%s does not know a parameter of HOMEWARD_DATABASE_URL: %s; remove it or correct its name", where, pg.Message)
 		case insufficientPrivilege:
-			return fmt.Errorf("%s lets user %q do too little: %s; have its owner grant what docs/DATABASE.md lists", where, c.User, pg.Message)
+			return fmt.Errorf("%s denies user %q a right: %s; have its owner grant the rights that docs/DATABASE.md lists", where, c.User, pg.Message)
 		}
 	case errors.As(err, &level):
-		return fmt.Errorf("%s does not give transactions the isolation that was set: they are %q and statements need %q; take out what changes it, as a proxy that pools transactions does, see docs/DATABASE.md", where, level.have, level.want)
+		return fmt.Errorf("%s does not use the isolation level that the session set: it is %q and statements need %q; remove what changes it, such as a proxy that pools transactions, see docs/DATABASE.md", where, level.have, level.want)
 	case errors.As(err, &certificate):
 		return fmt.Errorf("%s has a certificate that is not trusted: %s; name its CA with sslrootcert in HOMEWARD_DATABASE_URL", where, oneLine(certificate.Err))
 	}

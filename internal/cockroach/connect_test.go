@@ -57,7 +57,7 @@ func TestAURLThatCannotBeMeant(t *testing.T) {
 		url  string
 		says []string
 	}{
-		"none":                  {"", []string{"there is no database", "HOMEWARD_DATABASE_URL=postgresql://"}},
+		"none":                  {"", []string{"no database is set", "HOMEWARD_DATABASE_URL=postgresql://"}},
 		"no database":           {good, []string{"names no database"}},
 		"no database, a slash":  {good + "/", []string{"names no database"}},
 		"a number for a port":   {"postgresql://hw:s3cret@127.0.0.1:port/homeward", []string{"port", "postgresql://user"}},
@@ -248,7 +248,7 @@ func TestTheDatabaseProvesWhoItIs(t *testing.T) {
 		require.Error(t, migrated)
 		return []string{opened.Error(), migrated.Error()}
 	}
-	const at, refusal = "postgresql://hw:s3cret@", "need not prove to be the database"
+	const at, refusal = "postgresql://hw:s3cret@", "does not verify the identity of"
 	for _, url := range []string{
 		at + "db.example/homeward", at + "10.0.0.1/homeward?sslmode=disable", at + "db.example/homeward?sslmode=allow",
 		at + "db.example/homeward?sslmode=prefer", at + "db.example/homeward?sslmode=require", at + "db.example/homeward?sslmode=verify-ca",

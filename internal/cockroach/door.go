@@ -123,7 +123,7 @@ func (db *DB) askForKey(ctx context.Context, key apiKeyHash) (t claim.Tenant, fo
 		case d.queue <- struct{}{}:
 			defer func() { <-d.queue }()
 		default:
-			return t, false, fmt.Errorf("%w: more than %d API keys that nobody was seen with lately are looked up or wait for it", claim.ErrUnavailable, cap(d.queue))
+			return t, false, fmt.Errorf("%w: more than %d look-ups of API keys that are not cached are running or waiting", claim.ErrUnavailable, cap(d.queue))
 		}
 		select {
 		case d.strangers <- struct{}{}:

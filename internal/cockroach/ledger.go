@@ -89,7 +89,7 @@ func settleError(fx *claim.Effects, err error) error {
 		case (pg.ConstraintName == "ledger_pkey" || pg.ConstraintName == ledgerArrivals) && fx.Post != nil:
 			return fmt.Errorf("settle: %w: %s of %s", ledger.ErrConflict, fx.Post.ID, fx.Post.ProviderRef)
 		case pg.ConstraintName == "events_pkey" && len(fx.Events) > 0:
-			return fmt.Errorf("settle: an event waits already under the id of %s or one beside it; give each event an id of its own", fx.Events[0].ID)
+			return fmt.Errorf("settle: the event %s, or one beside it, is queued already; give each event an id of its own", fx.Events[0].ID)
 		}
 	}
 	return claimError("settle", err)
@@ -149,7 +149,7 @@ func (v *View) post(ctx context.Context, t *ledger.Transaction, book func(contex
 	case !found && arrived:
 		return false, fmt.Errorf("%w: %s is booked already", ledger.ErrConflict, t.ProviderRef)
 	case !found: // nothing is ever removed
-		return false, unavailable("ledger", fmt.Errorf("transaction %s is neither there nor to be appended", t.ID))
+		return false, unavailable("ledger", fmt.Errorf("transaction %s does not exist and cannot be appended", t.ID))
 	case !there.Same(*t):
 		return false, fmt.Errorf("%w: %s", ledger.ErrConflict, t.ID)
 	}

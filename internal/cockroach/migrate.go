@@ -236,7 +236,7 @@ func again(ctx context.Context, f func() error) error {
 }
 
 func stepError(s Step, err error) error {
-	return fmt.Errorf("migration %s: %w; mend the cause and run homeward migrate up again, what is done stays done", s.Name, &lineError{err})
+	return fmt.Errorf("migration %s: %w; fix the cause and run homeward migrate up again; completed steps are kept", s.Name, &lineError{err})
 }
 
 // tables runs the numbered migrations up to a version.
@@ -372,7 +372,7 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 	for _, r := range want.Regions {
 		if code, ok := byName[r.Name]; ok {
 			if r.Code != 0 && r.Code != code {
-				return nil, fmt.Errorf("migration: region %s has code %d for ever, not %d", r.Name, code, r.Code)
+				return nil, fmt.Errorf("migration: region %s has the code %d permanently and cannot get %d", r.Name, code, r.Code)
 			}
 			continue
 		}
@@ -381,7 +381,7 @@ func (m *Migrator) regionSteps(ctx context.Context, want Migration) ([]Step, err
 			next++
 		}
 		if other, ok := byCode[r.Code]; ok {
-			return nil, fmt.Errorf("migration: code %d is %s's for ever; give %s another one", r.Code, other, r.Name)
+			return nil, fmt.Errorf("migration: the code %d belongs to region %s permanently; give %s another one", r.Code, other, r.Name)
 		}
 		byName[r.Name], byCode[r.Code] = r.Code, r.Name
 		steps = append(steps, Step{"region " + r.Name, fmt.Sprintf(

@@ -186,7 +186,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	connected := pool.Config().ConnConfig
 	if host := unverified(connected); host != "" {
-		db.doubts = append(db.doubts, "the database at "+host+" need not prove who it is: whoever is on the way could read and change every charge")
+		db.doubts = append(db.doubts, "the database at "+host+" is not verified: anybody on the network path could read and change every charge")
 	}
 	if err := db.inspect(ctx, connected); err != nil {
 		pool.Close()

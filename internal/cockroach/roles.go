@@ -37,7 +37,7 @@ func (r Roles) validate() error {
 		}
 	}
 	if r.Owner == r.Node || r.Node == r.Reader || r.Owner == r.Reader {
-		return fmt.Errorf("roles: owner, node and reader must be three, are %s, %s and %s; one who may migrate may change the books", r.Owner, r.Node, r.Reader)
+		return fmt.Errorf("roles: owner, node and reader must be three, are %s, %s and %s; a role that may migrate may change the ledger", r.Owner, r.Node, r.Reader)
 	}
 	return nil
 }
@@ -104,12 +104,12 @@ func (m *Migrator) MakeRoles(ctx context.Context, r Roles, report func(Step)) (e
 	for _, s := range steps {
 		report(s)
 		if _, err := m.conn.Exec(ctx, s.SQL); err != nil {
-			return fmt.Errorf("%s: %w; mend the cause and run homeward migrate roles again, what is done stays done", s.Name, &lineError{err})
+			return fmt.Errorf("%s: %w; fix the cause and run homeward migrate roles again; completed steps are kept", s.Name, &lineError{err})
 		}
 	}
 	may, err := m.bookChanges(ctx, r.Node)
 	if err == nil && len(may) > 0 {
-		err = fmt.Errorf("role %s still has the right to %s on ledger: it is a superuser, owns the table, or is a member of a role that has it; take that away, or name another with --node", r.Node, strings.Join(may, " and "))
+		err = fmt.Errorf("role %s still has the right to %s on ledger: it is a superuser, owns the table, or is a member of a role that has it; revoke that, or name another with --node", r.Node, strings.Join(may, " and "))
 	}
 	return err
 }
@@ -169,7 +169,7 @@ func (p *rolePlan) refuse(ctx context.Context) error {
 	}
 	for role, what := range map[string]string{p.roles.Node: "for nodes", p.roles.Reader: "for readers"} {
 		if me == role {
-			return fmt.Errorf("roles: %s is who runs this and the role that is to be %s, who must not own the tables; %s", me, what, p.makesRoles())
+			return fmt.Errorf("roles: %s runs this command and cannot be the role %s, which must not own the tables; %s", me, what, p.makesRoles())
 		}
 	}
 	if p.dialect.cockroach { // whose admin need be no member of the role that owns
@@ -195,7 +195,7 @@ func (p *rolePlan) refuse(ctx context.Context) error {
 			return err
 		}
 		if super || owns {
-			return fmt.Errorf("roles: %s is a superuser or a member of %s, and so cannot be kept from the books; take that away, or name another role", role, p.roles.Owner)
+			return fmt.Errorf("roles: %s is a superuser or a member of %s, so its rights on the ledger cannot be revoked; change that, or name another role", role, p.roles.Owner)
 		}
 	}
 	return nil

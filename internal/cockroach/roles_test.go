@@ -197,7 +197,7 @@ func TestRolesThatCannotBe(t *testing.T) {
 	made := rolesOf(t, d, "boss")
 	d.exec(t, "CREATE ROLE "+made.Node+" LOGIN SUPERUSER")
 	err = m.MakeRoles(t.Context(), made, func(s cockroach.Step) { require.Fail(t, "done", s.SQL) })
-	require.ErrorContains(t, err, "cannot be kept from the books")
+	require.ErrorContains(t, err, "rights on the ledger cannot be revoked")
 	d.exec(t, "ALTER ROLE "+made.Node+" NOSUPERUSER")
 	// Nor one that may by another way.
 	d.exec(t, "CREATE ROLE boss_others LOGIN; GRANT UPDATE ON ledger TO boss_others; GRANT boss_others TO "+made.Node)

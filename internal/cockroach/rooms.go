@@ -140,7 +140,7 @@ func newRooms(conns, waiting int) *rooms {
 }
 
 // errNoTurn: there was no connection to be had in time. Nothing was sent.
-var errNoTurn = errors.New("no connection became free in time; there is more work than the database does, or it does not answer")
+var errNoTurn = errors.New("no connection became free in time; the database is overloaded or does not answer")
 
 // gather lets a call in that will share a statement with others, for which one of them
 // waits for a connection. It is refused as enter refuses it.

@@ -69,7 +69,7 @@ func TestOpenRefusesAnotherIsolation(t *testing.T) {
 	q.Set("search_path", "another,public,pg_catalog")
 	u.RawQuery = q.Encode()
 	_, err = cockroach.Open(t.Context(), cockroach.Config{URL: u.String(), Policy: testPolicy(), Pool: testPool()})
-	require.ErrorContains(t, err, `does not give transactions the isolation that was set: they are "repeatable read" and statements need "read committed"`)
+	require.ErrorContains(t, err, `does not use the isolation level that the session set: it is "repeatable read" and statements need "read committed"`)
 	require.NotContains(t, err.Error(), "\n")
 }
 

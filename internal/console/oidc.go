@@ -89,9 +89,9 @@ func NewOIDC(c OIDCConfig) (*OIDC, error) {
 	case c.Issuer == "" || c.ClientID == "" || c.ClientSecret == "":
 		return nil, errors.New("console: an issuer, a client id and a client secret are required")
 	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, fmt.Errorf("console: %q is not where browsers reach a console; write https://HOST", c.URL)
+		return nil, fmt.Errorf("console: %q is not the URL of a console; write https://HOST", c.URL)
 	case len(c.Viewers)+len(c.Operators) == 0:
-		return nil, errors.New("console: name the groups that may look, or act; else nobody can come in")
+		return nil, errors.New("console: name the groups of viewers or operators; without one nobody can log in")
 	}
 	if c.Claim == "" {
 		c.Claim = "groups"
@@ -266,7 +266,7 @@ var errNoToken = errors.New("the identity provider sent no ID token")
 // vouched is whom the issuer vouches for.
 func (o *OIDC) vouched(r *http.Request, one login) (Who, error) {
 	if said := r.URL.Query().Get("error"); said != "" {
-		return Who{}, fmt.Errorf("the identity provider says %.100q", said)
+		return Who{}, fmt.Errorf("the identity provider returned the error %.100q", said)
 	}
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(r.Context(), o.c.Client), issuerTime)
 	defer cancel()
@@ -313,7 +313,7 @@ func (o *OIDC) role(subject string, claims map[string]any) (Who, error) {
 	case in(o.c.Operators):
 		who.Operator = true
 	case !in(o.c.Viewers):
-		return Who{}, fmt.Errorf("%s is in none of the groups that may look (claim %s); ask for one", who.Name, o.c.Claim)
+		return Who{}, fmt.Errorf("%s is in no group that has access (claim %s); ask for membership", who.Name, o.c.Claim)
 	}
 	return who, nil
 }

@@ -202,7 +202,7 @@ func (s *console) confirmPage(r *http.Request, p *page) error {
 		return err
 	}
 	if !m.Parked {
-		return &pageError{http.StatusConflict, m.ID + " is not parked; it is retried by itself, next at " + stampText(m.Due) + "."}
+		return &pageError{http.StatusConflict, m.ID + " is not parked; a worker retries it, next at " + stampText(m.Due) + "."}
 	}
 	p.Body = newRowView(queue, m)
 	return nil
@@ -249,7 +249,7 @@ func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
 			Body: "The store did not answer: " + oneLine(err) + ". Look at the row, and do it again if it is still parked; that is safe."})
 		return
 	case !unparked:
-		refuse(http.StatusConflict, m.ID+" is not parked any more; it is retried by itself.")
+		refuse(http.StatusConflict, m.ID+" is no longer parked; a worker retries it.")
 		return
 	}
 	s.Logger.InfoContext(ctx, "an operator requeued a parked row", "queue", string(queue), "of", m.Region, "id", m.ID, "tenant", m.Tenant,

@@ -270,7 +270,7 @@ func (d *drill) act(ctx context.Context, f fault) (err error) {
 		return interrupted(ctx)
 	}
 	if err := errors.Join(begun, ended); err != nil {
-		return fmt.Errorf("the cluster did not do as the drill asked: %w", err)
+		return fmt.Errorf("the cluster did not carry out a step of the drill: %w", err)
 	}
 	d.history.mark(&d.history.mended)
 	_ = pause(ctx, max(d.c.For-settle-d.c.For/2, d.c.For-time.Since(d.history.began)))

@@ -30,7 +30,7 @@ func (db *DB) readAccounts() (rows []account.Row, err error) {
 	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		var r account.Row
 		if len(value) < brakeHead {
-			return false, damaged("account", string(k[1:]), errors.New("it is cut short"))
+			return false, damaged("account", string(k[1:]), errors.New("it is truncated"))
 		}
 		if err := json.Unmarshal(value[brakeHead:], &r); err != nil {
 			return false, damaged("account", string(k[1:]), err)

@@ -80,7 +80,7 @@ func (r *auditReader) read(ctx context.Context, s *pebble.Snapshot, code claim.R
 		name := nextName(claims, rows)
 		tenant, value, ok := bytes.Cut(name, []byte{nameEnd})
 		if !ok {
-			return damaged("audit row", string(name), errors.New("its key is cut short"))
+			return damaged("audit row", string(name), errors.New("its key is truncated"))
 		}
 		key := claim.Key{Tenant: string(tenant), Value: string(value)}
 		seen := uint64(0)
@@ -319,7 +319,7 @@ func (v *View) AuditChain(ctx context.Context, home string) (c audit.Chain, now 
 func (db *DB) readChain(home string, code claim.RegionCode) (c audit.Chain, found bool, err error) {
 	found, err = db.get(appendRegion(nil, tableChain, code), func(value []byte) error {
 		if len(value) < chainHead {
-			return damaged("audit chain", home, errors.New("it is cut short"))
+			return damaged("audit chain", home, errors.New("it is truncated"))
 		}
 		if err := json.Unmarshal(value[chainHead:], &c); err != nil {
 			return damaged("audit chain", home, err)

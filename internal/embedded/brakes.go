@@ -28,7 +28,7 @@ func (db *DB) readBrakes() (rows []notice.Brake, err error) {
 	err = db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		b := notice.Brake{}
 		if len(value) < brakeHead {
-			return false, damaged("brake", string(k[1:]), errors.New("it is cut short"))
+			return false, damaged("brake", string(k[1:]), errors.New("it is truncated"))
 		}
 		if err := json.Unmarshal(value[brakeHead:], &b); err != nil {
 			return false, damaged("brake", string(k[1:]), err)

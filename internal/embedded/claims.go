@@ -407,7 +407,7 @@ func (v *View) Settled(ctx context.Context, home string, after claim.Key, limit 
 	err = v.db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		_, key, ok := readScoped(k)
 		if !ok {
-			return false, damaged("claim", string(k), errors.New("its key is cut short"))
+			return false, damaged("claim", string(k), errors.New("its key is truncated"))
 		}
 		rec, _, err := decodeClaim(home, key, value)
 		if err != nil {

@@ -208,7 +208,7 @@ func (v *View) Transactions(ctx context.Context, region string, after ledger.Pos
 	err = v.db.scan(from, to, func(k, _ []byte) (bool, error) {
 		_, id, ok := readTimed(k)
 		if !ok {
-			return false, damaged("index row", string(k), errors.New("it is cut short"))
+			return false, damaged("index row", string(k), errors.New("it is truncated"))
 		}
 		t, err := v.db.indexed(region, code, id)
 		if err != nil {

@@ -37,7 +37,7 @@ func (v *View) Look(ctx context.Context, region string) (outbox.Outlook, error) 
 		for _, d := range page {
 			due, id, ok := readDue(d.at)
 			if !ok {
-				return nil, damaged("due row", id, errors.New("it is cut short"))
+				return nil, damaged("due row", id, errors.New("it is truncated"))
 			}
 			outlook[name] = time.Duration(max(due-micros(now), 0)) * time.Microsecond
 		}

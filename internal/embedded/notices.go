@@ -44,7 +44,7 @@ func (v *View) Keep(ctx context.Context, region string, incoming []notice.Notice
 		err := checkName("notice", n.ID)
 		for _, text := range []string{n.ID, n.Provider, n.TraceParent} {
 			if err == nil && !utf8.ValidString(text) {
-				err = fmt.Errorf("embedded store: notice %q has the text %q, which is not UTF-8; refuse it when it comes", n.ID, text)
+				err = fmt.Errorf("embedded store: notice %q has the text %q, which is not UTF-8; reject it on receipt", n.ID, text)
 			}
 		}
 		if err != nil {

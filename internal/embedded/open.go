@@ -353,7 +353,7 @@ func (db *DB) migrateObjects() error {
 		err := db.scan([]byte{tableObjectV1}, []byte{tableObjectV1 + 1}, func(k, value []byte) (bool, error) {
 			code, object, ok := readScoped(k)
 			if !ok {
-				return false, damaged("object", string(k), errors.New("its key is cut short"))
+				return false, damaged("object", string(k), errors.New("its key is truncated"))
 			}
 			n++
 			owner := appendOwner(nil, claim.Key{Tenant: object.Tenant, Value: string(value)})

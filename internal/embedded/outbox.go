@@ -87,7 +87,7 @@ func (db *DB) others(q *queue, code claim.RegionCode, m *outbox.Message, there b
 			first = false
 		}
 		if len(k) < len(prefix)+8 {
-			return false, damaged("line row", string(k), errors.New("it is cut short"))
+			return false, damaged("line row", string(k), errors.New("it is truncated"))
 		}
 		other, err = db.readMessage(q, m.Region, code, string(k[len(prefix)+8:]))
 		if err == nil && other == nil {
@@ -189,7 +189,7 @@ func (db *DB) appendEvents(b *pebble.Batch, s *scratch, code claim.RegionCode, m
 			return err
 		}
 		if there || i > 0 && m.ID == ms[i-1].ID {
-			return fmt.Errorf("embedded store: an event %q waits already; give each event an id of its own", m.ID)
+			return fmt.Errorf("embedded store: the event %q is queued already; give each event an id of its own", m.ID)
 		}
 		if !slices.Contains(begun, m.Kind) { // only it can be the first of the line
 			begun = append(begun, m.Kind)
@@ -438,7 +438,7 @@ func (qv queueView) Parked(ctx context.Context, region, after string, limit int)
 		id := string(k[len(prefix):])
 		owner, ok := readOwner(value)
 		if !ok {
-			return false, damaged("parked row", id, errors.New("it is cut short"))
+			return false, damaged("parked row", id, errors.New("it is truncated"))
 		}
 		lock := qv.v.db.rows.of(code, owner)
 		lock.RLock()
@@ -498,7 +498,7 @@ func (qv queueView) pending(code claim.RegionCode, now time.Time) (d outbox.Dept
 	err = qv.v.db.scan(prefix, prefixEnd(prefix), func(k, _ []byte) (bool, error) {
 		due, id, ok := readTimed(k)
 		if !ok {
-			return false, damaged("due row", id, errors.New("it is cut short"))
+			return false, damaged("due row", id, errors.New("it is truncated"))
 		}
 		if due <= micros(now) {
 			if d.Due == 0 {

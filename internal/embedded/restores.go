@@ -35,7 +35,7 @@ func (db *DB) Restore(ctx context.Context) (claim.Restore, time.Time, error) {
 func (db *DB) readRestore() (r claim.Restore, err error) {
 	_, err = db.get(restoreKey, func(value []byte) error {
 		if len(value) < brakeHead {
-			return damaged("restore", "row", errors.New("it is cut short"))
+			return damaged("restore", "row", errors.New("it is truncated"))
 		}
 		r, err = claim.ParseRestore(binary.BigEndian.Uint64(value), value[brakeHead:])
 		return err
@@ -139,7 +139,7 @@ func (db *DB) Witnesses(ctx context.Context, after claim.Key, limit int) (all []
 	err = db.scan(from, prefixEnd(prefix), func(k, value []byte) (bool, error) {
 		tenant, key, ok := strings.Cut(string(k[1:]), "\x00")
 		if !ok {
-			return false, damaged("witness", string(k[1:]), errors.New("its key is cut short"))
+			return false, damaged("witness", string(k[1:]), errors.New("its key is truncated"))
 		}
 		w, err := readWitness(claim.Key{Tenant: tenant, Value: key}, value)
 		if err != nil {

@@ -69,7 +69,7 @@ func (db *DB) Sweep(ctx context.Context, limit int) (removed int, err error) {
 			seen++
 			code, key, ok := readScoped(k)
 			if !ok {
-				return false, damaged("row", string(k), errors.New("its key is cut short"))
+				return false, damaged("row", string(k), errors.New("its key is truncated"))
 			}
 			name, ok := names[code]
 			if !ok {

@@ -202,7 +202,7 @@ type field struct {
 	to     int
 }
 
-var errCutShort = errors.New("it is cut short")
+var errCutShort = errors.New("it is truncated")
 
 // readFields calls read for each field that is a varint or bytes, as all that this
 // package knows are; others are of a later build.

@@ -162,7 +162,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 // answerWith writes what the home has answered.
 func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
-		return fmt.Errorf("reply from %s is not whole: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
+		return fmt.Errorf("reply from %s is incomplete: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
 	}
 	a.ServedBy, a.Replayed = reply.ServedBy, reply.Replayed
 	for _, f := range reply.Response.Header {

@@ -26,13 +26,13 @@ func (NoMeans) Offers(s drill.Scenario, _ string) (string, error) {
 	if s == drill.PSPOutage {
 		return pspOutageHow, nil
 	}
-	return "", fmt.Errorf("%s needs to act on the cluster, and addresses alone offer no means; name it with --cluster or --compose", s)
+	return "", fmt.Errorf("%s acts on the cluster, which addresses alone do not allow; name the cluster with --cluster or --compose", s)
 }
 
 const pspOutageHow = "the provider simulator is told to answer nothing well, and to move money for three calls of ten all the same"
 
 // errNotOffered is never seen: a drill asks for nothing that is not offered.
-var errNotOffered = errors.New("this cluster does not offer that")
+var errNotOffered = errors.New("this cluster does not support that action")
 
 func (NoMeans) Nodes() []drill.Node                                 { return nil }
 func (NoMeans) Kill(context.Context, string) error                  { return errNotOffered }

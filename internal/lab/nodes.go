@@ -102,7 +102,7 @@ func refuseSettings(environ []string) error {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
 		if slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) }) {
-			errs = append(errs, fmt.Errorf("%s is set, and the cluster decides on that for its nodes; unset it, or run nodes of your own with homeward serve", name))
+			errs = append(errs, fmt.Errorf("%s is set, but the cluster command sets it for its nodes; unset it, or run nodes of your own with homeward serve", name))
 		}
 	}
 	return errors.Join(errs...)

@@ -46,7 +46,7 @@ func (s *Simulator) Addr() string { return s.addr }
 func (s *Simulator) Stop(ctx context.Context) error {
 	err := s.server.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("simulator: calls were still open when time ran out: %w", err), s.server.Close())
+		err = errors.Join(fmt.Errorf("simulator: the shutdown timed out with calls still open: %w", err), s.server.Close())
 	}
 	if served := <-s.done; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)

@@ -42,7 +42,7 @@ func (d *Database) offers() error {
 	case !d.Private:
 		return errors.New("the database is not the cluster's own, so it is left alone; start the cluster without HOMEWARD_DATABASE_URL")
 	case d.Kind == localdb.CockroachDB && !d.Durable:
-		return errors.New("the private CockroachDB keeps its data in memory and would not come back; start the cluster with --data DIR")
+		return errors.New("the private CockroachDB keeps its data in memory and cannot be restarted; start the cluster with --data DIR")
 	}
 	return nil
 }

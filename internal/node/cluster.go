@@ -333,7 +333,7 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return nil, fmt.Errorf("node %s has not met all %d nodes in time: %w", n.c.Name, len(k.Nodes), ctx.Err())
+				return nil, fmt.Errorf("node %s did not discover all %d nodes in time: %w", n.c.Name, len(k.Nodes), ctx.Err())
 			}
 		}
 	}

@@ -61,12 +61,12 @@ func (c ConsoleSettings) validate(t TLSSettings) error {
 	}
 	if c.TraceURL != "" {
 		if u, err := url.Parse(c.TraceURL); err != nil || u.Scheme != "https" && u.Scheme != "http" || !strings.Contains(c.TraceURL, "{trace}") {
-			errs = append(errs, fmt.Errorf("settings: console.trace_url %q is not where a trace can be seen; write https://… with {trace} for its id", c.TraceURL))
+			errs = append(errs, fmt.Errorf("settings: console.trace_url %q is not the URL of a trace viewer; write https://… with {trace} for its id", c.TraceURL))
 		}
 	}
 	if c.OIDC.Issuer == "" {
 		if !t.on() {
-			errs = append(errs, errors.New("settings: console.listen is set, and nothing says who may look; set console.oidc.issuer, or tls.cert, tls.key and tls.ca for operators' certificates"))
+			errs = append(errs, errors.New("settings: console.listen is set without a way to log in; set console.oidc.issuer, or tls.cert, tls.key and tls.ca for operators' certificates"))
 		}
 		return errors.Join(errs...)
 	}
@@ -90,7 +90,7 @@ func (o OIDCSettings) validate() error {
 	for _, one := range []struct{ name, value string }{{"issuer", o.Issuer}, {"url", o.URL}} {
 		u, err := url.Parse(one.value)
 		if err == nil && u.Scheme != "https" && !onLoopback(u.Host) && !onLoopback(u.Host+":80") {
-			mistakes = append(mistakes, fmt.Errorf("settings: console.oidc.%s %q must be https://…: whoever is on the way could come in as anybody", one.name, one.value))
+			mistakes = append(mistakes, fmt.Errorf("settings: console.oidc.%s %q must be https://…: anybody on the network path could log in as anybody", one.name, one.value))
 		}
 	}
 	return errors.Join(mistakes...)

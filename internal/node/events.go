@@ -79,7 +79,7 @@ func (s EventsSettings) validate() error {
 		case err != nil: // its text holds the URL, which may hold a password
 			return errors.New("settings: events.nats.url is no URL; write tls://host:4222")
 		case u.User != nil:
-			return errors.New("settings: events.nats.url holds a user, password or token, which the settings must not; put it into the file that events.nats.credentials names")
+			return errors.New("settings: events.nats.url holds a user, password or token, which are secrets; put them into the file that events.nats.credentials names")
 		}
 	}
 	var errs []error

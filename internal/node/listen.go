@@ -85,7 +85,7 @@ func (n *Node) serve(what string, s *http.Server, l net.Listener) {
 // ctx.
 func shutdown(ctx context.Context, s *http.Server) error {
 	if err := s.Shutdown(ctx); err != nil {
-		return errors.Join(fmt.Errorf("requests were still open when time ran out: %w", err), s.Close())
+		return errors.Join(fmt.Errorf("the shutdown timed out with requests still open: %w", err), s.Close())
 	}
 	return nil
 }

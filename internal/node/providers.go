@@ -96,7 +96,7 @@ func (s *ServeSettings) validateProviders() error {
 	_, named := s.Providers[s.DefaultProvider]
 	switch {
 	case len(s.Providers) == 0 && s.DefaultProvider != "":
-		errs = append(errs, errors.New("settings: default_provider chooses one of providers, of which there are none; take it out, or name providers"))
+		errs = append(errs, errors.New("settings: default_provider is set without providers; remove it, or add providers"))
 	case s.DefaultProvider != "" && !named:
 		errs = append(errs, fmt.Errorf("settings: default_provider %q is none of %s", s.DefaultProvider, strings.Join(slices.Sorted(maps.Keys(s.Providers)), ", ")))
 	case len(s.Providers) > 1 && s.DefaultProvider == "":
@@ -116,7 +116,7 @@ func (s *ServeSettings) failoverMistake() error {
 				break
 			}
 			if slices.Contains(seen, at) {
-				errs = append(errs, fmt.Errorf("settings: %s.failover goes in a circle: %s, %s; take one of them out", p.at, strings.Join(seen, ", "), at))
+				errs = append(errs, fmt.Errorf("settings: %s.failover forms a cycle: %s, %s; remove one of them", p.at, strings.Join(seen, ", "), at))
 				break
 			}
 			seen = append(seen, at)
@@ -219,9 +219,9 @@ func readProviderSecrets(environ []string, settings *ServeSettings) (map[string]
 		switch one := base == ProviderKey || base == ProviderWebhooks; {
 		case value == "" || meant[base] || !one && !isProviderSecret(base):
 		case one:
-			errs = append(errs, fmt.Errorf("%s is of the setting provider, and there are providers; name the one it belongs to, as in %s", name, strings.Replace(name, "HOMEWARD_PROVIDER_", settings.providers()[0].prefix(), 1)))
+			errs = append(errs, fmt.Errorf("%s belongs to the setting provider, but the settings have providers; name one of them, as in %s", name, strings.Replace(name, "HOMEWARD_PROVIDER_", settings.providers()[0].prefix(), 1)))
 		default:
-			errs = append(errs, fmt.Errorf("%s is of no provider of the settings, which have %s", name, strings.Join(settings.ProviderNames(), ", ")))
+			errs = append(errs, fmt.Errorf("%s belongs to no provider of the settings, which have %s", name, strings.Join(settings.ProviderNames(), ", ")))
 		}
 	}
 	if len(all) == 0 {

@@ -29,7 +29,7 @@ type Healer struct {
 // bounds the start only; the caller stops it.
 func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *Healer, err error) {
 	if secrets.DatabaseURL == "" {
-		return nil, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL)
+		return nil, fmt.Errorf("no database is set: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL)
 	}
 	name, err := settings.name("heal-" + uuid.NewString()[:8]) // leases of an earlier start are nobody's
 	if err != nil {

@@ -43,7 +43,7 @@ func checkSealKeys(text string) error {
 	for i, url := range sealURLs(text) {
 		name, err := sealName(url)
 		if err == nil && seen[name] {
-			err = errors.New("it is there twice")
+			err = errors.New("it is listed twice")
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s, key %d: %w", SealKeys, i+1, err))
@@ -147,7 +147,7 @@ func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, e
 	}
 	ring, err := OpenSeal(ctx, string(text), log)
 	if err == nil && !ring.HasKeys() {
-		err = errors.New("it holds no key; delete it, and what it sealed is lost")
+		err = errors.New("it holds no key; if you delete it, the values that it sealed are lost")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

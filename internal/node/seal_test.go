@@ -63,7 +63,7 @@ func TestSealKeysThatCannotBeUsed(t *testing.T) {
 		"empty, which would be another at each start": {localScheme, "homeward secrets key"},
 		"short":           {"base64key://aHVudGVyMg==", "32 bytes"},
 		"a bare key":      {strings.TrimPrefix(good, localScheme), "base64key://"},
-		"twice":           {good + " " + good, "key 2: it is there twice"},
+		"twice":           {good + " " + good, "key 2: it is listed twice"},
 		"no driver of it": {"tape://library", "docs/SECURITY.md"},
 	} {
 		_, err := OpenSeal(t.Context(), c.text, nil)

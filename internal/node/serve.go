@@ -214,7 +214,7 @@ func CheckFiles(settings ServeSettings, log *slog.Logger) error {
 // row.
 type inRows struct{}
 
-var errNoBucket = errors.New("this node has no object store; set objects to the bucket that the body was put into")
+var errNoBucket = errors.New("this node has no object store; set objects to the bucket that has the body")
 
 func (inRows) Put(context.Context, []byte) (string, error) { return "", errNoBucket }
 

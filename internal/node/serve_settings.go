@@ -296,7 +296,7 @@ func (s ServeSettings) addresses() error {
 		errs = append(errs, addressMistake("gossip.advertise", s.Gossip.Advertise, 1))
 	}
 	if host, _, err := net.SplitHostPort(s.RPC.Listen); err == nil && s.RPC.Advertise == "" && unspecified(host) {
-		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is every address of this host, none of which others can dial by that name; set rpc.advertise to the host:port at which they reach it", s.RPC.Listen))
+		errs = append(errs, fmt.Errorf("settings: rpc.listen %s stands for every address of this host, so peers cannot dial it; set rpc.advertise to the host:port at which they reach this node", s.RPC.Listen))
 	}
 	// Gossip listens on TCP, too.
 	listens := []struct{ name, addr string }{{"api.listen", s.API.Listen}, {"rpc.listen", s.RPC.Listen}, {"gossip.listen", s.Gossip.Listen}, {"metrics.listen", s.Metrics.Listen}, {ConsoleListen, s.Console.Listen}}
@@ -375,7 +375,7 @@ func bucketMistake(setting, bucket, none string) error {
 		return nil
 	}
 	if why := cannotOpen(bucket); why != "" {
-		return fmt.Errorf("settings: %s %q is no bucket that can be opened: %s; or write %s", setting, bucket, why, none)
+		return fmt.Errorf("settings: %s %q cannot be opened as a bucket: %s; or write %s", setting, bucket, why, none)
 	}
 	return nil
 }
@@ -497,7 +497,7 @@ func readSecrets(environ []string) (Secrets, error) {
 func (s Secrets) Missing(settings ServeSettings) error {
 	var errs []error
 	if s.DatabaseURL == "" {
-		errs = append(errs, fmt.Errorf("there is no database: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL))
+		errs = append(errs, fmt.Errorf("no database is set: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL))
 	}
 	for _, p := range settings.providers() {
 		if s.Providers[p.Name].Key != "" {
@@ -585,5 +585,5 @@ func misplacedSecrets(k *koanf.Koanf) error {
 }
 
 func misplaced(path, variable string) error {
-	return fmt.Errorf("settings: %s is a secret and must not stand among the settings; set the variable %s, or %s to the name of a file that holds it", path, variable, variable+fileSuffix)
+	return fmt.Errorf("settings: %s is a secret and must not be among the settings; set the variable %s, or %s to the name of a file that holds it", path, variable, variable+fileSuffix)
 }

@@ -91,7 +91,7 @@ func ask[T any](ctx context.Context, o *Operator, question func(context.Context,
 			return answer, fmt.Errorf("no node answers at %s: %s", o.addrs[0], what)
 		}
 	}
-	return answer, fmt.Errorf("%w; say where one is with --node or --cluster, and who asks with --cert, --key and --ca", err)
+	return answer, fmt.Errorf("%w; name a node with --node or --cluster, and your certificate with --cert, --key and --ca", err)
 }
 
 // lookTime bounds the look at what listens where no node's RPC did.

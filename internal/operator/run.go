@@ -18,5 +18,5 @@ func (o *Operator) Run(ctx context.Context, args []string, out, errs io.Writer) 
 			return exit, err
 		}
 	}
-	return 0, fmt.Errorf("%w; say where one is with --node or --cluster, and who asks with --cert, --key and --ca", err)
+	return 0, fmt.Errorf("%w; name a node with --node or --cluster, and your certificate with --cert, --key and --ca", err)
 }

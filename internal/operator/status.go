@@ -32,7 +32,7 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 		return err
 	}
 	if last && !evenLast {
-		return fmt.Errorf("%[1]s is the last active region: drained, no region would give new keys a home, and new payments would get 503; make another one active first (homeward region undrain, or up), or say --yes", name)
+		return fmt.Errorf("%[1]s is the last active region: drained, no region would give new keys a home, and new payments would get 503; make another one active first (homeward region undrain, or up), or add --yes", name)
 	}
 	epoch, err := o.setStatus(ctx, name, region.Draining)
 	if err != nil {
@@ -40,7 +40,7 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 	}
 	// Somebody may have drained another one since the look.
 	if last, err = o.lastActive(ctx, name); err != nil {
-		return fmt.Errorf("%s is draining, but how far it is cannot be seen: %w", name, err)
+		return fmt.Errorf("%s is draining, but its progress cannot be read: %w", name, err)
 	}
 	newKeys := "new keys get other homes"
 	if last {
@@ -97,11 +97,11 @@ func (d *drain) look(ctx context.Context) (safe bool, err error) {
 		if ctx.Err() != nil {
 			return false, nil // the caller knows
 		}
-		return false, fmt.Errorf("%s goes on draining, but how far it is cannot be seen: %w", d.region, err)
+		return false, fmt.Errorf("%s keeps draining, but its progress cannot be read: %w", d.region, err)
 	}
 	r := o.Region(d.region)
 	if r != nil && o.Epoch >= d.epoch && r.Status != region.Draining {
-		return false, fmt.Errorf("%s drains no more: somebody has made it %v", d.region, r.Status)
+		return false, fmt.Errorf("%s stopped draining: another operator set it to %v", d.region, r.Status)
 	}
 	d.steps = o.DrainSteps(d.region, d.epoch)
 	for i, s := range d.steps {
@@ -148,7 +148,7 @@ func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	case d.steps == nil:
 		return fmt.Errorf("it is not known whether %[1]s is safe to take down: no node has answered; %[2]s %[1]s", d.region, goesOn)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%[1]s was not safe to take down at the last look: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn)
+		return fmt.Errorf("%[1]s was not safe to take down at the last check: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn)
 	}
 	return fmt.Errorf("%[1]s is %[4]w after %[5]v: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn, ErrNotSafe, timeout)
 }
@@ -168,7 +168,7 @@ func (o *Operator) Activate(ctx context.Context, name string) error {
 func (o *Operator) heard(ctx context.Context, epoch uint64) error {
 	all, err := o.Overview(ctx, epoch)
 	if err != nil {
-		return fmt.Errorf("the status is set, but who knows of it cannot be seen: %w", err)
+		return fmt.Errorf("the status is set, but which nodes have applied it cannot be read: %w", err)
 	}
 	if know := all.DrainSteps("", epoch)[0]; know.Open != "" {
 		o.say("not yet known everywhere, which takes seconds and is no danger: " + know.Open)
@@ -189,7 +189,7 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 		alive = append(alive, m.Name)
 	}
 	if len(alive) > 0 && !evenAlive {
-		return fmt.Errorf("nodes of %[1]s are alive: %[2]s; drain it and stop them first (homeward region drain %[1]s), or say --yes: the other regions then act on its rows beside them, which is safe, as the rows decide, but slow", name, strings.Join(alive, ", "))
+		return fmt.Errorf("nodes of %[1]s are alive: %[2]s; drain it and stop them first (homeward region drain %[1]s), or add --yes: the other regions then act on its rows beside them, which is safe, as the rows decide, but slow", name, strings.Join(alive, ", "))
 	}
 	epoch, err := o.setStatus(ctx, name, region.Down)
 	if err != nil {

@@ -42,7 +42,7 @@ func (s Statement) IsURL() bool {
 // Validate refuses a statement that anybody on its way could write.
 func (s Statement) Validate() error {
 	if strings.HasPrefix(strings.ToLower(s.Name), "http://") && !s.AllowHTTP {
-		return fmt.Errorf("--statement: %s is asked without encryption, so that anybody on the way could write the statement; use https, or add --allow-http if that is wanted", s.display())
+		return fmt.Errorf("--statement: %s is fetched without encryption, so anybody on the network path could forge the statement; use https, or add --allow-http if that is intended", s.display())
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (s Statement) open(ctx context.Context, from, to time.Time) (io.ReadCloser,
 	}
 	if !known {
 		if format, known = recon.FormatOf(s.Name); !known {
-			return nil, "", fmt.Errorf("%s does not say how it is written; add --format csv or --format jsonl", s.Name)
+			return nil, "", fmt.Errorf("the name of %s does not show its format; add --format csv or --format jsonl", s.Name)
 		}
 	}
 	if s.Name == "-" {
@@ -102,7 +102,7 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 		var known bool
 		if format, known = formatOfType(res.Header.Get("Content-Type")); !known {
 			if format, known = recon.FormatOf(req.URL.Path); !known {
-				return nil, "", errors.Join(fmt.Errorf("%s does not say how its statement is written; add --format csv or --format jsonl", s.display()), body.Close())
+				return nil, "", errors.Join(fmt.Errorf("%s does not name the format of its statement; add --format csv or --format jsonl", s.display()), body.Close())
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 }
 
 // errClearRedirect: what was asked for safely would be answered by anybody.
-var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is wanted")
+var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is intended")
 
 // follow decides about a redirect.
 func (s Statement) follow(req *http.Request, via []*http.Request) error {

@@ -44,7 +44,7 @@ type Lost struct {
 }
 
 // ErrSessions: somebody else has the rows open.
-var ErrSessions = errors.New("the database has other sessions, of nodes perhaps")
+var ErrSessions = errors.New("the database has other sessions, which may be nodes'")
 
 // stopped is why automatic refunds are stopped, for who looks next.
 const stopped = "a restore stands: what looks like a ghost may be a charge whose record is lost"
@@ -65,9 +65,9 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	}
 	switch {
 	case lost.From.IsZero() || !lost.From.Before(lost.Until):
-		return was, fmt.Errorf("the backup of %s is not older than %s, since when nothing runs", stamp(lost.From), stamp(lost.Until))
+		return was, fmt.Errorf("the backup of %s is not older than %s, since when no node has run", stamp(lost.From), stamp(lost.Until))
 	case lost.Until.After(now):
-		return was, fmt.Errorf("%s, since when nothing runs, is in the future; the store's clock says %s", stamp(lost.Until), stamp(now))
+		return was, fmt.Errorf("%s, since when no node has run, is in the future; the store's clock says %s", stamp(lost.Until), stamp(now))
 	}
 	if !lost.Sessions {
 		open, err := rows.Sessions(ctx)
@@ -88,7 +88,7 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	r := claim.NewRestore(was, lost.From, lost.Until, now, exported, lost.By, lost.Why)
 	return change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Version != was.Version {
-			return at, errors.New("somebody else has begun a restore meanwhile; look at homeward restore show")
+			return at, errors.New("another operator has begun a restore meanwhile; run homeward restore show")
 		}
 		return r, nil
 	})
@@ -141,7 +141,7 @@ func change(ctx context.Context, rows claim.Restores, how func(claim.Restore) (c
 }
 
 // ErrNone: no restore stands.
-var ErrNone = errors.New("no restore stands; homeward restore begin says that one does")
+var ErrNone = errors.New("no restore is in effect; homeward restore begin records one")
 
 // stands fails where nothing has been begun.
 func stands(r *claim.Restore) error {
@@ -244,7 +244,7 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 }
 
 // ErrRemembered: keys of what is lost would still be remembered.
-var ErrRemembered = errors.New("keys that were used in what is lost would still be remembered")
+var ErrRemembered = errors.New("keys that were used in the lost time have not expired yet")
 
 // End ends the restore, once no key of what is lost would be remembered by a store that has
 // lost nothing, and deletes the witnesses.

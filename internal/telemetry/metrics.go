@@ -195,7 +195,7 @@ func (p *Process) checkMetrics(ctx context.Context) error {
 		return nil
 	}
 	if host := plaintext(os.Getenv, "METRICS"); host != "" && !p.AllowPlaintext {
-		return fmt.Errorf("metrics would go to %s without TLS, and with them which tenants there are and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, push none with OTEL_METRICS_EXPORTER=none, or set metrics.allow_plaintext if that is wanted", host)
+		return fmt.Errorf("metrics would go to %s without TLS and expose the tenants and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and unset OTEL_EXPORTER_OTLP_INSECURE, send them to a collector on this machine, push none with OTEL_METRICS_EXPORTER=none, or set metrics.allow_plaintext if that is intended", host)
 	}
 	exporter, err := newMetricExporter(ctx, os.Getenv)
 	if err != nil {

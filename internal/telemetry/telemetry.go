@@ -103,7 +103,7 @@ func Check(ctx context.Context, p Process) error {
 // prepare makes what spans are sent with, as the environment says.
 func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.SpanExporter, error) {
 	if host := plaintext(os.Getenv, "TRACES"); host != "" && !p.AllowPlaintext {
-		return nil, nil, fmt.Errorf("traces would go to %s without TLS, and with them which tenant did what and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and leave OTEL_EXPORTER_OTLP_INSECURE out, send them to a collector on this machine, or set traces.allow_plaintext if that is wanted", host)
+		return nil, nil, fmt.Errorf("traces would go to %s without TLS and expose what each tenant did and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and unset OTEL_EXPORTER_OTLP_INSECURE, send them to a collector on this machine, or set traces.allow_plaintext if that is intended", host)
 	}
 	who, err := p.resource(ctx)
 	if err != nil {

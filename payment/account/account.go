@@ -174,7 +174,7 @@ func find(ctx context.Context, store Store, provider string) (Row, error) {
 }
 
 // ErrUnknown: no provider of that name has been in use.
-var ErrUnknown = errors.New("no provider of that name has been in use here")
+var ErrUnknown = errors.New("no provider of that name has been used")
 
 // OpenError: the account of a name cannot change while work is open in the former one.
 type OpenError struct{ Open }
@@ -205,7 +205,7 @@ func Accept(ctx context.Context, store Store, work *Homes, provider, account str
 			o, err := openAt(ctx, work, provider, Nameless(rows))
 			switch {
 			case err != nil:
-				return false, fmt.Errorf("what is open at the provider %s could not be counted: %w", provider, err)
+				return false, fmt.Errorf("the open work at the provider %s could not be counted: %w", provider, err)
 			case !o.None():
 				return false, &OpenError{o}
 			}
@@ -250,7 +250,7 @@ func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 		}
 		o, err := openAt(ctx, work, row.Provider, Nameless(rows))
 		if err != nil {
-			return fmt.Errorf("what is open at the provider %s could not be counted: %w", row.Provider, err)
+			return fmt.Errorf("the open work at the provider %s could not be counted: %w", row.Provider, err)
 		}
 		if !o.None() {
 			left = append(left, o.String())
@@ -259,7 +259,7 @@ func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can end; put them back until it has, or set leave_providers to %s to leave it",
+	return fmt.Errorf("providers that are not in the settings have open work (%s), which only a node that has them can finish; restore them until it is finished, or set leave_providers to %s to leave it open",
 		strings.Join(left, "; "), "["+strings.Join(names(left), ", ")+"]")
 }
 
@@ -335,7 +335,7 @@ func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox
 	_, code, _ := claim.ReadObjectID(in.Charge)
 	at, ok := work.Home(code)
 	if !ok {
-		return fmt.Errorf("the charge %s is at home in a region of code %d, which is not in the topology", in.Charge, code)
+		return fmt.Errorf("the home of the charge %s has the code %d, which is not in the topology", in.Charge, code)
 	}
 	charge, found, err := work.Transaction(ctx, at, in.Charge)
 	if err == nil && found && charge.Provider == o.Provider {

@@ -131,7 +131,7 @@ const offReason = "automatic refunds are switched off in this node's settings (c
 const maxChanges = 64
 
 // errContended: others were faster each time.
-var errContended = errors.New("webhook: the brake was changed by others each time; try again")
+var errContended = errors.New("webhook: others keep changing the brake; try again")
 
 // Held says why no compensation of provider may go on, "" if one may.
 func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {

@@ -113,7 +113,7 @@ func ParseSums(list []string) (map[string]int64, error) {
 		currency, amount, _ := strings.Cut(text, "=")
 		n, err := strconv.ParseInt(amount, 10, 64)
 		if err != nil || n < 1 || len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" {
-			return nil, fmt.Errorf("%q is no limit of a currency; write it as in jpy=5000000, in minor units", text)
+			return nil, fmt.Errorf("%q is not a limit of a currency; write one as jpy=5000000, in minor units", text)
 		}
 		if _, twice := sums[currency]; twice {
 			return nil, fmt.Errorf("%s has two limits; leave one", currency)

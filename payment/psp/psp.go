@@ -291,7 +291,7 @@ func InAccount(id, account string) string {
 // a call with other parameters, as one of another version of this program may have sent
 // them. This call has done nothing. What became of the first one only a look-up tells: a
 // repeat is answered so for as long as the provider remembers the key.
-var ErrKeyReused = errors.New("the provider knows the key from a call with other parameters")
+var ErrKeyReused = errors.New("the provider has seen the key with other parameters")
 
 // Found is a provider's answer to "do you know this reference?".
 type Found uint8

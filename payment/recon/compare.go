@@ -234,7 +234,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	var remembered bool
 	if !known && !booked {
 		if unpaid, remembered, err = r.c.Claims.Unpaid(ctx, m.Home, l.Reference); err != nil {
-			return nil, fmt.Errorf("recon: what is remembered in %s cannot be read: %w", m.Home, err)
+			return nil, fmt.Errorf("recon: the refused and released objects of %s cannot be read: %w", m.Home, err)
 		}
 	}
 	proved := true

@@ -336,7 +336,7 @@ func (s *sheet) time() (at time.Time, err error) {
 		var ok bool
 		if zone, ok = s.m.zones[name]; !ok {
 			if zone, err = zoneOf(name); err != nil {
-				return at, fmt.Errorf("%w; or say in time.zones where it is", err)
+				return at, fmt.Errorf("%w; or map it in time.zones", err)
 			}
 		}
 	}

@@ -178,7 +178,7 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last ledge
 			return nil
 		}
 		if !follows(after, last) {
-			return fmt.Errorf("the list does not go on after %s", after.ID)
+			return fmt.Errorf("the list does not continue after %s", after.ID)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestBooksThatCannotBeRead(t *testing.T) {
 		return slices.Repeat(l.rows["us"][:1], verifyPage)
 	}
 	_, err = Books(t.Context(), l, []string{"us"})
-	require.ErrorContains(t, err, "does not go on")
+	require.ErrorContains(t, err, "does not continue")
 
 	l = books()
 	l.balances = func(all []ledger.Balance) []ledger.Balance { slices.Reverse(all); return all }

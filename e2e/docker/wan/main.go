@@ -90,7 +90,7 @@ type way struct{ port, region, upstream string }
 func parseWay(text string) (way, error) {
 	parts := strings.SplitN(text, "=", 3)
 	if len(parts) != 3 {
-		return way{}, fmt.Errorf("%q is no way; write PORT=REGION=HOST:PORT", text)
+		return way{}, fmt.Errorf("%q is not a route; write PORT=REGION=HOST:PORT", text)
 	}
 	return way{parts[0], parts[1], parts[2]}, nil
 }

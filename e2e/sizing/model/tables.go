@@ -18,7 +18,7 @@ func Renew(page, text string) (string, error) {
 	before, rest, ok := strings.Cut(page, Begin)
 	_, after, closed := strings.Cut(rest, End)
 	if !ok || !closed {
-		return "", fmt.Errorf("the page has not both marks, %q and %q", Begin, End)
+		return "", fmt.Errorf("the page lacks one of the marks %q and %q", Begin, End)
 	}
 	return before + Begin + "\n\n" + strings.TrimSpace(text) + "\n\n" + End + after, nil
 }

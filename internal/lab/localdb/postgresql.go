@@ -35,7 +35,7 @@ func (s *Server) preparePostgres(ctx context.Context) error {
 	// The password gets its name last: data without it is half made, or not ours.
 	data := filepath.Join(root, "data")
 	if err := os.Mkdir(data, 0o700); errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("localdb: %s was left half made: remove it or choose another directory", data)
+		return fmt.Errorf("localdb: %s is an incomplete data directory: remove it or choose another one", data)
 	} else if err != nil {
 		return fmt.Errorf("localdb: %w", err)
 	}

@@ -210,7 +210,7 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("name %q: use lower case letters, digits, '-' and '_'", cfg.Name)
 	case cfg.Key == "" || strings.ContainsFunc(cfg.Key, unprintable):
 		// Not shown in the error: it may be a real key with a space before it.
-		return errors.New("the API key is missing, or holds white space or what is not ASCII: copy it again from the Customer Area")
+		return errors.New("the API key is missing, or holds white space or non-ASCII characters: copy it again from the Customer Area")
 	case cfg.MerchantAccount == "" || strings.ContainsFunc(cfg.MerchantAccount, unprintable):
 		return fmt.Errorf("merchant account %q: must be its name as the Customer Area has it", cfg.MerchantAccount)
 	case cfg.Timeout < 0:

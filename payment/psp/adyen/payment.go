@@ -321,7 +321,7 @@ func (p *Provider) Transfer(ctx context.Context, _ psp.Call) psp.Result {
 }
 
 // errBlind: see "No look-up".
-var errBlind = errors.New("adyen: the Checkout API shows no payment: its event tells, or the statement")
+var errBlind = errors.New("adyen: the Checkout API has no look-up; the outcome arrives in an event or the statement")
 
 // Lookup implements [psp.Provider]. Adyen answers no such question.
 func (p *Provider) Lookup(context.Context, psp.Call) (psp.Found, psp.Result) {

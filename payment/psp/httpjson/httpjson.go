@@ -214,7 +214,7 @@ func (p *Provider) sendable() error {
 		}
 		for _, value := range values {
 			if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-				return fmt.Errorf("httpjson: what the header %s is to carry holds a line break or another control character; copy it again from the provider", name)
+				return fmt.Errorf("httpjson: the value of the header %s holds a line break or another control character; copy it again from the provider", name)
 			}
 		}
 	}
@@ -328,7 +328,7 @@ func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 // Show implements [psp.Provider].
 func (p *Provider) Show(ctx context.Context, kind psp.Kind, reference, providerRef string) (psp.Found, psp.Movement, error) {
 	if p.caps.Blind {
-		return psp.FoundUnknown, psp.Movement{}, errors.New("httpjson: the provider shows no movement by its own id")
+		return psp.FoundUnknown, psp.Movement{}, errors.New("httpjson: the provider has no look-up by its own id")
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.caps.Timeout)
 	defer cancel()

@@ -163,7 +163,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, errors.New("stripe: the API key must start with sk_ or rk_: copy it again from the dashboard")
 	}
 	if strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, errors.New("stripe: the API key holds white space or what is not ASCII: copy it again from the dashboard")
+		return nil, errors.New("stripe: the API key holds white space or non-ASCII characters: copy it again from the dashboard")
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = DefaultBaseURL
