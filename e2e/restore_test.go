@@ -145,7 +145,7 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	moved++
 	again()
 	d.end()
-	require.Contains(t, d.command("restore", "end").failed(), "have not expired yet until")
+	require.Contains(t, d.command("restore", "end").failed(), "count as used until")
 	require.Contains(t, ok("audit", "verify", "--bucket", "file://"+bucket, "--stale", "0"), us)
 }
 

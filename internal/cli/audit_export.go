@@ -15,7 +15,7 @@ import (
 type auditExportCommand struct {
 	plainStore
 	bucketFlags
-	IgnoreSessions bool `help:"The other sessions that the database has are not of nodes."`
+	IgnoreSessions bool `help:"None of the other sessions of the database is a node's."`
 }
 
 // Help is what homeward audit export --help adds.

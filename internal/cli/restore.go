@@ -39,7 +39,7 @@ type restoreBeginCommand struct {
 	StoppedAt      time.Time `placeholder:"TIME" help:"Since when no node has run; in doubt later. Default: now."`
 	By             string    `required:"" help:"Who you are, for whoever looks next."`
 	Why            string    `required:"" help:"Why the backup is used."`
-	IgnoreSessions bool      `help:"The other sessions that the database has are not of nodes."`
+	IgnoreSessions bool      `help:"None of the other sessions of the database is a node's."`
 }
 
 func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {

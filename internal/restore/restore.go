@@ -44,7 +44,7 @@ type Lost struct {
 }
 
 // ErrSessions: somebody else has the rows open.
-var ErrSessions = errors.New("the database has other sessions, which may be nodes'")
+var ErrSessions = errors.New("the database has other sessions, possibly nodes")
 
 // stopped is why automatic refunds are stopped, for who looks next.
 const stopped = "a restore stands: what looks like a ghost may be a charge whose record is lost"
@@ -244,7 +244,7 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 }
 
 // ErrRemembered: keys of what is lost would still be remembered.
-var ErrRemembered = errors.New("keys that were used in the lost time have not expired yet")
+var ErrRemembered = errors.New("keys that were used in the lost time count as used")
 
 // End ends the restore, once no key of what is lost would be remembered by a store that has
 // lost nothing, and deletes the witnesses.
