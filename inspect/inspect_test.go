@@ -207,7 +207,7 @@ func TestVerdicts(t *testing.T) {
 				ghost := *claimtest.Posting(rec, ledger.GhostID("sim", "psp_9"))
 				ghost.Region, ghost.Kind, ghost.Credit, ghost.ProviderRef = eu, ledger.Ghost, ledger.Suspense("acme"), "psp_9"
 				back := ghost
-				back.ID, back.Kind, back.Reverses, back.ProviderRef = ledger.GhostRefundID("sim", "psp_9"), ledger.GhostRefund, ghost.ID, "psp_10"
+				back.ID, back.Kind, back.Object, back.Reverses, back.ProviderRef = ledger.GhostRefundID("sim", "psp_9"), ledger.GhostRefund, "re_1", ghost.ID, "psp_10"
 				back.Debit, back.Credit = ghost.Credit, ghost.Debit
 				for _, one := range []ledger.Transaction{ghost, back} {
 					_, err := w.view.Post(w.Context(), one)
@@ -215,7 +215,17 @@ func TestVerdicts(t *testing.T) {
 					w.now = w.now.Add(time.Second)
 				}
 			},
-			"declined for good (stolen_card), the provider moved money nobody asked for, it was given back; home europe-west1", "",
+			"declined for good (stolen_card), the provider moved 4200 usd that nobody asked for, which was refunded; home europe-west1", "",
+		},
+		"a ghost that nobody has refunded yet": {
+			func(w *world, rec claim.Record) {
+				w.settle(rec, claim.Verdict{Outcome: claim.OutcomeRefused, Reason: "stolen_card"})
+				ghost := *claimtest.Posting(rec, ledger.GhostID("sim", "psp_9"))
+				ghost.Region, ghost.Kind, ghost.Credit, ghost.ProviderRef = eu, ledger.Ghost, ledger.Suspense("acme"), "psp_9"
+				_, err := w.view.Post(w.Context(), ghost)
+				require.NoError(w, err)
+			},
+			"declined for good (stolen_card), the provider moved 4200 usd that nobody asked for; home europe-west1", "",
 		},
 		"forgotten": {
 			func(w *world, rec claim.Record) {

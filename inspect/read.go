@@ -25,6 +25,7 @@ type Rows interface {
 	Transaction(ctx context.Context, region, id string) (t ledger.Transaction, found bool, err error)
 	Reversals(ctx context.Context, id string) ([]ledger.Transaction, error)
 	GhostRefund(ctx context.Context, region, object string) (t ledger.Transaction, found bool, err error)
+	GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error)
 	Queue(q outbox.Queue) outbox.Store
 }
 
@@ -341,7 +342,7 @@ func (g *gathering) books(ctx context.Context) {
 	case found:
 		add(&t)
 	}
-	g.ghost(ctx, add)
+	g.ghosts(ctx, add)
 	// What takes one of them back may itself be taken back.
 	for i := 0; i < len(g.h.Bookings); i++ {
 		back, err := g.r.Rows.Reversals(ctx, g.h.Bookings[i].ID)
@@ -363,26 +364,26 @@ func (g *gathering) books(ctx context.Context) {
 	}
 }
 
-// ghost reads what was booked of money that moved for the object though nobody asked for
-// it, or not any more.
-func (g *gathering) ghost(ctx context.Context, add func(*ledger.Transaction)) {
+// ghosts reads what was booked of money that moved for the object though nobody asked for
+// it, or not any more. The region that found it has it in its books.
+func (g *gathering) ghosts(ctx context.Context, add func(*ledger.Transaction)) {
 	for _, r := range g.r.Regions {
-		back, found, err := g.r.Rows.GhostRefund(ctx, r.Name, g.h.Object)
+		all, err := g.r.Rows.GhostsOf(ctx, r.Name, g.h.Object)
 		if err != nil {
-			g.missing("refund of a ghost at "+r.Name, err)
+			g.missing("ghosts at "+r.Name, err)
 			continue
 		}
-		if !found {
-			continue
+		for i := range all {
+			add(&all[i])
 		}
-		ghost, found, err := g.r.Rows.Transaction(ctx, r.Name, back.Reverses)
+		// Of a refund the booking of what it gave back; it stands under the ghost's name.
+		back, found, err := g.r.Rows.GhostRefund(ctx, r.Name, g.h.Object)
 		switch {
 		case err != nil:
-			g.missing("ghost at "+r.Name, err)
+			g.missing("refund of a ghost at "+r.Name, err)
 		case found:
-			add(&ghost)
+			add(&back)
 		}
-		add(&back)
 	}
 }
 

@@ -204,26 +204,31 @@ func (g *gathering) notMoved() string {
 func (g *gathering) takenBack() string {
 	var b strings.Builder
 	var refunds int
+	var refunded int64
+	var currency string
 	for i := range g.h.Bookings {
 		t := &g.h.Bookings[i]
 		_, failed := t.Kind.Failed()
 		switch {
-		case t.ID == g.h.Object:
+		case t.ID == g.h.Object, t.Object == g.h.Object && t.Kind == ledger.GhostRefund:
 		case t.Kind == ledger.Refund:
-			refunds++
+			refunds, refunded, currency = refunds+1, refunded+t.Amount, t.Currency
 		case t.Kind == ledger.Ghost:
-			b.WriteString(", the provider moved money nobody asked for")
+			fmt.Fprintf(&b, ", the provider moved %s that nobody asked for", money(t.Amount, t.Currency))
 		case t.Kind == ledger.GhostRefund:
-			b.WriteString(", it was given back")
+			b.WriteString(", which was refunded")
 		case failed:
 			b.WriteString(", the provider took " + strings.ReplaceAll(strings.TrimSuffix(string(t.Kind), "_failed"), "_", " ") + " back as failed")
 		}
 	}
 	if refunds > 0 {
-		b.WriteString(", refunded " + times(refunds))
+		fmt.Fprintf(&b, ", refunded %s (%s)", times(refunds), money(refunded, currency))
 	}
 	return b.String()
 }
+
+// money is an amount in minor units as people of the books write it.
+func money(amount int64, currency string) string { return fmt.Sprintf("%d %s", amount, currency) }
 
 // sentence is the outcome with what else people ask first.
 func (g *gathering) sentence(what string) string {

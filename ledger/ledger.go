@@ -300,6 +300,8 @@ type Store interface {
 	Arrivals(ctx context.Context, provider, ref string) ([]Transaction, error)
 	// GhostRefund finds the refund of a ghost by its object, in the books of region.
 	GhostRefund(ctx context.Context, region, object string) (t Transaction, found bool, err error)
+	// GhostsOf lists the ghosts of an object, as of a charge, in the books of region, by id.
+	GhostsOf(ctx context.Context, region, object string) ([]Transaction, error)
 	// Balances lists up to limit balances of region's transactions after a key,
 	// summed by the store from all transactions of the region. It scans.
 	Balances(ctx context.Context, region string, after AccountKey, limit int) ([]Balance, error)

@@ -21,6 +21,7 @@ var (
 	ledgerPost         = declare[postArgs]("ledger_post")
 	ledgerBook         = declare[bookArgs]("ledger_book")
 	ledgerGhostRefund  = declare[objectArgs]("ledger_ghost_refund")
+	ledgerGhostsOf     = declare[objectArgs]("ledger_ghosts_of")
 	ledgerTransaction  = declare[idArgs]("ledger_transaction")
 	ledgerTransactions = declare[transactionsArgs]("ledger_transactions")
 	ledgerReversals    = declare[reversalsArgs]("ledger_reversals")
@@ -167,6 +168,16 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (ledger.T
 		return ledger.Transaction{}, false, claimError(ledgerGhostRefund.name, err)
 	}
 	return t, true, nil
+}
+
+// GhostsOf implements [ledger.Store].
+func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+	ctx, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	all, err := many(ctx, v.db, ledgerGhostsOf, repeatable, objectArgs{Home: region, ObjectID: object}, scanTransaction)
+	return all, claimError(ledgerGhostsOf.name, err)
 }
 
 // Transaction implements [ledger.Store].

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -106,12 +107,26 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, tell []outbox.Mes
 // GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
 // fails after it was booked is rare, and an index would be written with each.
 func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger.Transaction, found bool, err error) {
-	code, err := v.reach(ctx, region)
-	if err != nil {
+	all, err := v.booked(ctx, region, ledger.GhostRefund, object, 1)
+	if err != nil || len(all) == 0 {
 		return t, false, err
 	}
+	return all[0], true, nil
+}
+
+// GhostsOf implements [ledger.Store]. It scans the region's books, for a person.
+func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
+	return v.booked(ctx, region, ledger.Ghost, object, math.MaxInt)
+}
+
+// booked scans a region's books for up to limit transactions of a kind and an object.
+func (v *View) booked(ctx context.Context, region string, kind ledger.Kind, object string, limit int) (all []ledger.Transaction, err error) {
+	code, err := v.reach(ctx, region)
+	if err != nil {
+		return nil, err
+	}
 	if err := v.db.enter(ctx); err != nil {
-		return t, false, err
+		return nil, err
 	}
 	defer v.db.leave()
 	prefix := appendRegion(nil, tableLedger, code)
@@ -120,13 +135,13 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger
 		if err != nil {
 			return false, err
 		}
-		if found = row.Kind == ledger.GhostRefund && row.Object == object; found {
-			t = *row
+		if row.Kind == kind && row.Object == object {
+			all = append(all, *row)
 		}
-		return !found, ctx.Err()
+		return len(all) < limit, ctx.Err()
 	})
 	if err != nil {
-		return ledger.Transaction{}, false, err
+		return nil, err
 	}
-	return t, found, v.db.afterScan()
+	return all, v.db.afterScan()
 }

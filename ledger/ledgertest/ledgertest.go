@@ -517,6 +517,31 @@ var tests = []struct {
 			require.False(w, found, "%v", none)
 		}
 	}},
+	{"ghosts of an object: all of them, whether or not they were refunded, and nothing else", func(w *world) {
+		var want []string
+		for _, ref := range []string{"p1", "p2"} {
+			ghost := w.charge(ledger.GhostID("sim", ref), 100)
+			ghost.Kind, ghost.Object, ghost.Credit, ghost.ProviderRef = ledger.Ghost, "ch_1", ledger.Suspense("acme"), ref
+			want = append(want, w.post(ghost).ID)
+			if ref == "p1" {
+				back := w.refund("re_1", ghost, 100)
+				back.ID, back.Kind = ledger.GhostRefundID("sim", ref), ledger.GhostRefund
+				w.post(back)
+			}
+		}
+		slices.Sort(want)
+		w.post(w.charge("ch_2", 100))
+		for _, region := range w.Regions[:2] {
+			got, err := w.Store(region).GhostsOf(w.ctx, w.home, "ch_1")
+			require.NoError(w, err)
+			require.Equal(w, want, ids(got))
+		}
+		for _, none := range []struct{ region, object string }{{w.home, "ch_2"}, {w.home, "re_1"}, {w.home, "ch_"}, {w.Regions[1], "ch_1"}} {
+			got, err := w.at().GhostsOf(w.ctx, none.region, none.object)
+			require.NoError(w, err)
+			require.Empty(w, got, "%v", none)
+		}
+	}},
 	{"balances: none for empty books", func(w *world) {
 		require.Empty(w, w.balances(w.home, 10))
 	}},
