@@ -242,7 +242,7 @@ var (
 		"How many things the last proof of the books found wrong; 0 is a proof that held.",
 		"Page. Stop compensations, keep the database as it is, and read the verdict.")
 	AuditLag = money.gauge("homeward.audit.export.lag", "s",
-		"For how long the oldest window of the region's audit has been due that no segment in object storage holds; 0 where none is. The node of the region that exports tells it, where there is a bucket.",
+		"For how long the oldest window of the region's audit has been due that no segment in object storage holds; 0 where none is. The node that exports tells it, where there is a bucket: one of the region, or of another while that is lost.",
 		"Grows: the bucket, its key or the store; the log says which. Rows wait for their segment until they are 400 days old.",
 		Home)
 	AuditSegments = money.counter("homeward.audit.segments", "{segment}",

@@ -84,29 +84,40 @@ func (v *View) Sweep(ctx context.Context, limit int) (removed int, err error) {
 		}
 		removed += n
 	}
-	dropped, _, err := affected(ctx, v.db, dropBodies, repeatable, bodiesArgs{v.name, oldArgs{notice.KeepBodyFor, int64(limit)}})
-	if err != nil {
-		return removed, claimError(dropBodies.name, err)
-	}
-	n, err := v.sweepPins(ctx, limit)
-	return removed + dropped + n, err
+	n, err := v.SweepHome(ctx, v.name, limit)
+	return removed + n, err
 }
 
-// sweepPins looks at some of the pins that the view's region keeps, and deletes up
+// SweepHome is the part of Sweep that each home needs done for itself: its pins, with
+// the end of the move of tenants' registrars away from it, and the bodies of its notices.
+// Other regions do it for one that is lost, so that it can be left for good.
+func (v *View) SweepHome(ctx context.Context, home string, limit int) (removed int, err error) {
+	if ctx, err = v.reach(ctx, home); err != nil {
+		return 0, err
+	}
+	dropped, _, err := affected(ctx, v.db, dropBodies, repeatable, bodiesArgs{home, oldArgs{notice.KeepBodyFor, int64(limit)}})
+	if err != nil {
+		return 0, claimError(dropBodies.name, err)
+	}
+	n, err := v.sweepPins(ctx, home, limit)
+	return dropped + n, err
+}
+
+// sweepPins looks at some of the pins that a home keeps, and deletes up
 // to about limit of those past their life whose key nobody speaks for. Row-level
 // TTL cannot do it: whether a pin protects a claim is for another row, perhaps in
 // another region, to say.
-func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error) {
+func (v *View) sweepPins(ctx context.Context, home string, limit int) (removed int, err error) {
 	s := &v.db.sweeps
 	s.mu.Lock()
-	after := s.after[v.name]
+	after := s.after[home]
 	s.mu.Unlock()
 	type page struct {
 		seen, gone int64
 		last       claim.Key
 	}
 	for look := 0; look < pinLooks && removed < limit; look++ {
-		p, found, _, err := one(ctx, v.db, sweepPins, repeatable, sweepPinsArgs{keyIn(v.name, after), pinsPerLook, v.db.policy.PinLife()},
+		p, found, _, err := one(ctx, v.db, sweepPins, repeatable, sweepPinsArgs{keyIn(home, after), pinsPerLook, v.db.policy.PinLife()},
 			func(row pgx.CollectableRow) (p page, err error) {
 				err = row.Scan(&p.seen, &p.gone, &p.last.Tenant, &p.last.Value)
 				return p, err
@@ -117,22 +128,22 @@ func (v *View) sweepPins(ctx context.Context, limit int) (removed int, err error
 		removed += int(p.gone)
 		after = p.last
 		if through := !found || p.seen < pinsPerLook; through {
-			v.sweptUntil(claim.Key{}) // from the start again
-			_, _, err := affected(ctx, v.db, forgetMoves, repeatable, movesArgs{v.name, registrarRest})
+			v.sweptUntil(home, claim.Key{}) // from the start again
+			_, _, err := affected(ctx, v.db, forgetMoves, repeatable, movesArgs{home, registrarRest})
 			return removed, claimError(forgetMoves.name, err)
 		}
 	}
-	v.sweptUntil(after)
+	v.sweptUntil(home, after)
 	return removed, nil
 }
 
-// sweptUntil remembers where the next look goes on.
-func (v *View) sweptUntil(after claim.Key) {
+// sweptUntil remembers where the next look at a home's pins goes on.
+func (v *View) sweptUntil(home string, after claim.Key) {
 	s := &v.db.sweeps
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.after == nil {
 		s.after = map[string]claim.Key{}
 	}
-	s.after[v.name] = after
+	s.after[home] = after
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,9 +186,9 @@ func DemoAudit(data string, s AuditSettings) (AuditSettings, *audit.Keys, error)
 	return s, keys, nil
 }
 
-// export is what a node knows of the export of its region.
+// export is what a node knows of the exports that it does, by home.
 type export struct {
-	last atomic.Pointer[exported]
+	last atomic.Pointer[map[string]exported]
 }
 
 // exported is what a round came to.
@@ -199,15 +200,25 @@ type exported struct {
 
 // lag is the age of the oldest window that is due and not exported, some time after the
 // last round.
-func (e *export) lag() (lag time.Duration, known bool) {
-	last := e.last.Load()
-	if last == nil || last.status.Exported.IsZero() {
+func (e *exported) lag() (lag time.Duration, known bool) {
+	if e.status.Exported.IsZero() {
 		return 0, false
 	}
-	if lag = last.status.Lag; last.failed || lag > 0 {
-		lag += time.Since(last.at)
+	if lag = e.status.Lag; e.failed || lag > 0 {
+		lag += time.Since(e.at)
 	}
 	return lag, true
+}
+
+// tell tells the lag of each home.
+func (e *export) tell(o *meter.Observer) {
+	if last := e.last.Load(); last != nil {
+		for home, l := range *last {
+			if lag, known := l.lag(); known {
+				o.Is(meter.AuditLag, lag.Seconds(), home)
+			}
+		}
+	}
 }
 
 // NewExporter is one that takes card numbers out of what providers said.
@@ -216,49 +227,84 @@ func NewExporter(c audit.Config) (*audit.Exporter, error) {
 	return audit.NewExporter(c)
 }
 
-// exportAudit writes the audit of the region to segments, at one node of it as a rule.
+// exportAudit writes the audit of the region to segments, and that of lost regions, at one
+// node as a rule: a home whose rows nobody exports would lose them after 400 days.
 func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	c := &n.c
 	if c.AuditObjects == nil {
 		return nil, nil
 	}
-	x, err := NewExporter(audit.Config{
-		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: c.Region, Node: c.Name, Providers: c.Providers.Names(), Logger: n.log,
-	})
-	if err != nil {
+	x := &exports{n: n, segments: c.Meters.Counter(meter.AuditSegments), lost: c.Meters.Counter(meter.AuditLost), of: map[string]*homeExport{}}
+	if _, err := x.home(c.Region); err != nil {
 		return nil, err
 	}
-	if err := c.Meters.Observe(func(o *meter.Observer) {
-		if lag, known := n.export.lag(); known {
-			o.Is(meter.AuditLag, lag.Seconds(), c.Region)
-		}
-	}); err != nil {
+	if err := c.Meters.Observe(n.export.tell); err != nil {
 		return nil, err
 	}
-	segments, lost, mine := c.Meters.Counter(meter.AuditSegments), c.Meters.Counter(meter.AuditLost), n.rounds()
-	bad := trouble{log: n.log, began: "the audit cannot be exported; its rows wait for it", over: "the audit is exported again"}
-	every := c.Audit.Every
-	if every == 0 {
-		every = defaultAuditEvery
-	}
-	n.background.every(n.log, every, func(ctx context.Context) {
-		if !mine() || n.guard.Standing().Unread(c.Region) {
-			n.export.last.Store(nil) // another node tells, or a person is to look first
-			return
+	mine := n.roundsOf()
+	n.background.every(n.log, cmp.Or(c.Audit.Every, defaultAuditEvery), func(ctx context.Context) {
+		last := map[string]exported{} // without those of which another node tells
+		for _, home := range n.kept() {
+			if !mine(home) || n.guard.Standing().Unread(home) { // unread: a person is to look first
+				continue
+			}
+			if done, err := x.round(ctx, home); err == nil {
+				last[home] = done
+			}
+			if ctx.Err() != nil {
+				return
+			}
 		}
-		status, err := x.Round(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		bad.note(err)
-		segments.Add(int64(status.Segments))
-		lost.Add(int64(status.RepliesLost))
-		n.export.last.Store(&exported{time.Now(), status, err != nil})
-		if status.Segments > 0 {
-			n.log.Info("audit was exported", "until", status.Exported, "segments", status.Segments, "entries", status.Entries, "late", status.Late, "swept", status.Swept)
-		}
+		n.export.last.Store(&last)
 	})
 	return nil, nil
+}
+
+// exports are the exports of a node. They are for one goroutine.
+type exports struct {
+	n              *Node
+	segments, lost *meter.Counter
+	of             map[string]*homeExport
+}
+
+// homeExport is the export of one home.
+type homeExport struct {
+	*audit.Exporter
+	trouble trouble
+}
+
+// home returns the export of a home.
+func (x *exports) home(home string) (*homeExport, error) {
+	if x.of[home] == nil {
+		c := &x.n.c
+		e, err := NewExporter(audit.Config{
+			Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: home, Node: c.Name, Providers: c.Providers.Names(), Logger: x.n.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		x.of[home] = &homeExport{e, trouble{log: x.n.log.With("home", home), began: "the audit cannot be exported; its rows wait for it", over: "the audit is exported again"}}
+	}
+	return x.of[home], nil
+}
+
+// round exports what is due of a home. The error is that of an export that cannot be made.
+func (x *exports) round(ctx context.Context, home string) (done exported, err error) {
+	e, err := x.home(home)
+	if err != nil {
+		return done, err
+	}
+	status, err := e.Round(ctx)
+	if ctx.Err() != nil {
+		return done, ctx.Err()
+	}
+	e.trouble.note(err)
+	x.segments.Add(int64(status.Segments))
+	x.lost.Add(int64(status.RepliesLost))
+	if status.Segments > 0 {
+		x.n.log.Info("audit was exported", "home", home, "until", status.Exported, "segments", status.Segments, "entries", status.Entries, "late", status.Late, "swept", status.Swept)
+	}
+	return exported{time.Now(), status, err != nil}, nil
 }
 
 // maskCards takes the place of a provider's words that hold a card number.

@@ -67,16 +67,27 @@ const seldom = 12
 // it: in all while it is that one, else in one of as many as there are nodes, and in one of
 // seldom whatever gossip says. The result is for one goroutine.
 func (n *Node) rounds() (now func() bool) {
-	left := 0
-	return func() bool {
-		mine, nodes := n.turn(n.c.Region)
-		if left++; !mine && left < min(nodes, seldom) {
+	of := n.roundsOf()
+	return func() bool { return of(n.c.Region) }
+}
+
+// roundsOf is [Node.rounds] for any home: of another region's it is enough if one node of
+// all the others does it.
+func (n *Node) roundsOf() (now func(home string) bool) {
+	left := map[string]int{}
+	return func(home string) bool {
+		mine, nodes := n.turn(home)
+		if left[home]++; !mine && left[home] < min(nodes, seldom) {
 			return false
 		}
-		left = 0
+		left[home] = 0
 		return true
 	}
 }
+
+// kept are the homes that this node does housekeeping for: its own region, and those that are
+// lost, whose nodes cannot.
+func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
 // waking is a node's store. What it puts into queues is worked on by this node at once, if
 // it lives: whoever looks for due rows looks seldom while there are none.

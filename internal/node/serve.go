@@ -119,12 +119,23 @@ func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// sweep deletes rows past their windows now and then, at one node of the region.
+// sweep deletes rows past their windows now and then, those of the region and of lost ones,
+// at one node of those that can.
 func (s *Server) sweep(context.Context) (parts.Stop, error) {
-	sweeper, mine := newSweeper(s.means.view.Sweep, s.log), s.node.rounds()
+	mine, view := s.node.roundsOf(), s.means.view
+	near, far := newSweeper(view.Sweep, s.log), map[string]*sweeper{}
 	s.background.every(s.log, s.settings.SweepEvery, func(ctx context.Context) {
-		if mine() {
-			sweeper.round(ctx)
+		for _, home := range s.node.kept() {
+			switch {
+			case !mine(home):
+			case home == view.Name():
+				near.round(ctx)
+			default:
+				if far[home] == nil {
+					far[home] = newSweeper(func(ctx context.Context, limit int) (int, error) { return view.SweepHome(ctx, home, limit) }, s.log.With("home", home))
+				}
+				far[home].round(ctx)
+			}
 		}
 	})
 	return nil, nil
