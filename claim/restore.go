@@ -22,6 +22,7 @@ import (
 //   - A key with a [Witness], which is what the exported audit has of it, gets the claim back
 //     that it had: the same object, the same first use, the same provider key. The attempt
 //     is a recovery, which asks the provider, or repeats the call that it dedupes.
+//     Where a person had its money booked ([Witness].Booked) it is withheld.
 //   - A key that was minted since, which its first bits say ([Restore.Minted]), is new.
 //   - Any other one is withheld ([WithheldError]) until the witnesses are known to be
 //     complete, or until a key of that time would be forgotten anyway.
@@ -80,6 +81,8 @@ type Restore struct {
 	// up to when the segments after it hold all lost writes.
 	Exported map[string]Segment   `json:"exported,omitempty"`
 	Audited  map[string]time.Time `json:"audited,omitempty"`
+	// Booking: witnesses may be Booked.
+	Booking bool `json:"booking,omitempty"`
 	// By is who began the restore. Why is the reason given for it, or for ending it
 	// early.
 	By  string `json:"by"`
@@ -104,7 +107,7 @@ func NewRestore(was Restore, from, until, now time.Time, exported map[string]Seg
 		Tag: binary.BigEndian.Uint32(tag[:]), By: by, Why: why,
 	}
 	if was.Stands() { // what was lost then is lost still, and what is exported since is no witness
-		r.OpenedAt, r.Exported = was.OpenedAt, was.Exported
+		r.OpenedAt, r.Exported, r.Booking = was.OpenedAt, was.Exported, was.Booking
 		if was.From.Before(r.From) {
 			r.From = was.From
 		}
@@ -191,6 +194,9 @@ type Witness struct {
 	Done      bool   `json:"done,omitempty"`
 	// ProviderRef is the provider's id of the movement, where it was known.
 	ProviderRef string `json:"provider_ref,omitempty"`
+	// Booked: a person had its money booked from a statement. The claim is not begun again,
+	// as what it would book is booked.
+	Booked bool `json:"booked,omitempty"`
 }
 
 // Restores keeps the row and the witnesses, for the whole deployment. Implementations are
@@ -280,7 +286,7 @@ func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool,
 	switch {
 	case err != nil:
 		return nil, false, err
-	case found && got.Object != "":
+	case found && got.Object != "" && !got.Booked:
 		return &got, r.Phase == RestoreWitnessed, nil
 	case found, r.Phase != RestoreWitnessed:
 		return nil, false, &WithheldError{RetryAfter: withheldPause}

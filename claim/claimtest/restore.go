@@ -227,5 +227,9 @@ var restoreTests = []test{
 		_, complete, err = recall("known")
 		require.NoError(w, err)
 		require.True(w, complete)
+		// What a person had booked is not begun again.
+		known.Booked = true
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known}))
+		withheld("known")
 	}},
 }

@@ -16,6 +16,7 @@ type restoreCommand struct {
 	Audit   restoreAuditCommand   `cmd:"" help:"Recover lost claims from the exported audit."`
 	Show    restoreShowCommand    `cmd:"" help:"Show the lost time, recovered claims and what is left to do."`
 	Release restoreReleaseCommand `cmd:"" help:"Stop withholding unknown keys, on your word."`
+	Book    restoreBookCommand    `cmd:"" help:"Book lost charges that nobody has asked for again."`
 	End     restoreEndCommand     `cmd:"" help:"End the restore once no lost key would be remembered."`
 }
 

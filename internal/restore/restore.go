@@ -193,6 +193,9 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		}
 		for some := found.Witnesses; len(some) > 0; {
 			n := min(batch, len(some))
+			if err := keepBooked(ctx, rows, &r, some[:n]); err != nil {
+				return r, err
+			}
 			if err := rows.PutWitnesses(ctx, some[:n]); err != nil {
 				return r, err
 			}
