@@ -3,19 +3,20 @@
 //
 // # The rows are the truth
 //
-// The audit of a claim's step is written by that step. An [Exporter] reads the rows of a
-// window, a day as a rule, in the order of their keys, writes an object with them, and then
-// moves the [Chain], a row of the same store, by compare-and-set. That one node of a region
-// does so is a hint; the row decides which object counts.
+// A claim's step writes its own audit. An [Exporter] reads the rows of a window, usually a
+// day, in the order of their keys, writes them to an object, and then advances the [Chain],
+// a row of the same store, by compare-and-set. Only one node of a region exports, but that
+// is a hint; the row decides which object counts.
 //
-// Exported is at least once: [Entry].ID tells duplicates. Rows are deleted only where their
-// claim is gone and a segment of the chain was found to have them, so that it does not
-// matter when a row came: one that came after its window goes into a late segment first.
+// Each row is exported at least once; [Entry].ID identifies duplicates. The sweep deletes a
+// row only if its claim is gone and it has found the row in a segment of the chain. So the
+// time of a row does not matter: a row that was written after its window goes into a late
+// segment first.
 //
-// Replies that nobody noted are not there. Notes of replies wait in a node's memory for a
-// second; those that it drops it counts, in an entry of its own
-// (claim.EventRepliesLost), and the manifest has the sum. What a crash takes, up to a
-// second of notes, nobody counts. Everything else is in the step's own transaction.
+// Audit entries of replies may be missing. A node buffers them for a second; it counts
+// those that it drops in an entry of its own (claim.EventRepliesLost), and the manifest
+// has the sum. The entries that a crash loses, up to a second of them, are not counted.
+// Every other entry is written in its step's own transaction.
 //
 // # Objects
 //
@@ -27,12 +28,12 @@
 // one zstd frame (RFC 8878) of JSON lines, each an [Entry]. The digest of a segment is the
 // SHA-256 of its manifest, which has that of the body. DIGEST is its first 16 digits.
 //
-// An object never changes: the same name is the same content, so that a bucket may lock
+// An object never changes: the same name means the same content, so a bucket may lock
 // objects for seven years. A day without audit has a segment without entries, so that a
-// segment that is missing can be told from a quiet day.
+// missing segment differs from a quiet day.
 //
-// No body, secret, payer's data or provider key is in a row of audit, and so in none of a
-// segment. Card numbers in what a provider said are masked.
+// Rows of audit, and so segments, hold no body, secret, payer's data or provider key.
+// Card numbers in a provider's texts are masked.
 //
 // # Crash points
 //
@@ -51,14 +52,15 @@
 //	found | forgotten       the rows are there, and found again by the next sweep
 //	forgotten | swept       the next sweep goes through what is left
 //
-// A reply that is lost says nothing: the next round reads the chain, and goes on from
-// whatever it says. A spare object has a number of the chain and names what stood before
-// it, as every writer reads that from the row; [Verify] tells it by the one that follows.
+// After a lost reply the next round reads the chain and continues from there. A spare
+// object has a number of the chain and names its predecessor, as every writer reads both
+// from the row; [Verify] recognises it by the segment that follows in the chain.
 //
 // # What a chain proves
 //
-// [Verify] reads objects alone, with public keys. It names each segment that was changed,
-// removed, exchanged or signed by somebody else. That the last ones were removed only time
-// tells: the chain then ends earlier than it should. Who has the signing key can write
-// another chain; keep the digest of the last segment, which Verify prints, somewhere else.
+// [Verify] reads only objects and public keys. It names each segment that was changed,
+// removed, exchanged or signed with an untrusted key. It detects the removal of the last
+// segments only by time: the chain then ends earlier than it should. A holder of the
+// signing key can write another chain, so keep the digest of the last segment, which
+// Verify prints, in another place.
 package audit

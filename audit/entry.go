@@ -9,8 +9,8 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// Entry is one line of the audit of a region, as a segment has it. Its JSON is the format
-// of segments: members are only ever added.
+// Entry is one audit entry of a region, as segments store it. Its JSON is the format of
+// segments: members are only ever added.
 type Entry struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
@@ -18,8 +18,8 @@ type Entry struct {
 	// in the same life, when the entry was exported.
 	Object      string `json:"object,omitempty"`
 	ProviderRef string `json:"provider_ref,omitempty"`
-	// ID is unique within the region, for ever: two entries with the same ID are one that
-	// was exported twice.
+	// ID is unique within the region, for ever: two entries with the same ID are one
+	// entry that was exported twice.
 	ID         string      `json:"id"`
 	At         time.Time   `json:"at"`
 	Event      claim.Event `json:"event"`
@@ -38,13 +38,14 @@ type Entry struct {
 	Claim *claim.Record `json:"-"`
 }
 
-// Life is what it takes to know a claim again that its store has lost; see claim.Witness.
+// Life holds the facts that identify a claim after its store has lost it; see
+// claim.Witness.
 type Life struct {
 	FirstUse time.Time `json:"first_use"`
 	// Fingerprint is that of the request in hexadecimal, by the rules of Version.
 	Fingerprint string `json:"fingerprint"`
 	Version     uint8  `json:"version"`
-	// Provider is the name of whom the generation is with; "" where none was named.
+	// Provider names the provider of the generation; "" if none was named.
 	Provider string `json:"provider,omitempty"`
 }
 
@@ -75,7 +76,7 @@ type Position struct {
 	ID     string    `json:"id"`
 }
 
-// Position is where e stands.
+// Position returns the position of e.
 func (e *Entry) Position() Position {
 	return Position{Tenant: e.Tenant, Key: e.Key, At: e.At, ID: e.ID}
 }

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Policy is how a region's audit is exported. All nodes of a deployment should agree on it;
-// where they do not, segments only come sooner or later.
+// Policy sets how a region's audit is exported. All nodes of a deployment should use the
+// same one; a difference only changes when segments are written.
 type Policy struct {
-	// Window is how much time a window has: a day, or an even part of one. A region reads
-	// the rows that it keeps once for each.
+	// Window is the length of a window: a day, or an even part of one. The exporter reads
+	// all stored rows of the region once for each window.
 	Window time.Duration `koanf:"window"`
-	// Settle is how long after its end a window is exported. What comes later still goes
-	// into a segment, but only when its rows are swept.
+	// Settle is how long after its end a window is exported. Rows that arrive later
+	// still go into a segment, but only when they are swept.
 	Settle time.Duration `koanf:"settle"`
-	// KeepRows is how long exported rows stay in the store, where their claim does not keep
-	// them longer.
+	// KeepRows is how long exported rows stay in the store, unless their claim keeps them
+	// longer.
 	KeepRows time.Duration `koanf:"keep_rows"`
 }
 
-// DefaultPolicy is a segment for each day.
+// DefaultPolicy exports one window a day.
 func DefaultPolicy() Policy {
 	return Policy{Window: day, Settle: 15 * time.Minute, KeepRows: 7 * day}
 }
@@ -37,7 +37,7 @@ const (
 	MaxKeepRows = 365 * day
 )
 
-// Validate names every setting that cannot work.
+// Validate returns an error that names every invalid setting.
 func (p Policy) Validate() error {
 	var errs []error
 	if p.Window < time.Second || p.Window > day || day%p.Window != 0 {
@@ -52,17 +52,18 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Config assembles an [Exporter]; all but Mask and Logger is required.
+// Config assembles an [Exporter]. All fields but Mask and Logger are required.
 type Config struct {
 	Store   Store
 	Objects Objects
 	Keys    *Keys
 	Policy  Policy
-	// Home is the region whose audit is exported, and Node who does it.
+	// Home is the region whose audit is exported, and Node the node that
+	// exports it.
 	Home, Node string
-	// Providers are the names that claims may be with.
+	// Providers are the names of the providers that claims may have.
 	Providers []string
-	// Mask takes card numbers out of a text; nil leaves it as it is.
+	// Mask masks card numbers in a text; nil changes nothing.
 	Mask   func(string) string
 	Logger *slog.Logger
 	// Entries is how many a segment has at most; 0 means 50,000. Page is how many rows are
@@ -70,9 +71,9 @@ type Config struct {
 	Entries, Page int
 }
 
-// Exporter writes the audit of one region to objects. It keeps nothing in memory between
-// two rounds; any number of them may work on a region at once, and at most one of them
-// gets on.
+// Exporter writes the audit of one region to objects. It keeps no state between two
+// rounds. Any number of exporters may work on a region at once; at most one of them
+// makes progress.
 type Exporter struct{ c Config }
 
 // maxSegment is how much text a segment has at most, in bytes of what varies.
@@ -90,24 +91,25 @@ func NewExporter(c Config) (*Exporter, error) {
 	return &Exporter{c}, nil
 }
 
-// Status is how far an export has come.
+// Status is the progress of an export.
 type Status struct {
-	// Exported: all before it is in segments.
+	// Exported is up to when all entries are in segments.
 	Exported time.Time
 	// Lag is the age of the oldest window that is due and not exported; 0: none is.
 	Lag time.Duration
-	// Segments and Entries were written by this round, Late of them after their window, and
-	// Swept rows deleted.
+	// Segments and Entries count what this round wrote, Late the entries written after
+	// their window, and Swept the deleted rows.
 	Segments, Entries, Late, Swept int
-	// RepliesLost is how many the segments of this round say were lost.
+	// RepliesLost counts the lost audit entries of replies, as the segments of
+	// this round record them.
 	RepliesLost uint64
 }
 
-// errRival: another exporter has moved the chain on. What is there now is as good.
-var errRival = errors.New("audit: another exporter has moved the chain on")
+// errRival: another exporter has advanced the chain, which is as good.
+var errRival = errors.New("audit: another exporter has advanced the chain")
 
-// Round exports every window that is due, and then sweeps what was exported long enough
-// ago. It returns how far it came, also beside an error.
+// Round exports every due window, and then sweeps the rows that were exported long
+// enough ago. It returns its progress, also with an error.
 func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 	for {
 		c, now, found, err := x.c.Store.AuditChain(ctx, x.c.Home)
@@ -133,8 +135,8 @@ func (x *Exporter) Round(ctx context.Context) (s Status, err error) {
 	}
 }
 
-// Finish exports all that there is, in a window that ends now. No node may run: what one
-// commits later would come after its window. It sweeps nothing.
+// Finish exports all rows, in a window that ends now. No node may run, as its later
+// commits would come after their window. It sweeps nothing.
 func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 	var until time.Time
 	for {
@@ -183,7 +185,7 @@ func (x *Exporter) begin(ctx context.Context, now time.Time) error {
 		after, more = page.Next, page.More
 	}
 	from := oldest.UTC().Truncate(x.c.Policy.Window)
-	x.c.Logger.Info("the export of the audit begins", "home", x.c.Home, "from", from)
+	x.c.Logger.Info("the audit export begins", "home", x.c.Home, "from", from)
 	return x.advance(ctx, 0, Chain{From: from})
 }
 
@@ -253,7 +255,7 @@ func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry) (Segm
 		return s, err
 	}
 	if err := x.c.Objects.Put(ctx, s.Name, data); err != nil {
-		return s, fmt.Errorf("audit: segment %s cannot be written: %w", s.Name, err)
+		return s, fmt.Errorf("audit: cannot write segment %s: %w", s.Name, err)
 	}
 	return s, nil
 }
@@ -268,7 +270,7 @@ func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment,
 		return nil
 	})
 	if err != nil {
-		return s, false, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+		return s, false, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	for _, name := range names {
 		s, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Archive finds in a bucket what its segments have. It is safe for concurrent use.
+// Archive searches the segments of a bucket. It is safe for concurrent use.
 type Archive struct {
 	Objects Objects
-	// Trust proves what is found; nil believes everything.
+	// Trust verifies the segments; nil accepts every segment.
 	Trust Trust
 	// Parallel is how many objects are read at once; 0 means 16.
 	Parallel int
@@ -23,13 +23,12 @@ type Archive struct {
 	Progress func(done, total int)
 }
 
-// Wanted says what to find: what is of Key, of any tenant unless Tenant is said, or of
-// Object.
+// Wanted selects the entries of Key, of any tenant unless Tenant is set, or of Object.
 type Wanted struct {
 	Tenant, Key, Object string
-	// Regions are those to look in; none: all.
+	// Regions are the regions to search; none: all.
 	Regions []string
-	// Since and Until bound the days that are looked through; zero: no bound.
+	// Since and Until bound the days to search; zero: no bound.
 	Since, Until time.Time
 	// Tenants are asked for with a Key that comes without its tenant.
 	Tenants []string
@@ -38,13 +37,13 @@ type Wanted struct {
 // Found is an entry and where it was found.
 type Found struct {
 	Entry
-	// Home is the region whose chain has it, Segment the name of its object.
+	// Home is the region whose chain has the entry, Segment the name of its
+	// object.
 	Home, Segment string
 }
 
-// Find returns the entries that are wanted, each once, in the order of their times. Doubts
-// name segments that could not be read or are not what was signed: what they have is
-// missing, or was left out.
+// Find returns the wanted entries, each once, in the order of their times. Doubts name the
+// segments that could not be read or verified; their entries are missing from the result.
 func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []string, err error) {
 	var names []named
 	err = a.Objects.List(ctx, "", func(name string) error {
@@ -54,7 +53,7 @@ func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []s
 		return nil
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+		return nil, nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	var mu sync.Mutex
 	done := 0

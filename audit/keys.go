@@ -28,10 +28,11 @@ func KeyID(key ed25519.PublicKey) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Trust are the public keys whose segments are believed, by [KeyID].
+// Trust holds the public keys whose segments are accepted, by [KeyID].
 type Trust map[string]ed25519.PublicKey
 
-// Keys sign segments: the first does, and what any of them has signed is believed.
+// Keys sign and verify segments: the first signs, and segments signed by any of
+// them are accepted.
 type Keys struct {
 	signs ed25519.PrivateKey
 	id    string
@@ -52,8 +53,8 @@ func NewKey() (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: pemPrivate, Bytes: der})), nil
 }
 
-// ParseKeys reads private keys in PEM, one after the other, of which the first signs. Public
-// keys among them are believed, too: those of keys that are retired. The error holds no key.
+// ParseKeys reads private keys in PEM, one after the other; the first signs. It also
+// accepts public keys, those of retired keys, which only verify. The error contains no key.
 func ParseKeys(text string) (*Keys, error) {
 	k := &Keys{trust: Trust{}}
 	err := eachPEM(text, func(kind string, der []byte) error {
@@ -92,10 +93,10 @@ func ParseKeys(text string) (*Keys, error) {
 	return k, nil
 }
 
-// Trust are the public halves of all keys.
+// Trust returns the public halves of all keys.
 func (k *Keys) Trust() Trust { return k.trust }
 
-// ID names the key that signs.
+// ID returns the id of the signing key.
 func (k *Keys) ID() string { return k.id }
 
 // Public is the public half of the keys, in PEM, the one that signs first.

@@ -10,8 +10,8 @@ var ErrNoObject = errors.New("audit: there is no such object")
 
 // Objects are the bucket of segments. Implementations are safe for concurrent use.
 type Objects interface {
-	// Put makes an object durable before it returns. One that is there is replaced; the
-	// names of segments have their content in them, so that it is the same.
+	// Put makes an object durable before it returns. It replaces an existing object,
+	// whose content is the same, since a segment's name contains its digest.
 	Put(ctx context.Context, name string, data []byte) error
 	// Get reads an object, at most its first limit bytes where limit is above 0;
 	// [ErrNoObject].

@@ -12,28 +12,28 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// Lost reads what a bucket has of claims that a store has lost, as it was put back to a
-// backup. The bucket is the witness: its segments are signed, each names the one before,
-// and the chain's row, which came back with the store, says which was the last then.
+// Lost reads from a bucket the claims that a store has lost, because it was restored
+// from a backup. The bucket is the witness: its segments are signed, each names the one
+// before, and the restored chain row names the last one of that time.
 type Lost struct {
 	Objects Objects
 	Trust   Trust
-	// Home is the region whose chain is followed.
+	// Home is the region whose chain Lost follows.
 	Home string
 	// Before is when the store was put back: a segment that was written later has rows of
 	// the store as it is, and says nothing of what it has lost.
 	Before time.Time
 }
 
-// Followed says what a bucket has.
+// Followed is the result of [Lost].Follow.
 type Followed struct {
 	// Chain is the row with the bucket's last segment at its end.
 	Chain Chain
-	// Covered: all that was written before it is in segments of the time before.
+	// Covered is up to when the segments hold all that was written.
 	Covered time.Time
-	// Segments is how many follow the row as it was.
+	// Segments is how many follow the restored row.
 	Segments int
-	// Broken is why the chain was not followed further, "" where it ends there.
+	// Broken is why the chain was not followed further, "" if it ends there.
 	Broken string
 	// Witnesses are of claims, one of each key.
 	Witnesses []claim.Witness
@@ -42,8 +42,8 @@ type Followed struct {
 	Blind int
 }
 
-// Follow goes along the chain from where was ends, the row that came back with the backup. An error says that
-// something could not be read; then nothing is known.
+// Follow follows the chain from the end of was, the restored row. After an error nothing is
+// known, as something could not be read.
 func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 	numbers := map[uint64][]named{}
 	last := uint64(0)
@@ -54,7 +54,7 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 		}
 		return nil
 	}); err != nil {
-		return f, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+		return f, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	f.Chain, f.Covered = was, was.From
 	since := false // segments of the store as it is follow
@@ -110,7 +110,7 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 			why = err.Error()
 		case errors.Is(err, ErrNoObject):
 		case err != nil:
-			return s, nil, "", fmt.Errorf("audit: segment %s cannot be read: %w", n.name, err)
+			return s, nil, "", fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
 		case s.Previous != c.Digest:
 			why = "it names another one before it than " + cmp.Or(c.Digest, "none")
 		default:
@@ -125,7 +125,7 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 		for _, n := range following {
 			head, err := readHead(ctx, l.Objects, n.name, l.Trust)
 			if err != nil && !damaged(err) && !errors.Is(err, ErrNoObject) {
-				return s, nil, "", fmt.Errorf("audit: segment %s cannot be read: %w", n.name, err)
+				return s, nil, "", fmt.Errorf("audit: cannot read segment %s: %w", n.name, err)
 			}
 			if i := slices.IndexFunc(fit, func(w whole) bool {
 				return err == nil && head.Previous == w.Digest && !(fit[chosen].Written.Before(l.Before) && !w.Written.Before(l.Before))

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// Chain is the row that says how far the audit of a region is exported. Who exports reads
-// it, and changes it by compare-and-set; whoever loses has done nothing.
+// Chain is the row that records how far the audit of a region is exported. An exporter
+// reads it and changes it by compare-and-set; the loser of a race has changed nothing.
 type Chain struct {
-	// Version is the row's own, raised by each change.
+	// Version is the row's version, raised by each change.
 	Version uint64
 	// Number and Digest are of the last segment; 0 and "" before the first.
 	Number uint64
 	Digest string
-	// From is where the window begins that is being exported: all before it is done.
+	// From is the begin of the window that is being exported: everything before it
+	// is exported.
 	From time.Time
 	// After is how far in that window, and Part how many segments of it there are.
 	After Position
@@ -26,7 +27,7 @@ type Chain struct {
 // Page is a part of a region's audit.
 type Page struct {
 	Entries []Entry
-	// Next is where the following page begins; More is false behind the last one.
+	// Next is the position of the next page; More is false after the last one.
 	Next Position
 	More bool
 }

@@ -83,7 +83,7 @@ func (x *Exporter) late(ctx context.Context, c *Chain, late map[string][]Entry, 
 		status.Entries += len(late[d])
 		status.Late += len(late[d])
 		status.RepliesLost += s.RepliesLost
-		x.c.Logger.Warn("audit came after its window was exported; it is in a segment of its own", "home", x.c.Home, "day", d, "entries", len(late[d]))
+		x.c.Logger.Warn("audit entries arrived after their window was exported; they are in a late segment", "home", x.c.Home, "day", d, "entries", len(late[d]))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (x *Exporter) newProof(ctx context.Context, c Chain) (*proof, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+		return nil, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	return p, nil
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Class is what is wrong with a chain.
+// Class is a kind of failure of a chain.
 type Class string
 
 // The classes.
@@ -38,7 +38,8 @@ const (
 	Unread Class = "unread"
 )
 
-// Failure is one thing that is wrong, or could not be found out (Unread).
+// Failure is one fault of a chain, or an object that could not be read
+// (Unread).
 type Failure struct {
 	Class  Class  `json:"class"`
 	Region string `json:"region"`
@@ -55,12 +56,13 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s: %s: %s", f.Class, at, f.Detail)
 }
 
-// RegionReport is what was found of one region's chain.
+// RegionReport is the result for one region's chain.
 type RegionReport struct {
 	Region   string `json:"region"`
 	Segments uint64 `json:"segments"`
 	Entries  int64  `json:"entries"`
-	// RepliesLost is how many notes of replies the segments say were lost.
+	// RepliesLost counts the lost audit entries of replies, as the segments
+	// record them.
 	RepliesLost uint64 `json:"replies_lost"`
 	// Spare are objects beside the chain: a crash, or a rival, left them, and what they hold
 	// is in the chain as well.
@@ -72,7 +74,7 @@ type RegionReport struct {
 	Digest string    `json:"digest"`
 }
 
-// Report is what [Verify] found.
+// Report is the result of [Verify].
 type Report struct {
 	Regions []RegionReport `json:"regions"`
 	// Keys are those that signed, with how many segments each did.
@@ -85,17 +87,17 @@ type Report struct {
 // OK reports that every chain is whole.
 func (r *Report) OK() bool { return len(r.Failures) == 0 }
 
-// OnlyUnread reports that there are failures, and all of them are what could not be read.
+// OnlyUnread reports that there are failures, and that all of them are Unread.
 func (r *Report) OnlyUnread() bool {
 	return !r.OK() && !slices.ContainsFunc(r.Failures, func(f Failure) bool { return f.Class != Unread })
 }
 
-// VerifyConfig says what to prove; Objects and Trust are required.
+// VerifyConfig selects what [Verify] checks; Objects and Trust are required.
 type VerifyConfig struct {
 	Objects Objects
 	// Trust are the public keys that may have signed.
 	Trust Trust
-	// Regions are those to prove; none: all that the bucket has.
+	// Regions are the regions to verify; none: all that the bucket has.
 	Regions []string
 	// Now and Stale: a chain that ends more than Stale before Now has [Ended]. 0: any end
 	// is as good.
@@ -107,8 +109,8 @@ type VerifyConfig struct {
 	Parallel int
 }
 
-// Verify proves the chains of a bucket from its objects alone. The error says that it could
-// not even be listed, or ctx's end.
+// Verify verifies the chains of a bucket from its objects alone. It returns an error only
+// if it could not list the bucket, or ctx ended.
 func Verify(ctx context.Context, c VerifyConfig) (Report, error) {
 	r := Report{Keys: map[string]int{}, Failures: []Failure{}, Regions: []RegionReport{}}
 	regions := map[string][]named{}
@@ -129,7 +131,7 @@ func Verify(ctx context.Context, c VerifyConfig) (Report, error) {
 		return nil
 	})
 	if err != nil {
-		return r, fmt.Errorf("audit: the bucket cannot be listed: %w", err)
+		return r, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	v := verification{c: c, total: total, report: &r}
 	for _, region := range slices.Sorted(maps.Keys(regions)) {

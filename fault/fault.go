@@ -1,13 +1,13 @@
-// Package fault turns a panic into an error, so that what our code cannot bear in
-// one row costs that row, and not the process with every other row in hand.
+// Package fault turns a panic into an error, so that a panic on one row fails
+// that row and not the process with every other row in progress.
 //
-// Whoever starts a goroutine that works rows defers [Recover] in it, since nobody
-// else can. A row that was being worked on counts as failed, and is parked after
-// some tries: see outbox.Faulted. A panic says nothing of what was done before it,
-// so what becomes of money under it is unknown.
+// Code that starts a goroutine to handle rows must defer [Recover] in it. The
+// worker counts the row as failed and parks it after some tries: see
+// outbox.Faulted. A panic does not show what was done before it, so the outcome of
+// a payment is unknown.
 //
-// What the runtime itself gives up on (maps that are written at once, memory, an
-// endless recursion) ends the process all the same.
+// Fatal errors of the runtime (concurrent map writes, out of memory, endless
+// recursion) still end the process.
 package fault
 
 import (
@@ -20,7 +20,7 @@ import (
 
 // Error is a panic that was caught. As a value of a log line it shows the stack.
 type Error struct {
-	// Value is what was thrown.
+	// Value is the panic's value.
 	Value any
 	Stack []byte
 }
@@ -52,8 +52,8 @@ func Recover(err *error) {
 	}
 }
 
-// Caught runs f and returns its panic, nil if there was none. It is for what returns
-// no error.
+// Caught runs f and returns its panic, nil if there was none. Use it for functions
+// that return no error.
 func Caught(f func()) *Error {
 	var err error
 	func() {

@@ -1,7 +1,7 @@
-// Package inspect gathers the whole history of one key or object: its claim, what was
-// done to it in every region, the provider's answers, what was booked, what still waits,
-// and one sentence that says what happened. The console, homeward inspect and homeward
-// audit show all read it here.
+// Package inspect gathers the whole history of one key or object: its claim, its audit
+// in every region, the provider's answers, its bookings, its queued rows, and one
+// sentence that says what happened. The console, homeward inspect and homeward audit
+// show use it.
 //
 // It reads rows with authority and changes none. It has no body, no secret, no payer's
 // data and no provider key: a [History] can be shown to every operator.
@@ -27,8 +27,8 @@ var (
 	ErrSeveral = errors.New("inspect: several tenants have such a key")
 )
 
-// History is what is known of one key. Times are the store's clock. It is plain data: its
-// JSON is what homeward inspect --json prints, and members are only ever added.
+// History is the history of one key. Times are the store's clock. It is plain data:
+// homeward inspect --json prints its JSON, and members are only ever added.
 type History struct {
 	// Verdict is one sentence that says what happened, for people.
 	Verdict string `json:"verdict"`
@@ -37,27 +37,27 @@ type History struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
 	Object string `json:"object,omitempty"`
-	// Home is where the key's rows are; "" where nobody has said.
+	// Home is the region that holds the key's rows; "" if it is not known.
 	Home string `json:"home,omitempty"`
 	// Stamped: the key names its home itself. Otherwise PinnedAt is when it got its home,
 	// zero once the pin is gone.
 	Stamped  bool      `json:"stamped"`
 	PinnedAt time.Time `json:"pinned_at,omitzero"`
-	// Claim is the row; nil where there is none, or none any more.
+	// Claim is the row; nil if there is none, or none any more.
 	Claim *Claim `json:"claim,omitempty"`
 	// Timeline is the audit in order. Truncated: there is more, older, that was not read.
 	Timeline  []Entry `json:"timeline"`
 	Truncated bool    `json:"truncated,omitempty"`
-	// Attempts are the times somebody had the right to call the provider, in order.
+	// Attempts are the holders' attempts to call the provider, in order.
 	Attempts []Attempt `json:"attempts"`
-	// Replays counts the retries that read the stored answer, and Mismatches those that
-	// were another request, both as far as the audit has them: replies of up to a second
-	// may be missing.
+	// Replays counts the retries that got the stored answer, and Mismatches the requests
+	// that differed from the first, both as far as the audit has them: up to a second of
+	// replies may be missing.
 	Replays    int `json:"replays"`
 	Mismatches int `json:"mismatches"`
-	// Deputies are regions that acted on the key while its home was away.
+	// Deputies are regions that acted on the key while its home was lost.
 	Deputies []string `json:"deputies,omitempty"`
-	// Bookings are what was booked for the object, and what takes that back.
+	// Bookings are the transactions of the object, and those that reverse them.
 	Bookings []Booking `json:"bookings"`
 	// Waiting are rows of the queues that are about the object.
 	Waiting []Waiting `json:"waiting"`
@@ -68,7 +68,7 @@ type History struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-// Claim is the row of a key, without what it answers.
+// Claim is the row of a key, without its response.
 type Claim struct {
 	Operation string `json:"operation"`
 	State     string `json:"state"`
@@ -78,16 +78,16 @@ type Claim struct {
 	Generation uint32 `json:"generation"`
 	Attempts   uint32 `json:"attempts"`
 	Unknowns   uint32 `json:"unknowns"`
-	// Holder is the node that may act until LeaseUntil; "" where the outbox owns the row,
-	// which acts from LeaseUntil on.
+	// Holder is the node that may act until LeaseUntil; "" if the outbox owns the row,
+	// whose worker may act from LeaseUntil on.
 	Holder     string    `json:"holder,omitempty"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
 	FirstUse   time.Time `json:"first_use"`
 	SettledAt  time.Time `json:"settled_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	FreeAt     time.Time `json:"free_at,omitzero"`
-	// WaitsFor says what the provider waits for, where it has the call and somebody else has
-	// to act.
+	// WaitsFor says what the provider waits for, if it accepted the call and the payer, a
+	// bank or a capture is next.
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Reason is the decline code, or outcome_unknown.
 	Reason string `json:"reason,omitempty"`
@@ -120,8 +120,8 @@ type Attempt struct {
 	Fence      uint64 `json:"fence"`
 	Region     string `json:"region"`
 	Node       string `json:"node"`
-	// Began is when the claim was got, Ended when a verdict was recorded; zero where none
-	// was.
+	// Began is when the holder got the claim, Ended when it recorded a verdict; zero if
+	// it recorded none.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
 	// Outcome is done, refused, released or unknown; "" where none was recorded.
@@ -155,7 +155,7 @@ type Waiting struct {
 	Kind     outbox.Kind  `json:"kind"`
 	Due      time.Time    `json:"due"`
 	Attempts uint32       `json:"attempts"`
-	// Parked rows wait for a person; LastError says why.
+	// Parked rows wait for an operator; LastError says why.
 	Parked    bool   `json:"parked"`
 	LastError string `json:"last_error,omitempty"`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Rows are what a [Reader] asks of a store, as the nodes of any region use it.
+// Rows is the part of a deployment's stores that a [Reader] reads.
 type Rows interface {
 	Get(ctx context.Context, key claim.Key, home string) (rec claim.Record, now time.Time, found bool, err error)
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
@@ -36,19 +36,19 @@ type Reader struct {
 	Regions []claim.Region
 	// Policy is that of the nodes; it says when a key expires.
 	Policy claim.Policy
-	// Tenants lists up to limit tenants with ID > after, in order. It is asked for a key
-	// that comes without its tenant; nil: such keys are refused.
+	// Tenants lists up to limit tenants with ID > after, in order. Read calls it for a
+	// key without a tenant; nil: such keys are refused.
 	Tenants func(ctx context.Context, after string, limit int) ([]claim.Tenant, error)
-	// Segments finds what was exported; nil: rows alone are read. It reads a bucket, which
-	// takes its time.
+	// Segments searches the exported audit; nil: only rows are read. It reads a bucket,
+	// which is slow.
 	Segments Segments
 }
 
-// Query says what to look for.
+// Query selects a history.
 type Query struct {
 	// Of is an idempotency key, or the id of an object.
 	Of string
-	// Tenant is whose key it is; "" looks through all tenants. An object needs none.
+	// Tenant is the key's tenant; "" searches all tenants. An object needs none.
 	Tenant string
 	// Since and Until bound the days whose segments are looked through; zero: no bound.
 	Since, Until time.Time
@@ -65,7 +65,7 @@ const (
 	maxFences = 64
 )
 
-// Read gathers what is known of q. It returns [ErrNotFound], [ErrSeveral], or ctx's
+// Read gathers the history of q. It returns [ErrNotFound], [ErrSeveral], or ctx's
 // error; what else fails is named in History.Missing.
 func (r *Reader) Read(ctx context.Context, q Query) (History, error) {
 	g := gathering{r: r, h: History{Timeline: []Entry{}, Attempts: []Attempt{}, Bookings: []Booking{}, Waiting: []Waiting{}}}
@@ -213,7 +213,7 @@ func (g *gathering) findTenant(ctx context.Context) error {
 	for after := ""; ; {
 		page, err := g.r.Tenants(ctx, after, tenantsPage)
 		if err != nil {
-			return fmt.Errorf("inspect: the tenants cannot be listed, name the key's: %w", err)
+			return fmt.Errorf("inspect: cannot list the tenants; name the key's tenant: %w", err)
 		}
 		for _, t := range page {
 			one := gathering{r: g.r, h: g.h}

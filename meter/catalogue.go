@@ -33,22 +33,22 @@ var (
 		Method, Route, Status)
 	Requests = requests.counter("homeward.requests", "{request}",
 		"Requests that move money, once each, at their entry: by operation, outcome, the key's home and path (local, registrar, replica, forward, deputy).",
-		"unavailable and home_unavailable are the availability objective's errors. Many replayed: clients retry, so look for what is slow. deputy: a region is lost.",
+		"unavailable and home_unavailable are the availability objective's errors. Many replayed: clients retry, so look for the slow part. deputy: a region is lost.",
 		Operation, Outcome, Home, Path)
 	TenantRequests = requests.counter("homeward.tenant.requests", "{request}",
 		"The same by tenant and outcome: the tenants with the most traffic, and all others as `other`.",
-		"One tenant's errors among many: its integration. Everybody's: ours or the provider's.",
+		"Errors of one tenant: its integration. Errors of all: our fault or the provider's.",
 		Tenant, Outcome)
 	FailClosed = requests.counter("homeward.requests.fail_closed", "{request}",
-		"Answers 503 that were given because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
+		"Answers 503 because no durable claim could be made, by problem code: store_unavailable, home_unavailable. No money moved.",
 		"store_unavailable: look at the database. home_unavailable: look at homeward.region.lost and the network between regions.",
 		Code)
 	LayerDuration = requests.histogram("homeward.layer.duration", "s", layerBuckets,
-		"Homeward's own part of a request: its time without the attempt at the provider, without the wait for a rival, and at the entry of a forward without the way there and the home's time. What the home adds has the path `home`. The objective is a p99 of 15 ms.",
-		"Statements (db.client.operation.duration), waits for connections and group sizes say where; else the node's processors.",
+		"Homeward's own part of a request: its time without the attempt at the provider, without the wait for a rival, and, at the entry of a forward, without the round trip and the home's time. The home's part has the path `home`. The objective is a p99 of 15 ms.",
+		"Check statements (db.client.operation.duration), waits for connections and group sizes; else the node's processors.",
 		Path)
 	InHand = requests.gauge("homeward.requests.in_hand", "{request}",
-		"Requests that the node is working on, from merchants (api) and from other regions (forward).",
+		"Requests in progress on the node, from merchants (api) and from other regions (forward).",
 		"Grows without more traffic: the provider or the store is slow.",
 		By)
 )
@@ -56,54 +56,54 @@ var (
 // Claims and their life.
 var (
 	Claims = claims.counter("homeward.claims", "{claim}",
-		"What arrivals at a claim came to, once each: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin; or unavailable, where the store gave no answer, and error.",
-		"The replay share is some 3 % in health; a jump means that clients retry.",
+		"Arrivals at a claim, once each, by decision: won, won_unknown, replay, shared, mismatch, tombstone, busy, need_pin; or unavailable, if the store did not answer, and error.",
+		"The share of replays is normally about 3 %; a jump means that clients retry.",
 		Decision)
 	Conflicts = claims.counter("homeward.claim.conflicts", "{claim}",
 		"Arrivals that met a rival with the same key in flight: the wait ended with its answer (answered), without (in_use), or the caller went away (gone).",
-		"Below 0.05 % of homeward.claims in health. More: a retry storm, or a load balancer that repeats requests.",
+		"Normally below 0.05 % of homeward.claims. More: a retry storm, or a load balancer that repeats requests.",
 		Outcome)
 	WaitDuration = claims.histogram("homeward.claim.wait.duration", "s", waitBuckets,
 		"How long the losing side waited for its rival.",
-		"p99 is below 1 s in health; 5 s means claims that are stuck or a provider that is slow.")
+		"p99 is normally below 1 s; 5 s means stuck claims or a slow provider.")
 	Mismatches = claims.counter("homeward.claim.mismatches", "{request}",
-		"Keys that came with another request than their first one, by tenant (those with the most, and `other`).",
-		"A client's bug or abuse: from 10 a minute tell the tenant.",
+		"Requests that reused the key of a different request, by tenant (those with the most, and `other`).",
+		"A client's bug or abuse: from 10 a minute inform the tenant.",
 		Tenant)
 	Generations = claims.counter("homeward.claim.generations", "{claim}",
-		"Claims begun again after a definitive no, as a soft decline.",
+		"Claims begun again after a definitive no, such as a soft decline.",
 		"A jump: payers are declined and try again. Look at the provider's decline codes.",
 		Operation)
 	Settled = claims.counter("homeward.claim.settled", "{claim}",
-		"Verdicts recorded, by the state they left: completed, failed_terminal, failed_retry, or in_flight where the outcome is unknown.",
+		"Verdicts recorded, by the resulting state: completed, failed_terminal, failed_retry, or in_flight if the outcome is unknown.",
 		"in_flight: the provider does not answer.",
 		Operation, State)
 	TakeOvers = claims.counter("homeward.claim.takeovers", "{claim}",
-		"Claims taken from a holder whose lease was over, or whose outcome was unknown: by a retry or by recovery.",
+		"Claims taken over after their lease ended or their outcome was unknown: by a retry or by recovery.",
 		"Some after a node dies. Steadily: nodes that stall, or leases that are too short for the provider.",
 		By)
 	Fenced = claims.counter("homeward.claim.fenced", "{write}",
-		"Writes that were refused because somebody else has the claim or the row since, by step.",
+		"Writes that the store refused because another holder has since taken the claim or the row, by step.",
 		"The fence did its work. Steadily: nodes pause for longer than a lease.",
 		Step)
 	GivenUp = claims.counter("homeward.claim.given_up", "{claim}",
-		"Claims closed with the outcome still unknown at the bound.",
-		"Ask the provider about each: what surfaces later is refunded by itself.",
+		"Claims closed at the bound with the outcome still unknown.",
+		"Ask the provider about each: a charge that surfaces later is refunded automatically.",
 		Operation)
 	Stuck = claims.gauge("homeward.claim.stuck", "{claim}",
-		"Claims in flight whose lease has been over for a minute and whose recovery is due: nobody works on them. Counted up to 1,000.",
+		"Claims in flight whose lease ended over a minute ago and whose recovery is due, but that no node works on. Counted up to 1,000.",
 		"Should be 0. Is a worker running in their home, and does it get answers from the provider?",
 		Home)
 	UnknownOpen = claims.gauge("homeward.claim.unknown.open", "{claim}",
-		"Claims in flight that nobody holds, as an attempt ended with its outcome unknown. Counted up to 1,000.",
+		"Claims in flight without a holder, after an attempt with an unknown outcome. Counted up to 1,000.",
 		"Grows: the provider does not answer, see homeward.provider.duration.",
 		Home)
 	UnknownAge = claims.gauge("homeward.claim.unknown.age", "s",
 		"The age, since its first use, of the oldest of them; 0 if there is none.",
-		"After four hours a claim is given up: ask the provider before.",
+		"After four hours the worker gives a claim up: ask the provider before then.",
 		Home)
 	Pins = claims.counter("homeward.pins", "{pin}",
-		"Questions for the home of an opaque key: here, elsewhere, none, no_new_homes or unavailable.",
+		"Look-ups of the home of an opaque key, by outcome: here, elsewhere, none, no_new_homes or unavailable.",
 		"elsewhere: clients do not send Homeward-Home-Region back. unavailable: the registrar's rows cannot be reached.",
 		Outcome)
 )
@@ -112,52 +112,52 @@ var (
 var (
 	ProviderDuration = provider.histogram("homeward.provider.duration", "s", providerBuckets,
 		"How long the provider took: by call (charge, transfer, refund, capture, cancel, lookup, show) and outcome (approved, declined, pending, authorized, unknown, found, not_found, not_sent).",
-		"Slow or unknown: the provider's status page. Charges wait for it, and so does everybody who retries.",
+		"Slow or unknown: see the provider's status page. Charges and their retries wait for the provider.",
 		Provider, Call, Outcome)
 	Circuit = provider.gauge("homeward.provider.circuit", "",
 		"1 for the state that the provider's circuit is in: closed, open or half-open.",
-		"open: half of the answers stay away. Nothing is sent for 10 s at a time; callers read 503 and retry.",
+		"open: half of the calls get no answer. The breaker sends nothing for 10 s at a time; callers get 503 and retry.",
 		Provider, State)
 )
 
 // Regions and what is between them.
 var (
 	ForwardDuration = regions.histogram("homeward.forward.duration", "s", forwardBuckets,
-		"Round trips to the home region, with what it did there: by home, call (execute, inspect, object) and outcome (answered, or failed: no node gave an answer).",
-		"failed: the region or the way to it. Then homeward.region.lost follows.",
+		"Round trips to the home region, its processing time included: by home, call (execute, inspect, object) and outcome (answered, or failed: no node answered).",
+		"failed: the region or the network to it. homeward.region.lost follows.",
 		Home, Call, Outcome)
 	ForwardMisses = regions.counter("homeward.forward.misses", "{try}",
-		"Nodes of the home that gave no answer, after which another was tried.",
-		"A node died or restarts. Steadily: one that gossip sees and nobody reaches.",
+		"Nodes of the home that did not answer, so that another was tried.",
+		"A node died or restarts. Steadily: gossip sees a node that forwards cannot reach.",
 		Home)
 	RegionNodes = regions.gauge("homeward.region.nodes", "{node}",
 		"Nodes of a region that this node's gossip sees alive.",
-		"0: the region is lost, or the way to it.",
+		"0: the region is lost, or the network to it.",
 		Peer)
 	RegionLost = regions.gauge("homeward.region.lost", "",
-		"1 while this node takes the region for lost and acts as its deputy.",
-		"See the runbook for a lost region. Nothing is charged twice whoever else acts.",
+		"1 while this node counts the region as lost and acts as its deputy.",
+		"See the runbook for a lost region. Nothing is charged twice, whichever other nodes act.",
 		Peer)
 	RegionStatus = regions.gauge("homeward.region.status", "",
 		"1 for the status that the table of regions gives the region: active, draining or down.",
-		"A drain that nobody remembers: homeward regions, then undrain.",
+		"A forgotten drain: run homeward regions, then undrain.",
 		Peer, State)
 	RegionRTT = regions.gauge("homeward.region.rtt", "s",
-		"The round trip to the region's nearest node, as gossip's probes smooth it.",
-		"Higher than the distance: the network. Forwards take as much longer.",
+		"The round trip to the region's nearest node, smoothed over gossip's probes.",
+		"Above what the distance explains: the network. Forwards are slower by the same time.",
 		Peer)
 	TopologyEpoch = regions.gauge("homeward.topology.epoch", "{epoch}",
-		"The epoch of the table of regions that the node goes by.",
+		"The epoch of the table of regions that the node uses.",
 		"Nodes that differ for more than a minute: one cannot read the table.")
 	TopologyAge = regions.gauge("homeward.topology.age", "s",
-		"How long ago the node last read that table, or was told to.",
+		"The time since the node last read that table, or was notified to.",
 		"Above a few minutes: the node cannot read the table.")
 	VersionNodes = regions.gauge("homeward.version.nodes", "{node}",
-		"Live nodes by the version of their build, as gossip tells this node.",
-		"More than one version for longer than an upgrade takes: finish it or take it back.",
+		"Live nodes by the version of their build, as this node's gossip sees them.",
+		"More than one version for longer than an upgrade takes: finish it or roll it back.",
 		Version)
 	CertificateNotAfter = regions.gauge("homeward.certificate.not_after", "s",
-		"When the certificate that the node shows (node), or the first of the CAs that it trusts (ca), ends, in Unix time. Absent without TLS.",
+		"When the node's certificate (node), or the first of the CAs that it trusts (ca), expires, in Unix time. Absent without TLS.",
 		"Renew weeks before: without it regions cannot forward.",
 		Certificate)
 	ClockOffset = regions.gauge("homeward.clock.offset", "s",
@@ -168,19 +168,19 @@ var (
 // Outbox.
 var (
 	OutboxLag = queues.gauge("homeward.outbox.lag", "s",
-		"How long the most overdue row of a kind has been due; 0 if none is, among the 1,000 of a queue that were due first. Of events the kind is the sink.",
-		"p99 is below 5 s in health. Provider calls: recovery is behind. Events: the sink is down.",
+		"How long the most overdue row of a kind has been due, among the first 1,000 due rows of a queue; 0 if none is due. For events the kind is the sink.",
+		"p99 is normally below 5 s. Provider calls: recovery is behind. Events: the sink is down.",
 		Home, Queue, RowKind)
 	OutboxPending = queues.gauge("homeward.outbox.pending", "{row}",
-		"Rows that are neither done nor parked, counted up to some 100,000 for each queue.",
-		"Of provider calls about as many as requests in hand. At the bound: a backlog.",
+		"Rows that are neither done nor parked, counted up to about 100,000 for each queue.",
+		"For provider calls about as many as requests in progress. At the bound: a backlog.",
 		Home, Queue)
 	OutboxParked = queues.gauge("homeward.outbox.parked", "{row}",
-		"Rows that wait for a person, by kind, counted up to 1,000 for each queue.",
-		"homeward outbox parked shows why; homeward outbox retry puts one back.",
+		"Parked rows, which wait for an operator, by kind, counted up to 1,000 for each queue.",
+		"homeward outbox parked shows why; homeward outbox retry requeues one.",
 		Home, Queue, RowKind)
 	HandleDuration = queues.histogram("homeward.outbox.handle.duration", "s", handleBuckets,
-		"How long a worker had a row in hand, by kind and what became of it: done, gone, later, failed, parked or faulted.",
+		"How long a worker handled a row, by kind and disposition: done, gone, later, failed, parked or faulted.",
 		"failed: see the sink or provider. faulted: our code panics on a row; report it.",
 		RowKind, Outcome)
 )
@@ -188,75 +188,75 @@ var (
 // Money that nobody asked for, and proofs.
 var (
 	Notices = money.counter("homeward.notices", "{notice}",
-		"Webhooks in by verdict: kept, duplicate, forged, stale, malformed, unchecked, unknown_provider, refused, busy or unavailable. The provider is `other` where notices of several were kept in one step.",
+		"Incoming webhooks by verdict: kept, duplicate, forged, stale, malformed, unchecked, unknown_provider, refused, busy or unavailable. The provider is `other` if one step stored notices of several.",
 		"forged or unchecked: the signing secret. unavailable: the store; the provider repeats them.",
 		Provider, Verdict)
 	NoticesClosed = money.counter("homeward.notices.closed", "{notice}",
-		"Notices acted on, by status: processed_ok, processed_compensated or ignored.",
+		"Notices processed, by status: processed_ok, processed_compensated or ignored.",
 		"None while homeward.notices grows: look at homeward.outbox.lag of notices.",
 		Provider, State)
 	Ghosts = money.counter("homeward.ghosts", "{ghost}",
 		"Money booked into suspense: it moved at the provider for an object that was refused, expired or given up on, or a second time.",
-		"Each is given back by itself. Many: an outage of the provider, or a mistake of ours.",
+		"The node refunds each automatically. Many: an outage of the provider, or a mistake of ours.",
 		Provider)
 	Compensations = money.counter("homeward.compensations", "{try}",
-		"Tries at giving a ghost back, by how far they came: compensated, pending, held, doubtful or limbo.",
-		"held: a brake is on. limbo and doubtful: a person decides, see homeward compensations.",
+		"Tries to refund a ghost, by result: compensated, pending, held, doubtful or limbo.",
+		"held: a brake is on. limbo and doubtful: an operator decides, see homeward compensations.",
 		Provider, State)
 	CompensationDuration = money.histogram("homeward.compensation.duration", "s", payoutBuckets,
-		"The time to compensate: from when the notice came until the money was on its way back.",
-		"A payer waits that long. From a day on a chargeback may follow.",
+		"The time to compensate: from the arrival of the notice until its refund was made.",
+		"A payer waits that long. After a day a chargeback may follow.",
 		Provider)
 	Fallen = money.counter("homeward.movements.failed", "{movement}",
-		"Movements that failed after they were booked, and were taken back in the books.",
-		"A bank sent refunds or transfers back: tell the merchant.",
+		"Movements that failed after they were booked, and were reversed in the books.",
+		"A bank returned refunds or transfers: inform the merchant.",
 		Provider, RowKind)
 	Suspense = money.gauge("homeward.suspense", "{minor_unit}",
-		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Told by homeward ledger verify --metrics-file.",
-		"0 in health. What stays for a day is in LIMBO, held or doubtful.",
+		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Written by homeward ledger verify --metrics-file.",
+		"Normally 0. A balance that stays for a day is in LIMBO, held or doubtful.",
 		Currency)
 	Limbo = money.gauge("homeward.limbo", "{notice}",
-		"Parked notices of money that cannot be given back by itself.",
-		"A person decides each: homeward outbox parked --queue notices.",
+		"Parked notices of money that cannot be refunded automatically.",
+		"An operator decides each: homeward outbox parked --queue notices.",
 		Home)
 	BrakeHeld = money.gauge("homeward.brake.held", "",
 		"1 while automatic refunds of the provider (or `all`) are stopped.",
-		"homeward compensations says why; release it once it is known why there are so many.",
+		"homeward compensations shows why; release it once you know why there are so many.",
 		Provider)
 	BrakesApplied = money.counter("homeward.brakes.applied", "{brake}",
-		"Times that a limit has stopped automatic refunds.",
+		"How often a limit stopped automatic refunds.",
 		"As above.",
 		Provider)
 	ReconciliationLast = money.gauge("homeward.reconciliation.last", "s",
-		"When a statement of the provider was last compared whole, in Unix time. Told by homeward reconcile --metrics-file; absent before the first.",
-		"Older than the schedule: the statement cannot be fetched, see the log.",
+		"When a statement of the provider was last compared whole, in Unix time. Written by homeward reconcile --metrics-file; absent before the first.",
+		"Older than the schedule: the run could not fetch the statement, see the log.",
 		Provider)
 	ReconciliationMismatches = money.gauge("homeward.reconciliation.mismatches", "{mismatch}",
-		"Mismatches of the last comparison by class; `all` is how many of them were not healed, 0 included.",
+		"Mismatches of the last comparison by class; `all` is how many of them remain, 0 included.",
 		"Each is named in the run's output: homeward reconcile.",
 		Provider, Class)
 	LedgerVerifyLast = money.gauge("homeward.ledger.verify.last", "s",
-		"When the books were last proved, in Unix time. Told by homeward ledger verify --metrics-file; absent before the first.",
+		"When the books were last proved, in Unix time. Written by homeward ledger verify --metrics-file; absent before the first.",
 		"Older than a day: run homeward ledger verify, by a schedule.")
 	LedgerVerifyFindings = money.gauge("homeward.ledger.verify.findings", "{finding}",
-		"How many things the last proof of the books found wrong; 0 is a proof that held.",
+		"Errors that the last proof of the books found; 0 if it held.",
 		"Page. Stop compensations, keep the database as it is, and read the verdict.")
 	AuditLag = money.gauge("homeward.audit.export.lag", "s",
-		"For how long the oldest window of the region's audit has been due that no segment in object storage holds; 0 where none is. The node that exports tells it, where there is a bucket: one of the region, or of another while that is lost.",
+		"How long the oldest audit window of the region without a segment in object storage has been due; 0 if none is. The exporting node reports it, if there is a bucket: one of the region, or of another while that is lost.",
 		"Grows: the bucket, its key or the store; the log says which. Rows wait for their segment until they are 400 days old.",
 		Home)
 	AuditSegments = money.counter("homeward.audit.segments", "{segment}",
 		"Audit segments written.",
 		"None for hours while requests come: the exporter does not run.")
 	AuditLost = money.counter("homeward.audit.replies.lost", "{entry}",
-		"Entries of replies that segments say were lost.",
-		"Some after a node is killed. Steadily: report it.")
+		"Audit entries of replies that were lost, as the segments record them.",
+		"A few after a node is killed. Steadily: report it.")
 )
 
 // Stores.
 var (
 	DBDuration = stores.histogram("db.client.operation.duration", "s", dbBuckets,
-		"How long the database took for a try of a statement, by the statement's name.",
+		"How long the database took for one try of a statement, by the statement's name.",
 		"One statement: its plan. All: the database or the network.",
 		DBSystem, Statement, Outcome)
 	DBRetries = stores.counter("homeward.db.retries", "{try}",
@@ -272,52 +272,52 @@ var (
 		"A setting: database.max_conns.",
 		Pool)
 	PoolWaits = stores.counter("homeward.pool.waits", "{wait}",
-		"Acquisitions that found no idle connection and waited, as for one that was being opened. Who waits for a turn is in homeward.room.waits.",
+		"Acquisitions that found no idle connection and waited, as for one that was being opened. Calls that wait for a turn are in homeward.room.waits.",
 		"With homeward.pool.wait.time: connections are opened again and again.",
 		Pool)
 	PoolWaitTime = stores.counter("homeward.pool.wait.time", "s",
-		"The time of these waits together.",
-		"Divided by homeward.pool.waits it is the mean wait; it is a part of the layer's time.",
+		"The total time of these waits.",
+		"Divided by homeward.pool.waits: the mean wait. It is part of the layer's time.",
 		Pool)
 	PoolTimeouts = stores.counter("db.client.connection.timeouts", "{timeout}",
-		"Acquisitions that were given up.",
-		"Callers were answered 503.",
+		"Acquisitions that timed out.",
+		"Callers got 503.",
 		Pool)
 	RoomInside = stores.gauge("homeward.room.inside", "{call}",
-		"Calls of the database that wait for a connection or have one, by what they are for: claims, errands or arrivals, on rows at home (near) or elsewhere (far).",
-		"At database.max_waiting callers are refused at once.",
+		"Database calls that wait for a connection or have one, by purpose: claims, errands or arrivals, on rows at home (near) or elsewhere (far).",
+		"At database.max_waiting the node refuses callers at once.",
 		Room)
 	RoomWaits = stores.counter("homeward.room.waits", "{wait}",
 		"Calls that waited for their turn at a connection.",
 		"More connections (database.max_conns), or a faster database.",
 		Room)
 	RoomWaitTime = stores.counter("homeward.room.wait.time", "s",
-		"The time of these waits together.",
-		"Divided by homeward.room.waits it is the mean wait; it is a part of the layer's time.",
+		"The total time of these waits.",
+		"Divided by homeward.room.waits: the mean wait. It is part of the layer's time.",
 		Room)
 	GroupSize = stores.histogram("homeward.group.size", "{step}", groupBuckets,
 		"Steps that shared one statement, by statement.",
-		"Grows with load: that is its point. At 64 for long the database is at its limit.",
+		"Grows with load, as intended. At 64 for long: the database is at its limit.",
 		Statement)
 	Compactions = stores.counter("homeward.embedded.compactions", "{compaction}",
 		"Compactions of the embedded store.",
-		"Together with the debt: whether it keeps up.")
+		"With the debt it shows whether the store keeps up.")
 	CompactionDebt = stores.gauge("homeward.embedded.compaction.debt", "By",
 		"Bytes that the embedded store has yet to compact.",
 		"Grows for long: the disk is too slow for the load.")
 	Syncs = stores.counter("homeward.embedded.syncs", "{sync}",
 		"Syncs of the embedded store's log to the disk; requests share them.",
-		"With homeward.embedded.sync.time it gives the mean sync.")
+		"homeward.embedded.sync.time divided by it is the mean sync.")
 	SyncTime = stores.counter("homeward.embedded.sync.time", "s",
-		"The time of these syncs together.",
-		"A mean above some milliseconds: the disk. Each claim waits for two.")
+		"The total time of these syncs.",
+		"A mean above a few milliseconds: the disk. Each claim waits for two syncs.")
 	DiskUsage = stores.gauge("homeward.embedded.disk.usage", "By",
-		"What the embedded store holds on the disk.",
-		"Free space is needed for as much again while it compacts.")
+		"The size of the embedded store on disk.",
+		"While it compacts it needs as much free space again.")
 	Collected = stores.gauge("homeward.store.figures.age", "s",
-		"How old the figures are that are asked of the store: stuck, unknown, lag, pending, parked, suspense, LIMBO, brakes and proofs. The node of a region whose turn it is asks; others have none and tell none of them.",
-		"Above two minutes: the store does not answer, and these gauges say nothing.")
+		"The age of the figures read from the store: stuck, unknown, lag, pending, parked, suspense, LIMBO, brakes and proofs. One node of a region at a time reads and reports them; the others do not.",
+		"Above two minutes: the store does not answer, and these gauges are out of date.")
 	CollectFailures = stores.counter("homeward.store.figures.failures", "{try}",
-		"Tries to ask the store for these figures that got no answer.",
+		"Failed reads of these figures from the store.",
 		"Look at the database.")
 )

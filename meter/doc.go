@@ -1,9 +1,9 @@
-// Package meter is what the rooms say in metrics: the catalogue of all there are, and the
-// instruments that they are told with, by OpenTelemetry's API.
+// Package meter holds the catalogue of all metrics, and the instruments that record them
+// through OpenTelemetry's API.
 //
-// The catalogue is the single source. A [Metric] is made here and nowhere else, with its
-// unit, labels, buckets and what a person needs to know of it; docs/METRICS.md is made
-// from it, and what is not in it cannot be registered.
+// The catalogue is the single source. Only this package defines a [Metric], with its
+// unit, labels, buckets and the advice to operators. docs/METRICS.md is generated from
+// it, and a metric that is not in it cannot be registered.
 //
 // Names, units and labels are those of OpenTelemetry's semantic conventions where they
 // exist, and homeward.* elsewhere. Labels are regions, codes and names from small sets:

@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Kind is what a metric's numbers mean.
+// Kind is the type of a metric: counter, gauge or histogram.
 type Kind uint8
 
 // The kinds.
 const (
 	// KindCounter only grows while a process lives.
 	KindCounter Kind = iota + 1
-	// KindGauge is what is the case now.
+	// KindGauge is a present value.
 	KindGauge
 	// KindHistogram counts durations or sizes by buckets.
 	KindHistogram
@@ -24,8 +24,8 @@ func (k Kind) String() string {
 	return [...]string{KindCounter: "counter", KindGauge: "gauge", KindHistogram: "histogram"}[k]
 }
 
-// Metric is one entry of the catalogue. Only this package makes them, so whatever is
-// registered is in the catalogue.
+// Metric is one entry of the catalogue. Only this package makes them, so every
+// registered metric is in the catalogue.
 type Metric struct {
 	name    string
 	kind    Kind
@@ -39,7 +39,7 @@ type Metric struct {
 // Name is OpenTelemetry's, as in "homeward.requests".
 func (m *Metric) Name() string { return m.name }
 
-// Kind is its kind.
+// Kind is the metric's kind.
 func (m *Metric) Kind() Kind { return m.kind }
 
 // Unit is in UCUM, as OpenTelemetry has it: "s", "By", "{request}".
@@ -51,10 +51,10 @@ func (m *Metric) Labels() []attribute.Key { return slices.Clone(m.labels) }
 // Buckets are the upper bounds of a histogram.
 func (m *Metric) Buckets() []float64 { return slices.Clone(m.buckets) }
 
-// Means says in a sentence or two what it tells.
+// Means describes the metric in a sentence or two.
 func (m *Metric) Means() string { return m.means }
 
-// Act says what a person does when it moves.
+// Act says what an operator does when the metric moves.
 func (m *Metric) Act() string { return m.act }
 
 // Prometheus is the name in the text format, without the _bucket, _sum and _count of a

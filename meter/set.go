@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Set is the instruments of one node, one for each metric of the catalogue. It is safe for
-// concurrent use. A nil *Set, and the nil instruments that it hands out, tell nothing and
-// cost a comparison.
+// Set holds the instruments of one node, one for each metric of the catalogue. It is safe
+// for concurrent use. A nil *Set, and the nil instruments that it returns, record nothing
+// and cost a comparison.
 type Set struct {
 	counters   map[*Metric]*Counter
 	histograms map[*Metric]*Histogram
@@ -26,7 +26,7 @@ type Set struct {
 	ended []metric.Registration
 }
 
-// New makes the instruments with what p provides. End them in the end.
+// New makes the instruments with the meters of p. The caller must call End.
 func New(p metric.MeterProvider) (*Set, error) {
 	s := &Set{
 		counters: map[*Metric]*Counter{}, histograms: map[*Metric]*Histogram{}, observed: map[*Metric]metric.Float64Observable{},
@@ -69,7 +69,7 @@ func (s *Set) End() {
 	s.ended = nil
 }
 
-// Counter is m's, which must be one.
+// Counter returns the counter of m, which must be one.
 func (s *Set) Counter(m *Metric) *Counter {
 	if s == nil {
 		return nil
@@ -77,7 +77,7 @@ func (s *Set) Counter(m *Metric) *Counter {
 	return of(s.counters, m)
 }
 
-// Histogram is m's, which must be one.
+// Histogram returns the histogram of m, which must be one.
 func (s *Set) Histogram(m *Metric) *Histogram {
 	if s == nil {
 		return nil
@@ -93,8 +93,8 @@ func of[T any](all map[*Metric]T, m *Metric) T {
 	return one
 }
 
-// Observe has f called whenever the metrics are collected, with what it tells of gauges,
-// and of counters that somebody else keeps. It must be quick and ask nobody.
+// Observe registers f to be called at each collection of the metrics, to record gauges
+// and counters that another component keeps. f must be quick and call no other process.
 func (s *Set) Observe(f func(o *Observer)) error {
 	if s == nil {
 		return nil
@@ -126,13 +126,13 @@ func (s *Set) tell(o *Observer) {
 	}
 }
 
-// Observer takes what is observed at one moment.
+// Observer records the values of one collection.
 type Observer struct {
 	s *Set
 	o metric.Observer
 }
 
-// Is tells the value of m, a gauge or a counter that somebody else keeps.
+// Is records the value of m, a gauge or a counter that another component keeps.
 func (o *Observer) Is(m *Metric, value float64, labels ...string) {
 	o.o.ObserveFloat64(of(o.s.observed, m), value, metric.WithAttributeSet(m.attributes(key(labels))))
 }
@@ -212,8 +212,8 @@ func (t *table[T]) remove(those func(values) bool) {
 	t.series.Store(&next)
 }
 
-// Counter counts. It is safe for concurrent use, and an Add is some tens of nanoseconds
-// and no memory.
+// Counter is a counter. It is safe for concurrent use. An Add takes some tens of
+// nanoseconds and does not allocate.
 type Counter struct {
 	metric *Metric
 	cells  table[*cell]
@@ -225,8 +225,8 @@ type cell struct {
 	labels metric.ObserveOption
 }
 
-// Add adds n, with the values of the metric's labels. Where the first is the tenant, only
-// those with the most traffic keep their name.
+// Add adds n, with the values of the metric's labels. If the first is the tenant, only
+// the tenants with the most traffic keep their name.
 func (c *Counter) Add(n int64, labels ...string) {
 	if c == nil {
 		return
@@ -247,7 +247,7 @@ func (c *Counter) rank(now time.Time) {
 	}
 }
 
-// Histogram counts by buckets. It is safe for concurrent use; a Record is about half a
+// Histogram is a histogram. It is safe for concurrent use; a Record takes about half a
 // microsecond.
 type Histogram struct {
 	metric     *Metric
@@ -255,7 +255,7 @@ type Histogram struct {
 	series     table[[]metric.RecordOption]
 }
 
-// Record takes a value in. ctx has the span whose trace may become an exemplar.
+// Record records a value. The trace of ctx's span may become an exemplar.
 func (h *Histogram) Record(ctx context.Context, value float64, labels ...string) {
 	if h == nil {
 		return

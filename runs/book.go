@@ -24,9 +24,9 @@ var (
 	errEnough = errors.New("enough")
 )
 
-// Objects are the bucket. Implementations are safe for concurrent use.
+// Objects is a bucket. Implementations are safe for concurrent use.
 type Objects interface {
-	// Put makes an object durable, whole or not at all, in the place of one of that name.
+	// Put makes an object durable, whole or not at all, and replaces one of that name.
 	Put(ctx context.Context, name string, data []byte) error
 	// Get reads at most the first limit bytes of an object; [ErrNone].
 	Get(ctx context.Context, name string, limit int64) ([]byte, error)
@@ -46,8 +46,8 @@ type Book struct {
 	ended map[string]Run
 }
 
-// New returns the book in a bucket. mask takes out of texts what must not be kept; nil:
-// nothing has to be.
+// New returns the book in a bucket. mask removes from texts what must not be kept; nil
+// removes nothing.
 func New(o Objects, mask func(string) string) *Book {
 	if mask == nil {
 		mask = func(text string) string { return text }
@@ -89,8 +89,8 @@ type Kept struct {
 	run Run
 }
 
-// Begin keeps r, of which Kind and Of are to be set, as a run that has begun. It comes before
-// anything is done: where it fails, nothing would be kept.
+// Begin stores r, whose Kind and Of must be set, as a run that has begun. Call it before
+// the run does anything: if it fails, no report could be kept.
 func (b *Book) Begin(ctx context.Context, r Run) (*Kept, error) {
 	if b == nil {
 		return nil, nil
@@ -99,12 +99,12 @@ func (b *Book) Begin(ctx context.Context, r Run) (*Kept, error) {
 	r.ID = newID(r.Began)
 	k := &Kept{book: b, run: r}
 	if err := k.put(ctx); err != nil {
-		return nil, fmt.Errorf("nothing was done, as its report cannot be kept: %w", err)
+		return nil, fmt.Errorf("cannot store the report of this run, so nothing was done: %w", err)
 	}
 	return k, nil
 }
 
-// Step notes what happens now. What cannot be written now is written with the next step, or
+// Step records a step. A step that cannot be written now is written with the next one, or
 // at the end.
 func (k *Kept) Step(ctx context.Context, text string) {
 	if k == nil {
@@ -118,8 +118,8 @@ func (k *Kept) Step(ctx context.Context, text string) {
 	}
 }
 
-// End keeps what came of the run: fill sets the verdict, and whatever else there is to say.
-// It writes after ctx has ended, too.
+// End records the result of the run: fill sets the verdict and the other results. It also
+// writes after ctx has ended.
 func (k *Kept) End(ctx context.Context, fill func(*Run)) error {
 	if k == nil {
 		return nil
@@ -134,7 +134,7 @@ func (k *Kept) End(ctx context.Context, fill func(*Run)) error {
 	return nil
 }
 
-// Fail is End of a run that came to no verdict.
+// Fail is End for a run that reached no verdict.
 func (k *Kept) Fail(ctx context.Context, why error) error {
 	return k.End(ctx, func(r *Run) { r.Verdict, r.Sentence = Unknown, why.Error() })
 }
@@ -153,8 +153,8 @@ func (k *Kept) put(ctx context.Context) error {
 	return k.book.objects.Put(ctx, nameOf(r.Kind, r.ID), text)
 }
 
-// List reads the newest runs of a kind, up to limit, newest first. One that cannot be read
-// is there as Unknown, and says why.
+// List returns up to limit of the newest runs of a kind, newest first. A run that cannot
+// be read is listed as Unknown, with the reason.
 func (b *Book) List(ctx context.Context, kind Kind, limit int) ([]Run, error) {
 	if b == nil || limit <= 0 {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Kind is what sort of run it was.
+// Kind is the type of a run.
 type Kind string
 
 // The kinds.
@@ -21,10 +21,10 @@ const (
 	Verify    Kind = "verify"    // the books were proved
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds.
 func Kinds() []Kind { return []Kind{Drain, Drill, Reconcile, Verify} }
 
-// Verdict is what a run came to.
+// Verdict is the result of a run.
 type Verdict string
 
 // The verdicts. Unknown is neither of the first two: nothing was proved.
@@ -36,7 +36,7 @@ const (
 	Open Verdict = "open"
 )
 
-// Run is one run and what came of it.
+// Run is the report of one run.
 type Run struct {
 	// Version is that of the object's format.
 	Version int    `json:"version"`
@@ -52,7 +52,7 @@ type Run struct {
 	// Ended is zero while it is Open.
 	Ended   time.Time `json:"ended,omitzero"`
 	Verdict Verdict   `json:"verdict"`
-	// Sentence says in one line what came of it; of an Unknown one, why it is unknown.
+	// Sentence sums the result up in one line; for an Unknown run it says why.
 	Sentence string   `json:"sentence"`
 	Figures  []Figure `json:"figures,omitempty"`
 	// Steps are what happened when, oldest first.
@@ -74,7 +74,7 @@ type Figure struct {
 // currency follows.
 const Owed = "owed to payers, "
 
-// Step is something that happened during a run.
+// Step is an event during a run.
 type Step struct {
 	At   time.Time `json:"at"`
 	Text string    `json:"text"`

@@ -9,7 +9,7 @@ import (
 // unless it only looks. It is for one goroutine.
 type Census struct {
 	Ring *Ring
-	// Look: nothing is changed.
+	// Look counts without changes.
 	Look bool
 
 	// Under counts values by the name of the key that they were found under; "" is that
@@ -21,8 +21,8 @@ type Census struct {
 	Why         error
 }
 
-// Value counts a value and returns what is to be stored in its place, nil for no change.
-// The error is [ErrUnasked]: what cannot be opened at all is counted and left.
+// Value counts a value and returns its replacement, nil for no change. The error is
+// [ErrUnasked]; a value that cannot be opened at all is counted and left.
 func (c *Census) Value(ctx context.Context, row Row, stored []byte) ([]byte, error) {
 	if c.Under == nil {
 		c.Under = map[string]int{}

@@ -87,10 +87,10 @@ func New(keys []Key, log *slog.Logger) *Ring {
 	return &Ring{keys: keys, log: log, known: cache, missing: map[KeyName]bool{}}
 }
 
-// HasKeys: what is sealed by it is.
+// HasKeys reports whether the ring has sealing keys.
 func (r *Ring) HasKeys() bool { return r != nil && len(r.keys) > 0 }
 
-// Names are the names of the ring's keys, that of the sealing one first.
+// Names returns the names of the ring's keys, the sealing one first.
 func (r *Ring) Names() (names []KeyName) {
 	if r == nil {
 		return nil
@@ -101,7 +101,7 @@ func (r *Ring) Names() (names []KeyName) {
 	return names
 }
 
-// Ready makes sure that values can be sealed now.
+// Ready returns an error if values cannot be sealed now.
 func (r *Ring) Ready(ctx context.Context) error {
 	if !r.HasKeys() {
 		return nil
@@ -139,7 +139,7 @@ func (r *Ring) Open(ctx context.Context, row Row, stored []byte) ([]byte, error)
 	}
 	plain, err := aead.Open(nil, nil, body, bound(head, row))
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w: it is not what was sealed for this row; it was altered, or comes from another row", row, ErrLost)
+		return nil, fmt.Errorf("%v: %w: the value was altered or sealed for another row", row, ErrLost)
 	}
 	return plain, nil
 }
@@ -181,7 +181,7 @@ func (r *Ring) dataKey(ctx context.Context) (*dataKey, error) {
 			return made, nil
 		}
 		if r.failed.err == nil {
-			r.log.Error("no data key can be made to seal with; the last one goes on for a day, and without one notices are not taken in", "key", r.keys[0].Name.String(), "error", err)
+			r.log.Error("cannot make a data key; the last one stays in use for a day, and without one the node accepts no notices", "key", r.keys[0].Name.String(), "error", err)
 		}
 		r.failed = failure{err, time.Now()}
 	}

@@ -1,6 +1,7 @@
-// Package seal keeps what is stored from those who can read the store alone: secrets,
-// and what persons' data is in. The rooms that own such values seal them before they
-// give them to a store, and open them after; a store sees bytes.
+// Package seal encrypts secrets and personal data at rest, so that access to the
+// store alone does not reveal them. The packages that own such values seal them
+// before they write to a store, and open them after they read; the store sees only
+// sealed bytes.
 //
 // # Envelope
 //
@@ -63,10 +64,10 @@ func NameOf(identity string) (n KeyName) {
 	return n
 }
 
-// String is the name as people are shown it.
+// String returns the name for display.
 func (n KeyName) String() string { return hex.EncodeToString(n[:]) }
 
-// Row is where a value is kept, and so where alone it opens.
+// Row identifies the row of a value; the value opens in no other row.
 type Row struct{ Table, Region, ID string }
 
 func (r Row) String() string {

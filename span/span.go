@@ -1,4 +1,5 @@
-// Package span is what the rooms say to a trace. One trace spans a request:
+// Package span defines the spans and attributes of Homeward's traces. One trace
+// covers a request:
 //
 //	POST /v1/charges         one call of package client
 //	  POST                   each of its requests
@@ -15,8 +16,8 @@
 //
 // Statements of the SQL store are spans of otelpgx within these, each by its name.
 //
-// An outbox row is worked off in a trace of its own, which links to the one that
-// wrote the row: it may begin hours later.
+// A worker handles an outbox row in a separate trace, which links to the one
+// that wrote the row: it may begin hours later.
 //
 // Names and attributes are all here. Values are ids, regions, counters and codes:
 // never a body, an amount, an API key, an idempotency key (merchants put order
@@ -152,15 +153,15 @@ var (
 	consumer = trace.WithSpanKind(trace.SpanKindConsumer)
 )
 
-// Start begins a step within this process.
+// Start begins a span within this process.
 func Start(ctx context.Context, name string) (context.Context, Span) { return start(ctx, name) }
 
-// Client begins a call to another process.
+// Client begins the span of a call to another process.
 func Client(ctx context.Context, name string) (context.Context, Span) {
 	return start(ctx, name, client...)
 }
 
-// Server begins the answer to a call, in the trace that header tells of.
+// Server begins the span that serves a call, in the trace that header carries.
 func Server(ctx context.Context, header http.Header, name string) (context.Context, Span) {
 	if !off() {
 		ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(header))
@@ -178,10 +179,10 @@ func Linked(ctx context.Context, name, traceParent string) (context.Context, Spa
 	return start(ctx, name, trace.WithNewRoot(), consumer)
 }
 
-// Current is the span that ctx is in.
+// Current returns the span of ctx.
 func Current(ctx context.Context) Span { return trace.SpanFromContext(ctx) }
 
-// Inject tells the process that header goes to of the trace that ctx is in.
+// Inject adds the trace context of ctx to header.
 func Inject(ctx context.Context, header http.Header) {
 	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(header))
 }
@@ -192,7 +193,7 @@ var w3c propagation.TraceContext
 
 const headerW3C = "traceparent"
 
-// TraceParent is ctx's place in its trace, as W3C spells it; "" outside any.
+// TraceParent returns the W3C traceparent of ctx; "" outside a trace.
 func TraceParent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -207,16 +208,16 @@ func InjectW3C(ctx context.Context, header http.Header) {
 	w3c.Inject(ctx, propagation.HeaderCarrier(header))
 }
 
-// Fail says that the work has failed, for a reason that is ours to mend: not for
-// an answer that the merchant does not like. Errors carry no secrets; they are
-// logged, too.
+// Fail marks the span as failed, for faults of ours or of our dependencies, not
+// for a decline or a refused request. Errors contain no secrets; they are also
+// logged.
 func Fail(s Span, err error) {
 	if err != nil && s.IsRecording() {
 		s.SetStatus(codes.Error, err.Error())
 	}
 }
 
-// Event notes what happened on the way.
+// Event adds an event to the span.
 func Event(s Span, name string, attributes ...attribute.KeyValue) {
 	s.AddEvent(name, trace.WithAttributes(attributes...))
 }
