@@ -5,8 +5,8 @@
 //
 // A claim's step writes its own audit. An [Exporter] reads the rows of a window, usually a
 // day, in the order of their keys, writes them to an object, and then advances the [Chain],
-// a row of the same store, by compare-and-set. Only one node of a region exports, but that
-// is a hint; the row decides which object counts.
+// a row of the same store, by compare-and-set. One node at a time exports a region's audit,
+// but that is a hint; the row decides which object counts.
 //
 // Each row is exported at least once; [Entry].ID identifies duplicates. The sweep deletes a
 // row only if its claim is gone and it has found the row in a segment of the chain. So the
