@@ -68,7 +68,7 @@ func (t *attempt) failure(status, code string) []outbox.Message {
 type Fallen struct {
 	// Transaction is what it is booked as.
 	ledger.Transaction
-	// Charge is what a ghost's refund has given back; a refund's is in Reverses.
+	// Charge is the charge that a ghost's refund has refunded; a refund's is in Reverses.
 	Charge string
 	// Key is that of its claim, or stands for it where the claim is forgotten.
 	Key string
@@ -77,9 +77,9 @@ type Fallen struct {
 	At   time.Time
 }
 
-// FailedLater are the messages that tell every sink that f has failed. The object is
-// told as the books have it: its claim, and what its merchant sent, may be forgotten.
-// Of a ghost nobody was told, so there is none.
+// FailedLater returns the messages that emit f's failure to every sink. They show the object
+// as the ledger has it: its claim, and what its merchant sent, may have expired. A ghost was
+// never emitted, so it has none.
 func FailedLater(f Fallen, sinks []outbox.Kind) []outbox.Message {
 	var object string
 	charge := f.Charge

@@ -42,24 +42,24 @@ const (
 	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not have
 )
 
-// Options is what an [Executor] may be given. The zero value serves everything but
-// refunds, and tells nobody.
+// Options is what an [Executor] may be given. The zero value serves everything but refunds,
+// and emits no events.
 type Options struct {
 	// Logger; nil means slog.Default.
 	Logger *slog.Logger
-	// Books and Home tell what a refund gives back: the charge's transaction in the
-	// region whose code its id has. Without both a refund stays unknown.
+	// Books and Home find the charge of a refund: its transaction in the region whose code
+	// its id has. Without both a refund stays unknown.
 	Books Books
 	Home  func(code claim.RegionCode) (region string, ok bool)
 	// Charges are the claims that captures and cancellations are about. Without them both
 	// stay unknown.
 	Charges Charges
-	// DeclinePause is the least pause after a soft decline that callers are told:
+	// DeclinePause is the least pause after a soft decline that Retry-After gives callers:
 	// claim.Policy.TryAgainAfter. 0: none.
 	DeclinePause time.Duration
 	// ActionFor is how long a payer may take to authenticate where the request has no
-	// expires_at, and ProcessingFor how long a payment method may before a person is
-	// told; 0 means a day, and 14.
+	// expires_at, and ProcessingFor how long a payment method may take to settle before a
+	// page; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
 	// Nameless says whom charges were begun for whose claims name nobody, as of claim.Config:
 	// captures and cancellations go there. "" where nobody knows; nil: the only provider.

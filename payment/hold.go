@@ -47,7 +47,7 @@ type Charges interface {
 	Message(ctx context.Context, home, id string) (m outbox.Message, found bool, err error)
 	// Object is claim.Service.Object.
 	Object(ctx context.Context, tenant, home, id string) (claim.State, claim.Response, bool, error)
-	// Learn is claim.Service.Learn. With nothing told it has the provider asked.
+	// Learn is claim.Service.Learn. Without a result it looks the claim up at the provider.
 	Learn(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// LearnHeld is claim.Service.LearnHeld.
 	LearnHeld(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition

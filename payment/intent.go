@@ -63,15 +63,14 @@ type Intent struct {
 	// Currency is an ISO 4217 code in lower case. A refund has its charge's, and as
 	// parsed none.
 	Currency string
-	// Source is the payment method of a charge, the destination of a transfer, the
-	// provider's reference of what a compensation gives back. A refund has its
-	// charge's reference, and as parsed none.
+	// Source is the payment method of a charge, the destination of a transfer, the provider's
+	// reference of the movement that a compensation refunds. A refund has its charge's
+	// reference, and as parsed none.
 	Source string
-	// FailedBefore is how many refunds of what a compensation gives back have been booked
-	// and have failed since.
+	// FailedBefore counts refunds of a compensation's movement that were booked and have
+	// failed since.
 	FailedBefore int
-	// Charge is the id of the charge that a refund or compensation gives back, or that is
-	// captured or canceled.
+	// Charge is the id of the charge to refund, compensate, capture or cancel.
 	Charge string
 	// Provider names whom a charge or transfer is for; "": whoever the tenant's routes or
 	// the deployment say.
@@ -89,8 +88,8 @@ type Intent struct {
 	captured int64
 }
 
-// Description and OrderID are "" when the caller sent none. They are spelled out when
-// they are asked for: of most requests that are read nobody asks.
+// Description and OrderID are "" when the caller sent none. They are decoded on demand: most
+// callers never read them.
 func (in *Intent) Description() string { return spelled(in.description) }
 func (in *Intent) OrderID() string     { return spelled(in.orderID) }
 
@@ -99,7 +98,7 @@ func spelled(raw []byte) string {
 	return s
 }
 
-// GivesBack reports whether op gives back what a charge has taken.
+// GivesBack reports whether op refunds a charge.
 func (op Operation) GivesBack() bool { return op == Refund || op == Compensation }
 
 // Orders reports whether op is about a charge that is not made yet.

@@ -87,8 +87,8 @@ type reversalBody struct {
 // madeAtProvider is the reason of a refund that nobody asked us for.
 const madeAtProvider = "made_at_provider"
 
-// HappenedUnasked are the messages that tell every sink of h, under one id however often
-// it is told of. There are none of what is no merchant's, as payouts and fees.
+// HappenedUnasked returns the messages that emit h to every sink, under one id however often
+// the provider reports it. There are none of what is no merchant's, as payouts and fees.
 func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 	kind, told := happenings[h.Kind]
 	if !told || len(sinks) == 0 {

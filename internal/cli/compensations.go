@@ -37,8 +37,8 @@ type brakeShown struct {
 	Status string `json:"status"`
 	// Held is why: this brake, or else that of all.
 	Held *notice.Hold `json:"held,omitempty"`
-	// Doubt is when the provider last did not show what was to be given back, Waiting
-	// when a payer had last waited a day for a release.
+	// Doubt is when the provider last did not confirm a movement to refund, Waiting when a
+	// payer had last waited a day for a release.
 	Doubt      *notice.Hold `json:"doubt,omitempty"`
 	Waiting    *notice.Hold `json:"waiting,omitempty"`
 	ReleasedAt *time.Time   `json:"released_at,omitempty"`

@@ -32,7 +32,7 @@ type Config struct {
 	// Trace makes spans of statements, named by the statement, without arguments,
 	// with OpenTelemetry's global provider; only within a span that is recorded.
 	Trace bool
-	// Meters are told of statements, groups and the pools; nil: nobody is.
+	// Meters count statements, groups and pools. Nil: none are counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 
@@ -72,10 +72,10 @@ type Pool struct {
 	CallTimeout time.Duration `koanf:"call_timeout"`
 	// ConnectTimeout bounds one connection's handshake. Default 1 s.
 	ConnectTimeout time.Duration `koanf:"connect_timeout"`
-	// TenantCache is how long a tenant's row, found by its API key, is believed
-	// without asking again: how long a revoked key may still open the door. A key that
-	// nobody has is refused for as long without asking, at most 5 s: how long a new key
-	// that was tried too early may be refused. Negative: neither. Default 5 s.
+	// TenantCache is how long a tenant's row, found by its API key, is cached: how long a
+	// revoked key may still be accepted. An unknown key is refused from the cache for as
+	// long, at most 5 s: how long a new key that was tried too early may be refused.
+	// Negative: neither. Default 5 s.
 	TenantCache time.Duration `koanf:"tenant_cache"`
 	// AllowUnverified lets connections go to another machine without a certificate that
 	// proves it to be the database, in clear text even. Default: they are refused.
@@ -346,8 +346,8 @@ func (db *DB) inspectBooks(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// Doubts are what somebody should know of this use of the database, though it works: a
-// line each.
+// Doubts are warnings for the operator about this use of the database, which works: a line
+// each.
 func (db *DB) Doubts() []string { return db.doubts }
 
 // Breaks names every window of a policy that is shorter than what keys in the

@@ -69,9 +69,9 @@ func scanTenant(row pgx.CollectableRow) (t claim.Tenant, err error) {
 	return t, err
 }
 
-// TenantByAPIKey returns the tenant that a key was given to. A tenant is believed for
-// Pool.TenantCache, and for as long, at most refusedFor, that nobody has the key. Keys
-// are compared by their hash: how long that takes tells nothing of a key.
+// TenantByAPIKey returns the tenant of an API key. It caches a tenant for Pool.TenantCache,
+// and an unknown key for as long, at most refusedFor. Keys are compared by their hash, so the
+// time that takes reveals nothing about a key.
 func (v *View) TenantByAPIKey(ctx context.Context, key string) (claim.Tenant, bool, error) {
 	return v.db.tenantByAPIKey(ctx, sha256.Sum256([]byte(key)))
 }
@@ -175,8 +175,8 @@ func (db *DB) RotateKey(ctx context.Context, tenant, key string, endOthersAfter 
 	})
 }
 
-// SetCardNumbers says what becomes of card numbers in a tenant's free text. Nodes
-// follow within Pool.TenantCache.
+// SetCardNumbers sets the policy for card numbers in a tenant's free text. Nodes follow
+// within Pool.TenantCache.
 func (db *DB) SetCardNumbers(ctx context.Context, tenant string, cards claim.CardNumbers) error {
 	n, lost, err := affected(ctx, db, tenantCards, repeatable, cardsArgs{TenantID: tenant, CardNumbers: string(cards)})
 	if err == nil && n == 0 && !lost {

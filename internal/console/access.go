@@ -9,7 +9,7 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Who is somebody who looks at the console.
+// Who is a user of the console.
 type Who struct {
 	// Name is for people, and for the audit of what they do.
 	Name string
@@ -38,9 +38,8 @@ func whoOf(ctx context.Context) Who {
 	return who
 }
 
-// ThisMachine lets everybody in who is on this machine, as operators: it is for the demo.
-// The name in the address must be this machine's, too: a page of somebody else's whose
-// name is made to point here is refused.
+// ThisMachine admits every caller on this machine as an operator; it is for the demo. The
+// host name of the request must be this machine's, too, so that DNS rebinding is refused.
 type ThisMachine struct{}
 
 // Wrap implements [Access].

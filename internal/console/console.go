@@ -31,7 +31,7 @@ type Config struct {
 	Access Access
 	// Queues are the rows that wait, and the outcomes that are unknown.
 	Queues Rows
-	// History reads what became of one key or object.
+	// History reads the history of one key or object.
 	History History
 	// Money has to go back to payers; Queues must be set with it.
 	Money Money
@@ -46,7 +46,7 @@ type Config struct {
 	// Hint is what to send, line by line, and is shown until as much has arrived. nil:
 	// nothing.
 	Hint func() []string
-	// Logger is told of actions, and of callers that were refused. Default: discard.
+	// Logger records actions, and callers that were refused. Default: discard.
 	Logger *slog.Logger
 	// Now; nil means time.Now.
 	Now func() time.Time

@@ -30,13 +30,13 @@ type OIDCConfig struct {
 	// Scopes are asked for beside openid: those that make the issuer put Claim into the ID
 	// token. Default: profile and email.
 	Scopes []string
-	// Claim of the ID token lists the groups that somebody is in. Default: groups.
+	// Claim of the ID token lists the groups of a user. Default: groups.
 	Claim string
 	// Viewers and Operators are groups: who is in one of them may look, or act as well.
 	Viewers, Operators []string
 	// Client asks the issuer; nil means http.DefaultClient.
 	Client *http.Client
-	// Logger is told who came in, and who was refused. Default: discard.
+	// Logger records who logged in, and who was refused. Default: discard.
 	Logger *slog.Logger
 
 	now func() time.Time // a test's

@@ -60,7 +60,7 @@ type Config struct {
 	// Patience is how long payments may stay open after the load; 0 means
 	// DefaultPatience.
 	Patience time.Duration
-	// Say is told what happens, a line at a time; nil means nobody is.
+	// Say receives the drill's progress, a line at a time. Nil: nothing is reported.
 	Say func(string)
 }
 

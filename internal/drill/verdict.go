@@ -46,8 +46,8 @@ type Findings struct {
 	Unasked string `json:"unasked,omitempty"`
 	// OpenClaims is how many keys were in flight at the end.
 	OpenClaims int `json:"open_claims"`
-	// BeyondStandard is how many calls took more requests than package client makes
-	// unless told otherwise: what a merchant would have seen as an error.
+	// BeyondStandard is how many calls took more requests than package client makes by
+	// default: what a merchant would have seen as an error.
 	BeyondStandard int `json:"beyond_standard"`
 
 	// ServedAgain is how long after it was gone a new payment at home there was first
@@ -84,7 +84,7 @@ type Latency struct {
 	Max   float64 `json:"max_ms"`
 }
 
-// ErrorCount is how often a client was told, or found, to come again.
+// ErrorCount counts the answers and failures after which a client had to retry.
 type ErrorCount struct {
 	Kind  string `json:"kind"` // "503 home_unavailable", "connection refused"
 	Count int    `json:"count"`

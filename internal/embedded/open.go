@@ -59,13 +59,13 @@ type Config struct {
 	Clock func() time.Time
 	// FS is the file system, the real one if nil.
 	FS vfs.FS
-	// Meters are told how the disk is used; nil: nobody is.
+	// Meters measure the use of the disk. Nil: it is not measured.
 	Meters *meter.Set
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Fatal is told, once, why the store can no longer be written: a full or
-	// failing disk. It should end the process. From then on, and if it is nil,
-	// every call fails with [claim.ErrUnavailable]; nothing acknowledged is lost.
+	// Fatal is called once with the reason why the store can no longer be written: a full or
+	// failing disk. It should end the process. From then on, and if it is nil, every call
+	// fails with [claim.ErrUnavailable]; nothing acknowledged is lost.
 	Fatal func(error)
 }
 

@@ -23,7 +23,7 @@ import (
 // Tenants knows merchants by their API keys. Implementations are safe for
 // concurrent use and compare keys without leaking how much of one matched.
 type Tenants interface {
-	// TenantByAPIKey reports false for a key that nobody has.
+	// TenantByAPIKey reports false for a key that no tenant has.
 	TenantByAPIKey(ctx context.Context, apiKey string) (claim.Tenant, bool, error)
 }
 
@@ -35,7 +35,7 @@ type Router interface {
 	// router.ErrHomeUnavailable. Beside an error, too, the reply has Hops and what is
 	// known of the key.
 	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
-	// Inspect tells what became of a key; false when there is nothing under it.
+	// Inspect returns the history of a key; false when nothing is stored under it.
 	Inspect(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Object finds the tenant's object by its minted id.
 	Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error)
@@ -82,12 +82,12 @@ type Config struct {
 	// to read; nil, or a nil error, means that it should. regional is false where
 	// only the node is asked about, and not whether its region is in service.
 	Ready func(ctx context.Context, regional bool) error
-	// Answered is told of each request to move money, once it is answered, on the
-	// request's own goroutine; nil: nobody is.
+	// Answered is called after each request to move money is answered, on the request's own
+	// goroutine. Nil: it is not called.
 	Answered func(Answer)
 	// Logger; nil means slog.Default. Requests are logged at debug level.
 	Logger *slog.Logger
-	// Meters are told of answers; nil: nobody is.
+	// Meters count answers. Nil: none are counted.
 	Meters *meter.Set
 	// Now is the clock of the rate limits; nil means time.Now.
 	Now func() time.Time

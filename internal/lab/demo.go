@@ -39,7 +39,7 @@ type DemoConfig struct {
 	PSPLatency time.Duration
 	Distances  map[wan.Pair]time.Duration
 	Logger     *slog.Logger
-	// Fatal is told when the store cannot be written any more.
+	// Fatal is called when the store can no longer be written.
 	Fatal func(error)
 	// Commands are what operators may run at its nodes; nil: none.
 	Commands node.Commands

@@ -56,7 +56,7 @@ type ClusterConfig struct {
 	Nodes int
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
-	// Failover says who tries where a provider certainly moved no money; nil: nobody.
+	// Failover names the provider to try when one has certainly moved no money. Nil: none.
 	Failover map[string]payment.Failover
 	// Notifiers read what providers say unasked, by the name in the path.
 	Notifiers map[string]psp.Notifier
@@ -80,7 +80,7 @@ type ClusterConfig struct {
 	// FS is the store's file system, for tests that take its power away. nil
 	// means the real one. Objects should be set with it: bodies are not kept there.
 	FS vfs.FS
-	// Fatal is told when the store cannot be written any more.
+	// Fatal is called when the store can no longer be written.
 	Fatal func(error)
 	// Console is served by the first node; nil: there is none.
 	Console *Console
@@ -216,7 +216,7 @@ func (k *Cluster) openRuns(ctx context.Context) (_ parts.Stop, err error) {
 	return parts.Closing(k.runs.Close), nil
 }
 
-// Runs has what commands found; nil: nobody keeps it.
+// Runs stores reports of commands. Nil: none are stored.
 func (k *Cluster) Runs() *runs.Book { return k.runs.Book() }
 
 func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {

@@ -8,8 +8,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// CompensationSettings bound what is given back without being asked; see
-// notice.Limits.
+// CompensationSettings limit automatic refunds; see notice.Limits.
 type CompensationSettings struct {
 	// On: this node gives ghosts back. homeward compensations stop holds all nodes.
 	On bool `koanf:"on"`

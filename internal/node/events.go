@@ -14,8 +14,8 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay/nats"
 )
 
-// EventsSettings say who is told of what happened; the same at every node of a
-// deployment, for each settlement leaves one row for each sink. Without any, none is
+// EventsSettings configure the sinks that events are emitted to. They are the same at every
+// node of a deployment: each settlement writes one row for each sink. Without sinks none is
 // written.
 type EventsSettings struct {
 	// Log writes a line for each event.

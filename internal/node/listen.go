@@ -10,7 +10,8 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// ListenError: nobody can listen on an address, as a rule because somebody does.
+// ListenError reports an address that cannot be listened on, as a rule because another
+// process does.
 type ListenError struct {
 	// Setting is the one that names the address.
 	Setting, Addr string

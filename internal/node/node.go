@@ -45,8 +45,8 @@ type Config struct {
 	Region string
 	// APIListen, RPCListen and GossipListen are host:port; port 0 takes any.
 	APIListen, RPCListen, GossipListen string
-	// RPCAdvertise and GossipAdvertise are the host:port that other nodes are told
-	// to dial, where it is not the one that is listened on.
+	// RPCAdvertise and GossipAdvertise are the host:port that other nodes dial, where it
+	// differs from the listen address.
 	RPCAdvertise, GossipAdvertise string
 	// Seeds are the gossip addresses of other nodes.
 	Seeds []string
@@ -57,7 +57,7 @@ type Config struct {
 	Blobs    claim.Blobs
 	// Providers move the money; the first is the default.
 	Providers psp.Providers
-	// Failover says who tries where a provider certainly moved no money; nil: nobody.
+	// Failover names the provider to try when one has certainly moved no money. Nil: none.
 	Failover map[string]payment.Failover
 	// LeaveProviders are names that have been in use, and may have open work, and are not
 	// among Providers all the same.
@@ -68,13 +68,13 @@ type Config struct {
 	// stored as it is. ReadSealed: it opens only.
 	Seal       *seal.Ring
 	ReadSealed bool
-	// Sinks are told of what happened; all nodes of a deployment have the same kinds.
+	// Sinks receive events. All nodes of a deployment have the same kinds.
 	Sinks map[outbox.Kind]relay.Sink
 	// AuditObjects get the audit of the region in segments that AuditKeys sign; nil: it is
 	// not exported.
 	AuditObjects audit.Objects
 	AuditKeys    *audit.Keys
-	// RunsBook has what commands found, for the console; nil: nobody keeps it.
+	// RunsBook stores reports of commands for the console. Nil: none are stored.
 	RunsBook *runs.Book
 	// Ready says in one line fit for anyone why this node should get no traffic,
 	// beside what the node knows itself; nil: nothing does.
@@ -91,7 +91,7 @@ type Config struct {
 	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first what is sent,
 	// all what comes in. Empty: plain text.
 	GossipKeys [][]byte
-	// Meters are told of what happens; nil: nobody is. The node ends them.
+	// Meters count what the node does. Nil: nothing is counted. The node closes them.
 	Meters *meter.Set
 	// Console is for people to look at; nil: there is none.
 	Console *Console
@@ -272,7 +272,7 @@ func (n *Node) Sever() error { return n.rpc.Close() }
 // Membership is this node's view of the cluster.
 func (n *Node) Membership() *region.Membership { return n.membership }
 
-// RPCAddr is where other nodes are told to reach this one.
+// RPCAddr is the address at which other nodes dial this one.
 func (n *Node) RPCAddr() string { return cmp.Or(n.c.RPCAdvertise, n.rpcListener.Addr().String()) }
 
 // ready says why this node should get no traffic. Not regional: whatever its region is.

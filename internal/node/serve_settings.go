@@ -453,8 +453,8 @@ func (s ServeSettings) lastingName() (string, error) {
 // one key to the next.
 const GossipKey = "HOMEWARD_GOSSIP_KEY"
 
-// Secrets are what a node must not be told by file or command line; see
-// [Secret]. Both may be missing.
+// Secrets must not stand in the settings file or on the command line; see [Secret]. Both may
+// be missing.
 type Secrets struct {
 	DatabaseURL string
 	GossipKeys  [][]byte
@@ -523,8 +523,8 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	return errors.Join(errs...)
 }
 
-// Doubts are what somebody should know of what is missing, though a node with these
-// settings starts: a line each.
+// Doubts are warnings for the operator about missing settings, without which the node starts
+// all the same: a line each.
 func (s Secrets) Doubts(settings ServeSettings) []string {
 	var doubts []string
 	for _, p := range settings.providers() {

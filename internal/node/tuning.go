@@ -20,8 +20,8 @@ type Tuning struct {
 	// Compensations bound automatic refunds, the same at every node of the deployment;
 	// the zero value is DefaultCompensations.
 	Compensations CompensationSettings `koanf:"compensations"`
-	// Events says who is told of what happened; the zero value tells nobody. A node
-	// leaves them to its [Config.Sinks].
+	// Events selects the sinks of events; the zero value selects none. A node leaves them to
+	// its [Config.Sinks].
 	Events EventsSettings `koanf:"events"`
 	// DeputyAfter is how long another region must be out of reach before a node acts on
 	// its rows; 0 means region.DefaultGrace.

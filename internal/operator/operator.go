@@ -46,7 +46,7 @@ type Operator struct {
 	say     func(line string)
 }
 
-// Open asks nobody yet. The caller closes it.
+// Open contacts no node. The caller closes it.
 func Open(a Access, say func(line string)) (_ *Operator, err error) {
 	var certs *region.TLS
 	switch given := []string{a.Cert, a.Key, a.CA}; {

@@ -51,7 +51,7 @@ type Comparison struct {
 	From     *time.Time `json:"from,omitempty"`
 	To       *time.Time `json:"to,omitempty"`
 	*recon.Report
-	// Healing counts what became of refundable mismatches.
+	// Healing counts refundable mismatches by their outcome.
 	Healing map[string]int `json:"healing,omitempty"`
 	// First are the first mismatches.
 	First []Mismatch `json:"first"`
@@ -90,9 +90,9 @@ type Reconciler struct {
 	Open func(ctx context.Context, do func(recon.Config) error) error
 	// Heal gives a ghost back; nil: nothing is to be healed.
 	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
-	// Keep carries out each comparison, and keeps what came of it; nil: nobody does.
+	// Keep runs each comparison and stores its report. Nil: no report is stored.
 	Keep func(compare func() (*Comparison, error)) (*Comparison, error)
-	// Found is told of each comparison that came to its end; nil: nobody is.
+	// Found receives the result of each completed comparison. Nil: it is not called.
 	Found func(*Comparison)
 }
 

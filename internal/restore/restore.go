@@ -43,7 +43,7 @@ type Lost struct {
 	Sessions bool
 }
 
-// ErrSessions: somebody else has the rows open.
+// ErrSessions: other sessions have the database open.
 var ErrSessions = errors.New("the database has other sessions, possibly nodes")
 
 // stopped is why automatic refunds are stopped, for who looks next.
@@ -246,7 +246,7 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 	})
 }
 
-// ErrRemembered: keys of what is lost would still be remembered.
+// ErrRemembered: keys used in the lost time would not have expired yet.
 var ErrRemembered = errors.New("keys that were used in the lost time count as used")
 
 // End ends the restore, once no key of what is lost would be remembered by a store that has

@@ -43,8 +43,8 @@ type Metrics struct {
 	ending []func(context.Context) error
 }
 
-// OpenMetrics listens for scrapes on listen, host:port, "" for nowhere, and prepares to
-// push. It is nil where neither is wanted. It contacts nobody. Stop it in the end.
+// OpenMetrics listens for scrapes on listen, host:port, "" for nowhere, and prepares to push.
+// It is nil where neither is wanted. It contacts no collector. Stop it in the end.
 func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error) {
 	off := strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS")}

@@ -58,11 +58,10 @@ type Process struct {
 	Log            *slog.Logger
 }
 
-// Setup sets the process's tracer provider and propagator, or does nothing where
-// tracing is off. It contacts nobody: an exporter that cannot reach its collector
-// is logged when that begins and when it is over, and no request waits for it.
-// Call it once, before what is to be traced, and stop in the end, which sends what
-// is left, for flushTime at most.
+// Setup sets the process's tracer provider and propagator, or does nothing where tracing is
+// off. It contacts no collector: an exporter that cannot reach its collector is logged when
+// that begins and when it is over, and no request waits for it. Call it once, before what is
+// to be traced, and stop in the end, which sends what is left, for flushTime at most.
 func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if !wanted(os.Getenv, "TRACES") {
 		return func() {}, nil

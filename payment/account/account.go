@@ -346,7 +346,7 @@ func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox
 
 // Owing is what has to go back to payers of one region.
 type Owing struct {
-	// Ghosts are neither given back nor failed.
+	// Ghosts are neither refunded nor failed.
 	Ghosts []ledger.Transaction
 	// Looked is how many were looked at; More: there are others.
 	Looked int

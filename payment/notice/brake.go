@@ -28,7 +28,7 @@ type Brake struct {
 	Held *Hold `json:"held,omitempty"`
 	// ReleasedAt is when a person last did. What was let through before counts no more.
 	ReleasedAt time.Time `json:"released_at,omitzero"`
-	// Doubt is when the provider last did not show what was to be given back.
+	// Doubt is when the provider last did not confirm a movement to refund.
 	Doubt *Hold `json:"doubt,omitempty"`
 	// Waiting is when a payer had last waited for a day while refunds were held.
 	Waiting *Hold `json:"waiting,omitempty"`
@@ -40,12 +40,12 @@ type Brake struct {
 	Let []string `json:"let,omitempty"`
 }
 
-// Hold is why a brake is on, or why somebody has been called.
+// Hold is why a brake is on, or why the node paged.
 type Hold struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
-	// Paged: a person has been told. It is set after the log line, so that a process
-	// that dies in between leaves it to the next.
+	// Paged: the page was logged. It is set after the log line, so that a process that dies
+	// in between leaves it to the next.
 	Paged bool `json:"paged"`
 	// Of is the transaction of the refund that was one too many; "" where a person put
 	// the brake on.
@@ -118,7 +118,7 @@ type Brakes struct {
 	Limits Limits
 	// Off: this process makes no automatic refunds, whatever the rows say.
 	Off bool
-	// Meters are told when a limit stops refunds; nil: nobody is.
+	// Meters count the limits that stop refunds. Nil: none are counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 }
@@ -204,14 +204,13 @@ func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reaso
 	return "", errContended
 }
 
-// Doubts pages that provider does not show what was to be given back, unless somebody
-// was paged for that within the hour.
+// Doubts pages that provider does not confirm a movement to refund, at most once an hour.
 func (b *Brakes) Doubts(ctx context.Context, provider, reason string) error {
 	return b.say(ctx, provider, reason, doubted)
 }
 
-// Waits pages that a payer has waited for a day for refunds of provider, which are held
-// for reason, unless somebody was paged for that within the day.
+// Waits pages that a payer has waited for a day for refunds of provider, which are held for
+// reason, at most once a day.
 func (b *Brakes) Waits(ctx context.Context, provider, reason string) error {
 	return b.say(ctx, provider, reason, waited)
 }

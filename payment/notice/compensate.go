@@ -30,8 +30,8 @@ type Ghost struct {
 	// Amount is in minor units of Currency.
 	Amount   int64
 	Currency string
-	// Reason is why nobody wants it, for logs: "late_success", "second_movement", or
-	// "refund_failed" where it had been given back and the refund has failed since.
+	// Reason is why it is owed to no merchant, for logs: "late_success", "second_movement",
+	// or "refund_failed" where it had been given back and the refund has failed since.
 	Reason string
 	// failed is how many refunds of it have been booked and have failed since.
 	failed int
@@ -61,8 +61,8 @@ func (p Progress) String() string {
 	return [...]string{"pending", "compensated", "LIMBO", "held", "doubtful"}[p]
 }
 
-// Compensator gives ghosts back, each once. It holds no state and is safe for
-// concurrent use, in any number of regions at once.
+// Compensator refunds ghosts, each once. It holds no state and is safe for concurrent use, in
+// any number of regions at once.
 //
 // # Crash points
 //
@@ -107,7 +107,7 @@ type Compensator struct {
 	Providers psp.Providers
 	// Brakes say whether refunds may be made at all.
 	Brakes *Brakes
-	// Meters are told of ghosts; nil: nobody is.
+	// Meters count ghosts. Nil: none are counted.
 	Meters *meter.Set
 }
 

@@ -36,8 +36,8 @@ type ProcessorConfig struct {
 	// Calls is the queue of provider calls.
 	Calls outbox.Store
 	Books ledger.Store
-	// Learn settles a claim in flight; claim.Service.Learn does. With nothing told it has
-	// the provider asked.
+	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
+	// the claim up at the provider.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
 	// LearnRefusal is Learn for what a provider that cannot be asked says it has not made.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
@@ -53,7 +53,7 @@ type ProcessorConfig struct {
 	Seal *seal.Ring
 	// Sinks get one message each for every event, as of payment.Options.
 	Sinks []outbox.Kind
-	// Meters are told of what is done; nil: nobody is.
+	// Meters count what the processor does. Nil: nothing is counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 	// Now tells how old a notice is; nil means time.Now.

@@ -66,7 +66,7 @@ type ReceiverConfig struct {
 	Notifiers map[string]psp.Notifier
 	// Seal seals bodies before they are kept; nil leaves them as they come.
 	Seal *seal.Ring
-	// Meters are told of verdicts; nil: nobody is.
+	// Meters count verdicts. Nil: none are counted.
 	Meters *meter.Set
 	Logger *slog.Logger
 	// Now is compared with the time that is signed; nil means time.Now.

@@ -4,8 +4,8 @@ import "context"
 
 // Accounted is a [Provider] that can say whose account its key opens.
 type Accounted interface {
-	// Account is the provider's own id of the account, the same for each key of it. "" and
-	// no error: there is none to tell. An error is one line that says why it cannot be told
-	// now; nothing follows from it.
+	// Account is the provider's own id of the account, the same for each key of it. "" and no
+	// error: there is none to tell. An error is one line that says why it is not known now;
+	// nothing follows from it.
 	Account(ctx context.Context) (id string, err error)
 }

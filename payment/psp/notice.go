@@ -10,9 +10,9 @@ import (
 type Notice struct {
 	// ID is the provider's id of the event, the same each time it is sent.
 	ID string
-	// Movement reports whether the event tells what became of a movement that we
-	// asked for. Where it is false nothing below but At and Unasked need be set, and
-	// without Unasked nothing follows from the notice.
+	// Movement reports whether the event has the outcome of a movement that we requested.
+	// Where it is false nothing below but At and Unasked need be set, and without Unasked
+	// nothing follows from the notice.
 	Movement bool
 	Kind     Kind
 	// Reference is our own id of the object, [Call.Reference].
@@ -41,7 +41,7 @@ type Notice struct {
 	// Amount is in minor units of Currency, an ISO 4217 code in lower case.
 	Amount   int64
 	Currency string
-	// Unasked is what it tells of that nobody here asked for; then Movement is false.
+	// Unasked is the movement that we did not request; then Movement is false.
 	Unasked []Unasked
 	// At is when the event happened by the provider's clock, in UTC.
 	At time.Time

@@ -338,9 +338,9 @@ type Capabilities struct {
 	NoTransfers bool
 	// Lookup: the provider can be asked by our Reference.
 	Lookup bool
-	// Blind: the provider shows no movement by its own id, so that nothing can be
-	// proved with [Provider.Show]. What a Blind provider without Lookup leaves Pending is
-	// told on by a [Notice] alone.
+	// Blind: the provider shows no movement by its own id, so that nothing can be proved with
+	// [Provider.Show]. Only a [Notice] settles what a Blind provider without Lookup leaves
+	// Pending.
 	Blind bool
 	// Asynchronous: a refund, a capture or a cancellation is answered Pending, each time
 	// that it is asked for, and a [Notice] tells what came of it.
@@ -374,14 +374,13 @@ type Provider interface {
 	// Approved says that its money cannot move any more. A charge whose money has moved
 	// is Declined.
 	Cancel(ctx context.Context, call Call) Result
-	// Lookup asks what became of the movement with call's Kind and Reference, which are
+	// Lookup returns the outcome of the movement with call's Kind and Reference, which are
 	// set. So are Key, Amount, Currency, Source, Again and Terms where it was called for with
-	// them; for a
-	// capture or a cancellation Source is what it is asked by, and so is FoundNo while
-	// the charge is neither captured nor canceled. Several
-	// attempts may stand under one reference, each with its own key; if any of
-	// them was approved the answer is that approval, whatever declines came
-	// before or after it: a decline would let the money move again.
+	// them; for a capture or a cancellation Source is what it is asked by, and so is FoundNo
+	// while the charge is neither captured nor canceled. Several attempts may stand under one
+	// reference, each with its own key; if any of them was approved the answer is that
+	// approval, whatever declines came before or after it: a decline would let the money move
+	// again.
 	Lookup(ctx context.Context, call Call) (Found, Result)
 	// Show asks for the movement that the provider knows by its own id, as it stands
 	// now. reference is ours, for a provider that wants it too; whether the movement

@@ -31,8 +31,8 @@ const (
 	KindCaptureReversal Kind = "capture_reversal"
 )
 
-// Unasked is something that a provider did without our asking, as a [Notice] tells it:
-// a KindRefund that somebody made at the provider, or one of the kinds above.
+// Unasked is a movement that we did not request, as a [Notice] reports it: a KindRefund made
+// by hand at the provider, or one of the kinds above.
 type Unasked struct {
 	Kind Kind
 	// ProviderRef is the provider's own id: of the dispute, the refund, the reversal, the

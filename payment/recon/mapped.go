@@ -24,8 +24,8 @@ const (
 )
 
 // Read is [Read] for a statement as m describes it. Lines of a kind that m does not have, and
-// those whose money moved the other way than their kind's does, are not handed out: other is
-// told of each, by the provider's word for it.
+// those whose money moved the other way than their kind's does, are left out: other is called
+// for each, with the provider's word for it.
 func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind string)) (lines int, err error) {
 	limit := &bounded{in: r}
 	in := csv.NewReader(limit)

@@ -75,7 +75,7 @@ type Columns struct {
 	// Fees are all summed up; they are in the currency of Settled, or of Amount.
 	Fees Names `yaml:"fees"`
 	// FeesNegative: a fee that the provider keeps is below zero. FeesSide is a column that
-	// says FeesCredits of fees that it gives back, where they have no sign.
+	// says FeesCredits of fees that the provider returns, where they have no sign.
 	FeesNegative bool   `yaml:"fees_negative"`
 	FeesSide     Names  `yaml:"fees_side"`
 	FeesCredits  string `yaml:"fees_credits"`

@@ -90,8 +90,7 @@ type Mismatch struct {
 	BookedCurrency string `json:"booked_currency,omitempty"`
 	// Detail is one line for people.
 	Detail string `json:"detail"`
-	// Refundable: this is money of a payer for which nobody is owed anything, of a
-	// tenant that is known.
+	// Refundable: a payer's money moved and no merchant is owed it; its tenant is known.
 	Refundable bool `json:"refundable"`
 	// second: the object has been paid by another movement.
 	second bool
@@ -110,9 +109,8 @@ type Report struct {
 	// Undecided counts what is too near an edge of the period, or still in flight.
 	Undecided  int           `json:"undecided"`
 	Mismatches map[Class]int `json:"mismatches"`
-	// NotBooked counts fees, payouts and conversions that are stated and not booked, which
-	// is no mismatch: nobody but the statement tells of them. Posted are those that
-	// Config.Book has booked.
+	// NotBooked counts fees, payouts and conversions that are stated and not booked, which is
+	// no mismatch: only the statement has them. Posted are those that Config.Book has booked.
 	NotBooked map[psp.Kind]int `json:"not_booked,omitempty"`
 	Posted    map[psp.Kind]int `json:"posted,omitempty"`
 	// Unknown counts lines whose kind is not known here, or whose money moved the other way
@@ -172,15 +170,16 @@ type Config struct {
 	// the books of Common.
 	Book   func(context.Context, ledger.Transaction) (posted bool, err error)
 	Common string
-	// Mapping describes a statement that is in no format of ours; nil: Run is told which.
+	// Mapping describes a statement in a format that is not built in. Nil: Run takes a
+	// format.
 	Mapping *Mapping
 	// Parts is how many parts are compared one after the other; 0 means 64: a million
 	// lines are then 16,000 at a time.
 	Parts int
 	// Dir is for the temporary files; "" means the system's.
 	Dir string
-	// Found is told of every mismatch, in an order that is the same each time, from
-	// one goroutine. Its error ends the comparison.
+	// Found is called for every mismatch, in an order that is the same each time, from one
+	// goroutine. Its error ends the comparison.
 	Found func(context.Context, Mismatch) error
 	// Now is when Run was called; nil means time.Now.
 	Now func() time.Time
@@ -218,7 +217,8 @@ type line struct {
 type side struct {
 	ID     string
 	Failed bool
-	// Aside is the kind of what nobody asked for, "" for charges, transfers and refunds.
+	// Aside is the kind of a movement that we did not request, "" for charges, transfers and
+	// refunds.
 	Aside psp.Kind
 }
 

@@ -50,9 +50,9 @@ type LateHarness struct {
 // later is long after every claim is forgotten.
 const later = 60 * 24 * time.Hour
 
-// ExerciseLate checks, with the real claims, books and compensations of a backend,
-// that a success which a provider tells of months after its charge was refused is
-// given back once, by whomever it is found.
+// ExerciseLate checks, with the real claims, books and compensations of a backend, that a
+// success which a provider tells of months after its charge was refused is refunded once,
+// whichever path finds it.
 func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	for name, verdicts := range map[string][]claim.Verdict{
 		"refused":  {{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}},

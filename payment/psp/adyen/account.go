@@ -12,9 +12,9 @@ import (
 var _ psp.Accounted = (*Provider)(nil)
 
 // Account implements [psp.Accounted] by what the configuration says: the merchant account,
-// and where the keys of each home are known, so that a start with another endpoint under
-// the same name is refused like one with another account. It asks nobody: that an API key
-// is for the merchant account shows at the first payment, which Adyen answers with 403.
+// and where the keys of each home are known, so that a start with another endpoint under the
+// same name is refused like one with another account. It makes no call: that an API key is
+// for the merchant account shows at the first payment, which Adyen answers with 403.
 func (p *Provider) Account(context.Context) (string, error) {
 	var id strings.Builder
 	id.WriteString(p.account + "@" + p.base.Host)

@@ -172,9 +172,8 @@ func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, sign
 	refuses("a replay", n, stale, psp.ErrStale)
 }
 
-// FuzzNotifier feeds n what nobody would send. Nothing panics; what is refused is
-// refused for being malformed, in one line; what is read is whole. Nothing that
-// is not signed verifies.
+// FuzzNotifier feeds n arbitrary webhooks. Nothing panics; what is refused is refused for
+// being malformed, in one line; what is read is whole. Nothing that is not signed verifies.
 func FuzzNotifier(f *testing.F, n psp.Notifier, signatureHeader string, seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s), "t=1,v1=00")

@@ -35,7 +35,7 @@ type Notices struct {
 	Seed uint64
 }
 
-// NoticeTarget is who is told.
+// NoticeTarget is a receiver of webhooks.
 type NoticeTarget struct {
 	// URL is absolute, http or https.
 	URL string `json:"url"`

@@ -22,8 +22,8 @@ type StatementLine struct {
 	// back, at the time that it failed.
 	Kind      psp.Kind `json:"kind"`
 	Reference string   `json:"reference"`
-	// Of is the provider's id of the charge that a refund gives back, or that a dispute is
-	// about, of the transfer that was reversed, of the payout that came back.
+	// Of is the provider's id of the charge that was refunded, or that a dispute is about, of
+	// the transfer that was reversed, of the payout that came back.
 	Of string `json:"of,omitempty"`
 	// Amount is in minor units of Currency, above 0 whatever the kind.
 	Amount   int64     `json:"amount"`

@@ -31,7 +31,7 @@ type Settlement struct {
 	// Rates are how much of Currency one unit of another is. Without one it is 1.
 	Rates map[string]float64
 	// PerMyriad and Fixed are a charge's fee: a share in ten-thousandths, and minor units.
-	// Dispute is that of a dispute, given back with a reversal.
+	// Dispute is that of a dispute, returned with a reversal.
 	PerMyriad, Fixed, Dispute int64
 	// Anonymous leaves our references out, as a report does that is asked for without
 	// metadata.
