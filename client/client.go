@@ -46,8 +46,10 @@ type Config struct {
 	// zero; Timeout below bounds each attempt.
 	HTTPClient *http.Client
 	// RegionCode, if not 0, is the home region of new keys, which saves a
-	// look-up: use the code of the region of the first base URL. Otherwise keys
-	// are random UUIDs, at home where they are first used.
+	// look-up: use the code of the region of the first base URL, which whoever runs
+	// Homeward knows. A code that no region has makes keys that are answered
+	// home_unavailable. Otherwise keys are random UUIDs, at home where they are first
+	// used; MintKeys asks a region for keys of its own.
 	RegionCode claim.RegionCode
 	// MaxAttempts bounds the requests of one call, the first included.
 	MaxAttempts int

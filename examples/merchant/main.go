@@ -58,6 +58,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	o, err := load(*path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if *amount <= 0 {
+			return errors.New("say with --amount what the order costs")
+		}
 		if o.Key, err = c.NewKey(); err != nil {
 			return err
 		}
@@ -80,6 +83,9 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 	charge, err := c.Charge(ctx, client.ChargeParams{Amount: o.Amount, Currency: "usd", PaymentMethod: o.Card, IdempotencyKey: o.Key})
 	var refused *client.Error
 	switch {
+	case err == nil && charge.Status != "succeeded":
+		// A payer who has to authenticate, or a bank that takes days.
+		return fmt.Errorf("the payment %s is %s; run this again later, which is safe", charge.ID, charge.Status)
 	case err == nil:
 		o.Charge = charge.ID
 		fmt.Fprintln(out, "paid:", charge.ID)
@@ -102,6 +108,9 @@ func (o *order) pay(ctx context.Context, c *client.Client, path, card string, ou
 		return fmt.Errorf("declined (%s); ask the payer for another card, and run this with --card", refused.DeclineCode)
 	case refused.Retry == client.RetrySameKey:
 		return fmt.Errorf("it is not known whether this was paid (%w); run this again, which is safe", err)
+	case refused.Code == "outcome_unknown" || refused.Code == "idempotency_key_expired":
+		// Unknown is not no.
+		return fmt.Errorf("nobody knows whether this was paid (%w); find out before it is paid anew", err)
 	default:
 		return fmt.Errorf("not paid, and a repeat changes nothing: %w", err)
 	}

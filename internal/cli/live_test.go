@@ -25,13 +25,17 @@ func TestCommandsAtARunningNode(t *testing.T) {
 		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--psp-latency", "0s"}, streams{w, &errs})
 		_ = w.Close()
 	}()
-	said, node := bufio.NewScanner(r), ""
+	said, node, api := bufio.NewScanner(r), "", ""
 	for said.Scan() {
 		if _, at, ok := strings.Cut(said.Text(), " regions --node "); ok {
 			node = at
 		}
+		if _, at, ok := strings.Cut(said.Text(), "us-east1 "); ok && api == "" {
+			api = strings.TrimPrefix(strings.Fields(at)[0], "http://")
+		}
 		if strings.Contains(said.Text(), "Ctrl-C drains") {
 			worksAt(t, node)
+			refuses(t, []string{"this is a node's API", "name its RPC listener"}, "outbox", "list", "--node", api)
 			interrupt()
 		}
 	}

@@ -241,7 +241,7 @@ func openError(dir string, err error) error {
 	case errors.Is(err, errNotDirectory), errors.Is(err, syscall.ENOTDIR):
 		why += "is not a directory; choose another one"
 	case errors.Is(err, errInUse):
-		why += "is in use by another process; stop it or choose another directory"
+		why += "is in use by another process; stop it, choose another directory, or ask the running one with --node"
 	case errors.Is(err, fs.ErrPermission):
 		why += "may not be written by this user; change its owner or choose another directory"
 	case errors.Is(err, syscall.ENOSPC):

@@ -81,7 +81,10 @@ func occupied(who, flag, addr string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again
 		err = op.Err
 	}
-	return fmt.Errorf("%s cannot listen on %s: %w; choose another address with %s or stop what uses it", who, addr, err, flag)
+	if flag != "--listen" {
+		flag = "--listen, which moves everything, or " + flag
+	}
+	return fmt.Errorf("%s cannot listen on %s: %w; choose another address with %s, or stop what uses it", who, addr, err, flag)
 }
 
 // portsFree finds out what a node would find out too, but not a minute later.

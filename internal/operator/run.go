@@ -2,21 +2,20 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 
-	"github.com/homeward-io/homeward/region"
+	"github.com/homeward-io/homeward/region/admin"
 )
 
-// Run has the first node that can be reached run a command on its store, and prints what
-// that prints. A second one is asked only where the first has certainly run nothing.
+// Run has a node run a command on its store, and prints what that prints. The node is the
+// first that answers a question; no second one is asked to run what the first may have run.
 func (o *Operator) Run(ctx context.Context, args []string, out, errs io.Writer) (exit int, err error) {
-	for _, c := range o.clients {
-		exit, err = c.Run(ctx, args, out, errs)
-		if !errors.Is(err, region.ErrNoAnswer) || ctx.Err() != nil {
-			return exit, err
-		}
+	c, err := ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Client, error) {
+		_, err := c.Ask(ctx, admin.Question{WithoutBacklog: true})
+		return c, err
+	})
+	if err != nil {
+		return 0, err
 	}
-	return 0, fmt.Errorf("%w; name a node with --node or --cluster, and your certificate with --cert, --key and --ca", err)
+	return c.Run(ctx, args, out, errs)
 }
