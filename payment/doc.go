@@ -66,8 +66,10 @@
 // A refund names a charge. What it gives back (provider, reference, currency, and the
 // amount where none is asked for) is read from the charge's transaction in the books,
 // at the home that the charge's id names. A transaction never changes, so every
-// attempt sends the same call, and a refund that the books refuse has never been
-// sent. How much of a charge is left is the provider's to say: two refunds that are
+// attempt sends the same call, and what its charge's transaction refuses has never been
+// sent. That there is no such transaction is a no to a first attempt alone: a store that was
+// restored from a backup has lost charges that attempts before found, so a recovery waits for
+// the charge. Captures and cancellations wait alike. How much of a charge is left is the provider's to say: two refunds that are
 // too much together are told apart there. While the books cannot be read the refund
 // is unknown, and nothing is sent.
 //

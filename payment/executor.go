@@ -38,6 +38,7 @@ const (
 	reasonNotSent    = "not_sent"           // nothing left for the provider
 	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
 	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
+	reasonMissing    = "charge_missing"     // what earlier attempts may have found is not in the store now
 	reasonHeld       = "refunds_held"       // automatic refunds are stopped
 	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not have
 )

@@ -193,7 +193,7 @@ func (t *attempt) readCharge(ctx context.Context) error {
 func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
 	switch rec := &t.of.rec; {
 	case rec.State == 0:
-		return t.wrong(codeNoCharge, "charge", "This account has no charge of this id that could be captured or canceled."), true
+		return t.missing(ctx, codeNoCharge, "This account has no charge of this id that could be captured or canceled."), true
 	case rec.State == claim.Completed && t.op == Cancel:
 		return t.wrong(codeCaptured, "charge", "The money of this charge has moved; refund it instead."), true
 	case rec.State == claim.Completed:
@@ -202,19 +202,29 @@ func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
 		return t.letGo(ctx), true
 	case rec.State == claim.InFlight:
 		return v, false
+	case rec.State == claim.FailedRetry:
+		// A later generation may have held the money, in what a restore has lost.
+		code, detail := t.notHeldWhy()
+		return t.missing(ctx, code, detail), true
 	default:
 		return t.notHeld(), true
 	}
 }
 
 func (t *attempt) notHeld() claim.Verdict {
-	if t.op == Cancel {
-		return t.wrong(codeNotWaiting, "charge", "This charge does not wait for anything, so there is nothing to cancel: it was refused, or has expired.")
-	}
-	return t.wrong(codeNotHeld, "charge", "This charge holds no money any more: it was refused, was canceled, or has expired. Make another one.")
+	code, detail := t.notHeldWhy()
+	return t.wrong(code, "charge", detail)
 }
 
-// notOpen refuses what the charge is not ready for, and finds the provider.
+func (t *attempt) notHeldWhy() (code, detail string) {
+	if t.op == Cancel {
+		return codeNotWaiting, "This charge does not wait for anything, so there is nothing to cancel: it was refused, or has expired."
+	}
+	return codeNotHeld, "This charge holds no money any more: it was refused, was canceled, or has expired. Make another one."
+}
+
+// notOpen refuses what the charge is not ready for, and finds the provider. A recovery waits
+// instead: the charge may have been ready, and only the restored store has it as it was.
 func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	rec, in := &t.of.rec, &t.of.intent
 	state, by := psp.State(""), ""
@@ -226,17 +236,17 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	}
 	switch {
 	case state == "":
-		return t.wrong(codeNotHeld, "charge", "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
+		return t.missing(ctx, codeNotHeld, "It is not known yet whether this charge is authorized. Ask for it, and try again when its status says so."), true
 	case by != "":
-		return t.wrong(codeOrdered, "charge", "Another capture or cancellation of this charge is under way, and the provider has not said yet what comes of it. Ask for the charge, and try again when its status says so."), true
+		return t.missing(ctx, codeOrdered, "Another capture or cancellation of this charge is under way, and the provider has not said yet what comes of it. Ask for the charge, and try again when its status says so."), true
 	case t.op == Capture && state != RequiresCapture:
-		return t.wrong(codeNotHeld, "charge", "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
+		return t.missing(ctx, codeNotHeld, "This charge holds no money: its status is "+string(state)+", and only one that is requires_capture can be captured."), true
 	case t.intent.Amount > in.Amount:
 		return t.wrong(codeTooMuch, "amount", fmt.Sprintf("The charge holds %d, and a capture cannot be more. Lower the amount, or leave it out to capture all.", in.Amount)), true
 	case !t.chargedAt(rec):
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait), true
 	case t.caps.Asynchronous && state != RequiresCapture:
-		return t.wrong(codeNotWaiting, "charge", "The provider "+t.name+" does not say at once what becomes of a cancellation; cancel the charge there."), true
+		return t.missing(ctx, codeNotWaiting, "The provider "+t.name+" does not say at once what becomes of a cancellation; cancel the charge there."), true
 	}
 	if t.intent.Amount == 0 {
 		t.intent.Amount = in.Amount

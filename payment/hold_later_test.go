@@ -51,6 +51,8 @@ func TestOrdersThatAreToldOfLater(t *testing.T) {
 		"another is under way":       {Capture, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
 		"so is a cancellation":       {Cancel, psp.Processing, "cap_other", false, 0, received, nil, claim.OutcomeReleased, codeOrdered, 0, "cap_other", psp.Processing},
 		"it waits for its payer":     {Cancel, psp.RequiresAction, "", false, 0, received, nil, claim.OutcomeReleased, codeNotWaiting, 0, "", psp.RequiresAction},
+		"another is, recovery":       {Capture, psp.Processing, "cap_other", true, 0, received, nil, claim.OutcomeUnknown, reasonMissing, 0, "cap_other", psp.Processing},
+		"its payer, recovery":        {Cancel, psp.RequiresAction, "", true, 0, received, nil, claim.OutcomeUnknown, reasonMissing, 0, "", psp.RequiresAction},
 		"captured meanwhile":         {Capture, "", "", true, 0, received, becomes(1000, ""), claim.OutcomeDone, "", 0, "", ""},
 		"canceled, as it is told": {Cancel, "", "", true, 0, received, func(h *holding) {
 			becomes(0, codeCanceled)(h)

@@ -28,6 +28,12 @@ const readTime = 5 * time.Second
 // takes a restart.
 const elsewhereWait = time.Minute
 
+// missingFor is how long a recovery waits for a charge that is missing, or has not come as
+// far as the request needs. A restored store gets a lost charge back when its merchant asks
+// again, or when a person books it. After that asking ends as for any unknown outcome, and
+// never with a no.
+const missingFor = 7 * 24 * time.Hour
+
 // heldWait is how often it is looked whether automatic refunds were released: a payer
 // waits, and each look takes the claim over.
 const heldWait = 15 * time.Second
@@ -55,7 +61,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
 		// One answer for a charge of nobody and for another tenant's.
-		return t.wrong(codeNoCharge, "charge", "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
+		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
 	case !t.goTo(charge.Provider):
 		return t.absent(ctx, charge.Provider), true
 	case in.ofStripe && OtherUnits(charge.Currency):
@@ -69,6 +75,23 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	}
 	in.Currency, in.Source, t.from = charge.Currency, charge.ProviderRef, charge.Held()
 	return t.left(ctx, &charge)
+}
+
+// missing is the verdict where the charge is not there, or not as far as the request needs.
+// That is a no to a first attempt alone. An attempt before a recovery may have found the charge
+// and called: a store that was restored from a backup has lost what it found, or has it as
+// it was before.
+func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdict {
+	if !t.Recovery {
+		return t.wrong(code, "charge", detail)
+	}
+	pause := min(max(t.age()/askPart, elsewhereWait), askProcessingMax)
+	if t.age() < missingFor {
+		return t.unsent(ctx, reasonMissing, pause)
+	}
+	v := t.unknown(ctx, reasonMissing)
+	v.KeepAsking, v.RetryIn = false, pause
+	return v
 }
 
 // absent is the verdict where this node does not have the provider of what is to be given
@@ -231,7 +254,7 @@ func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bo
 
 // wrong refuses a refund without a call and lets go of its key. Where the charge's own
 // transaction says so that is safe after any attempt: it never changes, so none has
-// called.
+// called. That there is no transaction says nothing of attempts before, see missing.
 func (t *attempt) wrong(code, member, detail string) claim.Verdict {
 	p := problem.New(problem.InvalidRequest, detail)
 	p.Member, p.DeclineCode = member, code
