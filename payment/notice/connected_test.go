@@ -19,7 +19,9 @@ const payloadThere = `{"account":"acct_1","amount":100,"currency":"usd","payment
 // account, and nothing else: whoever owns another one can write our ids on what is theirs. It
 // is ignored, and neither calls a person nor stops refunds.
 func TestNoticesOfConnectedAccounts(t *testing.T) {
-	id := objectID(t, "ch", 1)
+	id, refund := objectID(t, "ch", 1), objectID(t, "re", 1)
+	given := charged(refund, "r2@acct_1")
+	given.Kind = psp.KindRefund
 	sent := func(w *world, state claim.State, ref string) (key string) {
 		w.have(id, state, ref)
 		rec := w.claims[id]
@@ -67,8 +69,23 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 		"of nothing that we know":    {func(*world, *psp.Notice) {}, charged(id, "p1@acct_2"), "", false, false, Ignored},
 		"of no id of ours":           {func(*world, *psp.Notice) {}, charged("order-7", "p1@acct_2"), "", false, false, Ignored},
 		"beside one that is paid":    {func(w *world, _ *psp.Notice) { w.have(id, claim.Completed, "p1@acct_1") }, charged(id, "p2@acct_2"), "", false, false, Ignored},
-		"a second one in the account": {func(w *world, _ *psp.Notice) { w.have(id, claim.Completed, "p1@acct_1") },
+		"a second one in the account, under our key": {func(w *world, n *psp.Notice) { n.Key = sent(w, claim.Completed, "p1@acct_1") },
 			charged(id, "p2@acct_1"), "", true, false, ProcessedCompensated},
+		"a second one in the account, under no key": {func(w *world, _ *psp.Notice) { sent(w, claim.Completed, "p1@acct_1") },
+			charged(id, "p2@acct_1"), "", false, false, Ignored},
+		"a second one in the account, under our key and of other money": {func(w *world, n *psp.Notice) { n.Key, n.Amount = sent(w, claim.Completed, "p1@acct_1"), 1 },
+			charged(id, "p2@acct_1"), "", false, false, Ignored},
+		"a second one in the account, and the claim is forgotten": {func(w *world, n *psp.Notice) { n.Key = sent(w, claim.Completed, "p1@acct_1"); delete(w.claims, id) },
+			charged(id, "p2@acct_1"), "", false, false, Ignored},
+		"late, of the very movement": {func(w *world, _ *psp.Notice) { sent(w, claim.FailedTerminal, "p1@acct_1") },
+			charged(id, "p1@acct_1"), "", true, false, ProcessedCompensated},
+		"late, beside the one that was declined": {func(w *world, _ *psp.Notice) { sent(w, claim.FailedTerminal, "p1@acct_1") },
+			charged(id, "p2@acct_1"), "", false, false, Ignored},
+		"a refund by hand, with the id of ours": {func(w *world, _ *psp.Notice) { w.refunded(id, refund, "r1@acct_1") }, given, "", false, false, Ignored},
+		"a try by hand, with the id of ours, that was declined first": {func(w *world, _ *psp.Notice) {
+			sent(w, claim.Completed, "p1@acct_1")
+			w.shows["p2@acct_1"] = psp.Movement{ProviderRef: "p2@acct_1", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
+		}, failed(charged(id, "p2@acct_1")), "", false, false, Ignored},
 		"that one beside it has failed": {func(w *world, _ *psp.Notice) {
 			w.have(id, claim.Completed, "p1")
 			w.shows["p2@acct_2"] = psp.Movement{ProviderRef: "p2@acct_2", Reference: id, Amount: 100, Currency: "usd", Outcome: psp.Approved}
@@ -96,4 +113,22 @@ func TestNoticesOfConnectedAccounts(t *testing.T) {
 			require.Equal(t, ledger.Account("provider:sim:acct_1"), booked.Debit)
 		})
 	}
+}
+
+// The owner of an account in which we have charged writes the id of that charge on payments of
+// a cent. No refund is made of them, so that they stop those of nobody else.
+func TestAnOwnerOfAnAccountStopsNoRefunds(t *testing.T) {
+	id := objectID(t, "ch", 1)
+	w := newWorld(t)
+	w.calls[id] = outbox.Message{ID: id, Region: home, Payload: []byte(payloadThere)}
+	w.have(id, claim.Completed, "p1@acct_1")
+	for i := range DefaultLimits().Count + 2 {
+		n := charged(id, fmt.Sprintf("p%d@acct_1", i+2))
+		n.ID, n.Amount = fmt.Sprintf("e%d", i), 1
+		w.tell(n)
+		require.Equal(t, Ignored, w.closed["sim:"+n.ID])
+	}
+	require.Empty(t, w.moved)
+	require.Empty(t, w.brakes)
+	require.Empty(t, w.pages)
 }

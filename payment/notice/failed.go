@@ -65,7 +65,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 			return p.later(m, "books", err)
 		}
 	}
-	if booked && !named && apart(of.ProviderRef, n.ProviderRef) {
+	if booked && !named && (apart(of.ProviderRef, n.ProviderRef) || psp.AccountOf(n.ProviderRef) != "" && !rec.Sent(n.Key, m.Operation)) {
 		return p.close(ctx, m, Ignored, foreign)
 	}
 	if booked && !named {

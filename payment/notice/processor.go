@@ -288,13 +288,13 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 		tenant, same = booked.Tenant, booked.Provider == m.Operation && booked.ProviderRef == n.ProviderRef
 	}
 	known := isBooked || found && rec.State == claim.Completed
-	switch own, account := cmp.Or(booked.ProviderRef, rec.ProviderRef), psp.AccountOf(n.ProviderRef); {
+	switch own := cmp.Or(booked.ProviderRef, rec.ProviderRef); {
 	case apart(own, n.ProviderRef):
 		return p.close(ctx, m, Ignored, foreign)
-	case own != "" || account == "" || !found:
-	case rec.ProviderKey == "": // all that is left of it says nothing of an account
-		return outbox.Parked(fmt.Sprintf("the provider tells that %s was paid in the account %s, and it is forgotten whether it was asked for there; give %s back by hand if it was", n.Reference, account, n.ProviderRef))
-	case !rec.Sent(n.Key, m.Operation):
+	case same || psp.AccountOf(n.ProviderRef) == "" || !found && !isBooked:
+	case own == "" && rec.ProviderKey == "": // all that is left of it says nothing of an account
+		return outbox.Parked(fmt.Sprintf("the provider tells that %s was paid in the account %s, and it is forgotten whether it was asked for there; give %s back by hand if it was", n.Reference, psp.AccountOf(n.ProviderRef), n.ProviderRef))
+	case !rec.Sent(n.Key, m.Operation), isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency):
 		return p.close(ctx, m, Ignored, foreign)
 	}
 	switch {
@@ -324,8 +324,10 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 }
 
 // Whoever owns an account at the provider can write our ids on what is theirs, and the
-// provider tells us of it. So what is told of an account counts where the movement was asked
-// for in that account, or where it carries a provider key of its claim. All else is ignored,
+// provider tells us of it. So what is told of an account counts where it is the very movement
+// that we know, or where it carries a provider key of its claim; beside one that is booked it
+// has to be of the same money, too, as each generation asks for the same. That something of
+// ours lies in the account proves nothing: its owner has our id from it. All else is ignored,
 // and calls nobody.
 const foreign = "of another account"
 

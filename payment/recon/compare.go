@@ -274,7 +274,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		proved = false
 		m.Detail += "; it has failed since, so that nothing is to be given back"
 	}
-	if r.c.Account != "" && !m.second && m.Tenant != "" {
+	if r.c.Account != "" && m.Tenant != "" {
 		proved = false
 		m.Detail += "; whoever owns the account may have written our id on a payment of their own: decide by hand"
 	}

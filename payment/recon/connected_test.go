@@ -88,5 +88,19 @@ func TestNothingIsHealedOnTheWordOfAnotherAccount(t *testing.T) {
 		_, all := w.run()
 		require.Len(t, all, 1)
 		require.Equal(t, refundable, all[0].Refundable)
+
+		// Beside one of ours that lies there.
+		w = newWorld(t)
+		w.c.Account = account
+		_, ref := w.paid(7)
+		if account != "" {
+			ref += "@" + account
+			w.books[0].ProviderRef, w.claims[0].ProviderRef = ref, ref
+		}
+		w.state("pi_evil", objectID(t, 7), 5)
+		_, all = w.run()
+		require.Len(t, all, 1)
+		require.Equal(t, Duplicate, all[0].Class)
+		require.Equal(t, refundable, all[0].Refundable)
 	}
 }
