@@ -77,8 +77,8 @@ type Restore struct {
 	// OpenedAt is when the row was first written, by the store's clock. Audit that was
 	// exported later holds none of the lost writes.
 	OpenedAt time.Time `json:"opened_at"`
-	// Exported is the last audit segment of each region that the backup has. Audited is
-	// up to when the segments after it hold all lost writes.
+	// Exported is where the exported audit of each region ended when the row was first
+	// written. Audited is up to when the segments after it hold all lost writes.
 	Exported map[string]Segment   `json:"exported,omitempty"`
 	Audited  map[string]time.Time `json:"audited,omitempty"`
 	// Booking: witnesses may be Booked.
@@ -90,10 +90,12 @@ type Restore struct {
 }
 
 // Segment names one segment of the exported audit; the zero Segment is before
-// the first.
+// the first. From is up to when it and the ones before it hold everything. It is part of
+// the row because the chain in the store moves on as soon as nodes export again.
 type Segment struct {
-	Number uint64 `json:"number"`
-	Digest string `json:"digest"`
+	Number uint64    `json:"number"`
+	Digest string    `json:"digest"`
+	From   time.Time `json:"from,omitzero"`
 }
 
 // NewRestore returns the row, at now, of a store that was restored to its state at from and
@@ -112,7 +114,21 @@ func NewRestore(was Restore, from, until, now time.Time, exported map[string]Seg
 			r.From = was.From
 		}
 	}
+	r.Exported = notAfter(r.Exported, r.From)
 	return r
+}
+
+// notAfter bounds how far the audit is exported by when the backup was made: a chain that is
+// further has been moved on since, by nodes that lack the lost writes.
+func notAfter(all map[string]Segment, from time.Time) map[string]Segment {
+	bounded := make(map[string]Segment, len(all))
+	for region, s := range all {
+		if s.From.After(from) {
+			s.From = from
+		}
+		bounded[region] = s
+	}
+	return bounded
 }
 
 // Stands reports whether r still withholds keys.

@@ -52,9 +52,13 @@ const stopped = "a restore stands: what looks like a ghost may be a charge whose
 // Begin writes the row. It may be repeated; each time a new one is written, with the
 // earlier of the two times of backups while one stands.
 //
-//	automatic refunds are stopped | the row is written
+//	sessions | automatic refunds are stopped | the row is written | sessions
 //
-// A crash between the two leaves them stopped, which is no harm.
+// The second look is what counts: a node that opened its session after it reads the row
+// before its first request. If it finds any, the row is put back to what it was, which
+// leaves automatic refunds stopped. The first look only spares a deployment that runs the
+// row. A crash after the refunds are stopped leaves them so, a crash after the row leaves
+// it standing: keys are withheld, and Begin may be repeated.
 func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore, error) {
 	was, now, err := rows.Restore(ctx)
 	if err != nil {
@@ -69,14 +73,8 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	case lost.Until.After(now):
 		return was, fmt.Errorf("%s, since when no node has run, is in the future; the store's clock says %s", stamp(lost.Until), stamp(now))
 	}
-	if !lost.Sessions {
-		open, err := rows.Sessions(ctx)
-		if err != nil {
-			return was, err
-		}
-		if len(open) > 0 {
-			return was, fmt.Errorf("%w: %s; stop every node, so that none runs without having read the row", ErrSessions, strings.Join(open, ", "))
-		}
+	if err := alone(ctx, rows, &lost); err != nil {
+		return was, err
 	}
 	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
 		return was, err
@@ -86,12 +84,49 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 		return was, err
 	}
 	r := claim.NewRestore(was, lost.From, lost.Until, now, exported, lost.By, lost.Why)
-	return change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
+	r, err = change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
 		if at.Version != was.Version {
-			return at, errors.New("another operator has begun a restore meanwhile; run homeward restore show")
+			return at, errors.New("somebody else has begun a restore meanwhile; look at homeward restore show")
 		}
 		return r, nil
 	})
+	if err != nil {
+		return was, err
+	}
+	if err := alone(ctx, rows, &lost); err != nil {
+		return was, errors.Join(err, takeBack(ctx, rows, &r, was))
+	}
+	return r, nil
+}
+
+// alone fails where others have the rows open, or where it cannot be known.
+func alone(ctx context.Context, rows Rows, lost *Lost) error {
+	if lost.Sessions {
+		return nil
+	}
+	open, err := rows.Sessions(ctx)
+	if err == nil && len(open) > 0 {
+		err = fmt.Errorf("%w: %s; stop every node, so that none runs without having read the row", ErrSessions, strings.Join(open, ", "))
+	}
+	return err
+}
+
+// takeBack makes the row what it was before mine.
+func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was claim.Restore) error {
+	if was.Phase == "" { // there was none
+		was = *mine
+		was.Phase = claim.RestoreOver
+	}
+	_, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
+		if at.Version != mine.Version {
+			return at, errors.New("somebody else has changed it meanwhile")
+		}
+		return was, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the row could not be taken back and stands, look at homeward restore show: %w", err)
+	}
+	return nil
 }
 
 // ends are the last segments that the rows know of.
@@ -106,7 +141,7 @@ func ends(ctx context.Context, rows Rows, at Region) (map[string]claim.Segment, 
 		if err != nil {
 			return nil, fmt.Errorf("region %s: %w", one.Name, err)
 		}
-		all[one.Name] = claim.Segment{Number: chain.Number, Digest: chain.Digest}
+		all[one.Name] = claim.Segment{Number: chain.Number, Digest: chain.Digest, From: chain.From.UTC()}
 	}
 	return all, nil
 }
@@ -185,8 +220,7 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		if err != nil {
 			return r, fmt.Errorf("region %s: %w", one.Name, err)
 		}
-		from := chain
-		from.Number, from.Digest = r.Exported[one.Name].Number, r.Exported[one.Name].Digest
+		from := endedAt(chain, r.Exported[one.Name])
 		found, err := (&audit.Lost{Objects: objects, Trust: trust, Home: one.Name, Before: r.OpenedAt}).Follow(ctx, from)
 		if err != nil {
 			return r, err
@@ -205,13 +239,27 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 			return r, err
 		}
 		if found.Segments > 0 && from.Number == chain.Number { // else nodes have gone on already
-			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, found.Chain); err != nil {
+			next := found.Chain
+			if next.From.Before(chain.From) { // what the store has of this time is exported
+				next.From, next.After, next.Part = chain.From, chain.After, chain.Part
+			}
+			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
 				return r, fmt.Errorf("region %s: %w", one.Name, err)
 			}
 		}
 		each(Witnessed{one.Name, found})
 	}
 	return r, nil
+}
+
+// endedAt is the chain as it ended when the restore was begun. The time is of that moment,
+// too: since then nodes may have exported what they wrote, which says nothing of what is lost.
+func endedAt(now audit.Chain, then claim.Segment) audit.Chain {
+	if now.Number != then.Number || !now.From.Equal(then.From) {
+		now.After, now.Part = audit.Position{}, 0
+	}
+	now.Number, now.Digest, now.From = then.Number, then.Digest, then.From
+	return now
 }
 
 // audited notes that the bucket's audit of a region was read up to a time.

@@ -1,0 +1,136 @@
+package restore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/audit/audittest"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/internal/deployment"
+	"github.com/homeward-io/homeward/internal/restore"
+)
+
+// TestWhatNodesExportIsNoWitness: nothing of what is lost was exported. Nodes run on the
+// store and export what they write, and what was read is read again, of the same restore, of
+// one that is said again, and of one that is said late. The bucket has no more of what is lost
+// than before.
+func TestWhatNodesExportIsNoWitness(t *testing.T) {
+	text, err := audit.NewKey()
+	require.NoError(t, err)
+	keys, err := audit.ParseKeys(text)
+	require.NoError(t, err)
+	stopped := time.Now()
+	lost := restore.Lost{From: stopped.Add(-time.Hour), Until: stopped.Add(-time.Minute), By: "a", Why: "b"}
+	for name, how := range map[string]struct {
+		begun time.Time // Until of the restore before the nodes run; zero: none is begun
+		again bool
+	}{
+		"audit again":           {begun: lost.Until},
+		"begin and audit again": {begun: stopped, again: true},
+		"begin too late":        {again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bucket, d := audittest.NewBucket(), open(t)
+			v := rows(t, d)
+			begin := func(until time.Time) {
+				said := lost
+				said.Until = until
+				_, err := restore.Begin(t.Context(), d, v, said)
+				require.NoError(t, err)
+			}
+			holds := func() {
+				r, err := restore.Audit(t.Context(), d, v, bucket, keys.Trust(), func(w restore.Witnessed) {
+					require.False(t, w.Covered.After(lost.From), "%s is said to be read until %s", w.Region, w.Covered)
+				})
+				require.NoError(t, err)
+				require.Equal(t, claim.RestoreHolding, r.Phase, "keys of which nothing is known are let go")
+			}
+			if !how.begun.IsZero() {
+				begin(how.begun)
+				holds()
+			}
+			var ends []audit.Chain
+			for _, region := range []string{home, away} { // nodes run, and export
+				x, err := audit.NewExporter(audit.Config{
+					Store: v, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: "n", Providers: []string{"simulator"},
+				})
+				require.NoError(t, err)
+				_, err = x.Finish(t.Context())
+				require.NoError(t, err)
+				end, _, _, err := v.AuditChain(t.Context(), region)
+				require.NoError(t, err)
+				require.True(t, end.From.After(lost.Until))
+				ends = append(ends, end)
+			}
+			if how.again {
+				begin(lost.Until)
+			}
+			holds()
+			for i, region := range []string{home, away} {
+				end, _, _, err := v.AuditChain(t.Context(), region)
+				require.NoError(t, err)
+				require.Equal(t, ends[i], end, "the export goes on where it was")
+			}
+		})
+	}
+}
+
+// late has a node that starts behind the first look at the sessions.
+type late struct {
+	deployment.Deployment
+	start func()
+	open  []string
+}
+
+func (l *late) Sessions(context.Context) ([]string, error) {
+	if l.start == nil {
+		return l.open, nil
+	}
+	start := l.start
+	l.start = nil
+	start()
+	return nil, nil
+}
+
+// TestANodeStartsBehindTheLook: the node has read no row, so begin must not say that all is
+// withheld. What stood before stands again.
+func TestANodeStartsBehindTheLook(t *testing.T) {
+	now := time.Now()
+	lost := restore.Lost{From: now.Add(-time.Hour), By: "a", Why: "b"}
+	for _, stood := range []bool{false, true} {
+		d := open(t)
+		v := rows(t, d)
+		var before claim.Restore
+		if stood {
+			var err error
+			before, err = restore.Begin(t.Context(), d, v, lost)
+			require.NoError(t, err)
+		}
+		l := &late{Deployment: d}
+		l.start = func() {
+			guard, err := claim.NewGuard(t.Context(), d)
+			require.NoError(t, err)
+			require.Equal(t, stood, guard.Guards("k"))
+			l.open = []string{"homeward"}
+		}
+		_, err := restore.Begin(t.Context(), l, v, lost)
+		require.ErrorIs(t, err, restore.ErrSessions)
+		r, _, err := d.Restore(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, stood, r.Stands())
+		if stood {
+			r.Version = before.Version
+			require.Equal(t, before, r)
+		}
+		l.open = nil // it was stopped
+		_, err = restore.Begin(t.Context(), l, v, lost)
+		require.NoError(t, err)
+		guard, err := claim.NewGuard(t.Context(), d)
+		require.NoError(t, err)
+		require.True(t, guard.Guards("k"))
+	}
+}
