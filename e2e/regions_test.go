@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"syscall"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
+	"github.com/homeward-io/homeward/internal/lab/localdb"
+	"github.com/homeward-io/homeward/internal/lab/localdb/dbtest"
 	"github.com/homeward-io/homeward/payment/psp/simulator"
 )
 
@@ -251,5 +254,48 @@ func TestAddARegion(t *testing.T) {
 	require.Equal(t, "1", sent.Header.Get("Homeward-Hops"))
 	away := p.pay(asia, charge(stamped(t, eu), 150), http.StatusCreated)
 	servedBy(t, away, eu, eu)
+	p.again()
+}
+
+// TestMoveToAnotherDatabase moves a deployment as it would move to CockroachDB; to that
+// where HOMEWARD_TEST_MOVE_TO says cockroachdb, else to another PostgreSQL database.
+func TestMoveToAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	p := newPlaced(t, us, eu, asia)
+	declined := charge("refused", 130)
+	declined.body = `{"amount":130,"currency":"usd","payment_method":"pm_card_stolen"}`
+	p.pay(us, charge("opaque-us", 100), http.StatusCreated)
+	paid := p.pay(eu, charge("opaque-eu", 110), http.StatusCreated)
+	p.pay(asia, charge(stamped(t, us), 120), http.StatusCreated)
+	p.pay(asia, declined, http.StatusPaymentRequired)
+	source := "HOMEWARD_SOURCE_DATABASE_URL=" + p.url
+	target := ""
+	if os.Getenv("HOMEWARD_TEST_MOVE_TO") == string(localdb.CockroachDB) {
+		s := dbtest.Start(t, localdb.Config{Kind: localdb.CockroachDB, Regions: regions})
+		require.NoError(t, s.CreateDatabase(p.ctx, "moved", ""))
+		target = s.URL(us, "moved")
+	} else {
+		require.NoError(t, p.server.CreateDatabase(p.ctx, "moved", ""))
+		target = p.server.URL("", "moved")
+	}
+	move := func(args ...string) *command {
+		return runCommandIn(t, append([]string{source, "HOMEWARD_DATABASE_URL=" + target}, p.env...), args...)
+	}
+	up := move("migrate", "up", "--regions", us+"=1,"+eu+"=2,"+asia+"=3")
+	require.Zero(t, up.exit(), "%s", up.stderr)
+	require.Contains(t, move("migrate", "copy").failed(), "has other sessions", "nodes run")
+	p.end()
+	done := move("migrate", "copy")
+	require.Zero(t, done.exit(), "%s", done.stderr)
+	require.Regexp(t, `(?m)^claims +4 rows, the same$`, done.stdout.String())
+	require.Contains(t, move("migrate", "copy").failed(), "has rows")
+	p.url = target
+	p.ok("ledger", "verify")
+	for _, r := range regions {
+		p.served.start(r)
+	}
+	p.again()
+	p.pay(asia, charge(stamped(t, eu), 140), http.StatusCreated)
+	p.pay(eu, refund("refund-1", chargeOf(t, paid).ID, 110), http.StatusCreated)
 	p.again()
 }

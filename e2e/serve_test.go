@@ -109,7 +109,7 @@ topology_every: 100ms
 		p.WaitPoll, p.WaitMax, quickOutbox.Poll, quickOutbox.Lease) + d.extra
 }
 
-var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database PostgreSQL`)
+var readyLine = regexp.MustCompile(`homeward \S+ in \S+: API (http://\S+), RPC \S+, gossip (\S+), database `)
 
 // start starts a region's node and waits until it says that it is ready.
 func (d *served) start(region string) {

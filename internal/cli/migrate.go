@@ -17,6 +17,7 @@ type migrateCommand struct {
 	Up     migrateUpCommand     `cmd:"" help:"Create the tables that this build needs, and add regions."`
 	Plan   migratePlanCommand   `cmd:"" help:"Print the SQL that up would run now."`
 	Status migrateStatusCommand `cmd:"" help:"Print the database's schema version; exits with 1 if migrations of this build are missing."`
+	Copy   migrateCopyCommand   `cmd:"" help:"Copy all rows of another database to this one, which is new, and compare them."`
 	Roles  migrateRolesCommand  `cmd:"" help:"Create the database's users: one that migrates, one for nodes and tools, one that only reads."`
 }
 
@@ -130,6 +131,38 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		return behind(s)
+	})
+}
+
+// sourceURL is the variable of the database that is copied.
+const sourceURL = "HOMEWARD_SOURCE_DATABASE_URL"
+
+type migrateCopyCommand struct {
+	Resume bool `help:"Go on with a copy that was cut off: rows that are there stay."`
+}
+
+// Help is what homeward migrate copy --help adds.
+func (migrateCopyCommand) Help() string {
+	return "No node may run on either database. " + sourceURL + ", or the file that " + sourceURL + "_FILE names, is the database that is copied, and stays as it is; the new one needs homeward migrate up with the same regions and codes.\n\n" + migrateCommand{}.Help()
+}
+
+func (c *migrateCopyCommand) Run(ctx context.Context, io streams) error {
+	source, err := node.Secret(os.Environ(), sourceURL)
+	if err != nil {
+		return err
+	}
+	return withMigrator(ctx, func(to *cockroach.Migrator) error {
+		return node.WithMigrator(ctx, source, func(from *cockroach.Migrator) error {
+			t := table(io)
+			if err := to.Copy(ctx, from, c.Resume, func(done cockroach.CopiedTable) { fmt.Fprintf(t, "%s\t%d rows, the same\n", done.Name, done.Rows) }); err != nil {
+				return err
+			}
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			fmt.Fprintf(io.out, "copied from %s to %s; run homeward ledger verify on it before its nodes start\n", from.Version(), to.Version())
+			return nil
+		})
 	})
 }
 

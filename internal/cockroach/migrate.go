@@ -97,6 +97,9 @@ type Migrator struct {
 	version string
 }
 
+// migrateName is what a migrator's session calls itself.
+const migrateName = "homeward migrate"
+
 // OpenMigrator connects. allowUnverified is as in [Pool]. The caller must Close it.
 func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migrator, error) {
 	c, err := readURL(url, allowUnverified)
@@ -104,7 +107,7 @@ func OpenMigrator(ctx context.Context, url string, allowUnverified bool) (*Migra
 		return nil, err
 	}
 	if c.RuntimeParams["application_name"] == "" {
-		c.RuntimeParams["application_name"] = "homeward migrate"
+		c.RuntimeParams["application_name"] = migrateName
 	}
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {

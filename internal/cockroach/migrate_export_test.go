@@ -9,3 +9,6 @@ func (m *Migrator) UpTo(ctx context.Context, want Migration, to int) error {
 	}
 	return again(ctx, func() error { return m.tables(ctx, int64(to), func(Step) {}) })
 }
+
+// CopiedTables are those that Copy copies.
+func CopiedTables() []string { return append([]string(nil), copied...) }

@@ -19,6 +19,20 @@ const toolName = "homeward tool"
 // begins as ours do, of this user unless it may see all. It is for a person who is about to
 // say that no node runs.
 func (db *DB) Sessions(ctx context.Context) ([]string, error) {
+	conn, err := pgx.ConnectConfig(ctx, db.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, unavailable("sessions", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	names, err := sessionsOf(ctx, conn, db.dialect, toolName)
+	if err != nil {
+		return nil, unavailable("sessions", err)
+	}
+	return names, nil
+}
+
+// sessionsOf names the sessions beside conn's that do not call themselves except.
+func sessionsOf(ctx context.Context, conn *pgx.Conn, d dialect, except string) (names []string, err error) {
 	const onPostgres = `
 SELECT application_name, coalesce(host(client_addr), 'local') FROM pg_stat_activity
 WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name <> $1
@@ -28,27 +42,19 @@ SELECT application_name, client_address FROM [SHOW CLUSTER SESSIONS]
 WHERE application_name LIKE 'homeward%' AND application_name <> $1 AND status <> 'CLOSED'
 ORDER BY 1, 2`
 	sql := onPostgres
-	if db.dialect.cockroach {
+	if d.cockroach {
 		sql = onCockroach
 	}
-	conn, err := pgx.ConnectConfig(ctx, db.pool.Config().ConnConfig)
+	rows, err := conn.Query(ctx, sql, except)
 	if err != nil {
-		return nil, unavailable("sessions", err)
+		return nil, err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	rows, err := conn.Query(ctx, sql, toolName)
-	if err != nil {
-		return nil, unavailable("sessions", err)
-	}
-	var names []string
 	var name, at string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &at}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &at}, func() error {
 		names = append(names, fmt.Sprintf("%q from %s", strings.TrimSpace(name), at))
 		return nil
-	}); err != nil {
-		return nil, unavailable("sessions", err)
-	}
-	return names, nil
+	})
+	return names, err
 }
 
 // Windows are the longest that nodes have kept keys for.
