@@ -54,6 +54,11 @@ type accountAcceptCommand struct {
 	Anyway   bool   `help:"Accept although claims, refunds or ghosts are open in the former account. The new account is asked about them, does not know them, and is charged again, unless it holds everything that the former one held."`
 }
 
+// Help is what homeward account accept --help adds.
+func (accountAcceptCommand) Help() string {
+	return "Run it when no node has a key of the former account any more: open work is counted once, and what such a node begins after that may be charged again in the new account. docs/RUNBOOK.md, \"Change providers\", has the steps."
+}
+
 // Run is for a person who knows that the other account has what this one had, as after a
 // migration by the provider: what was moved in the former one is not found in another.
 func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {

@@ -186,6 +186,9 @@ func (e *OpenError) Error() string {
 // Accept makes account the one of a provider's name, as a person has decided, unless work is
 // open at the former one, which is an [*OpenError]. Where work is nil that is not looked at.
 // changed is false where it is already the account.
+//
+// Work is counted once, and the name is not stopped before: no process may have a key of the
+// former account any more, or what it begins meanwhile is asked of the new one, and made again.
 func Accept(ctx context.Context, store Store, work *Homes, provider, account string, now time.Time) (changed bool, err error) {
 	for range maxTries {
 		row, err := find(ctx, store, provider)
