@@ -83,10 +83,13 @@ type Restore struct {
 	Audited  map[string]time.Time `json:"audited,omitempty"`
 	// Booking: witnesses may be Booked.
 	Booking bool `json:"booking,omitempty"`
-	// By is who began the restore. Why is the reason given for it, or for ending it
-	// early.
+	// By is who began the restore, and Why the reason given.
 	By  string `json:"by"`
 	Why string `json:"why"`
+	// ReleasedBy said that no lost key without a witness matters, for ReleasedWhy. "":
+	// nobody has.
+	ReleasedBy  string `json:"released_by,omitempty"`
+	ReleasedWhy string `json:"released_why,omitempty"`
 }
 
 // Segment names one segment of the exported audit; the zero Segment is before

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/homeward-io/homeward/claim"
@@ -45,7 +47,7 @@ type restoreBeginCommand struct {
 
 func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {
 	return c.do(ctx, func(s *store) error {
-		r, err := restore.Begin(ctx, s, s.rows, restore.Lost{From: c.BackupTime, Until: c.StoppedAt, By: c.By, Why: c.Why, Sessions: c.IgnoreSessions})
+		r, err := restore.Begin(ctx, countedSessions{s}, s.rows, restore.Lost{From: c.BackupTime, Until: c.StoppedAt, By: c.By, Why: c.Why, Sessions: c.IgnoreSessions})
 		if errors.Is(err, restore.ErrSessions) {
 			return fmt.Errorf("%w; if none of them is a node's, add --ignore-sessions", err)
 		}
@@ -56,6 +58,29 @@ func (c *restoreBeginCommand) Run(ctx context.Context, io streams) error {
 		fmt.Fprintln(io.out, "next: homeward restore audit, then start the nodes")
 		return nil
 	})
+}
+
+// countedSessions names each kind of session once: a node's pool has many that are alike.
+type countedSessions struct{ *store }
+
+func (s countedSessions) Sessions(ctx context.Context) ([]string, error) {
+	all, err := s.store.Sessions(ctx)
+	return alike(all), err
+}
+
+// alike are the sorted names of all, each once and with how often it is there.
+func alike(all []string) []string {
+	times := map[string]int{}
+	for _, name := range all {
+		times[name]++
+	}
+	names := slices.Sorted(maps.Keys(times))
+	for i, name := range names {
+		if n := times[name]; n > 1 {
+			names[i] = fmt.Sprintf("%s (%d times)", name, n)
+		}
+	}
+	return names
 }
 
 type restoreAuditCommand struct {
@@ -82,21 +107,44 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 		if err := errors.Join(err, t.Flush(), bucket.Close()); err != nil {
 			return err
 		}
-		return sayRestore(io, &r)
+		return s.sayRestore(ctx, io, &r)
 	})
 }
 
 // sayRestore says in a line what r keeps from being done.
-func sayRestore(io streams, r *claim.Restore) error {
+func (s *store) sayRestore(ctx context.Context, io streams, r *claim.Restore) error {
 	line := "no restore stands"
 	switch {
-	case r.Stands() && r.Phase == claim.RestoreWitnessed:
+	case r.Stands() && s.readTo(r, r.Until):
 		line = "everything that matters of what is lost is known: new keys are begun, lost ones are found again"
+	case r.Stands() && r.Phase == claim.RestoreWitnessed:
+		known, err := s.witnesses(ctx)
+		if err != nil {
+			return err
+		}
+		line = fmt.Sprintf("released by %s (%s): %s known; any other lost key charges again", visible(r.ReleasedBy), visible(r.ReleasedWhy), counted(known, "claim"))
 	case r.Stands():
 		line = "not all of what is lost is known: keys without a claim or a witness are withheld"
 	}
 	_, err := fmt.Fprintln(io.out, line)
 	return err
+}
+
+// readTo reports whether the audit of every region was read up to a time.
+func (s *store) readTo(r *claim.Restore, to time.Time) bool {
+	return !slices.ContainsFunc(s.regions, func(region string) bool { return r.Audited[region].Before(to) })
+}
+
+// witnesses counts the lost claims that are known.
+func (s *store) witnesses(ctx context.Context) (n int, err error) {
+	for after := (claim.Key{}); ; {
+		some, err := s.Witnesses(ctx, after, 1000)
+		if err != nil || len(some) == 0 {
+			return n, err
+		}
+		n += len(some)
+		after = some[len(some)-1].Key
+	}
 }
 
 type restoreShowCommand struct {
@@ -119,23 +167,15 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		if !r.Stands() {
-			return sayRestore(io, &r)
+			return s.sayRestore(ctx, io, &r)
 		}
 		windows, err := s.Windows(ctx)
 		if err != nil {
 			return err
 		}
 		shown := restoreShown{Restore: r, Ends: r.ForgottenAt(&windows)}
-		for after := (claim.Key{}); ; {
-			some, err := s.Witnesses(ctx, after, 1000)
-			if err != nil {
-				return err
-			}
-			if len(some) == 0 {
-				break
-			}
-			shown.Witnesses += len(some)
-			after = some[len(some)-1].Key
+		if shown.Witnesses, err = s.witnesses(ctx); err != nil {
+			return err
 		}
 		if c.JSON {
 			return indented(io, shown)
@@ -144,8 +184,8 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		for _, region := range s.regions {
 			fmt.Fprintf(io.out, "audit of %s read until %s\n", region, moment(r.Audited[region]))
 		}
-		fmt.Fprintf(io.out, "%d claims are known\n", shown.Witnesses)
-		if err := sayRestore(io, &r); err != nil {
+		fmt.Fprintf(io.out, "known of it: %s\n", counted(shown.Witnesses, "claim"))
+		if err := s.sayRestore(ctx, io, &r); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(io.out, "homeward restore end ends it from %s on\n", moment(shown.Ends))
@@ -157,15 +197,21 @@ type restoreReleaseCommand struct {
 	plainStore
 	By  string `required:"" help:"Who says so."`
 	Why string `required:"" help:"How you know, as in: every merchant was asked."`
+	Yes bool   `help:"Release although the audit of a region was never read."`
 }
 
 func (c *restoreReleaseCommand) Run(ctx context.Context, io streams) error {
 	return c.do(ctx, func(s *store) error {
+		if r, _, err := s.Restore(ctx); err != nil {
+			return err
+		} else if r.Stands() && !c.Yes && slices.ContainsFunc(s.regions, r.Unread) {
+			return errors.New("the audit of what is lost was never read in every region: without it, retries of lost requests charge again; run homeward restore audit, or add --yes if there is no audit")
+		}
 		r, err := restore.Release(ctx, s, c.By, c.Why)
 		if err != nil {
 			return err
 		}
-		return sayRestore(io, &r)
+		return s.sayRestore(ctx, io, &r)
 	})
 }
 

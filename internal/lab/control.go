@@ -138,10 +138,7 @@ func (c *control) start(i int) error {
 			seeds = append(seeds, n.Gossip)
 		}
 	}
-	fresh := &Node{
-		Name: old.Name, Region: old.Region, API: old.API, RPC: old.RPC, Gossip: old.Gossip,
-		settings: old.settings, again: true,
-	}
+	fresh := old.next()
 	if err := c.k.startNode(fresh, seeds); err != nil {
 		return err
 	}
@@ -154,6 +151,14 @@ func (c *control) start(i int) error {
 	c.k.Nodes[i] = fresh
 	go c.k.watch(fresh)
 	return c.k.Write(c.k.Data)
+}
+
+// next is a process to come of n, which listens wherever n did.
+func (n *Node) next() *Node {
+	return &Node{
+		Name: n.Name, Region: n.Region, API: n.API, RPC: n.RPC, Gossip: n.Gossip, Metrics: n.Metrics, Console: n.Console,
+		settings: n.settings, again: true,
+	}
 }
 
 // database ends or starts the private database, as far as it is the region's.

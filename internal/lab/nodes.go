@@ -66,12 +66,8 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 	if s.TLS.CA != "" { // whose operators may look, and act
 		s.Console.Listen, s.Console.Actions = "127.0.0.1:0", true
 	}
-	if n.again { // where the others, and callers, know it
-		s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
-		s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
-		if s.Console.Listen != "" {
-			s.Console.Listen = n.Console
-		}
+	if n.again {
+		n.listenAgain(s)
 	}
 	s.Runs = k.Runs
 	s.Database.MaxConns, s.Provider.BaseURL, s.Drain = clusterConns, k.Simulator, node.DrainTime-killTime
@@ -85,6 +81,15 @@ func (k *Cluster) startNode(n *Node, seeds []string) error {
 		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return n.start(file, k.environ(n.Region))
+}
+
+// listenAgain lets a node listen where the others, callers and people know it.
+func (n *Node) listenAgain(s *node.ServeSettings) {
+	s.API.Listen, s.RPC.Listen, s.Gossip.Listen = strings.TrimPrefix(n.API, "http://"), n.RPC, n.Gossip
+	s.Metrics.Listen = strings.TrimSuffix(strings.TrimPrefix(n.Metrics, "http://"), "/metrics")
+	if s.Console.Listen != "" {
+		s.Console.Listen = n.Console
+	}
 }
 
 // secrets are the variables of secrets that the cluster makes or is given for itself; the
@@ -149,7 +154,14 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 			if err != nil {
 				return nil, err
 			}
-			for !n.reaches(ctx, key) {
+			for {
+				there, err := n.reaches(ctx, key)
+				if err != nil {
+					return nil, err
+				}
+				if there {
+					break
+				}
 				select {
 				case <-n.proc.Done():
 					return nil, n.ended()
@@ -168,19 +180,24 @@ func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 const meetEvery = 25 * time.Millisecond
 
 // reaches asks a node for a key that nobody uses and that another region is home
-// to. Only that region can say that there is nothing, and asking changes nothing.
-func (n *Node) reaches(ctx context.Context, key string) bool {
+// to. Only that region can say that there is nothing, and asking changes nothing. It fails
+// where no later answer can be another.
+func (n *Node) reaches(ctx context.Context, key string) (bool, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.API+"/v1/idempotency-keys/"+url.PathEscape(key), nil)
 	if err != nil {
-		return false
+		return false, fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	req.Header.Set("Authorization", "Bearer "+APIKey)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false
+		return false, nil // it may come yet
 	}
 	_, err = io.Copy(io.Discard, res.Body)
-	return errors.Join(err, res.Body.Close()) == nil && res.StatusCode == http.StatusNotFound
+	err = errors.Join(err, res.Body.Close())
+	if res.StatusCode == http.StatusUnauthorized {
+		return false, fmt.Errorf("node %s answers 401: the demo's API key was rotated; drop the database, or use another, and start the cluster again", n.Name)
+	}
+	return err == nil && res.StatusCode == http.StatusNotFound, nil
 }
 
 // Node is one node and its process, as the state file tells of them.

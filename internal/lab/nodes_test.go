@@ -1,9 +1,13 @@
 package lab
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/homeward-io/homeward/internal/node"
 )
 
 // TestWhatTheClusterDecidesIsRefused: a variable that would be dropped in silence is named.
@@ -14,4 +18,36 @@ func TestWhatTheClusterDecidesIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "HOMEWARD_PROVIDERS__A__KEY is set")
 	require.NotContains(t, err.Error(), "hunter2")
 	require.NotContains(t, err.Error(), "LEASE")
+}
+
+// TestAProcessAgainListensWhereItDid: all five addresses, as people and Prometheus know
+// the console and the metrics by them.
+func TestAProcessAgainListensWhereItDid(t *testing.T) {
+	n := &Node{
+		Name: "us-east1-1", Region: "us-east1", API: "http://127.0.0.1:1", RPC: "127.0.0.1:2", Gossip: "127.0.0.1:3",
+		Metrics: "http://127.0.0.1:4/metrics", Console: "127.0.0.1:5",
+	}
+	fresh := n.next()
+	require.True(t, fresh.again)
+	s := &node.ServeSettings{Console: node.ConsoleSettings{Listen: "127.0.0.1:0"}}
+	fresh.listenAgain(s)
+	require.Equal(t, []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4", "127.0.0.1:5"},
+		[]string{s.API.Listen, s.RPC.Listen, s.Gossip.Listen, s.Metrics.Listen, s.Console.Listen})
+}
+
+// TestWhatANodeAnswersWhenItIsAsked: an API key that no node takes ends the wait.
+func TestWhatANodeAnswersWhenItIsAsked(t *testing.T) {
+	status := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer srv.Close()
+	n := &Node{Name: "us-east1-1", API: srv.URL}
+	for answer, there := range map[int]bool{http.StatusNotFound: true, http.StatusServiceUnavailable: false} {
+		status = answer
+		got, err := n.reaches(t.Context(), "k")
+		require.NoError(t, err)
+		require.Equal(t, there, got)
+	}
+	status = http.StatusUnauthorized
+	_, err := n.reaches(t.Context(), "k")
+	require.ErrorContains(t, err, "us-east1-1 answers 401: the demo's API key was rotated")
 }

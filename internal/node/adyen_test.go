@@ -37,7 +37,7 @@ func TestAdyenSettings(t *testing.T) {
 		"no account":         {"{kind: adyen, base_url: '', adyen: {return_url: 'https://a.example'}}", "", "providers.eu.adyen.merchant_account"},
 		"no return URL":      {"{kind: adyen, base_url: '', adyen: {merchant_account: Shop}}", "", "providers.eu.adyen.return_url"},
 		"half a URL":         {"{kind: adyen, base_url: '', adyen: {merchant_account: Shop, return_url: shop}}", "", "return URL"},
-		"two addresses":      {"{kind: adyen, adyen: {merchant_account: Shop, return_url: 'https://a.example', live_prefix: a}}", "", "keep one"},
+		"two addresses":      {"{kind: adyen, base_url: 'https://a.example', adyen: {merchant_account: Shop, return_url: 'https://a.example', live_prefix: a}}", "", "keep one"},
 		"a URL for a prefix": {"{kind: adyen, base_url: '', adyen: {merchant_account: Shop, return_url: 'https://a.example', live_prefix: 'https://a'}}", "", "API URLs"},
 		"no region":          {someAdyen + ", live_prefixes: [9a-Shop]}}", "", "REGION=PREFIX"},
 		"a region twice":     {someAdyen + ", live_prefixes: [us=a, us=b]}}", "", "twice"},

@@ -39,10 +39,10 @@ func (p *configuredProvider) validate() error {
 	if err != nil { // its text holds the URL, which may hold a password
 		base = &url.URL{}
 	}
-	ownURL := p.Kind == kindStripe || p.Kind == kindAdyen
-	check(p.Kind == kindHTTPJSON || ownURL, "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
+	own := hasOwnURL(p.Kind)
+	check(p.Kind == kindHTTPJSON || own, "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
-	check(ownURL && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
+	check(own && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
 	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http if that is wanted", p.at)
 	check(base.User == nil, "base_url holds a user or password, which the settings must not; set %s to the provider's key", p.key)
 	switch p.Kind {
@@ -64,7 +64,7 @@ func (p *configuredProvider) validate() error {
 // accepts makes the adapter as a node does at its start, and says why it cannot be made.
 // A key that is missing is named by [Secrets.Missing].
 func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
-	if (p.Kind == kindStripe || p.Kind == kindAdyen) && secrets.Key == "" {
+	if hasOwnURL(p.Kind) && secrets.Key == "" {
 		return nil
 	}
 	adapter, err := p.open(secrets)

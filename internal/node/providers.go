@@ -141,6 +141,7 @@ func (s *ServeSettings) failover() map[string]payment.Failover {
 func providersFrom(given, k *koanf.Koanf) error {
 	names := given.MapKeys("providers")
 	if len(names) == 0 {
+		ownURL(given, k, "provider")
 		return nil
 	}
 	one := koanf.New(".")
@@ -152,12 +153,24 @@ func providersFrom(given, k *koanf.Koanf) error {
 		if err := k.MergeAt(one, "providers."+name); err != nil {
 			return fmt.Errorf("settings: %w", err)
 		}
+		ownURL(given, k, "providers."+name)
 	}
 	if given.Exists("provider") {
 		return errors.New("settings: provider and providers are both set; move what provider says into providers, under its name")
 	}
 	return nil
 }
+
+// ownURL takes the simulator's URL, the default of httpjson, from the settings of a provider
+// whose adapter knows where it is: money must not go to whoever listens there.
+func ownURL(given, k *koanf.Koanf, at string) {
+	if hasOwnURL(given.String(at + ".kind")) {
+		_ = k.Set(at+".base_url", "") // fails on what is no map, and this is one
+	}
+}
+
+// hasOwnURL reports whether an adapter knows where its provider is.
+func hasOwnURL(kind string) bool { return kind == kindStripe || kind == kindAdyen }
 
 // providerNamed is the name of a provider as the file spells it, for the part of a
 // variable that means it: variables know no '-'.

@@ -66,6 +66,33 @@ func TestOneProviderByName(t *testing.T) {
 	require.Equal(t, "k", secrets.Providers["bank"].Key)
 }
 
+// The default URL is the simulator's, which is on this machine: no other adapter's calls go
+// there.
+func TestProvidersThatKnowTheirOwnURL(t *testing.T) {
+	const adyen = "adyen: {merchant_account: Shop, return_url: 'https://shop.example/return'}"
+	for name, c := range map[string]struct {
+		text    string
+		environ []string
+		at      string
+	}{
+		"stripe":                   {"provider: {kind: stripe, name: a}", nil, ""},
+		"adyen":                    {"provider: {kind: adyen, name: a, " + adyen + "}", nil, ""},
+		"stripe by a variable":     {"", []string{"HOMEWARD_PROVIDER__KIND=stripe"}, ""},
+		"stripe of several":        {"providers: {a: {kind: stripe}}", nil, ""},
+		"adyen of several":         {"providers: {a: {kind: adyen, " + adyen + "}}", nil, ""},
+		"stripe elsewhere":         {"provider: {kind: stripe, base_url: 'https://stripe.example'}", nil, "https://stripe.example"},
+		"elsewhere by a variable":  {"providers: {a: {kind: stripe}}", []string{"HOMEWARD_PROVIDERS__A__BASE_URL=https://s.example"}, "https://s.example"},
+		"the simulator":            {"provider: {kind: httpjson}", nil, "http://127.0.0.1:8090"},
+		"the simulator of several": {"providers: {a: {}}", nil, "http://127.0.0.1:8090"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, err := LoadServeSettings(write(t, c.text), c.environ)
+			require.NoError(t, err)
+			require.Equal(t, c.at, s.providers()[0].BaseURL)
+		})
+	}
+}
+
 func TestMistakesOfProviders(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string

@@ -109,7 +109,7 @@ type ProviderSettings struct {
 	// Account is the provider's id of our account, of httpjson only: other adapters tell. "" is not
 	// compared with what the name stood for before.
 	Account string `koanf:"account"`
-	// BaseURL may be "" for stripe and adyen: then it is their own.
+	// BaseURL is "" for stripe and adyen unless somebody says otherwise: their own.
 	BaseURL string `koanf:"base_url"`
 	// AllowHTTP lets BaseURL be http:// on another machine.
 	AllowHTTP bool `koanf:"allow_http"`

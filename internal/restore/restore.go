@@ -289,7 +289,7 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 		if err := stands(&r); err != nil {
 			return r, err
 		}
-		r.Phase, r.By, r.Why = claim.RestoreWitnessed, by, why
+		r.Phase, r.ReleasedBy, r.ReleasedWhy = claim.RestoreWitnessed, by, why
 		return r, nil
 	})
 }

@@ -17,7 +17,7 @@ variable "image" {
 variable "config" {
   description = "Settings of docs/node.yaml, the same in all regions."
   type        = any
-  default     = { provider = { kind = "stripe", name = "stripe", base_url = "", timeout = "80s" } }
+  default     = { provider = { kind = "stripe", name = "stripe", timeout = "80s" } }
 }
 
 data "terraform_remote_state" "database" {

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatARestoreSays: a release is shown as what somebody said, not as what is known.
+func TestWhatARestoreSays(t *testing.T) {
+	migrated(t, us)
+	require.Contains(t, does(t, "restore", "show"), "no restore stands")
+	backup := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	does(t, "restore", "begin", "--backup-time", backup, "--by", "ann", "--why", "a lost disk", "--ignore-sessions")
+	require.Contains(t, does(t, "restore", "show"), "not all of what is lost is known")
+
+	release := []string{"restore", "release", "--by", "bob", "--why", "every merchant was asked"}
+	refuses(t, []string{"never read", "--yes"}, release...)
+	require.Contains(t, does(t, "restore", "show"), "not all of what is lost is known")
+	const said = "released by bob (every merchant was asked): 0 claims known; any other lost key charges again"
+	require.Contains(t, does(t, append(release, "--yes")...), said)
+	shown := does(t, "restore", "show")
+	require.Contains(t, shown, said)
+	require.Contains(t, shown, "(ann: a lost disk)", "who began it is still known")
+	require.NotContains(t, shown, "everything that matters")
+	require.Regexp(t, regexp.MustCompile(`"released_by": "bob"`), does(t, "restore", "show", "--json"))
+}
+
+func TestSessionsThatAreAlikeAreCounted(t *testing.T) {
+	require.Equal(t, []string{`"homeward" from 10.0.0.1 (3 times)`, `"psql" from local`},
+		alike([]string{`"homeward" from 10.0.0.1`, `"psql" from local`, `"homeward" from 10.0.0.1`, `"homeward" from 10.0.0.1`}))
+	require.Empty(t, alike(nil))
+}
