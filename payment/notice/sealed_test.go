@@ -75,7 +75,7 @@ func TestANoticeThatDoesNotOpen(t *testing.T) {
 		"no keys":                       {nil, m, "Failed: .*" + key.String()},
 		"another key":                   {sealtest.Ring(2), m, "Failed: .*" + key.String()},
 		"another key, an hour later":    {sealtest.Ring(2), old, "Parked: .*" + key.String()},
-		"the body of another":           {sealtest.Ring(1), moved, "Failed: .*comes from another row"},
+		"the body of another":           {sealtest.Ring(1), moved, "Failed: .*sealed for another row"},
 		"its key is out of reach":       {unreachable, m, "Later"},
 		"its key is out of reach, long": {unreachable, old, "Later"},
 	} {
