@@ -113,7 +113,7 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 
 // sayRestore says in a line what r keeps from being done.
 func (s *store) sayRestore(ctx context.Context, io streams, r *claim.Restore) error {
-	line := "no restore stands"
+	line := "no restore is in effect"
 	switch {
 	case r.Stands() && s.readTo(r, r.Until):
 		line = "everything that matters of what is lost is known: new keys are begun, lost ones are found again"

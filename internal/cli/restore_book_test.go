@@ -47,7 +47,7 @@ func TestRestoreBook(t *testing.T) {
 		code, _, errs := homeward(t, with("reconcile", "--statement", write(t, "s.csv", statement), "--out", path)...)
 		require.Equal(t, exitDiffers, code, errs)
 
-		refuses(t, []string{"no restore stands"}, with("restore", "book", path)...)
+		refuses(t, []string{"no restore is in effect"}, with("restore", "book", path)...)
 		open(func(s *store) {
 			home = s.codes[1]
 			_, err := restore.Begin(t.Context(), s, s.rows, lost)

@@ -11,7 +11,7 @@ import (
 // TestWhatARestoreSays: a release is shown as what somebody said, not as what is known.
 func TestWhatARestoreSays(t *testing.T) {
 	migrated(t, us)
-	require.Contains(t, does(t, "restore", "show"), "no restore stands")
+	require.Contains(t, does(t, "restore", "show"), "no restore is in effect")
 	backup := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	does(t, "restore", "begin", "--backup-time", backup, "--by", "ann", "--why", "a lost disk", "--ignore-sessions")
 	require.Contains(t, does(t, "restore", "show"), "not all of what is lost is known")

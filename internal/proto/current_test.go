@@ -78,6 +78,7 @@ func TestConnectProceduresMatch(t *testing.T) {
 		adminv1connect.AdminServicePartProcedure,
 		adminv1connect.AdminServiceOverviewProcedure,
 		adminv1connect.AdminServiceSetRegionStatusProcedure,
+		adminv1connect.AdminServiceRunProcedure,
 		peerv1connect.PeerServiceExecuteProcedure,
 		peerv1connect.PeerServiceInspectProcedure,
 		peerv1connect.PeerServiceObjectProcedure,

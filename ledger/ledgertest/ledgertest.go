@@ -181,7 +181,7 @@ var tests = []struct {
 		}
 		want.ID, want.By = ledger.AdjustmentID("case 8"), ""
 		_, err = w.at().Post(w.ctx, want)
-		require.ErrorContains(w, err, "who took it and why")
+		require.ErrorContains(w, err, "who made it and why")
 	}},
 	{"arrivals: found by the provider's reference, wherever they are booked", func(w *world) {
 		charge := w.post(w.charge("ch_1", 4200))
