@@ -44,7 +44,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 		return outbox.Later(otherProviderPause)
 	}
 	asked := time.Now()
-	rec, err := s.takeOver(ctx, key, m.Region, m.ID)
+	rec, witness, err := s.resume(ctx, key, &m)
 	var held *LeaseHeldError
 	switch {
 	case errors.As(err, &held):
@@ -55,10 +55,12 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 		// Settled since, by a step that removed the row or wrote it anew under another
 		// fence; or the row is of a life of the key that is over.
 		return outbox.Done()
+	case errors.As(err, new(*WithheldError)):
+		return outbox.Later(s.c.Policy.BackoffMax)
 	case err != nil:
 		return outbox.Later(s.c.Policy.Lease)
 	}
-	a.Payload, a.Recovery = m.Payload, true
+	a.Payload, a.Recovery, a.Witness = m.Payload, true, witness
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
 			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
@@ -69,6 +71,48 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 	}
 	// The claim's own step has removed or rescheduled the row.
 	return outbox.Gone()
+}
+
+// resume takes the claim of m over. While a restore guards its key it looks first: the
+// generation that the backup has in flight may be over, and a later one paid. Then the claim
+// goes on with that one, which its witness names, or waits, with a *[WithheldError], until it is
+// known whether there is one.
+func (s *Service) resume(ctx context.Context, key Key, m *outbox.Message) (Record, *Witness, error) {
+	if !s.c.Guard.Guards(key.Value) {
+		rec, err := s.takeOver(ctx, key, m.Region, m.ID)
+		return rec, nil, err
+	}
+	rec, _, found, err := s.c.Store.Get(ctx, key, m.Region)
+	switch {
+	case err != nil:
+		return Record{}, nil, err
+	case !found || rec.State != InFlight || rec.Minted.ID != m.ID:
+		return Record{}, nil, ErrFenced
+	}
+	w, complete, err := s.c.Guard.Recall(ctx, key)
+	switch {
+	case err != nil:
+		return Record{}, nil, err
+	case !complete, w != nil && w.Object != m.ID:
+		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
+	case !w.continues(&rec):
+		rec, err = s.takeOver(ctx, key, m.Region, m.ID)
+		return rec, w.of(&rec), err
+	case w.Fingerprint != rec.Fingerprint:
+		// Its provider was told another spelling than m has: the merchant's retry brings it.
+		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
+	}
+	begun, err := s.c.Store.Begin(ctx, Arrival{
+		Key: key, Home: m.Region, Operation: rec.Operation, Print: rec.Fingerprint, CompareOnly: true, Guarded: true, Witness: w, Payload: m.Payload,
+		Holder: s.c.Node, Region: s.c.Region, Providers: s.c.Providers, TraceParent: m.TraceParent,
+	})
+	switch {
+	case err != nil:
+		return Record{}, nil, err
+	case begun.Decision != WonUnknown:
+		return Record{}, nil, &LeaseHeldError{For: s.c.Policy.Lease} // or answered meanwhile, which the next look tells
+	}
+	return begun.Record, w.of(&begun.Record), nil
 }
 
 // elsewhere reports whether m's claim is with a provider that this node does not have,

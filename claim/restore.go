@@ -17,8 +17,9 @@ import (
 // provider key. So the row [Restore] says between which times claims are missing, and while
 // it stands no node begins anything under a key that may be one of theirs:
 //
-//   - A key that has a claim is answered from it, as always, but that no generation is begun:
-//     the next one may have been begun, and paid, in what is lost.
+//   - A key that has a claim is answered from it, as always, but that no generation is begun,
+//     and none in flight is attempted: the next one may have been begun, and paid, in what is
+//     lost. A witness says so, and then the claim goes on from there.
 //   - A key with a [Witness], which is what the exported audit has of it, gets the claim back
 //     that it had: the same object, the same first use, the same provider key. The attempt
 //     is a recovery, which asks the provider, or repeats the call that it dedupes.
@@ -306,7 +307,7 @@ func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool,
 	case err != nil:
 		return nil, false, err
 	case found && got.Object != "" && !got.Booked:
-		return &got, r.Phase == RestoreWitnessed, nil
+		return &got, r.Phase == RestoreWitnessed || got.Done, nil
 	case found, r.Phase != RestoreWitnessed:
 		return nil, false, &WithheldError{RetryAfter: withheldPause}
 	}
@@ -367,7 +368,15 @@ func reattach(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effec
 	}, WonUnknown, nil
 }
 
-// continues reports whether w is of a later generation of the released claim rec.
+// of is w where it is of the present generation of rec, else nil.
+func (w *Witness) of(rec *Record) *Witness {
+	if w == nil || w.Object != rec.Minted.ID || w.Generation != rec.Generation {
+		return nil
+	}
+	return w
+}
+
+// continues reports whether w is of a later generation of the claim rec.
 func (w *Witness) continues(rec *Record) bool {
 	return w != nil && w.Object == rec.Minted.ID && w.Generation > rec.Generation
 }

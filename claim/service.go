@@ -43,42 +43,15 @@ type Attempt struct {
 	// Held is news about a charge whose money is held, nil for none. The executor moves no
 	// money then. Held.By names the provider that sent the news.
 	Held *Held
+	// Witness has what is known of this generation from before a restore, while that stands;
+	// nil: nothing, or there was none.
+	Witness *Witness
 	// Closing: the claim is released and its request has expired. The executor calls
 	// no provider; the verdict is OutcomeRefused.
 	Closing bool
 	// Now is the store's clock, as nearly as the node knows it.
 	Now time.Time
 }
-
-// Held is news about a charge whose money is held until its capture.
-type Held struct {
-	// By is the provider that sent the news; "" for HeldOrdered.
-	By string
-	// Ref is the provider's own reference of the charge.
-	Ref string
-	// Order is our id of the capture or cancellation; "" if it was made at the provider and
-	// not by us.
-	Order string
-	Word  HeldWord
-	// Amount is the captured or released amount, in minor units of the charge's
-	// Currency.
-	Amount   int64
-	Currency string
-}
-
-// HeldWord is the new state of held money.
-type HeldWord uint8
-
-const (
-	// HeldOrdered: nothing yet; Order is about to ask for it, if no other does.
-	HeldOrdered HeldWord = iota + 1
-	// HeldStill: it is held. Order, if any, came to nothing.
-	HeldStill
-	// HeldCaptured: Amount of it has moved, and the rest is let go.
-	HeldCaptured
-	// HeldReleased: all of it is let go.
-	HeldReleased
-)
 
 // Executor makes attempts. Attempt makes at most one call that can move money,
 // under Record.ProviderKey, and returns once ctx is done, with OutcomeUnknown
@@ -197,7 +170,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	reply = s.frame(rec, begun.Now, true)
 	switch begun.Decision {
 	case Won, WonUnknown:
-		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown}
+		a := Attempt{Payload: arrival.Payload, Provider: arrival.Provider, Recovery: begun.Decision == WonUnknown, Witness: arrival.Witness.of(rec)}
 		return s.execute(context.WithoutCancel(ctx), rec, a, asked)
 	case Replay:
 		s.note(ctx, rec, "replay")
@@ -261,7 +234,7 @@ func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 		return s.c.Store.Begin(ctx, *a)
 	}
 	look := *a
-	look.CompareOnly = true
+	look.CompareOnly, look.Guarded, look.Witness = true, true, nil
 	begun, err := s.c.Store.Begin(ctx, look)
 	if err != nil || begun.Decision != NeedPin || !a.Stamped && a.PinnedAt.IsZero() {
 		return begun, err // without a pin the claim may be elsewhere
@@ -271,7 +244,8 @@ func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 	if known.Witness, complete, err = s.c.Guard.Recall(ctx, a.Key); err != nil {
 		return Begun{}, err
 	}
-	known.CompareOnly = !complete // a generation after the witness's may have been begun, too
+	a.Witness = known.Witness
+	known.CompareOnly, known.Guarded = !complete, !complete // a generation after the witness's may have been begun, too
 	if begun, err = s.c.Store.Begin(ctx, known); err == nil && begun.Decision == NeedPin && !complete {
 		err = &WithheldError{RetryAfter: withheldPause}
 	}
@@ -400,7 +374,7 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 		}
 		return moved, err
 	}
-	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held = provider, rec.Fence != moved.Fence+1, "", "", nil
+	a.Provider, a.Recovery, a.Told, a.ToldBy, a.Held, a.Witness = provider, rec.Fence != moved.Fence+1, "", "", nil, nil
 	return &rec, nil
 }
 

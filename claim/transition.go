@@ -50,6 +50,9 @@ type Arrival struct {
 	// Witness holds the known facts of the key's claim if a restore lost it; see
 	// [Restore]. nil: nothing is known.
 	Witness *Witness
+	// Guarded: a restore stands, and a claim in flight may have gone on to a later
+	// generation in what is lost. It is not taken over: NeedPin.
+	Guarded bool
 	// Payload is the canonical body, carried by the outbox row.
 	Payload []byte
 	// Holder is the node that will act if the claim is won.
@@ -166,7 +169,14 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		if rec.Interim != nil && (respelled || !rec.LeaseLapsed(p, now)) {
 			return nil, Effects{}, Waiting, nil
 		}
-		if respelled {
+		switch {
+		case a.Witness.continues(rec) && rec.LeaseLapsed(p, now):
+			return reattach(rec, a, p, now)
+		case a.Witness != nil && (a.Witness.continues(rec) || a.Witness.Object != rec.Minted.ID):
+			return nil, Effects{}, Busy, nil // held, or over
+		case a.Guarded:
+			return nil, Effects{}, NeedPin, nil
+		case respelled:
 			// The provider was told the other spelling under this provider key, and must
 			// not be told this one. The outbox has the first, and recovers it.
 			return nil, Effects{}, Busy, nil

@@ -34,3 +34,40 @@ func TestARecoveryIsNotRefusedForWantOfItsCharge(t *testing.T) {
 		}
 	}
 }
+
+// A charge that a restore brought back may have been answered as paid: past its time it is no
+// definite no where nobody can be asked.
+func TestARestoredChargePastItsTimeIsNotRefused(t *testing.T) {
+	blind := psp.Capabilities{Dedupe: psp.DedupeKey, KeyLife: 7 * 24 * time.Hour, Blind: true, Asynchronous: true, Timeout: time.Second}
+	asks := psp.Capabilities{Dedupe: psp.DedupeKey, Lookup: true, Timeout: time.Second}
+	for name, c := range map[string]struct {
+		witness *claim.Witness
+		caps    psp.Capabilities
+		after   time.Duration
+		want    claim.Outcome
+		ref     string
+		calls   int
+	}{
+		"paid, and the key is known": {&claim.Witness{Done: true}, blind, 2 * time.Hour, claim.OutcomeDone, "px_1", 1},
+		"paid, and the key is over":  {&claim.Witness{Done: true}, blind, 8 * 24 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"paid, under a reference":    {&claim.Witness{Done: true, ProviderRef: "px_9"}, blind, 8 * 24 * time.Hour, claim.OutcomeDone, "px_9", 0},
+		"paid, and nobody answers":   {&claim.Witness{Done: true, ProviderRef: "px_9"}, asks, 2 * time.Hour, claim.OutcomeDone, "px_9", 0},
+		"perhaps":                    {&claim.Witness{}, blind, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"perhaps, nobody answers":    {&claim.Witness{}, asks, 2 * time.Hour, claim.OutcomeUnknown, "", 0},
+		"no restore":                 {nil, blind, 2 * time.Hour, claim.OutcomeRefused, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{caps: c.caps, result: approved, known: lost}
+			a := attemptOf(Charge)
+			a.Recovery, a.Witness, a.Now = true, c.witness, firstUse.Add(c.after)
+			a.Payload = []byte(`{"amount":1999,"currency":"usd","expires_at":"2030-01-01T01:00:00Z","payment_method":"pm_1"}`)
+			v := executorOf(f, nil, nil).Attempt(t.Context(), a)
+			require.Equal(t, c.want, v.Outcome, "%s", v.Response.Body)
+			require.Equal(t, c.ref, v.ProviderRef)
+			require.Len(t, f.calls, c.calls)
+			if v.Outcome == claim.OutcomeUnknown {
+				require.Equal(t, c.witness.Done, v.KeepAsking)
+			}
+		})
+	}
+}

@@ -187,9 +187,29 @@ func (t *attempt) expired() claim.Verdict {
 // unconfirmed: not known to be paid in time, and nobody who could say. A success
 // that surfaces later is a ghost.
 func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
+	if t.Witness != nil {
+		return t.restored(ctx)
+	}
 	t.log.WarnContext(ctx, "charge expired with its outcome unknown; a success that surfaces later must be refunded",
 		"object", t.Record.Minted.ID, "provider", t.name)
 	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
+}
+
+// restored is unconfirmed for a charge that a restore brought back: its merchant may have been
+// told that it is paid, so that it is no definite no. One that is known to be paid is
+// what its witness has, or what its provider says to the same call again. Of any other it is
+// not known whether it was sent, and the call would be made past its time if it was not.
+func (t *attempt) restored(ctx context.Context) claim.Verdict {
+	w := t.Witness
+	switch {
+	case w.Done && w.ProviderRef != "" && !t.intent.Holds():
+		return t.paid(ctx, w.ProviderRef)
+	case w.Done && t.Record.Interim == nil && t.dedupes():
+		return t.verdict(ctx, t.call(ctx))
+	}
+	v := t.unknown(ctx, reasonCannotAsk)
+	v.KeepAsking = v.KeepAsking || w.Done
+	return v
 }
 
 func (t *attempt) late(detail string) claim.Verdict {

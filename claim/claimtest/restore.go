@@ -106,6 +106,39 @@ var restoreTests = []test{
 		rec = w.settle(rec, approved("paid"))
 		w.same(rec, w.begin(w.arrival("k", "100"), claim.Replay))
 	}},
+	{"restore: a witness goes on with the claim in flight that the backup has", func(w *world) {
+		first := w.arrival("k", "100")
+		first.Provider = "other"
+		old := w.begin(first, claim.Won)
+		known := w.witnessOf(first, 2)
+		known.Object, known.FirstUse = old.Minted.ID, time.Time{}
+		w.begin(w.witnessed("k", "100", known), claim.Busy) // it has a holder
+		w.lapse(old)
+
+		look := w.arrival("k", "100")
+		look.CompareOnly, look.Guarded = true, true
+		w.begin(look, claim.NeedPin) // it may be over
+		another := known
+		another.Object = "ch_another"
+		w.begin(w.witnessed("k", "100", another), claim.Busy)
+		w.same(old, w.get(old))
+
+		rec := w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		require.Equal(w, old.Minted, rec.Minted)
+		require.Equal(w, old.FirstUse, rec.FirstUse)
+		require.Equal(w, uint32(2), rec.Generation)
+		require.Equal(w, uint64(5), rec.Fence)
+		with, ok := rec.With([]string{"other", "simulator"})
+		require.True(w, ok)
+		require.Equal(w, "simulator", with)
+		w.same(rec, w.get(rec))
+		require.Equal(w, 1, w.pending(w.home))
+		w.lapse(rec)
+		rec = w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
+		require.Equal(w, uint32(2), rec.Generation, "once")
+		w.settle(rec, approved("paid"))
+		require.Zero(w, w.pending(w.home))
+	}},
 	{"restore: a witness replaces what is past its tombstone, and nothing else", func(w *world) {
 		old := w.settle(w.begin(w.arrival("k", "100"), claim.Won), approved("paid"))
 		known := w.witnessOf(w.arrival("k", "200"), 1)

@@ -1,0 +1,31 @@
+package claim
+
+// Held is news about a charge whose money is held until its capture.
+type Held struct {
+	// By is the provider that sent the news; "" for HeldOrdered.
+	By string
+	// Ref is the provider's own reference of the charge.
+	Ref string
+	// Order is our id of the capture or cancellation; "" if it was made at the provider and
+	// not by us.
+	Order string
+	Word  HeldWord
+	// Amount is the captured or released amount, in minor units of the charge's
+	// Currency.
+	Amount   int64
+	Currency string
+}
+
+// HeldWord is the new state of held money.
+type HeldWord uint8
+
+const (
+	// HeldOrdered: nothing yet; Order is about to ask for it, if no other does.
+	HeldOrdered HeldWord = iota + 1
+	// HeldStill: it is held. Order, if any, came to nothing.
+	HeldStill
+	// HeldCaptured: Amount of it has moved, and the rest is let go.
+	HeldCaptured
+	// HeldReleased: all of it is let go.
+	HeldReleased
+)
