@@ -3,6 +3,8 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +93,22 @@ func TestProvidersThatKnowTheirOwnURL(t *testing.T) {
 			require.Equal(t, c.at, s.providers()[0].BaseURL)
 		})
 	}
+}
+
+// What the chart gives as an example of config is settings that a node starts with, at the
+// drain that it names.
+func TestTheChartsExampleIsAccepted(t *testing.T) {
+	values, err := os.ReadFile("../../helm/homeward/values.yaml")
+	require.NoError(t, err)
+	example := regexp.MustCompile(`(?m)^config: \{\}\n((?:#  .*\n)+)`).FindSubmatch(values)
+	require.NotNil(t, example)
+	text := strings.ReplaceAll(strings.TrimPrefix(string(example[1]), "#  "), "\n#  ", "\n")
+	drain := regexp.MustCompile(`# with (drain: \w+)`).FindStringSubmatch(text)
+	require.NotNil(t, drain)
+	s, _, err := LoadServeSettings(write(t, text+drain[1]+"\n"), nil)
+	require.NoError(t, err)
+	require.Equal(t, "stripe", s.Provider.Kind)
+	require.Empty(t, s.Provider.BaseURL)
 }
 
 func TestMistakesOfProviders(t *testing.T) {
