@@ -84,6 +84,9 @@ type Restore struct {
 	Audited  map[string]time.Time `json:"audited,omitempty"`
 	// Booking: witnesses may be Booked.
 	Booking bool `json:"booking,omitempty"`
+	// Settled says that every key of the lost time that was settled in it is free again.
+	// Only witnesses of claims that may not have been still count.
+	Settled bool `json:"settled,omitempty"`
 	// By is who began the restore, and Why the reason given.
 	By  string `json:"by"`
 	Why string `json:"why"`
@@ -155,6 +158,12 @@ func (r *Restore) Unread(region string) bool {
 // nothing.
 func (r *Restore) ForgottenAt(p *Policy) time.Time {
 	return r.Until.Add(p.ReplayFor + p.TombstoneFor + p.ClockOffset)
+}
+
+// ResolvedAt is when the same holds for keys whose claims were in flight at Until: a
+// payment method may take p.ProcessingFor, a payer p.ActionFor, before they are settled.
+func (r *Restore) ResolvedAt(p *Policy) time.Time {
+	return r.ForgottenAt(p).Add(max(p.ProcessingFor, p.ActionFor))
 }
 
 // Mints is the source of random bits of keys that are minted while r stands.
@@ -306,6 +315,8 @@ func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool,
 	switch {
 	case err != nil:
 		return nil, false, err
+	case found && got.Done && r.Settled:
+		return nil, true, nil
 	case found && got.Object != "" && !got.Booked:
 		return &got, r.Phase == RestoreWitnessed || got.Done, nil
 	case found, r.Phase != RestoreWitnessed:

@@ -174,6 +174,9 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		shown := restoreShown{Restore: r, Ends: r.ForgottenAt(&windows)}
+		if r.Settled {
+			shown.Ends = r.ResolvedAt(&windows)
+		}
 		if shown.Witnesses, err = s.witnesses(ctx); err != nil {
 			return err
 		}
@@ -215,14 +218,27 @@ func (c *restoreReleaseCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-type restoreEndCommand struct{ plainStore }
+type restoreEndCommand struct {
+	plainStore
+	ProcessingFor time.Duration `default:"336h" help:"The longest claim.processing_for or claim.action_for of the nodes: claims that may have been in flight are remembered for as long."`
+}
 
 func (c *restoreEndCommand) Run(ctx context.Context, io streams) error {
 	return c.do(ctx, func(s *store) error {
-		if err := restore.End(ctx, s); err != nil {
+		windows, err := s.Windows(ctx)
+		if err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(io.out, "the restore has ended; homeward compensations release lets automatic refunds go on, once homeward reconcile agrees")
+		windows.ProcessingFor = c.ProcessingFor
+		r, kept, err := restore.End(ctx, s, &windows)
+		if err != nil {
+			return err
+		}
+		if r.Stands() {
+			_, err = fmt.Fprintf(io.out, "the restore has ended but for %d keys whose payments may have been in flight; run homeward restore end again from %s on\n", kept, moment(r.ResolvedAt(&windows)))
+			return err
+		}
+		_, err = fmt.Fprintln(io.out, "the restore has ended; homeward compensations release lets automatic refunds go on, once homeward reconcile agrees")
 		return err
 	})
 }

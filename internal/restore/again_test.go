@@ -134,3 +134,47 @@ func TestANodeStartsBehindTheLook(t *testing.T) {
 		require.True(t, guard.Guards("k"))
 	}
 }
+
+// TestWhatIsInFlightOutlivesEnd: a debit that waited for a bank when the store was lost would
+// be remembered until the bank answers. So two days later its key, and one of which too little
+// is known, are still guarded, and all others are new.
+func TestWhatIsInFlightOutlivesEnd(t *testing.T) {
+	now := time.Now()
+	windows := claim.DefaultPolicy()
+	for _, long := range []bool{false, true} {
+		d := open(t)
+		lost := restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"}
+		if long {
+			lost.From, lost.Until = lost.From.Add(-windows.ProcessingFor), lost.Until.Add(-windows.ProcessingFor)
+		}
+		_, err := restore.Begin(t.Context(), d, rows(t, d), lost)
+		require.NoError(t, err)
+		key := func(value string) claim.Key { return claim.Key{Tenant: "acme", Value: value} }
+		require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{
+			{Key: key("pending"), Home: home, Object: "ch_lost", Generation: 1}, {Key: key("blind"), Home: home},
+			{Key: key("paid"), Home: home, Object: "ch_paid", Generation: 1, Done: true},
+		}))
+		r, kept, err := restore.End(t.Context(), d, &windows)
+		require.NoError(t, err)
+		guard, err := claim.NewGuard(t.Context(), d)
+		require.NoError(t, err)
+		if long {
+			require.Equal(t, claim.RestoreOver, r.Phase)
+			require.Nil(t, guard.Standing())
+			continue
+		}
+		require.Equal(t, 2, kept)
+		require.True(t, guard.Guards("pending"))
+		w, _, err := guard.Recall(t.Context(), key("pending"))
+		require.NoError(t, err)
+		require.Equal(t, "ch_lost", w.Object)
+		_, _, err = guard.Recall(t.Context(), key("blind"))
+		var withheld *claim.WithheldError
+		require.ErrorAs(t, err, &withheld)
+		for _, free := range []string{"paid", "unheard"} {
+			w, complete, err := guard.Recall(t.Context(), key(free))
+			require.NoError(t, err)
+			require.True(t, complete && w == nil, free)
+		}
+	}
+}

@@ -298,34 +298,61 @@ func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Re
 var ErrRemembered = errors.New("keys that were used in the lost time count as used")
 
 // End ends the restore, once no key of what is lost would be remembered by a store that has
-// lost nothing, and deletes the witnesses.
+// lost nothing, and deletes the witnesses. A claim that may have been in flight, as a bank
+// debit is for days, would be remembered until it is settled: while there are witnesses of
+// such claims, and a payment method may still take its time, the restore stands for their
+// keys alone. kept is how many they are; End is then due again at [claim.Restore.ResolvedAt].
+// windows are those of [Rows.Windows], with the longest ProcessingFor and ActionFor that
+// nodes have had.
 //
 //	the row | witnesses
-func End(ctx context.Context, rows Rows) error {
-	windows, err := rows.Windows(ctx)
-	if err != nil {
-		return err
-	}
+func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore, kept int, err error) {
 	_, now, err := rows.Restore(ctx)
 	if err != nil {
-		return err
+		return r, 0, err
 	}
-	if _, err = change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
+	r, err = change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
 		if err := stands(&r); err != nil && r.Phase != claim.RestoreOver {
 			return r, err
 		}
-		if free := r.ForgottenAt(&windows); now.Before(free) {
+		if free := r.ForgottenAt(windows); now.Before(free) {
 			return r, fmt.Errorf("%w until %s", ErrRemembered, stamp(free))
+		}
+		if r.Phase != claim.RestoreOver && now.Before(r.ResolvedAt(windows)) {
+			if kept, err = inFlight(ctx, rows); err != nil {
+				return r, err
+			}
+			if kept > 0 {
+				r.Phase, r.Settled = claim.RestoreWitnessed, true
+				return r, nil
+			}
 		}
 		r.Phase = claim.RestoreOver
 		return r, nil
-	}); err != nil {
-		return err
+	})
+	if err != nil || r.Stands() {
+		return r, kept, err
 	}
 	for {
 		n, err := rows.DropWitnesses(ctx, batch)
 		if err != nil || n == 0 {
-			return err
+			return r, 0, err
 		}
+	}
+}
+
+// inFlight counts the witnesses that do not say that the claim's money has moved.
+func inFlight(ctx context.Context, rows claim.Restores) (n int, err error) {
+	for after := (claim.Key{}); ; {
+		some, err := rows.Witnesses(ctx, after, batch)
+		if err != nil || len(some) == 0 {
+			return n, err
+		}
+		for i := range some {
+			if !some[i].Done {
+				n++
+			}
+		}
+		after = some[len(some)-1].Key
 	}
 }

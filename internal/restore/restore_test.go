@@ -223,7 +223,10 @@ func TestRestoreRefuses(t *testing.T) {
 	require.ErrorIs(t, err, restore.ErrNone)
 	_, err = restore.Release(t.Context(), d, "ops", "")
 	require.ErrorIs(t, err, restore.ErrNone)
-	require.ErrorIs(t, restore.End(t.Context(), d), restore.ErrNone)
+	windows, err := d.Windows(t.Context())
+	require.NoError(t, err)
+	end := func() error { _, _, err := restore.End(t.Context(), d, &windows); return err }
+	require.ErrorIs(t, end(), restore.ErrNone)
 	now := time.Now()
 	for name, lost := range map[string]restore.Lost{
 		"no backup":              {},
@@ -243,14 +246,14 @@ func TestRestoreRefuses(t *testing.T) {
 	held, _, err := d.Brakes(t.Context())
 	require.NoError(t, err)
 	require.NotNil(t, held[0].Held)
-	require.ErrorIs(t, restore.End(t.Context(), d), restore.ErrRemembered)
+	require.ErrorIs(t, end(), restore.ErrRemembered)
 	// Two days later it is over.
 	old, err := restore.Begin(t.Context(), d, v, restore.Lost{From: now.Add(-100 * time.Hour), Until: now.Add(-49 * time.Hour), By: "a", Why: "b"})
 	require.NoError(t, err)
 	require.True(t, old.Stands())
-	require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: claim.Key{Tenant: "acme", Value: "k"}}}))
-	require.NoError(t, restore.End(t.Context(), d))
-	require.NoError(t, restore.End(t.Context(), d), "again")
+	require.NoError(t, d.PutWitnesses(t.Context(), []claim.Witness{{Key: claim.Key{Tenant: "acme", Value: "k"}, Done: true}}))
+	require.NoError(t, end())
+	require.NoError(t, end(), "again")
 	left, err := d.Witnesses(t.Context(), claim.Key{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, left)
