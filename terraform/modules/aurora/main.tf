@@ -1,7 +1,7 @@
 # One PostgreSQL writes. In its region what is acknowledged is in three zones; in the
 # standby's it arrives about a second later, so that it may be switched over to, which
 # loses nothing, and must not be failed over to without the procedure for a restored
-# backup, which see: docs/DATABASE.md, "When it is gone".
+# backup, which see: docs/RUNBOOK.md, "Restore a backup".
 locals {
   sides  = merge({ primary = var.primary }, var.standby == null ? {} : { standby = var.standby })
   second = var.standby == null ? {} : { standby = var.standby }

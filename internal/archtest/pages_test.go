@@ -1,0 +1,41 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each line of the log that is to wake somebody stands in the runbook, word for word.
+func TestEachPageIsInTheRunbook(t *testing.T) {
+	runbook := read(t, "docs/RUNBOOK.md")
+	line := regexp.MustCompile(`"(page: [^"\n]+)"`)
+	found := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{"node_modules", ".git", "bin", "e2e"}, d.Name()):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+			if found++; !strings.Contains(runbook, "`"+m[1]+"`") {
+				t.Errorf("%s logs %q, and docs/RUNBOOK.md does not say what to do", path, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 10 {
+		t.Errorf("only %d lines were found: are they written otherwise now? %v", found, err)
+	}
+}
