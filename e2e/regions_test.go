@@ -218,7 +218,7 @@ func TestRemoveARegion(t *testing.T) {
 	p.proven(minted)
 
 	// Its row and its code stay.
-	require.Contains(t, p.command("migrate", "up", "--regions", "us-west1=1").failed(), "code 1 is us-east1's for ever")
+	require.Contains(t, p.command("migrate", "up", "--regions", "us-west1=1").failed(), "code 1 belongs to region us-east1 permanently")
 	require.Regexp(t, `(?m)^us-east1 .*\bdown\b`, p.ask(eu, "regions"))
 	p.leftBehind()
 	// It may come back.
