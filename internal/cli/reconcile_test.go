@@ -140,7 +140,7 @@ func TestReconcileRefuses(t *testing.T) {
 	cannot(t, []string{"nowhere.yaml"}, "--statement", good, "--mapping", "nowhere.yaml")
 	cannot(t, []string{"mapping: numbers.unit must be", "; kinds is missing"}, "--statement", good, "--mapping", write(t, "m.yaml", "name: x\n"))
 	cannot(t, []string{"no store of a demo"}, "--statement", good, "--data", t.TempDir())
-	cannot(t, []string{"--provider is other", "simulator"}, "--statement", good, "--heal", "--provider", "other")
+	cannot(t, []string{"--provider other is not one of", "simulator"}, "--statement", good, "--heal", "--provider", "other")
 }
 
 // The day of a place is from midnight to midnight there, also when clocks change.

@@ -58,7 +58,7 @@ func TestRestoreBook(t *testing.T) {
 			}
 			require.NoError(t, s.PutWitnesses(t.Context(), all))
 		})
-		refuses(t, []string{"would still be remembered until", "before homeward restore end"}, with("restore", "book", path)...)
+		refuses(t, []string{"count as used until", "before homeward restore end"}, with("restore", "book", path)...)
 		open(func(s *store) {
 			r, _, err := s.Restore(t.Context())
 			require.NoError(t, err)
