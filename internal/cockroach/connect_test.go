@@ -177,7 +177,7 @@ func TestGrants(t *testing.T) {
 
 	// No more is asked for than is used.
 	d.exec(t, "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM till")
-	d.exec(t, "GRANT SELECT ON homeward_schema_version, api_keys TO till")
+	d.exec(t, "GRANT SELECT ON homeward_schema_version, api_keys, restores, witnesses TO till")
 	d.exec(t, "GRANT SELECT, INSERT, UPDATE ON windows, brakes, accounts, audit_chains TO till")
 	d.exec(t, "GRANT SELECT, UPDATE ON regions, tenants TO till")
 	d.exec(t, "GRANT SELECT, INSERT, DELETE ON responses, audit TO till")
