@@ -108,31 +108,10 @@ func (v *View) Calls(ctx context.Context, home, after string, limit int) (calls 
 
 // Ghosts implements [account.Work]. It scans the region's books: it is asked when a
 // provider was taken out of the settings, and an index would be written with each ghost.
-func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit int) (ghosts []ledger.Transaction, err error) {
-	code, err := v.reach(ctx, home)
-	if err != nil {
-		return nil, err
-	}
-	if err := v.db.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer v.db.leave()
-	prefix := appendRegion(nil, tableLedger, code)
-	err = v.db.scan(prefix, prefixEnd(prefix), func(k, value []byte) (bool, error) {
-		id := string(k[len(prefix):])
-		row, err := decodeTransaction(home, id, value)
-		if err != nil {
-			return false, err
-		}
-		if row.Kind == ledger.Ghost && row.Provider == provider && id > after {
-			ghosts = append(ghosts, *row)
-		}
-		return len(ghosts) < limit, ctx.Err()
+func (v *View) Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error) {
+	return v.booked(ctx, home, limit, func(t *ledger.Transaction) bool {
+		return t.Kind == ledger.Ghost && t.Provider == provider && t.ID > after
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ghosts, v.db.afterScan()
 }
 
 // Accounts is [DB.Accounts].

@@ -107,7 +107,7 @@ func (v *View) Book(ctx context.Context, t ledger.Transaction, tell []outbox.Mes
 // GhostRefund implements [ledger.Store]. It scans the region's books: a refund that
 // fails after it was booked is rare, and an index would be written with each.
 func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger.Transaction, found bool, err error) {
-	all, err := v.booked(ctx, region, ledger.GhostRefund, object, 1)
+	all, err := v.booked(ctx, region, 1, func(t *ledger.Transaction) bool { return t.Kind == ledger.GhostRefund && t.Object == object })
 	if err != nil || len(all) == 0 {
 		return t, false, err
 	}
@@ -116,11 +116,11 @@ func (v *View) GhostRefund(ctx context.Context, region, object string) (t ledger
 
 // GhostsOf implements [ledger.Store]. It scans the region's books, for a person.
 func (v *View) GhostsOf(ctx context.Context, region, object string) ([]ledger.Transaction, error) {
-	return v.booked(ctx, region, ledger.Ghost, object, math.MaxInt)
+	return v.booked(ctx, region, math.MaxInt, func(t *ledger.Transaction) bool { return t.Kind == ledger.Ghost && t.Object == object })
 }
 
-// booked scans a region's books for up to limit transactions of a kind and an object.
-func (v *View) booked(ctx context.Context, region string, kind ledger.Kind, object string, limit int) (all []ledger.Transaction, err error) {
+// booked scans a region's books for up to limit transactions that match, by id.
+func (v *View) booked(ctx context.Context, region string, limit int, match func(*ledger.Transaction) bool) (all []ledger.Transaction, err error) {
 	code, err := v.reach(ctx, region)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (v *View) booked(ctx context.Context, region string, kind ledger.Kind, obje
 		if err != nil {
 			return false, err
 		}
-		if row.Kind == kind && row.Object == object {
+		if match(row) {
 			all = append(all, *row)
 		}
 		return len(all) < limit, ctx.Err()
