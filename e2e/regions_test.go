@@ -153,8 +153,6 @@ func TestLoseARegionForGood(t *testing.T) {
 	require.Equal(t, "home_unavailable", r.Problem.Error, "nobody is its deputy yet")
 
 	p.ask(eu, "region", "down", us, "--yes")
-	servedBy(t, p.pay(eu, early, http.StatusCreated), us, eu)
-	servedBy(t, p.pay(asia, charge(stamped(t, us), 170), http.StatusCreated), us, asia)
 	// Nobody sends the charge under way again: a deputy's worker recovers it.
 	p.moved++
 	until(t, "the charge under way is recovered", func() bool {
@@ -163,6 +161,8 @@ func TestLoseARegionForGood(t *testing.T) {
 	})
 	g.release()
 	p.past = append(p.past, remembered{underway, http.StatusCreated, p.final(eu, underway, http.StatusCreated)})
+	servedBy(t, p.pay(eu, early, http.StatusCreated), us, eu)
+	servedBy(t, p.pay(asia, charge(stamped(t, us), 170), http.StatusCreated), us, asia)
 	p.again()
 	// A refund of what is at home there has its home elsewhere, as any new key.
 	servedBy(t, p.pay(asia, refund("refund-1", chargeOf(t, paid).ID, 140), http.StatusCreated), asia, asia)

@@ -102,9 +102,10 @@ var pinHereTests = []test{
 		start := make(chan struct{})
 		for i := range keys {
 			key := fmt.Sprint("k", i)
+			arrival := w.pinHere(key)
 			g.Go(func() error {
 				<-start
-				got, err := w.at(w.home).Begin(w.ctx, w.pinHere(key))
+				got, err := w.at(w.home).Begin(w.ctx, arrival)
 				decided[i] = got.Decision
 				return err
 			})

@@ -163,10 +163,11 @@ func (x *exchange) sent(t testing.TB, key string) {
 	}
 }
 
-// The bounds leave a little room, for what a pool drops under the race detector. They
-// count the exchange's own request and context, too.
+// The bounds leave room for what a pool drops under the race detector, which is every
+// fourth value on average: 44 and 14 allocations are 48 and 16 there. They count the
+// exchange's own request and context, too.
 const (
-	chargeAllocs = 47
+	chargeAllocs = 49
 	replayAllocs = 17
 )
 
