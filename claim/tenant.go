@@ -1,6 +1,10 @@
 package claim
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // Tenant is one merchant account: its registrar, its rate and its settings.
 type Tenant struct {
@@ -23,6 +27,24 @@ type Tenant struct {
 	// Routes choose the provider of the tenant's payments, in the syntax of
 	// payment.Routes; "": the deployment's default.
 	Routes string
+}
+
+// APIKeyHash is the SHA-256 of an API key: all that a store keeps of it.
+type APIKeyHash [sha256.Size]byte
+
+// Short is the first 12 hexadecimal digits of the hash, enough to tell a tenant's API keys
+// apart. It is the beginning of what sha256sum prints for the key.
+func (h APIKeyHash) Short() string { return hex.EncodeToString(h[:6]) }
+
+// StoredAPIKey is an API key as a store has it.
+type StoredAPIKey struct {
+	Hash APIKeyHash
+	// CreatedAt is when the tenant got it; zero: the store does not keep that.
+	CreatedAt time.Time
+	// EndsAt is when it stops working, by the store's clock; zero: it does not end.
+	EndsAt time.Time
+	// Ended: by the store's clock EndsAt is past.
+	Ended bool
 }
 
 // CardNumbers is how card numbers in a tenant's free text are handled. The values are

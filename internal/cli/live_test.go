@@ -46,6 +46,7 @@ func TestCommandsAtARunningNode(t *testing.T) {
 func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "endpoint", "set", "acme", "https://acme.example/hooks", "--node", node), "signing secret: whsec_")
 	require.Contains(t, does(t, "endpoint", "show", "acme", "--node="+node), "https://acme.example/hooks")
+	require.Regexp(t, `[0-9a-f]{12} +valid +- +-`, does(t, "tenant", "keys", "acme", "--node", node))
 	require.Contains(t, does(t, "outbox", "list", "--node", node), "provider_calls")
 	require.Contains(t, does(t, "ledger", "verify", "--node", node), "0 failures")
 	require.Contains(t, does(t, "ledger", "balances", "--node", node, "--json"), "balances")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 type tenantCommand struct {
 	Create        tenantCreateCommand        `cmd:"" help:"Add a tenant and mint its first API key."`
 	List          tenantListCommand          `cmd:"" help:"List tenants by id."`
+	Keys          tenantKeysCommand          `cmd:"" help:"List a tenant's API keys: which there are, and when each ends."`
 	RotateKey     tenantRotateKeyCommand     `cmd:"" help:"Mint a new API key, and revoke the others after a while."`
 	Set           tenantSetCommand           `cmd:"" help:"Set a tenant's rate limit, card number policy and provider routes."`
 	MoveRegistrar tenantMoveRegistrarCommand `cmd:"" help:"Move a tenant's pins to another registrar region."`
@@ -68,7 +70,7 @@ func unknownTenant(id string, err error) error {
 }
 
 func printKey(io streams, key string) {
-	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again.\n", key)
+	fmt.Fprintf(io.out, "API key: %s\nKeep it now: only its hash is stored, and it is not shown again. In homeward tenant keys it is %s.\n", key, claim.APIKeyHash(sha256.Sum256([]byte(key))).Short())
 }
 
 type tenantCreateCommand struct {

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,14 +31,37 @@ func TestTenants(t *testing.T) {
 	refuses(t, []string{"not a tenant id"}, "tenant", "create", "a b", "--name", "X", "--registrar", "us-east1")
 	refuses(t, []string{"--registrar"}, "tenant", "create", "x", "--name", "X")
 
+	listed := regexp.MustCompile(`(?m)^([0-9a-f]{12}) +(\w+) +(20\S+) +(\S+)$`)
+	short := func(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key)))[:12] }
+	keys := func() (found [][]string) {
+		t.Helper()
+		return listed.FindAllStringSubmatch(does(t, "tenant", "keys", "acme"), -1)
+	}
+	require.Contains(t, created, "In homeward tenant keys it is "+short(first))
+	require.Len(t, keys(), 1)
+	require.Equal(t, []string{short(first), "valid"}, keys()[0][1:3])
+	require.Equal(t, "-", keys()[0][4])
+	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "keys", "nobody")
+
 	second := apiKey(t, does(t, "tenant", "rotate-key", "acme"))
 	require.NotEqual(t, first, second)
 	require.True(t, opens(t, url, first), "for a day both open the door")
 	require.True(t, opens(t, url, second))
+	rotated := keys()
+	require.Len(t, rotated, 2)
+	require.Equal(t, []string{short(first), "ending"}, rotated[0][1:3])
+	ends, err := time.Parse(time.RFC3339, rotated[0][4])
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(24*time.Hour), ends, time.Minute)
+	require.Equal(t, []string{short(second), "valid"}, rotated[1][1:3])
 	third := apiKey(t, does(t, "tenant", "rotate-key", "acme", "--keep", "0s"))
 	require.False(t, opens(t, url, first))
 	require.False(t, opens(t, url, second))
 	require.True(t, opens(t, url, third))
+	ended := keys()
+	require.Len(t, ended, 3)
+	require.Equal(t, []string{"ended", "ended", "valid"}, []string{ended[0][2], ended[1][2], ended[2][2]})
+	require.Contains(t, does(t, "tenant", "keys", "acme", "--json"), `"state": "ended"`)
 	refuses(t, []string{`"nobody"`, "tenant list"}, "tenant", "rotate-key", "nobody")
 	refuses(t, []string{"--keep"}, "tenant", "rotate-key", "acme", "--keep", "-1s")
 

@@ -16,8 +16,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// apiKeyHash is all that is kept of an API key.
-type apiKeyHash [sha256.Size]byte
+type apiKeyHash = claim.APIKeyHash
 
 var (
 	tenantByID      = declare[tenantArgs]("tenant")
@@ -29,6 +28,7 @@ var (
 	tenantRegistrar = declare[moveArgs]("registrar_move")
 	apiKeyPut       = declare[apiKeyArgs]("api_key_put")
 	apiKeysEnd      = declare[apiKeysEndArgs]("api_keys_end")
+	apiKeysOf       = declare[tenantArgs]("api_keys")
 )
 
 type (
@@ -102,6 +102,24 @@ func (db *DB) Tenant(ctx context.Context, id string) (claim.Tenant, error) {
 func (db *DB) Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error) {
 	all, err := many(ctx, db, tenantPage, repeatable, pageArgs{after, int64(limit)}, scanTenant)
 	return all, claimError(tenantPage.name, err)
+}
+
+// APIKeys lists the API keys of a tenant, oldest first, also those that have ended.
+func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error) {
+	all, err := many(ctx, db, apiKeysOf, repeatable, tenantArgs{tenant}, func(row pgx.CollectableRow) (k claim.StoredAPIKey, err error) {
+		var hash []byte
+		var ends zeronull.Timestamptz
+		if err = row.Scan(&hash, &k.CreatedAt, &ends, &k.Ended); err != nil {
+			return k, err
+		}
+		copy(k.Hash[:], hash)
+		k.CreatedAt = k.CreatedAt.UTC()
+		if at := time.Time(ends); !at.IsZero() {
+			k.EndsAt = at.UTC()
+		}
+		return k, nil
+	})
+	return all, claimError(apiKeysOf.name, err)
 }
 
 // errForeignKey: the API key is somebody else's.

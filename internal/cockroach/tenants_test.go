@@ -2,6 +2,8 @@ package cockroach_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,9 +144,24 @@ func TestAPIKeys(t *testing.T) {
 	require.NoError(t, db.RotateKey(ctx, "acme", "sk_second", time.Hour))
 	require.True(t, opens("sk_first"), "until its hour is over")
 	require.True(t, opens("sk_second"))
+	hash := func(key string) claim.APIKeyHash { return sha256.Sum256([]byte(key)) }
+	keys, err := db.APIKeys(ctx, "acme")
+	require.NoError(t, err)
+	byHash := map[claim.APIKeyHash]claim.StoredAPIKey{}
+	for _, k := range keys {
+		require.False(t, k.Ended)
+		require.False(t, k.CreatedAt.IsZero())
+		byHash[k.Hash] = k
+	}
+	require.True(t, byHash[hash("sk_second")].EndsAt.IsZero())
+	require.False(t, byHash[hash("sk_first")].EndsAt.IsZero())
+	require.NotContains(t, byHash, hash("sk_other"), "another tenant's")
 	if d.clock != nil {
 		d.clock.advance(t, time.Hour)
 		require.False(t, opens("sk_first"))
+		keys, err = db.APIKeys(ctx, "acme")
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(keys, func(k claim.StoredAPIKey) bool { return k.Hash == hash("sk_first") && k.Ended }))
 	}
 	require.NoError(t, db.RotateKey(ctx, "acme", "sk_third", 0))
 	require.False(t, opens("sk_second"))

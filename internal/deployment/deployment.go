@@ -70,6 +70,9 @@ type Deployment interface {
 	Tenant(ctx context.Context, id string) (claim.Tenant, error)
 	// Tenants lists up to limit tenants with ID > after, by id.
 	Tenants(ctx context.Context, after string, limit int) ([]claim.Tenant, error)
+	// APIKeys lists the API keys of a tenant, also those that have ended; none for a tenant
+	// that does not exist. It is for operators: it may read the keys of all tenants.
+	APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error)
 	// PutTenant writes a tenant and its API keys; one that exists is changed.
 	PutTenant(ctx context.Context, t claim.Tenant, apiKeys ...string) error
 	// Sweep deletes up to limit rows of each sort that are past their windows.

@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"testing"
 	"time"
 
@@ -285,6 +286,15 @@ func TestTenants(t *testing.T) {
 	all, err := db.Tenants(ctx)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
+	keys, err := db.APIKeys(ctx, "globex")
+	require.NoError(t, err)
+	require.Equal(t, []claim.StoredAPIKey{{Hash: sha256.Sum256([]byte("sk_3"))}}, keys)
+	keys, err = db.APIKeys(ctx, "acme")
+	require.NoError(t, err)
+	require.Len(t, keys, 2)
+	keys, err = db.APIKeys(ctx, "nobody")
+	require.NoError(t, err)
+	require.Empty(t, keys)
 
 	clock.advance(policy.PinLife())
 	_, err = db.Sweep(ctx, 10)

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -190,6 +191,25 @@ func (db *DB) Tenants(ctx context.Context) ([]claim.Tenant, error) {
 	for _, id := range slices.Sorted(maps.Keys(db.tenants)) {
 		all = append(all, db.tenants[id])
 	}
+	return all, nil
+}
+
+// APIKeys lists the API keys of a tenant by their hash. It has kept no time of any, and none
+// ends: the keys of an embedded store are those of its settings.
+func (db *DB) APIKeys(ctx context.Context, tenant string) ([]claim.StoredAPIKey, error) {
+	if err := db.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	db.tenantMu.RLock()
+	defer db.tenantMu.RUnlock()
+	var all []claim.StoredAPIKey
+	for hash, owner := range db.apiKeys {
+		if owner == tenant {
+			all = append(all, claim.StoredAPIKey{Hash: hash})
+		}
+	}
+	slices.SortFunc(all, func(a, b claim.StoredAPIKey) int { return bytes.Compare(a.Hash[:], b.Hash[:]) })
 	return all, nil
 }
 
