@@ -43,17 +43,33 @@ func TestIndexesAreWhole(t *testing.T) {
 			}
 		}
 	}
-	title := regexp.MustCompile(`^# (\d+)\. (.+)\n`)
+	decision := regexp.MustCompile(`^# (\d+)\. (.+)\n\nStatus: ((?:accepted|superseded)(?:,.*)?)\n`)
+	later := regexp.MustCompile(`\[ADR (\d+)\]\((\d+)-[^)]+\)`)
 	index := read(t, "docs/adr/README.md")
 	decisions, _ := filepath.Glob("../../docs/adr/0*.md")
 	for _, d := range decisions {
 		name := filepath.Base(d)
-		m := title.FindStringSubmatch(read(t, "docs/adr/"+name))
+		m := decision.FindStringSubmatch(read(t, "docs/adr/"+name))
 		if m == nil || !strings.HasPrefix(name, strings.Repeat("0", 4-len(m[1]))+m[1]+"-") {
-			t.Errorf("docs/adr/%s does not begin with its number and title", name)
+			t.Errorf("docs/adr/%s does not begin with its number, its title and a line `Status: accepted`, behind which `, amended by [ADR N](…) (…)` may stand", name)
 			continue
 		}
-		if row := "| [" + m[1] + "](" + name + ") | " + m[2] + " |"; !strings.Contains(index, row) {
+		// The index says what the status says: which later decisions amend this one.
+		status, verb, _ := strings.Cut(m[3], ",")
+		var by []string
+		for _, l := range later.FindAllStringSubmatch(verb, -1) {
+			if l[2] != strings.Repeat("0", 4-len(l[1]))+l[1] || l[2] <= name[:4] {
+				t.Errorf("docs/adr/%s: ADR %s at %s is no later decision", name, l[1], l[2])
+			}
+			by = append(by, "["+l[1]+"]"+strings.TrimPrefix(l[0], "[ADR "+l[1]+"]"))
+		}
+		if (verb != "") != (len(by) > 0) || verb != "" && !strings.HasPrefix(verb, " amended by ") && !strings.HasPrefix(verb, " superseded by ") {
+			t.Errorf("docs/adr/%s: the status names no later decision, or not as `, amended by [ADR N](…) (…)`", name)
+		}
+		if len(by) > 0 {
+			status = strings.Join(strings.Fields(verb)[:2], " ") + " " + strings.Join(by, ", ")
+		}
+		if row := "| [" + m[1] + "](" + name + ") | " + m[2] + " | " + status + " |\n"; !strings.Contains(index, row) {
 			t.Errorf("docs/adr/README.md has no row %q", row)
 		}
 	}
