@@ -24,6 +24,7 @@ type demoCommand struct {
 	Data          string        `type:"path" help:"Directory for all data; default: a temporary one."`
 	Listen        string        `default:"127.0.0.1:8081" help:"Address of the first region; the others take the ports after it. Port 0 takes free ones."`
 	PSPListen     string        `name:"psp-listen" help:"Address of the simulator; default: nine ports after --listen."`
+	RPCListen     string        `name:"rpc-listen" placeholder:"HOST:PORT" help:"Address of the first region's RPC listener, on this machine, for --node of operators' commands; the others take the ports after it. Default: 127.0.0.1:7081, and a free port for each that is taken."`
 	MetricsListen string        `placeholder:"HOST:PORT" help:"Address of the metrics (GET /metrics); default: the port after the simulator's."`
 	Console       string        `placeholder:"HOST:PORT" help:"Address of the console, on this machine; default: two ports after the simulator's own. off: none."`
 	PSP           string        `name:"psp" help:"Use the simulator at this URL instead of starting one."`
@@ -56,7 +57,7 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 	}
 	defer flush()
 	d, err := lab.StartDemo(ctx, lab.DemoConfig{
-		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, MetricsListen: c.MetricsListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
+		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
 		Distances: distances, Logger: warnings(io), Commands: atNode,
 		Fatal: func(err error) {
 			// The store can acknowledge nothing more. What it acknowledged is on

@@ -33,6 +33,9 @@ type DemoConfig struct {
 	// Listen, PSPListen and MetricsListen are as the flags of homeward demo. PSP is the URL of a
 	// simulator to use; "": one is started.
 	Listen, PSPListen, MetricsListen, PSP string
+	// RPCListen is where the first region's RPC listens, on this machine, and the others on
+	// the ports after it; "" is port 7081, and free ports where those are taken.
+	RPCListen string
 	// Console is where the console listens: HOST:PORT on this machine; "" is two ports
 	// after the simulator's own, and NoConsole none.
 	Console    string
@@ -60,6 +63,7 @@ type Demo struct {
 
 	c         DemoConfig
 	listens   []string // of the regions' APIs
+	rpcs      []string // of their RPC
 	pspListen string
 	simulator *Simulator
 	webhooks  string // what the simulator signs with; secret
@@ -72,6 +76,9 @@ type Demo struct {
 func StartDemo(ctx context.Context, c DemoConfig) (_ *Demo, err error) {
 	d := &Demo{Data: c.Data, PSP: c.PSP, c: c, webhooks: relay.NewSecret(), running: parts.Running{Each: node.DrainTime}}
 	if d.listens, d.pspListen, err = layOut(c.Listen, c.PSPListen, len(c.Settings.Regions)); err != nil {
+		return nil, err
+	}
+	if d.rpcs, err = rpcAt(c.Listen, c.RPCListen, len(c.Settings.Regions)); err != nil {
 		return nil, err
 	}
 	d.c.Console = cmp.Or(c.Console, consoleAt(c.Listen, len(c.Settings.Regions)))
@@ -140,7 +147,7 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 	}
 	var names []string
 	for i, r := range s.Regions {
-		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i]})
+		c.Regions = append(c.Regions, node.ClusterRegion{Region: claim.Region{Name: r.Name, Code: r.Code}, Listen: d.listens[i], RPCListen: d.rpcs[i]})
 		names = append(names, r.Name)
 	}
 	c.Tenants = Tenants(names)
@@ -155,6 +162,8 @@ func (d *Demo) startCluster(ctx context.Context) (_ parts.Stop, err error) {
 		return nil, occupied("the console", "--console", taken.Addr, taken.Err)
 	case errors.As(err, &taken) && taken.Setting == "metrics.listen":
 		return nil, occupied("the metrics", "--metrics-listen", taken.Addr, taken.Err)
+	case errors.As(err, &taken) && taken.Setting == "rpc.listen":
+		return nil, occupied("a region's RPC", "--rpc-listen", taken.Addr, taken.Err)
 	case errors.As(err, &taken):
 		return nil, occupied("a region's API", "--listen", taken.Addr, taken.Err)
 	case err != nil:
@@ -180,7 +189,7 @@ func (d *Demo) console() (*node.Console, error) {
 	if d.c.Console == NoConsole {
 		return nil, nil
 	}
-	if host, _, err := net.SplitHostPort(d.c.Console); err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback() {
+	if host, _, err := net.SplitHostPort(d.c.Console); err != nil || !thisMachine(host) {
 		return nil, fmt.Errorf("--console %q: write HOST:PORT with a host of this machine alone, as in 127.0.0.1:8092, or %s", d.c.Console, NoConsole)
 	}
 	return &node.Console{Listen: d.c.Console, Access: console.ThisMachine{}, Actions: true, Hint: func() []string {

@@ -61,6 +61,44 @@ func layOut(listen, pspListen string, n int) (apis []string, psp string, err err
 	return apis, psp, nil
 }
 
+// rpcPort is where operators' commands ask unless they are told otherwise.
+const rpcPort = 7081
+
+// rpcAt lays n RPC listeners of a demo out: from rpcListen on, which is a flag's and so is
+// kept; "" is [rpcPort] and the ports after it, or free ones in the place of those that are
+// taken, and where the APIs take free ones.
+func rpcAt(listen, rpcListen string, n int) (at []string, err error) {
+	host, port := "127.0.0.1", rpcPort
+	if _, text, _ := net.SplitHostPort(listen); rpcListen == "" && text == "0" {
+		port = 0
+	}
+	if rpcListen != "" {
+		var text string
+		var perr error
+		host, text, err = net.SplitHostPort(rpcListen)
+		port, perr = strconv.Atoi(text)
+		if err != nil || perr != nil || !thisMachine(host) || port < 0 || port+n-1 > 65535 {
+			return nil, fmt.Errorf("--rpc-listen %q: write HOST:PORT with a host of this machine alone and a port from 0 to %d, as in 127.0.0.1:%d", rpcListen, 65536-n, rpcPort)
+		}
+	}
+	for i := range n {
+		addr := net.JoinHostPort(host, "0")
+		if port > 0 {
+			addr = net.JoinHostPort(host, strconv.Itoa(port+i))
+		}
+		if rpcListen == "" && portsFree("", "", addr) != nil {
+			addr = net.JoinHostPort(host, "0")
+		}
+		at = append(at, addr)
+	}
+	return at, nil
+}
+
+// thisMachine reports whether nobody else reaches a host.
+func thisMachine(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
 // metricsAt is where metrics are scraped, unless somebody says: on the port after the
 // simulator's own. It is for listen as layOut has taken it.
 func metricsAt(listen, metricsListen string, n int) string {
@@ -81,7 +119,7 @@ func occupied(who, flag, addr string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) { // which names the address again
 		err = op.Err
 	}
-	if flag != "--listen" {
+	if flag != "--listen" && flag != "--rpc-listen" {
 		flag = "--listen, which moves everything, or " + flag
 	}
 	return fmt.Errorf("%s cannot listen on %s: %w; choose another address with %s, or stop what uses it", who, addr, err, flag)

@@ -107,10 +107,12 @@ func (c Commands) of(b Belongings) admin.Run {
 	return c(b)
 }
 
-// ClusterRegion is one region and where its first node's API listens.
+// ClusterRegion is one region and where its first node listens.
 type ClusterRegion struct {
 	region.Region
-	Listen string
+	// Listen is the API's address, RPCListen that of the RPC listener, which has no TLS and
+	// so is on this machine; "": a free port of it.
+	Listen, RPCListen string
 }
 
 // ClusterTenant is a tenant to have, with its API keys.
@@ -236,11 +238,11 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	var seeds []string
 	for i := range max(1, k.c.Nodes) {
 		for _, r := range k.c.Regions {
-			listen := r.Listen
-			if listen == "" || i > 0 {
-				listen = "127.0.0.1:0"
+			at := r
+			if i > 0 {
+				at.Listen, at.RPCListen = "", ""
 			}
-			n, err := k.startNode(ctx, r.Name, r.Name+"-"+strconv.Itoa(i+1), start, listen, seeds)
+			n, err := k.startNode(ctx, at, r.Name+"-"+strconv.Itoa(i+1), start, seeds)
 			if err != nil {
 				return k.stopNodes, err
 			}
@@ -251,8 +253,11 @@ func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
 	return k.stopNodes, nil
 }
 
-func (k *Cluster) startNode(ctx context.Context, home, name, start, listen string, seeds []string) (*Node, error) {
-	c := &k.c
+// anyPort takes a free port of this machine.
+const anyPort = "127.0.0.1:0"
+
+func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start string, seeds []string) (*Node, error) {
+	c, home := &k.c, at.Name
 	meters, err := k.metrics.Node(ctx, home, name)
 	if err != nil {
 		return nil, err
@@ -273,7 +278,7 @@ func (k *Cluster) startNode(ctx context.Context, home, name, start, listen strin
 		console = c.Console
 	}
 	return Start(ctx, Config{
-		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: listen, RPCListen: "127.0.0.1:0", GossipListen: "127.0.0.1:0",
+		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, anyPort), RPCListen: cmp.Or(at.RPCListen, anyPort), GossipListen: anyPort,
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
 		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs}), Meters: meters, Clock: c.Clock, Logger: c.Logger,

@@ -1,0 +1,43 @@
+package lab
+
+import (
+	"net"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestADemoHasItsRPCWhereDocsSay: on fixed ports, unless they are taken or nothing is fixed.
+func TestADemoHasItsRPCWhereDocsSay(t *testing.T) {
+	var want []string
+	var held net.Listener // one of them, or somebody else's
+	for i := range 3 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(rpcPort+i))
+		l, err := net.Listen("tcp", addr)
+		switch {
+		case err != nil: // taken already
+			addr = "127.0.0.1:0"
+		case held == nil && i > 0:
+			held, addr = l, "127.0.0.1:0"
+			defer func() { require.NoError(t, held.Close()) }()
+		default:
+			require.NoError(t, l.Close())
+		}
+		want = append(want, addr)
+	}
+	at, err := rpcAt("127.0.0.1:8081", "", 3)
+	require.NoError(t, err)
+	require.Equal(t, want, at, "a free one in the place of each that is taken")
+
+	at, err = rpcAt("127.0.0.1:0", "", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"127.0.0.1:0", "127.0.0.1:0"}, at)
+	at, err = rpcAt("127.0.0.1:8081", "[::1]:9000", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"[::1]:9000", "[::1]:9001"}, at, "what was asked for stays, taken or not")
+	for _, wrong := range []string{"7081", "0.0.0.0:7081", "127.0.0.1:65535", "127.0.0.1:x"} {
+		_, err = rpcAt("127.0.0.1:8081", wrong, 2)
+		require.ErrorContains(t, err, "--rpc-listen", wrong)
+	}
+}
