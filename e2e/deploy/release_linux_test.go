@@ -232,7 +232,7 @@ secrets:
   gossip: {name: homeward-gossip}
 tls: {mode: existingSecret, existingSecret: {name: homeward-nodes}}
 config:
-  provider: {base_url: %q}
+  provider: {name: simulator, base_url: %q}
   database: {max_conns: 6}
 migration: {enabled: %t, regions: ["us-east1=1", "europe-west1=2", "asia-northeast1=3"], secret: {name: homeward-owner}}
 networkPolicy: {enabled: false}

@@ -190,7 +190,7 @@ func TestTerraformsValuesFitTheChart(t *testing.T) {
 			"region": "us-east-1", "aws_region": "us-east-1", "namespace": "homeward", "seal_url": "awskms://alias/homeward-seal",
 			"node_ports": map[string]int{"api": 30081, "gossip": 30946},
 			"secrets":    map[string]string{"database": "d", "database-owner": "o", "gossip": "g", "provider": "p", "provider-webhook": "w", "ca": "c"},
-			"shared":     map[string]string{"bodies_bucket": "b", "audit_bucket": "a", "bucket_key_arn": "k", "seal_key_arn": "s"},
+			"shared":     map[string]string{"buckets_region": "us-east-1", "bodies_bucket": "b", "audit_bucket": "a", "bucket_key_arn": "k", "seal_key_arn": "s"},
 		},
 		"peers":       map[string]any{"eu-west-1": map[string]any{"gossip": []string{"gossip.eu.example:7946"}, "cidrs": []string{"10.20.0.0/16"}}},
 		"image":       map[string]string{"repository": "ghcr.io/homeward-io/homeward", "digest": "sha256:" + strings.Repeat("0", 64)},

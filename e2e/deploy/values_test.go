@@ -17,10 +17,13 @@ func values(t *testing.T, region string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `
 region: %s
+config: {provider: {kind: stripe, name: stripe, timeout: 80s}}
+drain: 90s
 secrets:
   database: {name: homeward-database}
   gossip: {name: homeward-gossip}
   seal: {name: homeward-seal}
+  extra: {HOMEWARD_PROVIDER_KEY: {name: homeward-provider, key: key}}
 database: {caSecret: homeward-database-ca}
 service: {type: LoadBalancer}
 ingress: {enabled: true, host: api.example.com, tlsSecret: public}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/homeward-io/homeward/payment/psp"
@@ -28,6 +29,8 @@ const (
 	kindAdyen    = "adyen"
 )
 
+var providerKinds = []string{kindHTTPJSON, kindStripe, kindAdyen}
+
 func (p *configuredProvider) validate() error {
 	errs := []error{mustPass(p.at+".timeout", p.Timeout), mustPass(p.at+".webhooks.tolerance", p.Webhooks.Tolerance)}
 	check := func(ok bool, format string, args ...any) {
@@ -40,7 +43,7 @@ func (p *configuredProvider) validate() error {
 		base = &url.URL{}
 	}
 	own := hasOwnURL(p.Kind)
-	check(p.Kind == kindHTTPJSON || own, "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
+	check(slices.Contains(providerKinds, p.Kind), "kind %q is none of %s, %s and %s", p.Kind, kindHTTPJSON, kindStripe, kindAdyen)
 	check(p.Name != "" && strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == "", "name %q: use lower case letters, digits, '-' and '_'", p.Name)
 	check(own && p.BaseURL == "" || (base.Scheme == "http" || base.Scheme == "https") && base.Host != "" && base.RawQuery == "" && base.Fragment == "", "base_url must be an absolute http or https URL without query")
 	check(base.Scheme != "http" || p.AllowHTTP || onLoopback(net.JoinHostPort(base.Hostname(), "0")), "base_url is http:// on another machine: whoever is on the way could read payments and the provider's key, and answer in its place; make it https://, or set %s.allow_http if that is wanted", p.at)

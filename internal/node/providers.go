@@ -142,7 +142,7 @@ func providersFrom(given, k *koanf.Koanf) error {
 	names := given.MapKeys("providers")
 	if len(names) == 0 {
 		ownURL(given, k, "provider")
-		return nil
+		return namelessMistake(given)
 	}
 	one := koanf.New(".")
 	if err := one.Load(structs.Provider(DefaultServeSettings().Provider, "koanf"), nil); err != nil {
@@ -159,6 +159,23 @@ func providersFrom(given, k *koanf.Koanf) error {
 		return errors.New("settings: provider and providers are both set; move what provider says into providers, under its name")
 	}
 	return nil
+}
+
+// namelessMistake refuses to call another provider by the name that is the default, the
+// simulator's: books, claims and the path of webhooks would have it for ever. The name does
+// not follow the kind, because a deployment that ran before this was refused has rows with
+// the simulator's, and would lose its way to them.
+func namelessMistake(given *koanf.Koanf) error {
+	kind := given.String("provider.kind")
+	elsewhere := strings.HasPrefix(given.String("provider.base_url"), "https://") // the simulator has no TLS
+	if given.Exists("provider.name") || !hasOwnURL(kind) && !elsewhere {
+		return nil
+	}
+	name := kind
+	if !hasOwnURL(kind) {
+		name = "acquirer"
+	}
+	return fmt.Errorf("settings: provider.name is missing; books and claims go by it for ever: write name: %s, or name: %s in a deployment that has charged without a name, which was its name then", name, DefaultServeSettings().Provider.Name)
 }
 
 // ownURL takes the simulator's URL, the default of httpjson, from the settings of a provider
@@ -190,17 +207,21 @@ func isProviderSecret(variable string) bool {
 	return strings.HasPrefix(variable, providersPrefix) && (strings.HasSuffix(variable, keySuffix) || strings.HasSuffix(variable, webhooksSuffix))
 }
 
+// providerSecretNames are what people take for the settings of a provider's secrets, and how
+// the variable ends that holds them.
+var providerSecretNames = map[string]string{
+	"key": keySuffix, "api_key": keySuffix, "secret": keySuffix,
+	"webhook_secret": webhooksSuffix, "webhooks.secret": webhooksSuffix,
+}
+
 // misplacedProviderSecrets takes secrets out of the providers' groups in k and says where
 // they belong.
 func misplacedProviderSecrets(k *koanf.Koanf) error {
 	var errs []error
 	for _, name := range k.MapKeys("providers") {
-		for _, s := range []struct{ path, suffix string }{
-			{"key", keySuffix}, {"api_key", keySuffix}, {"secret", keySuffix},
-			{"webhook_secret", webhooksSuffix}, {"webhooks.secret", webhooksSuffix},
-		} {
-			if path := "providers." + name + "." + s.path; k.Exists(path) {
-				errs = append(errs, misplaced(path, providersPrefix+variableName(name)+s.suffix))
+		for _, setting := range slices.Sorted(maps.Keys(providerSecretNames)) {
+			if path := "providers." + name + "." + setting; k.Exists(path) {
+				errs = append(errs, misplaced(path, providersPrefix+variableName(name)+providerSecretNames[setting]))
 				k.Delete(path)
 			}
 		}

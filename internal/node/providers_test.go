@@ -3,8 +3,6 @@ package node
 import (
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -79,10 +77,10 @@ func TestProvidersThatKnowTheirOwnURL(t *testing.T) {
 	}{
 		"stripe":                   {"provider: {kind: stripe, name: a}", nil, ""},
 		"adyen":                    {"provider: {kind: adyen, name: a, " + adyen + "}", nil, ""},
-		"stripe by a variable":     {"", []string{"HOMEWARD_PROVIDER__KIND=stripe"}, ""},
+		"stripe by a variable":     {"", []string{"HOMEWARD_PROVIDER__KIND=stripe", "HOMEWARD_PROVIDER__NAME=a"}, ""},
 		"stripe of several":        {"providers: {a: {kind: stripe}}", nil, ""},
 		"adyen of several":         {"providers: {a: {kind: adyen, " + adyen + "}}", nil, ""},
-		"stripe elsewhere":         {"provider: {kind: stripe, base_url: 'https://stripe.example'}", nil, "https://stripe.example"},
+		"stripe elsewhere":         {"provider: {kind: stripe, name: a, base_url: 'https://stripe.example'}", nil, "https://stripe.example"},
 		"elsewhere by a variable":  {"providers: {a: {kind: stripe}}", []string{"HOMEWARD_PROVIDERS__A__BASE_URL=https://s.example"}, "https://s.example"},
 		"the simulator":            {"provider: {kind: httpjson}", nil, "http://127.0.0.1:8090"},
 		"the simulator of several": {"providers: {a: {}}", nil, "http://127.0.0.1:8090"},
@@ -93,22 +91,6 @@ func TestProvidersThatKnowTheirOwnURL(t *testing.T) {
 			require.Equal(t, c.at, s.providers()[0].BaseURL)
 		})
 	}
-}
-
-// What the chart gives as an example of config is settings that a node starts with, at the
-// drain that it names.
-func TestTheChartsExampleIsAccepted(t *testing.T) {
-	values, err := os.ReadFile("../../helm/homeward/values.yaml")
-	require.NoError(t, err)
-	example := regexp.MustCompile(`(?m)^config: \{\}\n((?:#  .*\n)+)`).FindSubmatch(values)
-	require.NotNil(t, example)
-	text := strings.ReplaceAll(strings.TrimPrefix(string(example[1]), "#  "), "\n#  ", "\n")
-	drain := regexp.MustCompile(`# with (drain: \w+)`).FindStringSubmatch(text)
-	require.NotNil(t, drain)
-	s, _, err := LoadServeSettings(write(t, text+drain[1]+"\n"), nil)
-	require.NoError(t, err)
-	require.Equal(t, "stripe", s.Provider.Kind)
-	require.Empty(t, s.Provider.BaseURL)
 }
 
 func TestMistakesOfProviders(t *testing.T) {
@@ -127,6 +109,9 @@ func TestMistakesOfProviders(t *testing.T) {
 		"two of one spelling":    {"providers: {a-b: {}, a_b: {}}\ndefault_provider: a-b", nil, []string{"HOMEWARD_PROVIDERS__A_B__KEY", "rename one"}},
 		"no variable's name":     {"providers: {a__b: {}}", nil, []string{"a__b", "'__'"}},
 		"no URL":                 {"providers: {a: {base_url: bank.example}}", nil, []string{"providers.a.base_url"}},
+		"Stripe without a name":  {"provider: {kind: stripe}", nil, []string{"provider.name is missing", "name: stripe", "name: simulator"}},
+		"Adyen without a name":   {"provider: {kind: adyen, adyen: {merchant_account: Shop, return_url: 'https://a.example'}}", nil, []string{"provider.name is missing", "name: adyen"}},
+		"another without a name": {"", []string{"HOMEWARD_PROVIDER__BASE_URL=https://payments.example"}, []string{"provider.name is missing", "name: acquirer"}},
 		"a call too long":        {"providers: {a: {timeout: 40s}}\ndrain: 40s", nil, []string{"providers.a.timeout", "drain"}},
 		"a key in the file":      {"providers: {a: {key: hunter2}}", nil, []string{"providers.a.key", "HOMEWARD_PROVIDERS__A__KEY"}},
 		"a webhook secret there": {"providers: {a-b: {webhook_secret: hunter2}}", nil, []string{"HOMEWARD_PROVIDERS__A_B__WEBHOOK_SECRET"}},

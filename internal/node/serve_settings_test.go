@@ -97,7 +97,7 @@ func TestEachMistakeIsNamed(t *testing.T) {
 		"the outbox":            {"outbox: {batch: 0}", []string{"outbox.batch"}},
 		"an unnamed provider":   {"provider: {name: My Bank}", []string{"provider.name"}},
 		"no URL":                {"provider: {base_url: 'bank.example'}", []string{"provider.base_url", "https"}},
-		"a password in a URL":   {"provider: {base_url: 'https://me:hunter2@bank.example'}", []string{"provider.base_url", "password"}},
+		"a password in a URL":   {"provider: {name: bank, base_url: 'https://me:hunter2@bank.example'}", []string{"provider.base_url", "password"}},
 		"a password for NATS":   {"events: {nats: {url: 'nats://a:4222, nats://me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
 		"a token for NATS":      {"events: {nats: {url: 'nats://hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
 		"NATS by its host":      {"events: {nats: {url: 'me:hunter2@b:4222'}}", []string{"events.nats.url", "events.nats.credentials"}},
@@ -222,8 +222,8 @@ func TestAProvidersSecretThatCannotBeMeant(t *testing.T) {
 	}{
 		"no base64":               {"", []string{ProviderWebhooks + "=hunter2!"}, "base64"},
 		"a key on two lines":      {"", []string{ProviderKey + "=hunter2\nhunter2"}, "line break"},
-		"Stripe's on two lines":   {"provider: {kind: stripe, base_url: ''}", []string{ProviderKey + "=sk_hunter2\nhunter2"}, "white space"},
-		"none of Stripe's at all": {"provider: {kind: stripe, base_url: ''}", []string{ProviderKey + "=hunter2"}, "sk_"},
+		"Stripe's on two lines":   {"provider: {kind: stripe, name: stripe, base_url: ''}", []string{ProviderKey + "=sk_hunter2\nhunter2"}, "white space"},
+		"none of Stripe's at all": {"provider: {kind: stripe, name: stripe, base_url: ''}", []string{ProviderKey + "=hunter2"}, "sk_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, secrets, err := LoadServeSettings(write(t, c.text), c.environ)

@@ -40,14 +40,7 @@ homeward.io/region: {{ .Values.region }}
 
 {{/* homeward.settings: the node's settings file. */}}
 {{- define "homeward.settings" -}}
-{{- range (list "node" "api" "rpc" "tls" "gossip" "metrics" "drain") }}
-{{- if hasKey $.Values.config . }}{{ fail (printf "config.%s is set by the chart; use its own values" .) }}{{ end }}
-{{- end -}}
-{{- range $name, $_ := .Values.env -}}
-{{- if regexMatch "^HOMEWARD_((NODE|API|RPC|TLS|GOSSIP|METRICS)__|DRAIN$)" $name }}{{ fail (printf "env.%s is set by the chart; use its own values" $name) }}{{ end -}}
-{{- if regexMatch "(_KEYS?|_SECRET|_PASSWORD|_TOKEN|_DATABASE_URL)$" $name }}{{ fail (printf "env.%s is a secret; put it into a Secret and name that in secrets.extra" $name) }}{{ end -}}
-{{- end -}}
-{{- if hasKey .Values.peers .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
+{{- include "homeward.check" . -}}
 {{- $seeds := list (printf "%s-gossip.%s.svc:%v" (include "homeward.name" .) .Release.Namespace .Values.ports.gossip) -}}
 {{- range $_, $peer := .Values.peers }}{{ $seeds = concat $seeds $peer.gossip }}{{ end -}}
 {{- $own := dict
@@ -61,14 +54,19 @@ homeward.io/region: {{ .Values.region }}
 {{- toYaml (mustMerge $own (deepCopy .Values.config)) -}}
 {{- end }}
 
-{{/* homeward.seconds: a duration such as 45s, 2m or 1m30s in seconds. */}}
+{{/* homeward.seconds: a duration such as 45s, 2m, 1.5m or 1m30s in seconds. */}}
 {{- define "homeward.seconds" -}}
-{{- $s := 0 -}}
-{{- range (regexFindAll "[0-9]+[hms]" . -1) }}
-{{- $n := atoi (regexFind "[0-9]+" .) -}}
-{{- $s = add $s (mul $n (ternary 3600 (ternary 60 1 (hasSuffix "m" .)) (hasSuffix "h" .))) -}}
+{{- $s := 0.0 -}}
+{{- $units := dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001 "us" 0.000001 "µs" 0.000001 "ns" 0.000000001 -}}
+{{- range (regexFindAll "[0-9.]+(h|ms|m|us|µs|ns|s)" . -1) }}
+{{- $s = addf $s (mulf (float64 (regexFind "[0-9.]+" .)) (get $units (regexFind "[a-zµ]+" .))) -}}
 {{- end -}}
 {{- $s -}}
+{{- end }}
+
+{{/* homeward.grace: the seconds from the decision to stop a node to the end of its drain. */}}
+{{- define "homeward.grace" -}}
+{{- add .Values.preStopSeconds (ceil (include "homeward.seconds" .Values.drain)) -}}
 {{- end }}
 
 {{- define "homeward.podSecurity" -}}

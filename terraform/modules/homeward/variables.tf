@@ -40,9 +40,12 @@ variable "replicas" {
 }
 
 variable "config" {
-  description = "Settings of docs/node.yaml, as they are there, but for those that the chart sets (node, api, rpc, tls, gossip, metrics, drain)."
+  description = "Settings of docs/node.yaml, as they are there, but for those that the chart sets (node, api, rpc, tls, gossip, metrics, drain). provider, or providers, says who moves the money."
   type        = any
-  default     = {}
+  validation {
+    condition     = length(try(keys(var.config.provider), [])) + length(try(keys(var.config.providers), [])) > 0
+    error_message = "config: say who moves the money, as in { provider = { kind = \"stripe\", name = \"stripe\", timeout = \"80s\" } }; providers is for several."
+  }
 }
 
 variable "drain" {

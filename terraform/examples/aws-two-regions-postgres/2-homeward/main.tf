@@ -25,6 +25,12 @@ variable "image" {
   type        = object({ repository = string, digest = string })
 }
 
+variable "config" {
+  description = "Settings of docs/node.yaml, the same in both regions."
+  type        = any
+  default     = { provider = { kind = "stripe", name = "stripe", timeout = "80s" } }
+}
+
 variable "database_ca" {
   description = "RDS's CA bundle in PEM: AWS, \"Using SSL/TLS to encrypt a connection to a DB cluster\"."
   type        = string
@@ -72,6 +78,7 @@ module "us" {
   release     = local.regions.releases["us-east-1"]
   peers       = {}
   image       = var.image
+  config      = var.config
   database_ca = var.database_ca
   # Both names from the beginning: a key keeps the home that it has, whoever serves it.
   migration = { enabled = true, regions = ["us-east-1=1", "us-west-2=2"] }
@@ -84,6 +91,7 @@ module "west" {
   release     = local.regions.releases["us-west-2"]
   peers       = {}
   image       = var.image
+  config      = var.config
   database_ca = var.database_ca
   # Both names from the beginning: a key keeps the home that it has, whoever serves it.
   migration = { enabled = true, regions = ["us-east-1=1", "us-west-2=2"] }

@@ -12,6 +12,7 @@ variables {
   }
   peers = { eu-west-1 = { gossip = ["gossip.eu.example:7946"], cidrs = ["10.20.0.0/16"] } }
   image = { repository = "ghcr.io/homeward-io/homeward", digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000" }
+  config = { provider = { kind = "stripe", name = "stripe" } }
 }
 
 run "release" {
@@ -31,10 +32,10 @@ run "release" {
 run "buckets" {
   variables {
     provider_secrets = { HOMEWARD_AUDIT_KEYS = "audit" }
-    config           = { claim = { inline_body = 4096 } }
+    config           = { provider = { kind = "stripe", name = "stripe" }, claim = { inline_body = 4096 } }
   }
   assert {
-    condition     = yamldecode(helm_release.homeward.values[0]).config == { objects = "s3://b?region=us-west-2", audit = { bucket = "s3://a?region=us-west-2" }, claim = { inline_body = 4096 } }
+    condition     = yamldecode(helm_release.homeward.values[0]).config == { objects = "s3://b?region=us-west-2", audit = { bucket = "s3://a?region=us-west-2" }, claim = { inline_body = 4096 }, provider = { kind = "stripe", name = "stripe" } }
     error_message = "Bodies and segments go to the buckets where they are, beside other settings."
   }
 }
@@ -45,8 +46,23 @@ run "no_buckets" {
     bodies = false
   }
   assert {
-    condition     = yamldecode(helm_release.homeward.values[0]).config == {}
+    condition     = yamldecode(helm_release.homeward.values[0]).config == { provider = { kind = "stripe", name = "stripe" } }
     error_message = "No bucket is named that was not asked for."
+  }
+}
+
+run "refuses_nobody_who_moves_the_money" {
+  command = plan
+  variables {
+    config = { claim = { inline_body = 4096 } }
+  }
+  expect_failures = [var.config]
+}
+
+run "takes_several_who_move_it" {
+  command = plan
+  variables {
+    config = { providers = { stripe-eu = { kind = "stripe" } }, default_provider = "stripe-eu" }
   }
 }
 

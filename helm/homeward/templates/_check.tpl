@@ -1,0 +1,106 @@
+{{/*
+homeward.check refuses values with which nodes would not start, or could not charge. It
+prints nothing.
+*/}}
+{{- define "homeward.check" -}}
+{{- $known := fromYaml (.Files.Get "files/settings.yaml") -}}
+{{- include "homeward.check.env" (dict "root" . "known" $known) -}}
+{{- include "homeward.check.secrets" (dict "at" "" "value" (omit .Values "global") "known" $known) -}}
+{{- range (list "node" "api" "rpc" "tls" "gossip" "metrics" "drain") }}
+{{- if hasKey $.Values.config . }}{{ fail (printf "config.%s is set by the chart; use its own values" .) }}{{ end }}
+{{- end -}}
+{{- include "homeward.check.peers" . -}}
+{{- include "homeward.check.providers" (dict "root" . "known" $known) -}}
+{{- $has := dict "audit" (dict) "console" (dict) -}}
+{{- range $group, $_ := $has }}{{ with index $.Values.config $group }}{{ if kindIs "map" . }}{{ $_ := set $has $group . }}{{ end }}{{ end }}{{ end -}}
+{{- if $has.audit.bucket }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_AUDIT_KEYS" "why" "config.audit.bucket is set, and its segments must be signed") }}{{ end -}}
+{{- if and $has.console.listen (dig "oidc" "issuer" "" $has.console) }}{{ include "homeward.check.needs" (dict "root" . "variable" "HOMEWARD_OIDC_SECRET" "why" "config.console.oidc.issuer knows the console by a secret") }}{{ end -}}
+{{- end }}
+
+{{/* homeward.check.env refuses variables that the chart sets itself or checks, and secrets. */}}
+{{- define "homeward.check.env" -}}
+{{- range $name, $_ := .root.Values.env -}}
+{{- if regexMatch "^HOMEWARD_((NODE|API|RPC|TLS|GOSSIP|METRICS)__|DRAIN$)" $name }}{{ fail (printf "env.%s is set by the chart; use its own values" $name) }}{{ end -}}
+{{- if or (has $name (values $.known.secrets)) (regexMatch "(_KEYS?|_SECRET|_PASSWORD|_TOKEN|_DATABASE_URL)$" $name) }}{{ fail (printf "env.%s is a secret; put it into a Secret and name that in %s" $name (include "homeward.secretAt" $name)) }}{{ end -}}
+{{- if and (regexMatch "^HOMEWARD_(PROVIDERS?__|DEFAULT_PROVIDER$)" $name) (not (hasSuffix "_FILE" $name)) }}{{ fail (printf "env.%s is a setting of the provider; write it into config, where the chart checks it" $name) }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* homeward.secretAt: the value that names the Secret of a variable. */}}
+{{- define "homeward.secretAt" -}}
+{{- get (dict "HOMEWARD_DATABASE_URL" "secrets.database" "HOMEWARD_GOSSIP_KEY" "secrets.gossip" "HOMEWARD_SEAL_KEYS" "secrets.seal") . | default (printf "secrets.extra.%s" .) -}}
+{{- end }}
+
+{{/* homeward.check.secrets refuses secrets in a value and in all that is below it. */}}
+{{- define "homeward.check.secrets" -}}
+{{- $at := .at -}}
+{{- if hasPrefix "config." $at -}}
+{{- $setting := trimPrefix "config." $at -}}
+{{- $variable := get .known.secrets $setting -}}
+{{- $of := regexFind "^providers\\.[^.]+\\." $setting -}}
+{{- with get .known.providerSecrets (trimPrefix $of $setting) }}{{ if $of }}{{ $variable = printf "HOMEWARD_PROVIDERS__%s%s" (splitList "." $of | rest | first | upper | replace "-" "_") . }}{{ end }}{{ end -}}
+{{- with $variable }}{{ fail (printf "%s is a secret and must not be among the values: put it into a Secret, and name that in %s: {name: …, key: …}" $at (include "homeward.secretAt" .)) }}{{ end -}}
+{{- end -}}
+{{- if kindIs "map" .value -}}
+{{- range $name, $value := .value }}{{ include "homeward.check.secrets" (dict "at" (ternary $name (printf "%s.%s" $at $name) (eq $at "")) "value" $value "known" $.known) }}{{ end -}}
+{{- else if kindIs "slice" .value -}}
+{{- range $i, $value := .value }}{{ include "homeward.check.secrets" (dict "at" (printf "%s[%d]" $at $i) "value" $value "known" $.known) }}{{ end -}}
+{{- else if kindIs "string" .value -}}
+{{- range $what, $pattern := .known.looks }}{{ if regexMatch $pattern $.value }}{{ fail (printf "%s holds %s, which must not be among the values: put it into a Secret, and name that in secrets" $at $what) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* homeward.check.peers refuses peers that are this region, or that nobody would let in. */}}
+{{- define "homeward.check.peers" -}}
+{{- if hasKey .Values.peers .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
+{{- range $name, $peer := .Values.peers -}}
+{{- if and $.Values.networkPolicy.enabled (not $peer.cidrs) }}{{ fail (printf "peers.%s.cidrs: the network policy lets nobody of this region in; say where its nodes come from, as in [\"10.20.0.0/16\"], or set networkPolicy.enabled: false" $name) }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+homeward.providers: the providers of config, each with where it stands (at), what its
+variables begin with, and its settings.
+*/}}
+{{- define "homeward.providers" -}}
+{{- $all := list -}}
+{{- with .Values.config.provider }}{{ $all = append $all (dict "at" "config.provider" "variables" "HOMEWARD_PROVIDER_" "settings" .) }}{{ end -}}
+{{- range $name, $p := .Values.config.providers }}{{ $all = append $all (dict "at" (printf "config.providers.%s" $name) "variables" (printf "HOMEWARD_PROVIDERS__%s__" ($name | upper | replace "-" "_")) "settings" $p) }}{{ end -}}
+{{- toYaml $all -}}
+{{- end }}
+
+{{/* homeward.check.providers wants somebody who moves the money, and all that he is called with. */}}
+{{- define "homeward.check.providers" -}}
+{{- $root := .root -}}
+{{- $known := .known -}}
+{{- $config := .root.Values.config -}}
+{{- range (list "provider" "providers") }}{{ if not (kindIs "map" (get $config . | default dict)) }}{{ fail (printf "config.%s is a group of settings and no value; see docs/node.yaml" .) }}{{ end }}{{ end -}}
+{{- if and $config.provider $config.providers }}{{ fail "config.provider and config.providers are both given; move what provider says into providers, under its name" }}{{ end -}}
+{{- $all := fromYamlArray (include "homeward.providers" $root) -}}
+{{- if not $all }}{{ fail "config.provider: say who moves the money, as in config: {provider: {kind: stripe, name: stripe, timeout: 80s}} and drain: 90s; config.providers is for several. Without one, nodes would charge at a simulator in their own pod" }}{{ end -}}
+{{- $variables := list -}}
+{{- range $p := $all -}}
+{{- $s := $p.settings | default dict -}}
+{{- if not (kindIs "map" $s) }}{{ fail (printf "%s is a group of settings and no value; see docs/node.yaml" $p.at) }}{{ end -}}
+{{- $kind := $s.kind | default "httpjson" -}}
+{{- if not (hasKey $known.kinds $kind) }}{{ fail (printf "%s.kind is none of %s" $p.at (keys $known.kinds | sortAlpha | join ", ")) }}{{ end -}}
+{{- $must := index $known.kinds $kind -}}
+{{- if and $must.url (not $s.base_url) }}{{ fail (printf "%s: say its kind, stripe or adyen, or of an httpjson provider its base_url; without, nodes would charge at a simulator in their own pod" $p.at) }}{{ end -}}
+{{- if and (eq $p.at "config.provider") (not $s.name) }}{{ fail "config.provider.name: books and claims go by it for ever; name it, as in stripe. A deployment that has charged without a name goes on with simulator, which was its name" }}{{ end -}}
+{{- $key := printf "%sKEY" $p.variables -}}
+{{- if $must.key }}{{ include "homeward.check.needs" (dict "root" $root "variable" $key "why" (printf "%s is of kind %s, which cannot be called without a key" $p.at $kind)) }}{{ end -}}
+{{- $timeout := toString ($s.timeout | default $known.timeout) -}}
+{{- if ge (float64 (include "homeward.seconds" $timeout)) (float64 (include "homeward.seconds" $root.Values.drain)) }}{{ fail (printf "drain: %s is not longer than %s.timeout, %s: a node that stops would cut calls short, and their outcome would be unknown; set drain to more" $root.Values.drain $p.at $timeout) }}{{ end -}}
+{{- $variables = append $variables $key -}}
+{{- $variables = append $variables (printf "%sWEBHOOK_SECRET" $p.variables) -}}
+{{- end -}}
+{{- if and (gt (len $all) 1) (not $config.default_provider) }}{{ fail (printf "config.default_provider: there are several providers; set it to one of %s" (keys $config.providers | sortAlpha | join ", ")) }}{{ end -}}
+{{- range $variable, $_ := $root.Values.secrets.extra -}}
+{{- if and (hasPrefix "HOMEWARD_PROVIDER" $variable) (not (has $variable $variables)) }}{{ fail (printf "secrets.extra.%s belongs to no provider of config, which has %s" $variable (join ", " $variables)) }}{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{/* homeward.check.needs wants a Secret for a variable. */}}
+{{- define "homeward.check.needs" -}}
+{{- if not (or (hasKey .root.Values.secrets.extra .variable) (hasKey .root.Values.env (printf "%s_FILE" .variable))) }}{{ fail (printf "secrets.extra.%s: %s; put it into a Secret, and name that: {name: …, key: …}" .variable .why) }}{{ end -}}
+{{- end }}
