@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// An API key is "hwk_", 43 random characters and 6 that check all before them: the
-// form in which secret scanners find keys and can tell that they are ours.
+// An API key is "hwk_", 43 random characters and a check value of 6 characters. Secret
+// scanners can find keys by this form and verify that they are ours.
 const (
 	apiKeyPrefix = "hwk_"
-	// apiKeyRandom characters hold 256 bits, so that a plain hash of a key cannot be
-	// searched.
+	// apiKeyRandom characters hold 256 bits, too many to search a plain hash of a key
+	// for.
 	apiKeyRandom = 43
 	// apiKeyCheck characters hold a CRC-32.
 	apiKeyCheck  = 6
@@ -36,10 +36,7 @@ func NewAPIKey() string {
 	return string(appendAPIKeyCheck(key, string(key)))
 }
 
-// APIKeyMadeUp reports whether key has the prefix of our keys but a wrong length or a
-// check value that does not match, so that it was never issued. It returns false for
-// any other text, such as a key of an earlier form, which the caller must look up. The
-// check value is not secret and proves nothing; it only saves the look-up.
+// Skip bytes that would bias the distribution of characters.
 func APIKeyMadeUp(key string) bool {
 	if !strings.HasPrefix(key, apiKeyPrefix) {
 		return false

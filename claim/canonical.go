@@ -19,22 +19,23 @@ const (
 	// decimal128 keeps 34 and a 128-bit integer needs 39; beyond 64 it is noise.
 	MaxNumberDigits = 64
 
-	// MaxNumberExponent and MinNumberExponent bound x in d.ddd × 10^x: the range
-	// of a double, so that every number any client can hold is accepted and
-	// none can be made to fill memory further on.
+	// MaxNumberExponent and MinNumberExponent bound x in d.ddd × 10^x. They span the
+	// range of a double: every number that a client can hold is accepted, and no number
+	// can exhaust memory when it is expanded.
 	MaxNumberExponent = 308
 	MinNumberExponent = -324
 
-	// MaxCanonicalBody is the longest text, in bytes. It is far above what the
-	// API admits and keeps offsets within 32 bits, though digits may be added.
+	// MaxCanonicalBody is the longest text, in bytes. It is far above the limit of the
+	// API, and keeps offsets within 32 bits even where canonical numbers are longer
+	// than the input.
 	MaxCanonicalBody = 64 << 20
 
 	// maxPathName is how many bytes of one member name an error repeats.
 	maxPathName = 64
 
-	// plainDigits is the most digits before the decimal point of a number written
-	// without an exponent, and -plainZeros the most zeros after it: ECMAScript's
-	// Number::toString, which RFC 8785 prescribes.
+	// A number is written without an exponent if it has at most plainDigits digits
+	// before the decimal point and at most -plainZeros zeros after it. ECMAScript's
+	// Number::toString sets both, and RFC 8785 prescribes it.
 	plainDigits = 21
 	plainZeros  = -6
 )
@@ -107,16 +108,16 @@ func Canonical(body []byte, opt CanonicalOptions) ([]byte, error) {
 	return c.out, nil
 }
 
-// canonicalisers are kept for the room that they have for members.
+// canonicalisers pools canonicalisers to reuse their buffers.
 var canonicalisers = sync.Pool{New: func() any {
-	return &canonicaliser{members: make([]canonMember, 0, 16)} // as many as most bodies hold
+	return &canonicaliser{members: make([]canonMember, 0, 16)} // enough for most bodies
 }}
 
-// maxPooledScratch is the most that is kept for reuse of a canonicaliser's room, in
-// bytes and in members: a large body is rare, and its room would be held for ever.
+// maxPooledScratch is the largest canonicaliser that the pool keeps, in bytes and in
+// members. Large bodies are rare, and the pool would hold their buffers for ever.
 const maxPooledScratch = 16 << 10
 
-// release gives c back. What it has read and written is the caller's.
+// release returns c to the pool. The caller keeps the input and the output.
 func (c *canonicaliser) release() {
 	members, scratch := c.members[:0], c.scratch[:0]
 	if cap(members) > maxPooledScratch/16 || cap(scratch) > maxPooledScratch {
@@ -126,20 +127,20 @@ func (c *canonicaliser) release() {
 	canonicalisers.Put(c)
 }
 
-// canonicaliser reads in once and writes out as it goes. An object's members
-// are written in the order they come; only if that is not the canonical order
-// are they moved when the object closes.
+// canonicaliser reads in once and writes out as it reads. It writes an object's members
+// in the order of the input and reorders them when the object closes, if they are not
+// in canonical order.
 type canonicaliser struct {
 	in      []byte
 	pos     int
 	out     []byte
 	members []canonMember // stack: the members so far of every open object
-	scratch []byte        // an object's members while they are put in order
+	scratch []byte        // scratch for reordering an object's members
 	drop    map[string]struct{}
 }
 
-// canonMember is where a member lies in out: the name with its quotes from
-// start to nameEnd, then the colon and the value up to end.
+// canonMember locates a member in out: the quoted name from start to nameEnd, then the
+// colon and the value up to end.
 type canonMember struct {
 	start, nameEnd, end uint32
 	plain               bool // the name is ASCII without escapes
@@ -155,7 +156,7 @@ func (c *canonicaliser) fail(reason string) *JSONError {
 	return c.refuse(reason)
 }
 
-// refuse is fail for reasons that hold wherever the text ends.
+// refuse is fail for a reason that does not depend on where the text ends.
 func (c *canonicaliser) refuse(reason string) *JSONError {
 	return &JSONError{Reason: reason, Offset: c.pos}
 }
@@ -181,7 +182,7 @@ func (c *canonicaliser) accept(b byte) bool {
 	return false
 }
 
-// value reads one value, which starts at pos, inside depth open containers.
+// value reads the value that starts at pos, inside depth open containers.
 func (c *canonicaliser) value(depth int) *JSONError {
 	if c.pos >= len(c.in) {
 		return c.fail("")
@@ -252,7 +253,7 @@ func (c *canonicaliser) object(depth int) *JSONError {
 	var (
 		base   = len(c.members)
 		first  = len(c.out)
-		inPlan = true // members lie in out as the canonical form wants them
+		inPlan = true // members lie in out in canonical form
 	)
 	for {
 		c.skipSpace()
@@ -300,9 +301,9 @@ func (c *canonicaliser) object(depth int) *JSONError {
 	return nil
 }
 
-// arrange puts members, which fill out from first on, in canonical order and
-// leaves the dropped ones out. Names in strictly ascending order never come
-// here, so this is also the only place where a name can occur twice.
+// arrange puts members, which occupy out from first on, in canonical order and removes
+// the dropped ones. Names in strictly ascending order never get here, so no other place
+// needs to check for duplicate names.
 func (c *canonicaliser) arrange(members []canonMember, first int) *JSONError {
 	out := c.out
 	slices.SortFunc(members, func(a, b canonMember) int { return compareNames(out, a, b) })
@@ -339,7 +340,7 @@ func (c *canonicaliser) isDropped(m canonMember) bool {
 	return ok
 }
 
-// within puts the name of the enclosing member or element before the path.
+// within prepends the name of the enclosing member or element to the path.
 func (e *JSONError) within(name string) *JSONError {
 	if e.Path != "" && e.Path[0] != '[' {
 		name += "."
@@ -348,11 +349,11 @@ func (e *JSONError) within(name string) *JSONError {
 	return e
 }
 
-// pathName is a member's name as errors show it.
+// pathName returns a member's name as errors show it.
 func pathName(name []byte) string {
 	switch {
 	case len(name) == 0:
-		return `""` // else it would read as the level above
+		return `""` // otherwise it would read as the level above
 	case len(name) <= maxPathName:
 		return string(name)
 	}

@@ -21,7 +21,7 @@ func (c *canonicaliser) number() *JSONError {
 		return c.refuse("number with a leading zero; remove it")
 	}
 	if c.pos == len(c.in) || c.in[c.pos] != '.' && c.in[c.pos]|0x20 != 'e' {
-		if len(whole) <= plainDigits && whole[0] != '0' { // nearly every number there is
+		if len(whole) <= plainDigits && whole[0] != '0' { // nearly every number
 			c.out = append(c.out, c.in[start:c.pos]...)
 			return nil
 		}
@@ -45,7 +45,7 @@ func (c *canonicaliser) number() *JSONError {
 			return c.fail("a digit was expected in the exponent")
 		}
 		for _, d := range digits {
-			// Saturates far beyond what zeros in a body of any length could offset.
+			// Saturate far beyond what zeros in a body of any length could offset.
 			exponent = min(exponent*10+int64(d-'0'), 1e12)
 		}
 		if minus {
@@ -83,11 +83,11 @@ func (c *canonicaliser) digits() []byte {
 	return c.in[start:c.pos]
 }
 
-// significantDigits appends to dst the digits of whole.fraction without leading
-// and trailing zeros; the number is then 0.dst × 10^point. ok is false if they
-// exceed the capacity of dst.
+// significantDigits appends the digits of whole.fraction to dst, without leading and
+// trailing zeros. The number is then 0.dst × 10^point. ok is false if the digits exceed
+// the capacity of dst.
 func significantDigits(dst, whole, fraction []byte) (digits []byte, point int64, ok bool) {
-	zeros := 0 // seen since the last other digit; they count once another follows
+	zeros := 0 // zeros since the last other digit; they count once another digit follows
 	for part, text := range [2][]byte{whole, fraction} {
 		for _, d := range text {
 			switch {
@@ -114,8 +114,8 @@ func significantDigits(dst, whole, fraction []byte) (digits []byte, point int64,
 	return dst, point, true
 }
 
-// appendDecimal writes 0.digits × 10^point as ECMAScript's Number::toString
-// lays a number out. digits is not empty and neither starts nor ends with 0.
+// appendDecimal writes 0.digits × 10^point as ECMAScript's Number::toString does.
+// digits is not empty and neither starts nor ends with 0.
 func appendDecimal(out, digits []byte, point int) []byte {
 	switch n := len(digits); {
 	case n <= point && point <= plainDigits:

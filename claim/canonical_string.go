@@ -18,8 +18,8 @@ func compareNames(out []byte, a, b canonMember) int {
 		r, n := canonicalRune(x)
 		s, m := canonicalRune(y)
 		if r != s {
-			// A code point beyond the basic plane sorts as the surrogate it
-			// starts with, which is below U+E000.
+			// A code point beyond the basic plane sorts as its leading surrogate, which
+			// is below U+E000.
 			return cmp.Or(cmp.Compare(firstUnit(r), firstUnit(s)), cmp.Compare(r, s))
 		}
 		x, y = x[n:], y[m:]
@@ -58,8 +58,8 @@ func canonicalRune(s []byte) (rune, int) {
 	}
 }
 
-// str reads the string whose opening quote is at pos. plain says that it is
-// ASCII without escapes.
+// str reads the string whose opening quote is at pos. plain reports that it is ASCII
+// without escapes.
 func (c *canonicaliser) str() (plain bool, err *JSONError) {
 	start := c.pos
 	high := byte(0) // all bytes or-ed: at least 0x80 if any is not ASCII
@@ -87,8 +87,7 @@ func (c *canonicaliser) str() (plain bool, err *JSONError) {
 	return false, c.fail("")
 }
 
-// escapedStr is str for a string with escapes, the first of which is at the
-// offset escape.
+// escapedStr is str for a string with escapes; escape is the offset of the first one.
 func (c *canonicaliser) escapedStr(escape int) *JSONError {
 	run := c.pos // start of the text not yet copied
 	c.pos = escape
@@ -151,8 +150,8 @@ func (c *canonicaliser) escape() (rune, *JSONError) {
 	return r, nil
 }
 
-// unicodeEscape reads the \uXXXX at the start of rest, which is what lies at
-// pos, and the second half of a surrogate pair after it.
+// unicodeEscape reads the \uXXXX at the start of rest, which begins at pos, and the
+// second half of a surrogate pair after it.
 func (c *canonicaliser) unicodeEscape(rest []byte) (rune, *JSONError) {
 	r := hex4(rest[2:])
 	if r < 0 {
@@ -163,7 +162,7 @@ func (c *canonicaliser) unicodeEscape(rest []byte) (rune, *JSONError) {
 		return r, nil
 	}
 	if len(rest) >= 12 && rest[6] == '\\' && rest[7] == 'u' {
-		// DecodeRune wants a high and then a low surrogate.
+		// DecodeRune expects a high and then a low surrogate.
 		if pair := utf16.DecodeRune(r, hex4(rest[8:])); pair != utf8.RuneError {
 			c.pos += 12
 			return pair, nil
@@ -172,7 +171,7 @@ func (c *canonicaliser) unicodeEscape(rest []byte) (rune, *JSONError) {
 	return 0, c.refuse(`lone surrogate in a string; send both halves or neither`)
 }
 
-// hex4 reads four hexadecimal digits of either case; -1 if they are not there.
+// hex4 reads four hexadecimal digits of either case. It returns -1 if there are none.
 func hex4(s []byte) rune {
 	if len(s) < 4 {
 		return -1

@@ -26,11 +26,10 @@
 //	  │                                pending (somebody else is to act)    │
 //	  └─────────────────────────────────────────────────────────────────────┘
 //
-// Expiry is judged when the row is read, by the store's clock ([Record.Age]);
-// physical deletion is housekeeping. The 24 h run from first use or from the answer,
-// whichever is later ([Record.ExpiresAt]). A claim in flight never expires: an
-// outcome is still owed. A row that is gone but still stored is replaced with
-// fence+1.
+// Expiry is judged when the row is read, by the store's clock ([Record.Age]); physical
+// deletion is housekeeping. The 24 h run from first use or from the answer, whichever
+// is later ([Record.ExpiresAt]). A claim in flight never expires, as its outcome is
+// still open. A row past its tombstone that is still stored is replaced with fence+1.
 //
 // The transitions are the pure functions [Begin], [Settle], [Renew], [TakeOver]
 // and [PinFor]: (record, event, now) → (record, effects). A [Store] persists
@@ -58,12 +57,12 @@
 // store refuses the write of a holder that slept through its lease. The lease
 // only prevents needless calls to the provider by two holders.
 //
-// A holder trusts its lease from before it asked the store, by its own clocks
-// (the monotonic clock stops while the machine sleeps, so the holder also
-// checks the wall clock), and stops LeaseMargin early. When trust ends, the
-// holder cancels the provider call's context and issues no further call. A
-// take-over waits ClockOffset longer than the lease. A heartbeat renews all
-// leases of the process in one step, up to LeaseCeiling.
+// A holder trusts its lease from the moment before it asked the store, by its own
+// clocks. The monotonic clock stops while the machine sleeps, so the holder also checks
+// the wall clock. Trust ends LeaseMargin before the lease does. The holder then cancels
+// the provider call's context and issues no further call. A take-over waits ClockOffset
+// longer than the lease. A heartbeat renews all leases of the process in one step, up
+// to LeaseCeiling.
 //
 // A holder retries Settle with back-off while the store does not answer and trust
 // lasts; the heartbeat continues meanwhile. Each verdict has an id, which the row
@@ -147,8 +146,8 @@
 // A final state always has a response to replay: [Settle] makes none without one,
 // and the stores refuse to keep one.
 //
-// Every step that says no, for good or for now, leaves an [Unpaid]: whose the object
-// was, for as long as a provider can surprise, which is far longer than the claim is
-// kept. What was paid needs none, for it is in the books, and what is in flight is
-// never deleted.
+// Every refusal, final or not, writes an [Unpaid] row, which names the tenant of the
+// object for as long as a provider may still report a success. That is far longer than
+// the claim is kept. A payment needs no such row, as the books have it, and a claim in
+// flight is never deleted.
 package claim

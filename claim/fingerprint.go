@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// FingerprintVersion names the rules by which a fingerprint was made. It is
-// stored beside the sum, so that rules can change while old claims are alive.
+// FingerprintVersion names the rules by which a fingerprint was computed. It is stored
+// beside the sum, so that the rules can change while old claims are alive.
 type FingerprintVersion uint8
 
 const (
@@ -23,9 +23,9 @@ const (
 	CurrentFingerprint = FingerprintV1
 )
 
-// ErrFingerprintVersion says that this build does not know the version, most
-// likely because a newer build wrote the claim. The request can then be neither
-// matched nor refused: the outcome of the comparison is unknown.
+// ErrFingerprintVersion is returned for a version that this build does not know, most
+// likely because a newer build wrote the claim. The request can then be neither matched
+// nor refused: the outcome of the comparison is unknown.
 var ErrFingerprintVersion = errors.New("unknown fingerprint version; a newer node must answer this request")
 
 // Fingerprint identifies a request under its key. It is comparable: two
@@ -50,7 +50,7 @@ type FingerprintInput struct {
 	Path        string // the URL's path without the query: /v1/charges
 	Tenant      string // the merchant account
 	ContentType string // the header as received; it is normalised here
-	Canonical   []byte // the body as [Canonical] returned it; only read
+	Canonical   []byte // the body that [Canonical] returned; it is not modified
 }
 
 // fingerprintLabel separates these hashes from every other use of SHA-256.
@@ -63,8 +63,8 @@ func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error
 	if v != FingerprintV1 {
 		return Fingerprint{}, fmt.Errorf("version %d: %w", v, ErrFingerprintVersion)
 	}
-	// With its length before it, no part can pass for the end of another.
-	var stack [512]byte // enough for all but the body, as a rule
+	// The length prefix keeps one part from being read as the end of another.
+	var stack [512]byte // enough for all but the body in most requests
 	text := stack[:0]
 	for _, part := range [...]string{fingerprintLabel, in.Method, in.Path, in.Tenant, normalMediaType(in.ContentType)} {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(part)))
@@ -77,7 +77,7 @@ func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error
 		f.Sum = sha256.Sum256(append(text, in.Canonical...))
 		return f, nil
 	}
-	// A large body is hashed where it lies rather than copied.
+	// Hash a large body in place rather than copy it.
 	h := sha256.New()
 	h.Write(text)
 	h.Write(in.Canonical)
@@ -85,10 +85,9 @@ func (in FingerprintInput) Fingerprint(v FingerprintVersion) (Fingerprint, error
 	return f, nil
 }
 
-// normalMediaType reduces a Content-Type to what changes how a body is parsed:
-// type and parameter names in lower case, parameters sorted, and no charset
-// that says UTF-8, which JSON is anyway. What is not a media type is kept as it
-// is but for the white space around it.
+// normalMediaType reduces a Content-Type to what affects parsing. Type and parameter
+// names are lower case, parameters are sorted, and a UTF-8 charset is dropped because
+// JSON implies it. It only trims a value that is not a media type.
 func normalMediaType(header string) string {
 	if header == "application/json" || header == "" {
 		return header

@@ -20,12 +20,13 @@ type Held struct {
 type HeldWord uint8
 
 const (
-	// HeldOrdered: nothing yet; Order is about to ask for it, if no other does.
+	// HeldOrdered: nothing has changed yet. Order is about to ask for a change, unless
+	// another order is under way.
 	HeldOrdered HeldWord = iota + 1
-	// HeldStill: it is held. Order, if any, came to nothing.
+	// HeldStill: the money is still held. Order, if any, had no effect.
 	HeldStill
-	// HeldCaptured: Amount of it has moved, and the rest is let go.
+	// HeldCaptured: Amount has moved, and the rest is released.
 	HeldCaptured
-	// HeldReleased: all of it is let go.
+	// HeldReleased: the whole amount is released.
 	HeldReleased
 )

@@ -9,33 +9,33 @@ import (
 	"github.com/homeward-io/homeward/fault"
 )
 
-// holdings are the claims that this process is working on. Each has a trust
-// deadline, which lies before the store's lease end; when it has passed by either
-// of the local clocks, the call's context ends with [errTrustLost]. The monotonic
-// clock stands still while a machine is suspended; the wall clock may be set back.
+// holdings are the claims that this process is working on. Each has a trust deadline
+// before the store's lease ends. When either local clock passes the deadline, the
+// call's context ends with [errTrustLost]. Two clocks are needed: the monotonic clock
+// stands still while a machine is suspended, and the wall clock may be set back.
 //
-// One timer looks after all of them: most calls are over before it would ring.
+// One timer serves all holdings, as most calls end before it would fire.
 type holdings struct {
-	// wall is a test's wall clock; nil means time.Now.
+	// wall replaces time.Now in tests; nil means time.Now.
 	wall func() time.Time
 
 	mu    sync.Mutex
 	all   map[*holding]struct{}
-	timer *time.Timer // of the next look at the clocks; nil before the first
-	rings time.Time   // when it does; zero while it need not
+	timer *time.Timer // fires at the next check; nil before the first
+	rings time.Time   // when timer fires; zero while it is not armed
 }
 
 type holding struct {
 	of    *holdings
 	lease Lease
-	// ceiling is the local time past which no renewal is believed.
+	// ceiling is the local time after which the holder ignores renewals.
 	ceiling time.Time
 	cancel  context.CancelCauseFunc
 	trust   time.Time // guarded by of.mu
 }
 
-// lookEvery is how often a holder looks at the wall clock: timers do not hear of a
-// machine's sleep. It is short against LeaseMargin, and seldom against all else.
+// lookEvery is how often a holder checks the wall clock, as timers do not notice that
+// the machine slept. It is short against LeaseMargin.
 const lookEvery = time.Second
 
 var errTrustLost = contextError("claim: the lease can no longer be trusted")
@@ -64,7 +64,7 @@ func (h *holdings) remove(hold *holding) {
 	hold.cancel(context.Canceled)
 }
 
-// byHome returns what is held now, home by home.
+// byHome returns the held claims, grouped by home.
 func (h *holdings) byHome() map[string][]*holding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,14 +82,14 @@ func (hold *holding) extend(trust time.Time) {
 	}
 	hold.of.mu.Lock()
 	defer hold.of.mu.Unlock()
-	// Trust that was lost is never regained: the context has ended. This look is at
-	// once where the answer to a renewal came after the machine had slept.
+	// Trust is never regained, because the context has ended. Check at once: the
+	// machine may have slept before the answer to a renewal arrived.
 	hold.trust = trust
 	hold.of.watch(hold, time.Now())
 }
 
-// watch ends the call of hold if trust has run out, and else sees to it that a look
-// comes in time; mu is held.
+// watch ends the call of hold if trust has run out, and otherwise arms the timer for
+// the next check. The caller holds mu.
 func (h *holdings) watch(hold *holding, now time.Time) {
 	left := h.left(hold, now)
 	if left <= 0 {
@@ -119,7 +119,8 @@ func (h *holdings) look() {
 	}
 }
 
-// left is how long trust in hold lasts, by the clock that says less; mu is held.
+// left returns how long trust in hold lasts, by whichever clock shows less. The caller
+// holds mu.
 func (h *holdings) left(hold *holding, now time.Time) time.Duration {
 	wall := now
 	if h.wall != nil {
@@ -142,9 +143,9 @@ func (s *Service) Start() {
 	go s.heartbeat(ctx, s.done)
 }
 
-// Drain waits until all running attempts have ended or ctx is done. It includes
-// attempts whose callers have hung up, which no server counts any more. Call it
-// when no more requests arrive.
+// Drain waits until all running attempts have ended or ctx is done. This includes
+// attempts whose callers have disconnected, which the HTTP server no longer counts.
+// Call it when no more requests arrive.
 func (s *Service) Drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
@@ -185,8 +186,8 @@ func (s *Service) heartbeat(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
-// renew extends the held leases, each home's in one step, all homes at once: one
-// that cannot be reached costs the others nothing.
+// renew extends the held leases, one step for each home, all homes concurrently. An
+// unreachable home does not delay the others.
 func (s *Service) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.c.Policy.RenewEvery)
 	defer cancel()
@@ -197,8 +198,8 @@ func (s *Service) renew(ctx context.Context) {
 	homes.Wait()
 }
 
-// renewHome extends leases of one home. A failure changes nothing: trust runs
-// out by itself.
+// renewHome extends the leases of one home. It ignores a failure: trust runs out by
+// itself.
 func (s *Service) renewHome(ctx context.Context, home string, holds []*holding) {
 	if caught := fault.Caught(func() { s.tryRenew(ctx, home, holds) }); caught != nil {
 		s.c.Logger.Error("lease renewal panicked; running provider calls end before their leases do", "home", home, "held", len(holds), "fault", caught)
@@ -226,8 +227,8 @@ func (s *Service) tryRenew(ctx context.Context, home string, holds []*holding) {
 	}
 }
 
-// flights lets requests for a key that this process is executing wait for the
-// end instead of polling. It decides nothing.
+// flights lets requests wait for an execution of the same key in this process instead
+// of polling. It decides nothing.
 type flights struct {
 	mu    sync.Mutex
 	m     map[flightKey]flight
@@ -241,11 +242,11 @@ type flightKey struct {
 
 type flight struct {
 	number uint64
-	ended  chan struct{} // nil while nobody waits for the end
+	ended  chan struct{} // nil while nobody waits
 }
 
-// watch returns a channel that closes when the execution under way ends, or nil
-// when there is none here.
+// watch returns a channel that closes when the execution under way ends, or nil if this
+// process runs none.
 func (f *flights) watch(home string, key Key) <-chan struct{} {
 	k := flightKey{home, key}
 	f.mu.Lock()
@@ -258,9 +259,9 @@ func (f *flights) watch(home string, key Key) <-chan struct{} {
 	return one.ended
 }
 
-// begin announces an execution, until end is called with the number that it returns. A
-// second one for the same key (a take-over after a lapsed lease) replaces the first,
-// whose watchers look at once.
+// begin registers an execution until end is called with the returned number. A second
+// execution of the same key (a take-over after a lapsed lease) replaces the first and
+// wakes its watchers.
 func (f *flights) begin(home string, key Key) (number uint64) {
 	k := flightKey{home, key}
 	f.mu.Lock()

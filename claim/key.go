@@ -34,8 +34,8 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(strings.Compare(k.Tenant, other.Tenant), strings.Compare(k.Value, other.Value))
 }
 
-// KeyError says why a header value is not a key. Reason is one line, fit for
-// the caller's eyes: it never repeats the header.
+// KeyError says why a header value is not a key. Reason is one line that can be sent to
+// the caller: it never repeats the header.
 type KeyError struct {
 	Reason string
 	kind   error // ErrKeyMissing or ErrKeyInvalid
@@ -172,8 +172,8 @@ func notVisible(c byte, at int) error {
 	return invalidKey("byte 0x%02x at position %d is not visible ASCII (0x21 to 0x7e); remove or encode it", c, at)
 }
 
-// ignored refuses what stands behind the closing quote, at v[end:], unless it is
-// parameters. v has no white space at its ends.
+// ignored refuses whatever follows the closing quote, at v[end:], unless it is
+// parameters. v is trimmed.
 func ignored(v string, end int) error {
 	rest := v[end:]
 	if rest == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/homeward-io/homeward/meter"
 )
 
-// meters are what a service tells.
+// meters are the metrics of a service.
 type meters struct {
 	claims, conflicts, mismatches, generations, settled, takeOvers, fenced, givenUp *meter.Counter
 	waited                                                                          *meter.Histogram
@@ -22,7 +22,7 @@ func newMeters(s *meter.Set) meters {
 	}
 }
 
-// begun tells what an arrival came to.
+// begun counts an arrival by its outcome.
 func (m *meters) begun(req *Request, b *Begun, err error) {
 	switch {
 	case errors.Is(err, ErrUnavailable), errors.Is(err, ErrHomeUnreachable):
@@ -46,13 +46,13 @@ func (m *meters) begun(req *Request, b *Begun, err error) {
 	}
 }
 
-// Who takes claims over.
+// Values of the label that says who took a claim over.
 const (
 	byRetry    = "retry"
 	byRecovery = "recovery"
 )
 
-// wait tells how the wait for a rival ended.
+// wait counts how a wait for a rival ended.
 func (m *meters) wait(ctx context.Context, d Decision, took time.Duration) {
 	outcome := "answered"
 	switch {
@@ -65,10 +65,10 @@ func (m *meters) wait(ctx context.Context, d Decision, took time.Duration) {
 	m.waited.Took(ctx, took)
 }
 
-// states are those of a claim as labels.
+// states maps the states of a claim to labels.
 var states = map[State]string{InFlight: "in_flight", Completed: "completed", FailedTerminal: "failed_terminal", FailedRetry: "failed_retry"}
 
-// ended tells what became of a verdict.
+// ended counts a verdict by its outcome.
 func (m *meters) ended(operation string, settled *Record, err error) {
 	switch {
 	case errors.Is(err, ErrFenced):

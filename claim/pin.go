@@ -37,23 +37,23 @@ func Pinnable(key Key) error {
 	return nil
 }
 
-// PinFor decides the outcome of a pinning request for entry. old is the stored
-// pin, nil if there is none. spokenFor says whether the claim at old's home
-// still owns the key, which it does unless its [Age] is [Gone]; PinFor reads it
-// only for a pin past its life.
+// PinFor decides the outcome of a pinning request for entry. old is the stored pin, nil
+// if there is none. spokenFor reports whether the claim at old's home still owns the
+// key, which is so unless its [Age] is [Gone]. PinFor calls it only for a pin past its
+// life.
 //
-// It returns the pin that holds from now on and how it differs from the stored one.
+// It returns the pin that holds from now on and how it differs from the stored one:
 //
 //   - A young pin stands.
-//   - After that, until its end, it is confirmed with a fresh time at the same
-//     home. A claim may be made under it at any moment, even for the first time
-//     (a crash between pin and claim), and the pin must outlive that claim.
-//   - Past its end the entry region takes it, unless the old home's claim still
-//     speaks for the key: an owed outcome keeps its home, however long it takes,
-//     and so does one that came late, until its tombstone is over.
+//   - An older pin, until its end, is confirmed with a fresh time at the same home. A
+//     claim may be created under it at any moment, even for the first time (a crash
+//     between pin and claim), and the pin must outlive that claim.
+//   - Past its end the entry region takes the pin, unless the claim at the old home
+//     still owns the key. A claim in flight keeps its home however long it takes, and
+//     so does a claim that was settled late, until its tombstone ends.
 //
-// A pin is young for half of [Policy.CreateWithin], so a request that gets a
-// pin has at least the other half to make its claim.
+// A pin is young for half of [Policy.CreateWithin], so a request that gets a pin has at
+// least the other half to create its claim.
 func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time.Time) (Pin, PinChange) {
 	switch {
 	case old == nil:
@@ -67,9 +67,9 @@ func PinFor(old *Pin, key Key, entry string, spokenFor bool, p *Policy, now time
 	}
 }
 
-// Settled reports whether a pin read from a replica may be acted on: only while
-// no other region can have taken it. It names the home; the home decides
-// whether a claim may still be made under it, see [Begin].
+// Settled reports whether a pin that was read from a replica is safe to use, because no
+// other region can have taken it. It names the home; the home decides whether a claim
+// may still be created under it, see [Begin].
 func (pin *Pin) Settled(p *Policy, now time.Time) bool {
 	return now.Before(pin.CreatedAt.Add(p.ReplayFor + p.TombstoneFor - p.ClockOffset))
 }

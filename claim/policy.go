@@ -13,7 +13,8 @@ type Policy struct {
 	// Lease is how long a holder may act without renewing. It exceeds a
 	// provider call's usual length, so that most calls never renew. Default 30 s.
 	Lease time.Duration `koanf:"lease"`
-	// RenewEvery is the heartbeat: a third of Lease, so that two may fail.
+	// RenewEvery is the heartbeat interval: a third of Lease, so that two renewals may
+	// fail.
 	RenewEvery time.Duration `koanf:"renew_every"`
 	// LeaseCeiling bounds how long one holder may keep a claim, renewals
 	// included; beyond it the holder is presumed stuck. Default 180 s.
@@ -36,9 +37,9 @@ type Policy struct {
 	RememberFor time.Duration `koanf:"remember_for"`
 	// MaxGenerations bounds soft declines under one key. Default 20.
 	MaxGenerations uint32 `koanf:"max_generations"`
-	// DeclinePause is the least time between a soft decline and the next try under
-	// its key; an earlier request gets the same decline again. Default 1 s: no
-	// person is that fast, and copies of one request may arrive that far apart.
+	// DeclinePause is the shortest time between a soft decline and the next try under
+	// its key. An earlier request gets the same decline again. Default 1 s: no person
+	// retries faster, and copies of one request may arrive that far apart.
 	DeclinePause time.Duration `koanf:"decline_pause"`
 	// ActionFor is how long a payer may take to authenticate where the request has no
 	// expires_at; then the payment is cancelled. Default 24 h. ProcessingFor is how long a
@@ -121,13 +122,13 @@ func (p Policy) Validate() error {
 // decides.
 func (p *Policy) TryAgainAfter() time.Duration { return p.DeclinePause + p.ClockOffset }
 
-// maxWindow keeps sums of windows far from what a duration can hold.
+// maxWindow keeps sums of windows from overflowing a duration.
 const maxWindow = 10 * 365 * 24 * time.Hour
 
 // PinLife is how long a pin fixes its key's home.
 func (p *Policy) PinLife() time.Duration { return p.ReplayFor + p.TombstoneFor + p.PinGrace }
 
-// CreateWithin is how long after its time a pin allows a claim to be made under
-// it. The claim's windows then end before the pin does: no other region can take
-// the pin while the claim, or its tombstone, answers for the key.
+// CreateWithin is how long after its time a pin allows a claim to be created under it.
+// The claim's windows then end before the pin does: no other region can take the pin
+// while the claim, or its tombstone, owns the key.
 func (p *Policy) CreateWithin() time.Duration { return p.PinGrace - p.ClockOffset }

@@ -24,7 +24,7 @@ func (s *Service) Replica(ctx context.Context, req *Request) (reply Reply, found
 	}
 	fingerprint, err := req.Input.Fingerprint(rec.Fingerprint.Version)
 	if err != nil {
-		return Reply{}, false, shown.Pin, nil // a newer node's row: its home can answer
+		return Reply{}, false, shown.Pin, nil // a newer version wrote the row; its home can answer
 	}
 	reply = s.frame(rec, rec.SettledAt, true)
 	if fingerprint != rec.Fingerprint && req.Also != rec.Fingerprint {
@@ -59,12 +59,12 @@ func (s *Service) Inspect(ctx context.Context, home string, key Key) (Status, bo
 	}, true, nil
 }
 
-// maxTimeline bounds an inspection, in entries: more than any claim's life
-// holds but for a key that is replayed without end.
+// maxTimeline bounds the entries of an inspection. Only a key that is replayed very
+// often has more.
 const maxTimeline = 200
 
-// Object returns the state and the response, final or for now, of an object by its id. Objects
-// outlive their key's replay window for as long as the row is stored.
+// Object returns the state and the response, final or interim, of an object by its id.
+// An object outlives its key's replay window for as long as the row is stored.
 func (s *Service) Object(ctx context.Context, tenant, home, id string) (State, Response, bool, error) {
 	rec, found, err := s.c.Store.ReplicaObject(ctx, tenant, home, id)
 	if err == nil && !found {

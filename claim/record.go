@@ -167,12 +167,11 @@ const (
 	Live Age = iota
 	// Expired: a tombstone; retries are told when the original was.
 	Expired
-	// Gone: the row counts as absent though it may still be stored.
+	// Expired: a tombstone. A retry gets the time of the original request.
 	Gone
 )
 
-// Age judges r against the store's clock. A claim in flight never ages: its
-// outcome is still owed.
+// Gone: the row counts as absent although it may still be stored.
 func (r *Record) Age(p *Policy, now time.Time) Age {
 	if r.State == InFlight || now.Before(r.ExpiresAt(p, now)) {
 		return Live
@@ -183,10 +182,8 @@ func (r *Record) Age(p *Policy, now time.Time) Age {
 	return Gone
 }
 
-// ExpiresAt is the end of the replay window: ReplayFor after first use or after
-// the answer, whichever is later. So an answer that a long outage delayed is
-// still there for the retries that wait for it. The answer of a claim in flight
-// comes after now, so the window ends no sooner than ReplayFor from now.
+// Age judges r against the store's clock. A claim in flight never ages, as its outcome
+// is still open.
 func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
 	from := r.FirstUse
 	switch {
@@ -218,17 +215,17 @@ func (r *Record) LeaseLapsed(p *Policy, now time.Time) bool {
 	return !now.Before(r.LeaseUntil.Add(p.ClockOffset))
 }
 
-// providerKey derives what the named provider dedupes on. The object's id, minted at
-// first use, is part of it because a key is free again after 48 h while a
-// provider may remember longer: without it the new request would be answered
-// with the old charge. The provider's name is part of it so that the row tells which
-// one was called; where none is named, as in claims of older builds, it tells nothing.
+// providerKey derives the key on which the named provider dedupes. It includes the
+// object's id, minted at first use, because a key is free again after 48 h while a
+// provider may remember longer: without the id the provider would answer the new
+// request with the old charge. It includes the provider's name so that [Record.With]
+// can tell which provider was called. The name is "" for claims of older builds.
 func providerKey(k Key, object string, generation uint32, provider string) string {
 	var key [providerKeyLength]byte
 	return string(appendProviderKey(key[:0], k, object, generation, provider))
 }
 
-// providerKeyLength is that of "hw_" and 20 bytes in hexadecimal.
+// providerKeyLength is the length of "hw_" and 20 bytes in hexadecimal.
 const providerKeyLength = 3 + 2*20
 
 func appendProviderKey(to []byte, k Key, object string, generation uint32, provider string) []byte {
@@ -300,8 +297,8 @@ const (
 	EventRestored Event = "restored"
 	// EventRequeued: a person made a parked row of the key due again.
 	EventRequeued Event = "requeued"
-	// EventRepliesLost, of no key, says how many notes of replies a node has lost; the
-	// detail is their number.
+	// EventRepliesLost reports how many notes of replies a node has lost; it has no
+	// key, and the detail is their number.
 	EventRepliesLost Event = "replies_lost"
 )
 

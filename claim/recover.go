@@ -37,7 +37,7 @@ func (s *Service) LearnHeld(ctx context.Context, m outbox.Message, h Held) outbo
 	return s.recover(ctx, m, Attempt{Held: &h, ToldBy: h.By})
 }
 
-// recover attempts m again with what a has of what was said.
+// recover attempts m again with the news that a carries.
 func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outbox.Disposition {
 	key := Key{Tenant: m.Tenant, Value: m.Key}
 	if s.elsewhere(ctx, key, &m) {
@@ -49,11 +49,11 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 	switch {
 	case errors.As(err, &held):
 		// The holder is alive and renewing, or the clock that wrote the lease may be
-		// ahead: look again when it could end.
+		// ahead: try again when the lease could end.
 		return outbox.Later(max(held.For, s.c.Policy.WaitPoll))
 	case errors.Is(err, ErrFenced):
-		// Settled since, by a step that removed the row or wrote it anew under another
-		// fence; or the row is of a life of the key that is over.
+		// Another step settled the claim since: it removed the row, or wrote it anew
+		// under another fence. Or the row belongs to an earlier life of the key.
 		return outbox.Done()
 	case errors.As(err, new(*WithheldError)):
 		return outbox.Later(s.c.Policy.BackoffMax)
@@ -63,7 +63,7 @@ func (s *Service) recover(ctx context.Context, m outbox.Message, a Attempt) outb
 	a.Payload, a.Recovery, a.Witness = m.Payload, true, witness
 	if _, err := s.execute(context.WithoutCancel(ctx), &rec, a, asked); err != nil {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
-			return outbox.Faulted(caught) // so that it is counted, and a person hears of it
+			return outbox.Faulted(caught) // so that the worker counts it, and an operator is notified
 		}
 		if _, ok := errors.AsType[*UnknownError](err); !ok {
 			s.c.Logger.Warn("could not settle a recovered provider call", "tenant", key.Tenant, "home", m.Region, "error", err)
@@ -99,7 +99,8 @@ func (s *Service) resume(ctx context.Context, key Key, m *outbox.Message) (Recor
 		rec, err = s.takeOver(ctx, key, m.Region, m.ID)
 		return rec, w.of(&rec), err
 	case w.Fingerprint != rec.Fingerprint:
-		// Its provider was told another spelling than m has: the merchant's retry brings it.
+		// The provider received another spelling than m holds; the merchant's retry
+		// supplies it.
 		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
 	}
 	begun, err := s.c.Store.Begin(ctx, Arrival{
@@ -115,10 +116,10 @@ func (s *Service) resume(ctx context.Context, key Key, m *outbox.Message) (Recor
 	return begun.Record, w.of(&begun.Record), nil
 }
 
-// elsewhere reports whether m's claim is with a provider that this node does not have,
-// so that it is left as it is: each take-over would leave lines of audit and keep the
-// claim from who has the provider. It is a look more, and so taken only for a while after
-// one was met.
+// elsewhere reports whether m's claim is with a provider that this node does not have.
+// The node then leaves the claim alone: each take-over would write audit entries and
+// keep the claim from a node that has the provider. The check costs a read, so it is
+// only made for a while after such a claim was seen.
 func (s *Service) elsewhere(ctx context.Context, key Key, m *outbox.Message) bool {
 	met := s.met.Load()
 	if met == 0 || time.Since(time.Unix(0, met)) > elsewhereMemory {
@@ -146,11 +147,11 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 	case !found || rec.Minted.ID != m.ID || rec.State.Final() || rec.Age(&s.c.Policy, now) == Gone:
 		return outbox.Done()
 	case s.c.Guard.Guards(key.Value):
-		// It may have been paid in what a restore has lost.
+		// The lost writes may include a payment.
 		return outbox.Later(s.c.Policy.BackoffMax)
 	case rec.State == InFlight:
-		// Whoever holds it, or recovers it, knows that it is not payable any more, and
-		// may release it all the same.
+		// Whoever holds or recovers the claim knows that the request has expired, and
+		// may still release it.
 		return outbox.Later(s.c.Policy.Lease)
 	}
 	verdict := s.c.Executor.Attempt(ctx, Attempt{Record: rec, Payload: m.Payload, Closing: true, Now: now})
@@ -164,7 +165,7 @@ func (s *Service) Expire(ctx context.Context, m outbox.Message) outbox.Dispositi
 	case err == nil:
 		return outbox.Done()
 	case errors.Is(err, ErrFenced):
-		return outbox.Later(s.c.Policy.WaitPoll) // it was tried again meanwhile
+		return outbox.Later(s.c.Policy.WaitPoll) // a retry took it meanwhile
 	default:
 		return outbox.Later(s.c.Policy.Lease)
 	}

@@ -22,7 +22,7 @@ const (
 	RegionActive RegionStatus = iota
 	// RegionDraining: it takes none, and its nodes ask for no traffic.
 	RegionDraining
-	// RegionDown: as draining, and the others act as its deputies.
+	// RegionDown: as draining, and the other regions act as its deputies.
 	RegionDown
 )
 

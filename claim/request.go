@@ -42,8 +42,8 @@ type Request struct {
 	Began time.Time
 }
 
-// UnderWay is how long ago req began, by the local clock that shows more: the
-// monotonic one stops while the machine sleeps.
+// UnderWay returns how long ago req began, by whichever local clock shows more: the
+// monotonic clock stops while the machine sleeps.
 func (req *Request) UnderWay() time.Duration { return req.underWay(time.Now()) }
 
 func (req *Request) underWay(now time.Time) time.Duration {

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// A store that was put back to a backup has forgotten the claims that were begun after it.
-// Their merchants' retries look like first requests, and would charge again under another
-// provider key. So the row [Restore] says between which times claims are missing, and while
-// it stands no node begins anything under a key that may be one of theirs:
+// A store that was restored from a backup lacks the claims that were begun after the
+// backup. Their merchants' retries look like first requests, and would charge again
+// under another provider key. So the row [Restore] records between which times claims
+// are missing. While it stands, no node begins anything under a key that may be one of
+// the missing ones:
 //
 //   - A key that has a claim is answered from it, as always, but that no generation is begun,
 //     and none in flight is attempted: the next one may have been begun, and paid, in what is
@@ -24,9 +25,10 @@ import (
 //     that it had: the same object, the same first use, the same provider key. The attempt
 //     is a recovery, which asks the provider, or repeats the call that it dedupes.
 //     Where a person had its money booked ([Witness].Booked) it is withheld.
-//   - A key that was minted since, which its first bits say ([Restore.Minted]), is new.
-//   - Any other one is withheld ([WithheldError]) until the witnesses are known to be
-//     complete, or until a key of that time would be forgotten anyway.
+//   - A key that was minted since the restore, as its first bits show
+//     ([Restore.Minted]), is new.
+//   - Any other key is withheld ([WithheldError]) until the witnesses are known to be
+//     complete, or until the missing claim would have expired anyway.
 //
 // # Who has to have read it
 //
@@ -35,7 +37,11 @@ import (
 // the restore is over) lets keys begin that an older view withholds. So it costs a request
 // that needs none of it no statement, and no clock and no message has to be believed.
 //
-// # Crash points
+// The row is written while no node runs, and each node reads it before it accepts its
+// first request. Afterwards a node may see changes late. This is safe: each change
+// (witnesses are complete, the restore is over) allows keys that an older view
+// withholds. So requests that need no guard cost no statement, and no clock or message
+// has to be trusted.
 //
 //	the backup is put back | the row is written | witnesses are written | the row changes |
 //	nodes start | a claim is begun from its witness | its attempt | Settle

@@ -119,9 +119,9 @@ type Service struct {
 	meters meters
 	held   holdings
 	flight flights
-	// executing counts the attempts in hand.
+	// executing counts the running attempts.
 	executing sync.WaitGroup
-	// met is when a claim was seen last whose provider this node does not have, in
+	// met is when this node last saw a claim whose provider it does not have, in
 	// nanoseconds since 1970; 0: never.
 	met  atomic.Int64
 	stop context.CancelFunc
@@ -129,7 +129,7 @@ type Service struct {
 	life sync.Mutex
 }
 
-// NewService checks the configuration.
+// NewService returns a Service, or an error if the configuration is invalid.
 func NewService(c Config) (*Service, error) {
 	if err := c.Policy.Validate(); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 		return s.answered(ctx, reply, rec.Response)
 	case Shared:
 		s.note(ctx, rec, "shared")
-		reply.State = FailedRetry // what its own try came to
+		reply.State = FailedRetry // the outcome of its own attempt
 		return s.answered(ctx, reply, &rec.Refusal.Response)
 	case Waiting:
 		s.note(ctx, rec, "interim")
@@ -197,9 +197,9 @@ func (s *Service) Do(ctx context.Context, home string, req *Request) (reply Repl
 	}
 }
 
-// begin brings the arrival before the claim, again and again while a rival holds
-// it. Busy is what is left when the wait is over. asked is the local time before
-// the store was asked for what it decided last, waited how long the wait took.
+// begin asks the store for the claim, and again while a rival holds it. Busy remains
+// when the wait is over. asked is the local time before the store was asked for its
+// last decision, waited the length of the wait.
 func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Begun, asked time.Time, waited time.Duration, err error) {
 	ctx, sp := span.Start(ctx, span.Claim)
 	defer func() { s.traceClaim(sp, &begun.Record, begun.Decision.String(), err); sp.End() }()
@@ -227,8 +227,8 @@ func (s *Service) begin(ctx context.Context, req *Request, a *Arrival) (begun Be
 	}
 }
 
-// ask brings a before its claim once. While a restore stands it looks first, and begins what
-// the guard allows: a key that somebody may have used in what is lost is no new one.
+// ask asks the store for the claim once. While a restore stands it first consults the
+// guard: a key that the lost writes may have used is not new.
 func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 	if a.CompareOnly || !s.c.Guard.Guards(a.Key.Value) {
 		return s.c.Store.Begin(ctx, *a)
@@ -245,7 +245,7 @@ func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 		return Begun{}, err
 	}
 	a.Witness = known.Witness
-	known.CompareOnly, known.Guarded = !complete, !complete // a generation after the witness's may have been begun, too
+	known.CompareOnly, known.Guarded = !complete, !complete // a generation after the witness's may exist, too
 	if begun, err = s.c.Store.Begin(ctx, known); err == nil && begun.Decision == NeedPin && !complete {
 		err = &WithheldError{RetryAfter: withheldPause}
 	}
@@ -274,14 +274,14 @@ func (s *Service) arrival(home string, req *Request) (Arrival, error) {
 		CompareOnly: req.CompareOnly || !s.has(req.Provider),
 		Payload:     req.Input.Canonical, Holder: s.c.Node, Region: s.c.Region, Provider: s.provider(req), Providers: s.c.Providers,
 		Stamped: req.Stamp != 0, PinnedAt: req.PinnedAt, PinHere: req.PinHere && s.has(req.Provider),
-		// The receipt is the random part of the id again, in a shape that a person
-		// can read out: it needs no uniqueness of its own.
+		// The receipt is the random part of the id in a shape that a person can read
+		// out. It need not be unique by itself.
 		Mint:        Minted{ID: id, Receipt: receipt(id)},
 		TraceParent: req.TraceParent,
 	}, nil
 }
 
-// provider names whom a new generation of req is for.
+// provider returns the provider of a new generation for req.
 func (s *Service) provider(req *Request) string {
 	switch {
 	case s.c.Unbound[req.Operation] || len(s.c.Providers) == 0:
@@ -292,9 +292,9 @@ func (s *Service) provider(req *Request) string {
 	return req.Provider
 }
 
-// has reports whether this node can call whom a request names. For one whom it cannot no
-// generation is begun; a retry is answered all the same, as its claim is with whomever it
-// was begun for.
+// has reports whether this node can call the provider that a request names. If it
+// cannot, it begins no generation. A retry is still answered, as its claim names its
+// own provider.
 func (s *Service) has(provider string) bool {
 	return provider == "" || s.c.Providers == nil || slices.Contains(s.c.Providers, provider)
 }
@@ -318,9 +318,9 @@ func receipt(id string) string {
 	return string(out)
 }
 
-// execute makes one attempt as the holder of rec and settles it; of a the payload
-// and what is special about it are set. asked is the local time before the store was
-// asked for the lease, so that the trust window begins no later than the store's.
+// execute makes one attempt as the holder of rec and settles it. a carries the payload
+// and the news of the attempt. asked is the local time before the store was asked for
+// the lease, so that the trust window begins no later than the store's.
 func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked time.Time) (Reply, error) {
 	s.executing.Add(1)
 	defer s.executing.Done()
@@ -337,12 +337,12 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 		open := s.frame(rec, rec.HeldSince, false)
 		open.Away = verdict.Took
 		if errors.Is(err, ErrFenced) {
-			// Somebody took the claim over: their answer is the answer.
+			// Another holder took the claim over; its answer is the answer.
 			s.c.Logger.Warn("another holder took the claim over during the attempt", "tenant", rec.Key.Tenant, "home", rec.Home, "fence", rec.Fence)
 			return open, &InUseError{RetryAfter: s.c.Policy.WaitMax}
 		}
-		// The provider may have done it: whatever the store says of itself, the
-		// caller must not read it as "nothing happened".
+		// The provider may have acted. Whatever error the store returned, the caller
+		// must not read it as "nothing happened".
 		if caught, ok := errors.AsType[*fault.Error](err); ok {
 			return open, fmt.Errorf("%w: %w", &UnknownError{RetryAfter: s.c.Policy.WaitMax}, caught)
 		}
@@ -352,25 +352,25 @@ func (s *Service) execute(ctx context.Context, rec *Record, a Attempt, asked tim
 	reply := s.frame(&settled, rec.HeldSince, false)
 	reply.Away = verdict.Took
 	if settled.Interim != nil {
-		// As it is stored: what this attempt would have said may be spelled otherwise.
+		// Return the stored answer: this attempt may have spelled its own differently.
 		return s.answered(ctx, reply, &settled.Interim.Response)
 	}
 	if settled.State == InFlight {
 		return reply, &UnknownError{RetryAfter: s.c.Policy.WaitMax}
 	}
-	// Its body is at hand, wherever it is stored.
+	// The body is in memory, wherever it is stored.
 	reply.Response = verdict.Response
 	return reply, nil
 }
 
-// follow takes over the generation that a claim was moved to, for its provider. It is a
-// first attempt where nobody has had the claim in between, which the fence tells.
+// follow takes over the generation that moved the claim to another provider. It is a
+// first attempt if nobody held the claim in between, which the fence shows.
 func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provider string, asked *time.Time) (*Record, error) {
 	*asked = time.Now()
 	rec, err := s.takeOver(ctx, moved.Key, moved.Home, moved.Minted.ID)
 	if err != nil {
 		if _, held := errors.AsType[*LeaseHeldError](err); held {
-			err = ErrFenced // whoever was faster goes on
+			err = ErrFenced // another node was faster and continues
 		}
 		return moved, err
 	}
@@ -378,8 +378,8 @@ func (s *Service) follow(ctx context.Context, moved *Record, a *Attempt, provide
 	return &rec, nil
 }
 
-// attempt calls the provider under the lease and settles what came of it. A panic is
-// its error, a *[fault.Error]: the claim stays in flight, with its lease or without.
+// attempt calls the provider under the lease and settles the result. A panic becomes a
+// *[fault.Error]: the claim stays in flight, with its lease or without.
 func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked time.Time) (settled Record, _ Verdict, err error) {
 	defer func() {
 		if err == nil {
@@ -394,14 +394,14 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	p := &s.c.Policy
 	trust := asked.Add(p.Lease - p.LeaseMargin)
 	callCtx, hold := s.held.add(ctx, Lease{Key: rec.Key, Home: rec.Home, Fence: rec.Fence}, trust, asked.Add(p.LeaseCeiling-p.LeaseMargin))
-	defer s.held.remove(hold) // the heartbeat must not renew what nobody works on
+	defer s.held.remove(hold) // the heartbeat must not renew a claim that nobody works on
 	began := time.Now()
-	// Where trust has ended before the executor is called, nothing was sent.
+	// If trust ended before the executor was called, nothing was sent.
 	verdict := Verdict{Reason: "lease_ran_out", Unsent: true}
 	var caught *fault.Error
 	tryCtx, try := span.Start(callCtx, span.Attempt)
 	here := true
-	if a.Recovery { // a generation that this step began is with whom the arrival named
+	if a.Recovery { // a generation that this step began uses the provider that the arrival named
 		a.Provider, here = s.with(rec)
 	}
 	switch {
@@ -411,7 +411,8 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	case callCtx.Err() == nil:
 		a.Record, a.Last, a.Now = *rec, rec.LastGeneration(p), rec.HeldSince
 		if caught = fault.Caught(func() { verdict = s.c.Executor.Attempt(tryCtx, a) }); caught != nil {
-			// It may have called. Never given up for that: it is we who cannot tell.
+			// The executor may have called the provider. The claim is never given up
+			// for a fault of ours.
 			verdict = Verdict{Reason: reasonFault, Fault: true, RetryIn: faultPause}
 		}
 	}
@@ -419,7 +420,7 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	try.End()
 	verdict.Node, verdict.Region, verdict.Took = s.c.Node, s.c.Region, time.Since(began)
 
-	// Held, and so renewed, until what is known is recorded.
+	// Keep renewing the lease until the result is recorded.
 	settled, err = s.settle(ctx, callCtx, rec, verdict)
 	s.meters.ended(rec.Operation, &settled, err)
 	s.held.remove(hold)
@@ -436,30 +437,30 @@ func (s *Service) attempt(ctx context.Context, rec *Record, a Attempt, asked tim
 	return settled, verdict, nil
 }
 
-// reasonFault marks an attempt in which our own code failed, in the audit, where
-// merchants can read it.
+// reasonFault marks an attempt in which our own code failed. Merchants can read it in
+// the audit.
 const reasonFault = "our_fault"
 
-// faultPause keeps code of ours that panics from being tried without a break.
+// faultPause limits how often an attempt that panics is retried.
 const faultPause = time.Second
 
-// What operators watch for.
+// Operators watch for this line.
 const (
 	pageElsewhere = "page: a claim was begun for another provider; it stays open until a node has that provider again"
 	pageNameless  = "page: a claim of an older build does not say which provider it was begun for, and there are several; say so with homeward account unnamed"
 )
 
 const (
-	// otherProviderPause is how long a claim is left alone by a node that does not have
-	// its provider: another node may have it, or only a change of settings ends the wait.
+	// otherProviderPause is how long a node leaves a claim alone whose provider it does
+	// not have. Another node may have it, or the wait ends with a change of settings.
 	otherProviderPause = 15 * time.Second
-	// elsewhereMemory is how long after it met one a node reads a claim before it takes
-	// it over.
+	// elsewhereMemory is for how long after it saw such a claim a node reads a claim
+	// before it takes it over.
 	elsewhereMemory = time.Hour
 )
 
-// with names the provider that rec's present generation is with; "" where it is with none,
-// as refunds are, or there is but one. ok is false where this node cannot call it.
+// with returns the provider of rec's present generation. It is "" if there is none, as
+// for refunds, or if the node has only one. ok is false if this node cannot call it.
 func (s *Service) with(rec *Record) (name string, ok bool) {
 	name, ok = rec.With(s.c.Providers)
 	if !ok || name != "" || s.c.Providers == nil || s.c.Unbound[rec.Operation] {
@@ -480,7 +481,7 @@ func (s *Service) nameless() string {
 	}
 }
 
-// meet notes that rec is with a provider that this node does not have.
+// meet records that rec's provider is not on this node.
 func (s *Service) meet(rec *Record) {
 	s.met.Store(time.Now().UnixNano())
 	line := s.c.Logger.With("tenant", rec.Key.Tenant, "home", rec.Home, "object", rec.Minted.ID, "providers", s.c.Providers)
@@ -492,8 +493,8 @@ func (s *Service) meet(rec *Record) {
 }
 
 const (
-	// settlePause is the pause before Settle is retried; it doubles up to
-	// settlePauseMax, which is short against what a lease leaves.
+	// settlePause is the pause before Settle is retried. It doubles up to
+	// settlePauseMax, which is short against the remaining lease.
 	settlePause    = 25 * time.Millisecond
 	settlePauseMax = time.Second
 )
@@ -522,10 +523,11 @@ func (s *Service) settle(ctx, trust context.Context, rec *Record, verdict Verdic
 	}
 }
 
-// record says the verdict once, its body elsewhere if that is too large for a row.
+// record calls Settle once. It first stores the body elsewhere if that is too large for
+// a row.
 func (s *Service) record(ctx context.Context, rec *Record, verdict *Verdict) (Record, error) {
 	if len(verdict.Response.Body) > s.c.Policy.InlineBody {
-		// Stored before the row that points to it: a crash in between leaves an
+		// Store the body before the row that points to it: a crash in between leaves an
 		// orphan that a retry of the same bytes adopts, never a dangling row.
 		ref, err := s.c.Blobs.Put(ctx, verdict.Response.Body)
 		if err != nil {
@@ -536,7 +538,8 @@ func (s *Service) record(ctx context.Context, rec *Record, verdict *Verdict) (Re
 	return s.c.Store.Settle(ctx, *rec, *verdict)
 }
 
-// answered completes reply with a stored response, whose body may be elsewhere.
+// answered completes reply with a stored response, whose body may be in the object
+// store.
 func (s *Service) answered(ctx context.Context, reply Reply, r *Response) (Reply, error) {
 	if r == nil {
 		return reply, fmt.Errorf("claim: a claim at %s is %v without a response", reply.Home, reply.State)
@@ -553,8 +556,8 @@ func (s *Service) answered(ctx context.Context, reply Reply, r *Response) (Reply
 	return reply, nil
 }
 
-// frame is what a reply says beside its response, judged at now, the store's clock
-// then or before.
+// frame sets the fields of a reply beside its response. now is the store's clock when
+// rec was read, or earlier.
 func (s *Service) frame(rec *Record, now time.Time, replayed bool) Reply {
 	until := rec.ExpiresAt(&s.c.Policy, now)
 	if rec.Age(&s.c.Policy, now) == Expired {
@@ -566,7 +569,7 @@ func (s *Service) frame(rec *Record, now time.Time, replayed bool) Reply {
 	}
 }
 
-// note says in the history that a caller was replied to.
+// note appends to the audit that a caller got a reply.
 func (s *Service) note(ctx context.Context, rec *Record, detail string) {
 	s.c.Store.Note(ctx, rec.Key, rec.Home, AuditEntry{
 		Event: EventReplied, Region: s.c.Region, Node: s.c.Node, Fence: rec.Fence, Generation: rec.Generation, Detail: detail,

@@ -23,9 +23,10 @@ const MaxPrefixLength = 8
 
 // Sentinels for errors.Is on what [Stamp] and [NewObjectID] return.
 var (
-	// ErrRegionCode says that the reserved region code 0 was asked for.
+	// ErrRegionCode is returned for the reserved region code 0.
 	ErrRegionCode = errors.New("region code 0 is reserved; give the region a code from 1 to 65535")
-	// ErrPrefix says that an object id prefix is not 1 to 8 lower-case letters.
+	// ErrPrefix is returned for an object id prefix that is not 1 to 8 lower-case
+	// letters.
 	ErrPrefix = errors.New("object id prefix must be 1 to 8 lower-case letters a to z")
 )
 
@@ -38,7 +39,7 @@ var (
 //
 // The random bits come first so that keys of one region spread over an index.
 const (
-	stampRandom = 10 // leading bytes that are random but for version and variant
+	stampRandom = 10 // leading bytes that are random except for version and variant
 	stampCode   = 10 // offset of the region code
 	stampCheck  = 12 // offset of the check value
 
@@ -103,7 +104,7 @@ func ReadStamp(key string) (code RegionCode, ok bool) {
 
 // readStampText reads the canonical text of a stamp.
 func readStampText(key string) (code RegionCode, ok bool) {
-	// Most opaque keys part here, before any decoding.
+	// Most opaque keys return here, before any decoding.
 	if len(key) != 36 || key[8] != '-' || key[13] != '-' || key[14] != '8' || key[18] != '-' || key[23] != '-' {
 		return 0, false
 	}
@@ -127,7 +128,7 @@ func readStampText(key string) (code RegionCode, ok bool) {
 // padding: 26 characters for 128 bits, and double-clicking selects all of it.
 var objectIDEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// objectIDLength is what 16 bytes come to in objectIDEncoding.
+// objectIDLength is the length of 16 bytes in objectIDEncoding.
 const objectIDLength = 26
 
 // NewObjectID mints the id of an object homed in the region with this code:
@@ -194,7 +195,8 @@ func newStamp(code RegionCode, random io.Reader) (uuid.UUID, error) {
 	return id, nil
 }
 
-// readRandom is apart so that an id from crypto/rand needs no memory of its own.
+// readRandom is a function of its own so that reading from crypto/rand does not
+// allocate.
 func readRandom(random io.Reader, id *uuid.UUID) error {
 	var bits [stampRandom]byte
 	if _, err := io.ReadFull(random, bits[:]); err != nil {
@@ -215,8 +217,8 @@ func readStamp(id *uuid.UUID) (RegionCode, bool) {
 	return code, true
 }
 
-// stampCheckValue is the first 32 bits of SHA-256 over the label and all that
-// stands before the check value: random bits, version, variant, region code.
+// stampCheckValue is the first 32 bits of SHA-256 over the label and everything before
+// the check value: random bits, version, variant, region code.
 func stampCheckValue(id *uuid.UUID) uint32 {
 	var in [len(stampLabel) + stampCheck]byte
 	copy(in[:], stampLabel)

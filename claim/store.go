@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a [Store] answers beside success. Test with errors.Is.
+// Errors that a [Store] returns. Test with errors.Is.
 var (
 	// ErrFenced: the claim is no longer the caller's; abandon the work.
 	ErrFenced = errors.New("claim: fenced off, another holder has the claim or it is settled")
@@ -16,8 +16,8 @@ var (
 	ErrUnavailable = errors.New("claim: the store is unavailable")
 	// ErrHomeUnreachable: the store works, but not the rows of that region.
 	ErrHomeUnreachable = errors.New("claim: the home region's rows cannot be reached")
-	// ErrNoNewHomes: an operator has said that the region takes no new homes, so
-	// that the key's home must be another one.
+	// ErrNoNewHomes: an operator has closed the region to new homes; the key must get
+	// its home elsewhere.
 	ErrNoNewHomes = errors.New("claim: the region takes no new homes")
 	// ErrNoResponse: a verdict that ends a claim, or releases it, has no response.
 	// Nothing was changed.
@@ -32,7 +32,7 @@ type LeaseHeldError struct{ For time.Duration }
 
 func (e *LeaseHeldError) Error() string { return ErrLeaseHeld.Error() }
 
-// Is makes it an ErrLeaseHeld.
+// Is reports whether target is ErrLeaseHeld.
 func (e *LeaseHeldError) Is(target error) bool { return target == ErrLeaseHeld }
 
 // Begun is the answer to an arrival.

@@ -7,9 +7,9 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Answered reports whether err, from a [Service] here or in another region, is
-// an answer to the request or the caller's own fault. Spans are not marked as
-// failed for it. The result for nil has no meaning.
+// Answered reports whether err, from a [Service] here or in another region, is an
+// answer to the request or the caller's own fault. Spans are not marked as failed for
+// such an error. The result for nil has no meaning.
 func Answered(err error) bool {
 	var (
 		inUse   *InUseError
@@ -22,14 +22,14 @@ func Answered(err error) bool {
 		errors.Is(err, ErrFenced) || errors.Is(err, ErrLeaseHeld) || errors.Is(err, context.Canceled)
 }
 
-// failed marks sp unless err is an answer.
+// failed marks sp as failed unless err is an answer.
 func failed(sp span.Span, err error) {
 	if err != nil && !Answered(err) {
 		span.Fail(sp, err)
 	}
 }
 
-// traceClaim says what a step that wanted the claim got.
+// traceClaim records the outcome of a step that wanted the claim.
 func (s *Service) traceClaim(sp span.Span, rec *Record, decision string, err error) {
 	if !sp.IsRecording() {
 		return
@@ -46,7 +46,7 @@ func (s *Service) traceClaim(sp span.Span, rec *Record, decision string, err err
 	}
 }
 
-// traceAttempt says what an attempt learned.
+// traceAttempt records the outcome of an attempt.
 func traceAttempt(sp span.Span, rec *Record, recovery bool, v *Verdict) {
 	if !sp.IsRecording() {
 		return
@@ -58,7 +58,7 @@ func traceAttempt(sp span.Span, rec *Record, recovery bool, v *Verdict) {
 	}
 }
 
-// traceSettle says what was recorded.
+// traceSettle records what was settled.
 func traceSettle(sp span.Span, rec *Record, err error) {
 	if !sp.IsRecording() {
 		return

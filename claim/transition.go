@@ -18,7 +18,7 @@ type Effects struct {
 	// Enqueue is the provider call to insert, or nil. It replaces a row with
 	// the same id.
 	Enqueue *outbox.Message
-	// Reschedule moves the claim's own outbox row to be due then; zero: leave it.
+	// Reschedule is when the claim's own outbox row becomes due; zero: leave it.
 	Reschedule time.Time
 	// Finish removes the claim's own outbox row.
 	Finish bool
@@ -158,11 +158,11 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 			return reattach(rec, a, p, now)
 		}
 		if a.CompareOnly {
-			return nil, Effects{}, NeedPin, nil // no money has moved, and none is to
+			return nil, Effects{}, NeedPin, nil // no money has moved, and none will
 		}
 		next, fx := reclaim(rec, a, p, now)
 		if respelled {
-			next.Fingerprint = a.Print // it names what this generation's provider is told
+			next.Fingerprint = a.Print // it names the fingerprint of what this generation's provider received
 		}
 		return next, fx, Won, nil
 	case InFlight:
@@ -177,16 +177,17 @@ func Begin(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effects,
 		case a.Guarded:
 			return nil, Effects{}, NeedPin, nil
 		case respelled:
-			// The provider was told the other spelling under this provider key, and must
-			// not be told this one. The outbox has the first, and recovers it.
+			// The provider received the other spelling under this provider key, and
+			// must not receive this one. The outbox row has the first spelling and
+			// recovers the claim.
 			return nil, Effects{}, Busy, nil
 		}
 		next, fx, err := TakeOver(rec, rec.Minted.ID, a.Holder, a.Region, p, now)
 		if err != nil {
-			return nil, Effects{}, Busy, nil // it has a holder
+			return nil, Effects{}, Busy, nil // another request holds it
 		}
 		if _, ok := rec.With(a.Providers); !ok {
-			return nil, Effects{}, Busy, nil // only who has its provider can ask it
+			return nil, Effects{}, Busy, nil // only a node with its provider can ask it
 		}
 		return next, fx, WonUnknown, nil
 	default:
@@ -223,7 +224,7 @@ func reclaim(rec *Record, a *Arrival, p *Policy, now time.Time) (*Record, Effect
 	next.Generation++
 	next.ProviderKey = providerKey(rec.Key, rec.Minted.ID, next.Generation, a.Provider)
 	if rec.ProviderRef != "" && rec.ProviderKey != providerKey(rec.Key, rec.Minted.ID, rec.Generation, a.Provider) {
-		next.ProviderRef = "" // another provider's, who cannot go on with it
+		next.ProviderRef = "" // this holder has another provider and cannot continue
 	}
 	next.Holder, next.HeldSince, next.LeaseUntil = a.Holder, now, now.Add(p.Lease)
 	next.Attempts++
@@ -240,8 +241,9 @@ func providerCall(r *Record, a *Arrival, now time.Time) *outbox.Message {
 		ID: r.Minted.ID, Region: r.Home, Kind: outbox.KindProviderCall,
 		Tenant: r.Key.Tenant, Key: r.Key.Value, Operation: a.Operation, Payload: a.Payload,
 		TraceParent: a.TraceParent, CreatedAt: now, Due: r.LeaseUntil,
-		// A released claim's row goes and the next generation's has the same id:
-		// a worker that slept meanwhile must not hold a fence that fits it.
+		// The step deletes the released claim's outbox row, and the next generation's
+		// row has the same id. A worker that was paused meanwhile must not hold a fence
+		// that matches the new row.
 		Fence: uint64(r.Generation-1) << 32,
 	}
 }
@@ -301,11 +303,12 @@ const (
 	OutcomeRefused
 	// OutcomeReleased: a definitive no that the key forgets.
 	OutcomeReleased
-	// OutcomePending: the provider has the call and waits for the payer or for a bank.
-	// Money has not moved as far as it knows, and may.
+	// OutcomePending: the provider accepted the call and waits for the payer or for a
+	// bank. No money has moved yet as far as the provider reports, and it may still
+	// move.
 	OutcomePending
-	// OutcomeMoved: a definitive no of this provider alone; another one is to try. A
-	// generation is left.
+	// OutcomeMoved: a definitive no of this provider alone; the claim moves to another
+	// one. Only possible while a generation remains.
 	OutcomeMoved
 )
 
@@ -448,7 +451,7 @@ func Settle(rec, held *Record, v *Verdict, p *Policy, now time.Time, jitter floa
 	default:
 		switch {
 		case v.Unsent:
-			// The fence instead of the count tells that this verdict was recorded.
+			// The fence, not the count, shows that this verdict was recorded.
 			next.Fence++
 		case v.Fault:
 			next.Fence++
@@ -490,14 +493,14 @@ func (r *Record) move(fx *Effects, v *Verdict, p *Policy, now time.Time) {
 	r.Generation++
 	r.ProviderKey = providerKey(r.Key, r.Minted.ID, r.Generation, v.Next)
 	r.Unknowns, r.NotFounds, r.Interim = 0, 0, nil
-	r.ProviderRef = "" // of the provider before, if of any
+	r.ProviderRef = "" // of the previous provider
 	r.LeaseUntil = now.Add(-p.ClockOffset)
 	fx.Reschedule = now.Add(p.Lease)
 }
 
 // wait makes r wait for the payer, a bank or a capture.
 func (r *Record) wait(fx *Effects, v *Verdict, p *Policy, now time.Time) {
-	r.Fence++ // instead of the count: it tells that this verdict was recorded
+	r.Fence++ // the fence, not the count, shows that this verdict was recorded
 	r.NotFounds, r.ProviderRef = 0, printable(v.ProviderRef)
 	r.LeaseUntil = now.Add(max(v.RetryIn, p.BackoffMin))
 	fx.Reschedule = r.LeaseUntil
@@ -537,12 +540,12 @@ func (r *Record) announce(fx *Effects, v *Verdict, now time.Time) {
 	}
 }
 
-// maxPrintable bounds what is kept of a provider's words, in bytes: references and
+// maxPrintable bounds the stored length of a provider's text, in bytes. References and
 // codes in use have some 60.
 const maxPrintable = 512
 
-// printable makes a provider's words fit for every store: valid UTF-8, without
-// NUL, and not long. An outcome must not stay unrecorded for their sake.
+// printable makes a provider's text storable everywhere: valid UTF-8, without NUL, and
+// bounded. Bad text must not keep an outcome from being recorded.
 func printable(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if len(s) > maxPrintable {
@@ -551,15 +554,15 @@ func printable(s string) string {
 	return s
 }
 
-// ReasonOutcomeUnknown marks a claim that was given up on. A charge that
-// surfaces later is to be refunded.
+// ReasonOutcomeUnknown marks a claim whose outcome stayed unknown until MaxUnknowns. A
+// charge that surfaces later is refunded.
 const ReasonOutcomeUnknown = "outcome_unknown"
 
 // LastGeneration reports whether a release of r would become its final answer,
 // as MaxGenerations is reached.
 func (r *Record) LastGeneration(p *Policy) bool { return r.Generation >= p.MaxGenerations }
 
-// backoff is exponential with full jitter, at least floor.
+// backoff is exponential with full jitter, and at least floor.
 func (p *Policy) backoff(n uint32, floor time.Duration, jitter float64) time.Duration {
 	limit := p.BackoffMax
 	if shift := max(n, 1) - 1; shift < 32 && p.BackoffMin<<shift < limit && p.BackoffMin<<shift > 0 {

@@ -27,7 +27,7 @@ type Unpaid struct {
 // as long as the audit is kept and longer than a card payment can be disputed.
 const MinRememberFor = 400 * 24 * time.Hour
 
-// unpaid is what r leaves behind, nil where money moved or may still.
+// unpaid returns the row for r, nil if money moved or still may.
 func (r *Record) unpaid(now time.Time) *Unpaid {
 	if r.State != FailedTerminal && r.State != FailedRetry {
 		return nil

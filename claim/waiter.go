@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waiter paces the losing side.
+// waiter paces the polls of a request that waits for a rival.
 type waiter struct {
 	p     *Policy
 	since time.Time
@@ -18,13 +18,13 @@ func newWaiter(p *Policy) *waiter {
 	return &waiter{p: p, since: time.Now(), total: time.NewTimer(p.WaitMax), poll: time.NewTimer(0)}
 }
 
-// next waits for done (nil when the holder is elsewhere: then for the poll
-// interval) and reports whether another look is due.
+// next waits for done, or for the poll interval if done is nil because the holder is on
+// another node. It reports whether the caller should look again.
 func (w *waiter) next(ctx context.Context, done <-chan struct{}) bool {
 	pause := w.p.WaitPoll
 	if done != nil {
-		// The holder is in this process and will say when it ends. The long poll
-		// only guards against a take-over by another node meanwhile.
+		// The holder is in this process and closes done. The long poll only covers a
+		// take-over by another node.
 		pause *= 10
 	}
 	// Between half and one and a half times the interval, so that waiters spread.

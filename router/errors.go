@@ -9,11 +9,11 @@ import (
 )
 
 // ErrHomeUnavailable: the key's home, or the registrar that knows it, cannot be
-// reached, so nobody may act on the key now. A retry with the same key is safe.
+// reached, so no node may act on the key now. A retry with the same key is safe.
 var ErrHomeUnavailable = errors.New("router: the key's home region cannot be reached")
 
-// unreachable gives every way of not reaching the home one name. What the home
-// itself said passes unchanged.
+// unreachable wraps every failure to reach the home in one error. Errors that the home
+// itself returned pass unchanged.
 func unreachable(err error) error {
 	if err == nil || errors.Is(err, ErrHomeUnavailable) {
 		return err

@@ -7,17 +7,17 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// latelySlots is how many keys are remembered at most, in 8 bytes each: some seconds of
-// a busy node, in which most retries come.
+// latelySlots bounds the remembered keys, at 8 bytes each. It covers some seconds of a
+// busy node, in which most retries arrive.
 const latelySlots = 32 << 10
 
-// lately remembers which opaque keys had their final answer here a moment ago. It only
-// orders the questions: a key that it knows is looked for among the claims of this
-// region before its pin is. It may forget a key, or take one for another; that costs a
-// look.
+// lately remembers which opaque keys recently got their final answer here. It only
+// orders the look-ups: the router looks for a known key among this region's claims
+// before it reads the pin. lately may forget a key, or mistake one for another; that
+// costs a look-up.
 type lately struct {
 	seed  maphash.Seed
-	slots []atomic.Uint64 // the hash of a key, at the place that it names; 0 for none
+	slots []atomic.Uint64 // the hash of a key, in the slot that it selects; 0 for none
 }
 
 func newLately() *lately {

@@ -79,9 +79,9 @@ type Pins interface {
 // to the home that the guess, or the registrar, named.
 const MaxForwards = 2
 
-// replyMargin is kept back from a caller's deadline when forwarding, so that
-// the entry can still answer that the home did not. A tenth of a second is more
-// than writing a reply takes.
+// replyMargin is subtracted from a caller's deadline when forwarding, so that the entry
+// can still report that the home did not answer. Writing a reply takes less than a
+// tenth of a second.
 const replyMargin = 100 * time.Millisecond
 
 // Router is safe for concurrent use.
@@ -126,8 +126,8 @@ func (r *Router) WithGuard(g *claim.Guard) *Router {
 
 func unmeasured(string) (time.Duration, bool) { return 0, false }
 
-// deputises reports whether this region acts for home, now that a forward there
-// ended with err, nil before one was tried.
+// deputises reports whether this region acts for home after a forward there ended with
+// err; nil: none was tried.
 func (r *Router) deputises(home string, err error) bool {
 	if err != nil && !errors.Is(err, region.ErrNoNode) && !errors.Is(err, region.ErrNoAnswer) {
 		return false
@@ -135,15 +135,15 @@ func (r *Router) deputises(home string, err error) bool {
 	return r.lost(home)
 }
 
-// trip is one request's way: it counts forwards.
+// trip is the route of one request: it counts forwards.
 type trip struct {
 	*Router
 	req       *claim.Request
 	hops      int
 	registrar string // the tenant's, "" for a stamped key
 	known     string // the home, once the key or its pin has named it
-	// What the trace tells: that the registrar was asked for the pin; that a replica
-	// had the final answer.
+	// For the trace: the registrar was asked for the pin; a replica had the final
+	// answer.
 	asked, remembered bool
 	away              time.Duration // that forwards took
 }
@@ -192,9 +192,9 @@ func (t *trip) run(ctx context.Context, hint string) (claim.Reply, error) {
 	return t.searched(ctx, hint)
 }
 
-// coded names the region of a stamp. A code that this node does not know is a
-// home it has not heard of yet, never an opaque key: treating it as one would
-// give the key a second home.
+// coded returns the region of a stamp. A code that this node does not know is a home
+// that it has not learned of yet, never an opaque key: otherwise the key would get a
+// second home.
 func (r *Router) coded(code claim.RegionCode) (string, error) {
 	home, ok := r.topology.ByCode(code)
 	if !ok {
@@ -203,14 +203,14 @@ func (r *Router) coded(code claim.RegionCode) (string, error) {
 	return home.Name, nil
 }
 
-// pinned asks the registrar, which fixes the home if nobody has. It need not be asked
-// of a key that has just been answered here: without a pin a request acts on a living
-// claim only, and one that lives here proves that the home is here. A request that shows
-// a pin already, of another home perhaps, might make one.
+// pinned asks the registrar, which pins the key if it has no home. There is no need to
+// ask about a key that was just answered here: without a pin a request acts on a living
+// claim only, and a claim that lives here proves that the home is here. A request with
+// a pin, perhaps of another home, might create one.
 //
-// Where this is the registrar's region itself, a key without a home gets it together with
-// its claim, in one step of the store.
-// That costs a look where the home is elsewhere, so it is left out where the caller says so.
+// If this is the registrar's region, a key without a home gets it together with its
+// claim, in one step of the store. That costs a look-up if the home is elsewhere, so
+// the caller can turn it off.
 func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) {
 	var reply claim.Reply
 	var err error
@@ -225,7 +225,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 			t.req.PinHere = false
 		}
 	}
-	// Twice: a pin may run out between the look and the claim's own step.
+	// Twice: a pin may run out between the look-up and the claim's own step.
 	for range 2 {
 		pin, perr := t.home(ctx)
 		if perr != nil {
@@ -243,7 +243,7 @@ func (t *trip) pinned(ctx context.Context, elsewhere bool) (claim.Reply, error) 
 	return reply, err
 }
 
-// pinsHere reports whether the key, if it has no home, is to get this region as its home,
+// pinsHere reports whether the key, if it has no home, gets this region as its home,
 // and this region keeps the tenant's pins.
 func (t *trip) pinsHere() bool {
 	if t.registrar != t.self || t.req.CompareOnly || t.guard.Guards(t.req.Key.Value) {
@@ -254,13 +254,14 @@ func (t *trip) pinsHere() bool {
 	return here.Status == region.Active && (!known || near.Name == t.self || near.Status != region.Active)
 }
 
-// home asks for the key's home. If it has none it becomes the preferred region, or
-// else this one; while an operator wants no new homes there, the registrar's region,
-// or the nearest that takes them. What this node remembers of that only orders the
-// questions. The pinning step looks for itself, and refuses.
+// home asks for the key's home. A key without one gets the preferred region, or else
+// this one. While an operator keeps new homes away from that region, the key gets the
+// registrar's region or the nearest active one. What this node remembers of the
+// topology only orders the attempts: the pinning step reads the table itself, and
+// refuses.
 //
-// A request that is to be compared only gives no key a home. The registrar alone says
-// whether it has one: no other region has to answer.
+// A compare-only request gives no key a home. The registrar alone knows whether the key
+// has one, so no other region has to answer.
 func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	if t.req.CompareOnly {
 		pin, err := t.pin(ctx, "")
@@ -275,8 +276,8 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 			return pin, err
 		}
 	}
-	// A lost one, too: what the request is about is in its rows, and as its deputy
-	// this region acts on those.
+	// This includes a lost home: its rows hold the claim, and this region acts on them
+	// as its deputy.
 	if near, known := t.topology.ByCode(t.req.PreferHome); known && near.Status == region.Active {
 		pin, err := t.pin(ctx, near.Name)
 		if !errors.Is(err, claim.ErrNoNewHomes) {
@@ -298,8 +299,8 @@ func (t *trip) home(ctx context.Context) (claim.Pin, error) {
 	return claim.Pin{}, fmt.Errorf("%w: no region takes new homes", ErrHomeUnavailable)
 }
 
-// recall is home while a restore stands: a key that has no pin may have had one. again: it
-// had none, and may get one.
+// recall is home while a restore stands: a key without a pin may have had one. again
+// reports that it had none, and may get one.
 func (t *trip) recall(ctx context.Context) (pin claim.Pin, again bool, err error) {
 	pin, err = t.pin(ctx, "")
 	if !errors.Is(err, claim.ErrNoNewHomes) {
@@ -341,9 +342,10 @@ func (r *Router) otherHomes(first string) []region.Region {
 		slices.DeleteFunc(homes, func(h region.Region) bool { return h.Name == r.self || !r.lost(h.Name) }))
 }
 
-// searched tries what costs no round trip, then the hint, then the registrar.
+// searched tries the sources that cost no round trip, then the hint, then the
+// registrar.
 func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
-	// Without a pin this acts on a living claim only, and one that lives here
+	// Without a pin this acts on a living claim only, and a claim that lives here
 	// proves that the home is here.
 	reply, err := t.local.Do(ctx, t.self, t.req)
 	if !errors.Is(err, claim.ErrNeedPin) {
@@ -356,7 +358,7 @@ func (t *trip) searched(ctx context.Context, hint string) (claim.Reply, error) {
 	if pin != nil {
 		t.req.PinnedAt, hint, t.known = pin.CreatedAt, pin.Home, pin.Home
 	}
-	// A hint of a lost region saves nothing: there is nobody to ask there.
+	// A hint at a lost region saves nothing: no node there would answer.
 	_, known := t.topology.ByName(hint)
 	if known && hint != t.self && (!t.req.PinnedAt.IsZero() || !t.lost(hint)) {
 		reply, err := t.forward(ctx, hint)
@@ -407,20 +409,18 @@ func (t *trip) send(ctx context.Context, home string) (claim.Reply, error) {
 	began := time.Now()
 	reply, err := t.execute(ctx, home)
 	t.away += time.Since(began)
-	// It may have run there; the row knows.
+	// The home may have executed it; the row knows.
 	if err != nil && ctx.Err() == nil && t.deputises(home, err) {
 		return t.local.Do(ctx, home, t.req)
 	}
 	return reply, err
 }
 
-// lostPoll is how often a forward that waits looks whether its region counts as
-// lost by now.
+// lostPoll is how often a waiting forward checks whether its region counts as lost.
 const lostPoll = 500 * time.Millisecond
 
-// execute forwards to home, and gives up once home is lost: a region that became
-// silent would hold the request until its connections are found dead, node by
-// node.
+// execute forwards to home and stops once home is lost. Otherwise a silent region would
+// hold the request until each of its connections times out, node by node.
 func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -430,8 +430,8 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-replyMargin))
 		defer cancel()
 	}
-	// The way there counts, too, and is not known before it is over: at most what a
-	// round trip took lately.
+	// The way there counts, too, and is not known in advance. It is at most a recent
+	// round trip.
 	req := *t.req
 	if rtt, measured := t.rtt(home); measured {
 		req.Began = req.Began.Add(-rtt)
@@ -444,8 +444,8 @@ func (t *trip) execute(ctx context.Context, home string) (claim.Reply, error) {
 	return t.peers.Execute(ctx, home, req, t.hops, t.self)
 }
 
-// answers looks whether home has a claim that a request to be compared only can read.
-// A node of an older version does not know such requests, and would carry one out.
+// answers checks whether home has a claim that a compare-only request can read. A node
+// of an older version ignores that flag and would execute the request.
 func (t *trip) answers(ctx context.Context, home string) error {
 	status, found, err := t.peers.Inspect(ctx, home, t.req.Key)
 	if err == nil && (!found || status.Record.State == claim.FailedRetry) {
@@ -497,8 +497,8 @@ func (r *Router) inspect(ctx context.Context, key claim.Key, hint string) (claim
 			return r.inspectAt(ctx, shown.Pin.Home, key)
 		}
 	}
-	// A pin too young for the replica: ask every region, the hinted one first.
-	// Asking must not pin, and this is nobody's hot path.
+	// The pin is too young for the replica: ask every region, the hinted one first.
+	// Asking must not pin, and this is not a hot path.
 	regions := r.topology.Regions()
 	names := make([]string, 0, len(regions)+1)
 	if _, known := r.topology.ByName(hint); known {

@@ -9,7 +9,7 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// pin asks the registrar, with home as the one that the key gets if it has none.
+// pin asks the registrar. A key without a home gets home.
 func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) {
 	ctx, sp := span.Start(ctx, span.Pin)
 	defer sp.End()
@@ -27,7 +27,7 @@ func (t *trip) pin(ctx context.Context, home string) (pin claim.Pin, err error) 
 	return pin, err
 }
 
-// pinnedHere notes that a key's home was fixed, or found, with its claim.
+// pinnedHere records that a key's home was pinned, or found, with its claim.
 func (t *trip) pinnedHere(reply *claim.Reply, err error) {
 	if !t.req.PinHere || err != nil && !claim.Answered(err) {
 		return
@@ -39,7 +39,7 @@ func (t *trip) pinnedHere(reply *claim.Reply, err error) {
 	}
 }
 
-// found is what became of the question for a pin.
+// found names the outcome of a look-up of a pin.
 func (t *trip) found(pin *claim.Pin, err error) string {
 	switch {
 	case errors.Is(err, claim.ErrNeedPin):
@@ -64,7 +64,7 @@ func (t *trip) replica(ctx context.Context) (reply claim.Reply, found bool, pin 
 	return reply, found, pin, err
 }
 
-// trace says where the request went.
+// trace records where the request went.
 func (t *trip) trace(sp span.Span, reply *claim.Reply, err error) {
 	if !sp.IsRecording() {
 		return

@@ -84,11 +84,11 @@ var beginTests = []test{
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		w.begin(respelled(), claim.Busy)
 		w.lapse(rec)
-		w.begin(respelled(), claim.Busy) // the provider was told the first spelling
+		w.begin(respelled(), claim.Busy) // the provider received the first spelling
 		rec = w.begin(w.arrival("k", "100"), claim.WonUnknown)
 		w.settle(rec, declinedSoft("no"))
 		w.begin(w.arrival("k", "1**"), claim.Mismatch)
-		rec = w.begin(respelled(), claim.Won) // and from now on it is spelled so
+		rec = w.begin(respelled(), claim.Won) // from now on requests have this spelling
 		w.begin(w.arrival("k", "100"), claim.Mismatch)
 		w.lapse(rec)
 		back := w.arrival("k", "100")
@@ -102,7 +102,7 @@ var beginTests = []test{
 		other.Also = w.arrival("k", "101").Print
 		w.begin(other, claim.Mismatch)
 		w.same(rec, w.get(rec))
-		// A claim that is made keeps the spelling that it came in.
+		// A new claim keeps the spelling of its request.
 		fresh := w.arrival("fresh", "1**")
 		fresh.Also = w.arrival("fresh", "100").Print
 		w.begin(fresh, claim.Won)
@@ -110,7 +110,7 @@ var beginTests = []test{
 		w.begin(w.arrival("fresh", "1**"), claim.Busy)
 	}},
 	{"begin: a request that is only compared reads what is there, and begins nothing", func(w *world) {
-		// A retry of what its tenant does not want begun any more.
+		// A retry of an operation that its tenant no longer begins.
 		compared := func(spelling string) claim.Arrival {
 			a := w.arrival("k", spelling)
 			a.CompareOnly = true
@@ -220,7 +220,7 @@ var beginTests = []test{
 			w.same(rec, seen)
 		}
 		w.begin(w.arrival("k", "100"), claim.Won) // began after
-		seen := w.begin(twin, claim.Shared)       // and is not what the twin waits for
+		seen := w.begin(twin, claim.Shared)       // and is not the answer that the twin waits for
 		require.Equal(w, answer(402, "no funds"), seen.Refusal.Response)
 		other := w.arrival("k", "101")
 		other.UnderWay = twin.UnderWay

@@ -37,7 +37,7 @@ func expiry(due time.Time) *outbox.Message {
 	return &outbox.Message{Operation: "charge", Payload: []byte("100"), Due: due, TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 }
 
-// told gives v everything that a verdict can carry.
+// told fills in every field that a verdict can have.
 func told(v claim.Verdict, rec claim.Record, due time.Time) claim.Verdict {
 	v.Posting, v.Events, v.Expiry = Posting(rec, rec.Minted.ID), Events(rec, 2), expiry(due)
 	return v
@@ -58,8 +58,8 @@ func (w *world) booked(id string) (ledger.Transaction, bool) {
 	return t, found
 }
 
-// written checks that the home's books, events and expiries hold exactly what a
-// settlement of held at a time gave.
+// written checks that the home's books, events and expiries hold exactly the effects of
+// a settlement of held at a time.
 func (w *world) written(held claim.Record, at time.Time, post *ledger.Transaction, events []outbox.Message, expires *outbox.Message) {
 	w.Helper()
 	books, err := w.Ledger(w.home).Transactions(w.ctx, w.home, ledger.Position{}, time.Time{}, 100)
@@ -109,7 +109,7 @@ func (w *world) sameRow(want, got outbox.Message) {
 	require.Equal(w, want, got)
 }
 
-// settledAt is when rec came to be what it is, by its audit.
+// settledAt returns when rec reached its state, by its audit.
 func (w *world) settledAt(rec claim.Record) time.Time {
 	w.Helper()
 	line, err := w.at(rec.Home).Timeline(w.ctx, rec.Key, rec.Home, 100)
@@ -240,7 +240,7 @@ var effectTests = []test{
 			w.written(first, done.SettledAt, v.Posting, v.Events, nil)
 			require.Equal(w, []claim.Event{claim.EventClaimed}, w.events(held))
 		}
-		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is as good as before
+		w.settle(held, told(approved("paid"), held, time.Time{})) // the claim is unchanged
 		w.holds(outbox.Events, 4)
 	}},
 	{"effects: what would not balance is refused and leaves no trace", func(w *world) {
@@ -304,8 +304,8 @@ var effectTests = []test{
 	}},
 }
 
-// takeOne takes one row of a queue that is due, by and by if the backend may skip
-// what was only just written.
+// takeOne takes one due row of a queue. It waits until by if the backend may skip a row
+// that was only just written.
 func (w *world) takeOne(q outbox.Queue) outbox.Message {
 	w.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
@@ -410,7 +410,7 @@ var closingTests = []test{
 	}},
 }
 
-// settledLister is what reconciliation reads claims from.
+// settledLister is the interface through which reconciliation reads claims.
 type settledLister interface {
 	// Settled lists up to limit claims of home that are not in flight, after a key
 	// and in the order of keys: by tenant, then by value, byte for byte. Responses
@@ -418,8 +418,7 @@ type settledLister interface {
 	Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error)
 }
 
-// objectFinder is how a provider's reference, which is an object's id, leads back to
-// its claim.
+// objectFinder resolves a provider's reference, which is an object's id, to its claim.
 type objectFinder interface {
 	// ByObject reads the claim of an object of any tenant with authority. The
 	// response may be left out.

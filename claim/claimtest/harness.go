@@ -1,6 +1,6 @@
-// Package claimtest is what every claim.Store must do, as tests: [Exercise] runs
-// unchanged on each backend, and [Model] is a naive second opinion that random
-// operations are checked against. New semantics land here first.
+// Package claimtest is the conformance suite of claim.Store. [Exercise] runs unchanged
+// on each backend. [Model] is a naive implementation against which random operations
+// are checked. New semantics land here first.
 package claimtest
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Harness is one backend under test, empty at first. All times of the tests are
-// taken from Policy, so that a backend without a movable clock passes a policy
-// of seconds instead of hours.
+// Harness is one backend under test, initially empty. All times of the tests derive
+// from Policy, so that a backend without a movable clock can run with a policy of
+// seconds instead of hours.
 type Harness struct {
-	// Regions names three regions or more; Codes has the code of each.
+	// Regions names at least three regions; Codes has the code of each.
 	Regions []string
 	// Store and Outbox are the view of a node in a region.
 	Store  func(region string) claim.Store
@@ -33,7 +33,7 @@ type Harness struct {
 	// Policy is what the store was opened with. MaxUnknowns and MaxGenerations
 	// should be small, as tests go through all of them.
 	Policy claim.Policy
-	// ReplicaLag is the longest time after which a replica shows a row.
+	// ReplicaLag is the longest time until a replica shows a row.
 	ReplicaLag time.Duration
 	// Advance moves the store's clock forward. If it is nil, the tests wait for
 	// real time to pass.
@@ -48,8 +48,8 @@ type Harness struct {
 	SetStatus func(t testing.TB, region string, status claim.RegionStatus)
 }
 
-// Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest.
+// Exercise checks every promise of the contract. newHarness opens a backend for each
+// subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, group := range [][]test{beginTests, settleTests, waitTests, answerTests, effectTests, closingTests, settledTests, unpaidTests, leaseTests, pinTests, pinHereTests, replicaTests, historyTests, raceTests, restoreTests} {
 		for _, tc := range group {
@@ -64,7 +64,7 @@ type test struct {
 	run  func(w *world)
 }
 
-// world is a harness with the verbs that stories are told in.
+// world is a harness with the helper steps of the tests.
 type world struct {
 	Harness
 	*testing.T
@@ -110,15 +110,15 @@ func NewArrival(key claim.Key, home, body, holder, id string) claim.Arrival {
 	}
 }
 
-// begin lets a request arrive that began now: after a release that is long enough
-// past for the store to know.
+// begin sends a request that begins now. After a release it waits until the store
+// judges the request as later.
 func (w *world) begin(a claim.Arrival, want claim.Decision) claim.Record {
 	w.Helper()
 	for step := time.Microsecond; ; step *= 10 {
 		got, err := w.at(a.Home).Begin(w.ctx, a)
 		require.NoError(w, err)
 		if got.Decision == claim.Shared && want != claim.Shared && a.UnderWay == 0 {
-			// A store counts the time that it takes itself.
+			// A store adds the time that it takes itself.
 			w.until(later(got.Now, got.Record.Refusal.SharedUntil(&w.Policy)).Add(step))
 			continue
 		}
@@ -151,7 +151,7 @@ func (w *world) now() time.Time {
 	return now
 }
 
-// until lets the store's clock reach t: it moves it, or watches it.
+// until waits for the store's clock to reach t. It moves the clock if it can.
 func (w *world) until(t time.Time) {
 	w.Helper()
 	if now := w.now(); w.Advance != nil {
@@ -178,7 +178,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// expire lets rec's replay window end, free its tombstone's.
+// expire moves past the end of rec's replay window; free past its tombstone.
 func (w *world) expire(rec claim.Record) {
 	w.Helper()
 	w.until(rec.ExpiresAt(&w.Policy, w.now()))
@@ -189,14 +189,14 @@ func (w *world) free(rec claim.Record) {
 	w.until(rec.FreeAt(&w.Policy, w.now()))
 }
 
-// lapse lets rec's lease run out.
+// lapse moves past the end of rec's lease.
 func (w *world) lapse(rec claim.Record) {
 	w.Helper()
 	w.until(rec.LeaseUntil.Add(w.Policy.ClockOffset))
 }
 
-// messages reads the whole backlog of a region by its own key, leasing it for
-// no time so that nothing changes but the fence.
+// messages reads the whole backlog of a region by key. It takes zero-length leases, so
+// that only the fences change.
 func (w *world) dueIDs(region string) []string {
 	w.Helper()
 	taken, err := w.Outbox(region).Take(w.ctx, region, 1000, 0)
@@ -227,7 +227,7 @@ func (w *world) events(rec claim.Record) []claim.Event {
 	return events
 }
 
-// Verdicts that the stories use.
+// Verdicts that the tests use.
 
 func approved(body string) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeDone, Response: answer(201, body), ProviderRef: "psp_1", Node: "n", Region: "r"}
@@ -248,7 +248,7 @@ func declinedFor(body string, pause time.Duration) claim.Verdict {
 	return v
 }
 
-// pending is of a provider that has somebody else to wait for.
+// pending is the verdict of a provider that waits for somebody else.
 func pending(state string, askIn time.Duration) claim.Verdict {
 	return claim.Verdict{
 		Outcome: claim.OutcomePending, State: state, Response: answer(202, "wait for the "+state), RetryIn: askIn,
@@ -256,7 +256,7 @@ func pending(state string, askIn time.Duration) claim.Verdict {
 	}
 }
 
-// ordered is pending, brought about by an object.
+// ordered is pending, caused by an object.
 func ordered(state, by string) claim.Verdict {
 	v := pending(state, 0)
 	v.By, v.Response = by, answer(202, by+" is at it")
@@ -267,7 +267,7 @@ func unknown(notFound bool) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeUnknown, Response: answer(502, "given up"), Reason: "timeout", NotFound: notFound, Node: "n", Region: "r"}
 }
 
-// unsent is of an attempt that sent the provider nothing.
+// unsent is the verdict of an attempt that sent nothing to the provider.
 func unsent(retryIn time.Duration) claim.Verdict {
 	v := unknown(false)
 	v.Reason, v.Unsent, v.RetryIn = "provider_open", true, retryIn
@@ -277,7 +277,7 @@ func unsent(retryIn time.Duration) claim.Verdict {
 func answer(status int, body string) claim.Response {
 	return claim.Response{
 		Status: status,
-		// Not UTF-8, on purpose: bytes are bytes.
+		// Not UTF-8, on purpose: a body is bytes.
 		Header: []claim.HeaderField{{Name: "Content-Type", Value: "application/json"}, {Name: "Location", Value: "/v1/\xff"}},
 		Body:   []byte(body),
 	}

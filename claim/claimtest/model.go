@@ -41,12 +41,12 @@ type Cell struct {
 	Generation, Attempts, Unknowns, NotFound uint32
 	First, Held, Lease, Settled              time.Time
 	ID, Reply, Reason                        string
-	// Declined and DeclinedAt are of the latest release, until an answer is final.
+	// Declined and DeclinedAt describe the latest release, until an answer is final.
 	Declined   string
 	DeclinedAt time.Time
 	DeclinedTo time.Duration // the provider's own pause
-	// Interim is the answer while the claim is pending, Waits what it waits
-	// for.
+	// Interim is the answer while the claim is pending, Waits the state that it waits
+	// in.
 	Interim, Waits string
 }
 
@@ -75,11 +75,11 @@ func NewModel(p claim.Policy) *Model {
 	}
 }
 
-// final says whether the cell's reply is remembered.
+// final reports whether the cell's reply is stored.
 func (c *Cell) final() bool { return c.Status == Paid || c.Status == Refused }
 
-// over says whether d has passed since first use and since the cell was answered.
-// Work owed is never over.
+// over reports whether d has passed since first use and since the answer. An open cell
+// is never over.
 func (c *Cell) over(d time.Duration, now time.Time) bool {
 	answered := c.Settled
 	if c.Status == Released {
@@ -88,13 +88,13 @@ func (c *Cell) over(d time.Duration, now time.Time) bool {
 	return c.Status != Working && now.Sub(c.First) >= d && now.Sub(answered) >= d
 }
 
-// gone says whether the key is free again: a day as a tombstone after the day of
+// gone reports whether the key is free again: a day as a tombstone after the day of
 // replays.
 func (m *Model) gone(c *Cell, now time.Time) bool {
 	return c.over(m.Policy.ReplayFor+m.Policy.TombstoneFor, now)
 }
 
-// idle says whether whoever held the cell may be presumed dead.
+// idle reports whether the holder of the cell may be presumed dead.
 func (m *Model) idle(c *Cell, now time.Time) bool {
 	return now.Sub(c.Lease) >= m.Policy.ClockOffset
 }
@@ -105,8 +105,8 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 	c := m.Cells[at]
 	if c == nil || m.gone(c, now) {
 		if pinned != nil {
-			// The new claim speaks for its key until the end of the tombstone.
-			// The pin must hold that long by the slowest clock.
+			// The new claim owns its key until the end of its tombstone. The pin must
+			// last that long by the slowest clock.
 			end := now.Add(m.Policy.ReplayFor + m.Policy.TombstoneFor)
 			pinEnd := pinned.Add(m.Policy.ReplayFor + m.Policy.TombstoneFor + m.Policy.PinGrace)
 			if !end.Before(pinEnd.Add(-m.Policy.ClockOffset)) {
@@ -133,7 +133,7 @@ func (m *Model) Arrive(at Place, body, id, holder string, pinned *time.Time, und
 		return claim.Replay
 	}
 	if m.Shares(at, body, underWay, now) {
-		return claim.Shared // it was there when the answer came
+		return claim.Shared // it had begun when the answer came
 	}
 	if c.Status == Released {
 		c.hold(holder, now, m.Policy.Lease)
@@ -200,8 +200,8 @@ func (m *Model) Renew(at Place, holder string, fence uint64, now time.Time) bool
 	return true
 }
 
-// Learn is a verdict. For an unknown outcome that is to be tried again lease is
-// what the store chose, and Learn reports whether it had the right to.
+// Learn applies a verdict. For an unknown outcome that is retried, lease is the time
+// that the store chose. Learn reports whether the caller was allowed to settle.
 func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now time.Time) (err error, fair bool) {
 	c := m.Cells[at]
 	switch {
@@ -209,7 +209,7 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 		return claim.ErrFenced, true
 	case c.Status == Working && held.State == claim.InFlight:
 	case c.Status == Released && held.State == claim.FailedRetry && v.Outcome == claim.OutcomeRefused && !m.gone(c, now):
-		// Nobody will pay it any more.
+		// Nobody can pay it any more.
 	default:
 		return claim.ErrFenced, true
 	}
@@ -257,9 +257,9 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	}
 	switch {
 	case v.Unsent:
-		c.Fence++ // nobody may say it again, and nothing has been learned
+		c.Fence++ // nobody may repeat it, and nothing was learned
 	case v.Fault:
-		c.Fence++ // nor has anything been learned, but it may have called
+		c.Fence++ // nothing was learned either, but it may have called
 		c.NotFound = 0
 	default:
 		c.Unknowns++
@@ -277,12 +277,12 @@ func (m *Model) Learn(at Place, held claim.Record, v claim.Verdict, lease, now t
 	}
 	c.Lease = lease
 	pause := lease.Sub(now)
-	// A pause is stored in whole microseconds.
+	// Stores keep a pause in whole microseconds.
 	least := m.Policy.BackoffMin/4 - time.Microsecond
 	return nil, pause >= max(v.RetryIn-time.Microsecond, least) && pause <= max(v.RetryIn, most)
 }
 
-// hear is what v tells the world.
+// hear records the events of v.
 func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 	for _, e := range v.Events {
 		e.Region, e.Tenant, e.Key, e.Operation = at.Home, at.Key.Tenant, at.Key.Value, "charge"
@@ -291,7 +291,7 @@ func (m *Model) hear(at Place, v *claim.Verdict, now time.Time) {
 	}
 }
 
-// tell is what the world hears of a cell that is not working any more.
+// tell records the effects of a cell that has no holder any more.
 func (m *Model) tell(at Place, c *Cell, v *claim.Verdict, now time.Time) {
 	m.hear(at, v, now)
 	ref := Ref{at.Home, c.ID}
@@ -334,8 +334,8 @@ func (m *Model) MayShow(at Place, now time.Time) bool {
 	return c != nil && c.final() && !c.over(m.Policy.ReplayFor, now)
 }
 
-// SpokenFor lists the homes with a claim that still owns key (live, in flight
-// or a tombstone). More than one is a broken promise.
+// SpokenFor lists the homes whose claim still owns key (live, in flight or a
+// tombstone). More than one is a broken promise.
 func (m *Model) SpokenFor(key claim.Key, now time.Time) (homes []string) {
 	for at, c := range m.Cells {
 		if at.Key == key && !m.gone(c, now) {

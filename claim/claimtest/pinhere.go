@@ -9,14 +9,14 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// pinHere is a request under an opaque key whose home nobody has looked for.
+// pinHere is a request under an opaque key whose pin nobody has read.
 func (w *world) pinHere(key string) claim.Arrival {
 	a := w.arrival(key, "100")
 	a.Stamped, a.PinHere = false, true
 	return a
 }
 
-// homeOf is where a key is pinned, "" for nowhere.
+// homeOf returns where a key is pinned, "" for nowhere.
 func (w *world) homeOf(key string) string {
 	w.Helper()
 	p, err := w.at(w.home).Pin(w.ctx, w.key(key), "")
@@ -27,7 +27,8 @@ func (w *world) homeOf(key string) string {
 	return p.Home
 }
 
-// Stories of homes that are fixed together with the claim. The registrar is w.home.
+// Tests of homes that are pinned in the same step as the claim. The registrar is
+// w.home.
 var pinHereTests = []test{
 	{"begin: a key without a home gets one with its claim", func(w *world) {
 		rec := w.begin(w.pinHere("k"), claim.Won)
@@ -93,7 +94,7 @@ var pinHereTests = []test{
 		w.MoveRegistrar(w, w.tenant, w.home)
 		w.begin(w.pinHere("k"), claim.NeedPin)
 		require.Equal(w, w.Regions[2], w.homeOf("k"))
-		w.begin(w.pinHere("new"), claim.NeedPin) // for as long as they are looked for
+		w.begin(w.pinHere("new"), claim.NeedPin) // for as long as pins are looked for
 	}},
 	{"begin: of claims in one moment, and pins from elsewhere, one home wins", func(w *world) {
 		const keys = 12

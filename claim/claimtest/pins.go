@@ -19,7 +19,7 @@ func (w *world) pin(from, key, entry string) claim.Pin {
 	return p
 }
 
-// status sets a region's, for as long as the test takes.
+// status sets a region's status until the test ends.
 func (w *world) status(region string, status claim.RegionStatus) {
 	w.Helper()
 	w.SetStatus(w, region, status)
@@ -121,7 +121,7 @@ var pinTests = []test{
 		require.True(w, again.CreatedAt.After(p.CreatedAt))
 	}},
 	{"pin: a claim made late is outlived by its pin", func(w *world) {
-		// A crash left the pin alone; its first claim is made near its end.
+		// A crash left the pin alone; its first claim is created near its end.
 		p := w.pin(w.Regions[1], "k", w.Regions[1])
 		w.until(p.CreatedAt.Add(w.Policy.PinLife() - w.Policy.PinGrace/2))
 		fresh := w.pin(w.Regions[1], "k", w.Regions[1])
@@ -184,7 +184,7 @@ var pinTests = []test{
 			require.Equal(w, other, w.pin(from, key, other).Home)
 			require.Equal(w, other, w.pin(from, key, from).Home, "and so does one that has got another")
 		}
-		// A claim may be made under a pin from before.
+		// A claim may be created under an earlier pin.
 		a := w.arrival("old", "100")
 		a.Home, a.Stamped, a.PinnedAt = from, false, old.CreatedAt
 		w.settle(w.begin(a, claim.Won), approved("paid"))
@@ -232,7 +232,7 @@ var pinTests = []test{
 		from := w.Regions[1]
 		const writers = 4
 		g, ctx := errgroup.WithContext(w.ctx)
-		fixed := make(chan struct{}, writers) // each has fixed one
+		fixed := make(chan struct{}, writers) // each pinned a key
 		var set atomic.Bool
 		for i := range writers {
 			g.Go(func() error {

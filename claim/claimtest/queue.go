@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/outbox/outboxtest"
 )
 
-// Queue adapts h to a harness of outboxtest for one of the queues that claims write
-// to: provider calls, events or expiries.
+// Queue adapts h to an outboxtest harness for one of the queues that claims write to:
+// provider calls, events or expiries.
 func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	tenants := [2]string{"acme", "globex"}
 	for _, id := range tenants {
@@ -39,7 +39,7 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	case outbox.Events:
 		o.Append = func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string) {
 			rec := k.begin(t, region, tenant, key)
-			v := claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, "no")} // the key can be used again
+			v := claim.Verdict{Outcome: claim.OutcomeReleased, Response: answer(402, "no")} // the key is free again
 			for i, kind := range kinds {
 				ids = append(ids, fmt.Sprintf("evt_%s_%d/%03d", rec.Minted.ID, rec.Fence, i))
 				v.Events = append(v.Events, outbox.Message{ID: ids[i], Kind: kind, Payload: []byte("{}")})
@@ -66,7 +66,7 @@ func Queue(t testing.TB, h Harness, q outbox.Queue) outboxtest.Harness {
 	return o
 }
 
-// queued remembers the claims that messages follow from.
+// queued maps messages to the claims that wrote them.
 type queued struct {
 	Harness
 	held map[Place]claim.Record
@@ -104,7 +104,7 @@ func (k *queued) now(t testing.TB) time.Time {
 	return now
 }
 
-// pass lets the store's clock go on: it moves it, or watches it.
+// pass advances the store's clock. It moves the clock if it can, and else waits.
 func (k *queued) pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	if k.Advance != nil {

@@ -19,16 +19,15 @@ import (
 
 var randomRuns atomic.Int64
 
-// Random runs random operations against a backend and the [Model] side by side
-// and compares every answer and every row after each. Opaque keys go through
-// pins, and no key may ever be spoken for in two homes. It needs a clock that
-// can be moved.
+// Random runs random operations against a backend and the [Model] side by side. After
+// each operation it compares the answer and every row. Opaque keys go through pins, and
+// no two homes may own one key. It needs a movable clock.
 func Random(t *testing.T, h Harness) {
 	if h.Advance == nil {
 		t.Skip("the model tells times exactly and needs a clock that can be moved")
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		// A tenant of its own keeps one run apart from the next.
+		// A separate tenant keeps one run apart from the next.
 		r := &random{
 			Harness: h, ctx: t.Context(), model: NewModel(h.Policy), keys: map[string]providerUse{},
 			tenant: fmt.Sprintf("t%d", randomRuns.Add(1)),
@@ -60,14 +59,14 @@ type random struct {
 	minted  int
 	tales   int
 	backlog []backlog // of each region before the run
-	start   time.Time // of the run: what was booked before is another's
+	start   time.Time // of the run; earlier postings belong to others
 	keys    map[string]providerUse
 }
 
 // backlog is how many rows the queues hold.
 type backlog struct{ calls, events, expiries int }
 
-// providerUse is what one provider key was used for: it must never be used for
+// providerUse records what one provider key was used for: it must never be used for
 // anything else.
 type providerUse struct {
 	place      Place
@@ -155,7 +154,7 @@ func (r *random) begin(t *rapid.T, at Place, pinned *time.Time) {
 		t.Fatal(err)
 	}
 	if got.Decision == claim.Shared && r.model.Shares(at, body, a.UnderWay+time.Since(asked), now) {
-		r.equal(t, at, got.Record) // a store counts the time that it takes itself
+		r.equal(t, at, got.Record) // a store adds the time that it takes itself
 		return
 	}
 	if want := r.model.Arrive(at, body, id, holder, pinned, a.UnderWay, now); got.Decision != want {
@@ -208,8 +207,8 @@ func (r *random) settle(t *rapid.T) {
 	}
 }
 
-// held is the claim as its holder may know it: mostly as it is, sometimes as it
-// was before a verdict was recorded, or that of an earlier life of the key.
+// held returns the claim as its holder may know it: mostly as it is, sometimes as it
+// was before a verdict was recorded, or from an earlier life of the key.
 func (r *random) held(t *rapid.T, at Place) claim.Record {
 	rec, _, found, err := r.Store(at.Home).Get(r.ctx, at.Key, at.Home)
 	if err != nil {
@@ -235,7 +234,7 @@ func (r *random) fence(t *rapid.T, at Place) uint64 {
 	if c := r.model.Cells[at]; c != nil {
 		fence = c.Fence
 	}
-	// Mostly the right one; sometimes that of an earlier or later holder.
+	// Mostly the right fence; sometimes that of an earlier or later holder.
 	return fence + uint64(rapid.SampledFrom([]int{0, 0, 0, 0, 1, -1}).Draw(t, "fence"))
 }
 
@@ -368,7 +367,7 @@ func (r *random) sameRow(t *rapid.T, q outbox.Queue, want outbox.Message) {
 	}
 }
 
-// sameUnpaid checks that want is remembered.
+// sameUnpaid checks that the [claim.Unpaid] rows are want.
 func (r *random) sameUnpaid(t *rapid.T, want claim.Unpaid) {
 	got, found, err := r.Store(want.Home).(rememberer).Unpaid(r.ctx, want.Home, want.Object)
 	if err != nil || !found {
@@ -379,7 +378,7 @@ func (r *random) sameUnpaid(t *rapid.T, want claim.Unpaid) {
 	}
 }
 
-// balanced checks that what this run has booked in a region is want.
+// balanced checks that the run's postings in a region are want.
 func (r *random) balanced(t *rapid.T, region string, want map[string]ledger.Transaction) {
 	booked, err := r.Ledger(region).Transactions(r.ctx, region, ledger.Position{At: r.start}, time.Time{}, len(want)+1)
 	if err != nil {

@@ -98,7 +98,7 @@ var replicaTests = []test{
 		}
 		w.until(want[keys-1].SettledAt.Add(w.ReplicaLag))
 		var g errgroup.Group
-		for i := range 4 * keys { // several of each key, and as many of keys that are not there
+		for i := range 4 * keys { // several of each key, and as many of unknown keys
 			g.Go(func() error {
 				key := w.key(fmt.Sprint("none", i))
 				if i%2 == 0 {
@@ -171,13 +171,13 @@ var historyTests = []test{
 	{"timeline: notes keep their order among the steps", func(w *world) {
 		rec := w.begin(w.arrival("k", "100"), claim.Won)
 		say := func(detail string) {
-			// No time of its own: the store's clock says when.
+			// No time is given: the store's clock decides.
 			w.at(w.home).Note(w.ctx, rec.Key, rec.Home, claim.AuditEntry{
 				Event: claim.EventReplied, Region: w.Regions[1], Node: "n7",
 				Fence: rec.Fence, Generation: rec.Generation, Detail: detail,
 			})
 			if w.Advance == nil {
-				// The time of a note is off by what its writing takes.
+				// The time of a note is off by as long as writing it takes.
 				w.until(w.now().Add(time.Second))
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// witnessOf is what an exported audit has of a claim that arrival a made, and that its
+// witnessOf is what the exported audit shows of a claim that arrival a created and its
 // store has lost.
 func (w *world) witnessOf(a claim.Arrival, generation uint32) claim.Witness {
 	return claim.Witness{
@@ -32,7 +32,7 @@ var restoreTests = []test{
 		known := w.witnessOf(w.arrival("k", "100"), 3)
 		w.begin(w.witnessed("k", "101", known), claim.Mismatch)
 		a := w.witnessed("k", "100", known)
-		a.CompareOnly = true // nothing but the witness allows it
+		a.CompareOnly = true // only the witness allows it
 		rec := w.begin(a, claim.WonUnknown)
 
 		require.Equal(w, known.Object, rec.Minted.ID)
@@ -96,7 +96,7 @@ var restoreTests = []test{
 		same.Generation = 1
 		a := w.witnessed("k", "100", same)
 		a.CompareOnly = true
-		w.begin(a, claim.NeedPin) // nothing says that a second generation was begun, nor that none was
+		w.begin(a, claim.NeedPin) // nothing shows whether a second generation was begun
 		rec := w.begin(w.witnessed("k", "100", known), claim.WonUnknown)
 		require.Equal(w, uint64(10), rec.Fence)
 		require.Equal(w, uint32(2), rec.Generation)
@@ -112,7 +112,7 @@ var restoreTests = []test{
 		old := w.begin(first, claim.Won)
 		known := w.witnessOf(first, 2)
 		known.Object, known.FirstUse = old.Minted.ID, time.Time{}
-		w.begin(w.witnessed("k", "100", known), claim.Busy) // it has a holder
+		w.begin(w.witnessed("k", "100", known), claim.Busy) // another request holds it
 		w.lapse(old)
 
 		look := w.arrival("k", "100")
@@ -251,7 +251,7 @@ var restoreTests = []test{
 		r.Phase = claim.RestoreWitnessed
 		_, err = kept.PutRestore(w.ctx, r)
 		require.NoError(w, err)
-		withheld("unheard") // until it has heard of it
+		withheld("unheard") // until the node has read of it
 		require.NoError(w, guard.Read(w.ctx))
 		withheld("blind")
 		got, complete, err = recall("unheard")
@@ -260,7 +260,7 @@ var restoreTests = []test{
 		_, complete, err = recall("known")
 		require.NoError(w, err)
 		require.True(w, complete)
-		// What a person had booked is not begun again.
+		// A booking by an operator is not begun again.
 		known.Booked = true
 		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known}))
 		withheld("known")

@@ -161,7 +161,7 @@ var settleTests = []test{
 	{"settle: an attempt that sent nothing counts for nothing, and is recorded once", func(w *world) {
 		rec := w.settle(w.begin(w.arrival("k", "100"), claim.Won), unknown(true))
 		require.Equal(w, []uint32{1, 1}, []uint32{rec.Unknowns, rec.NotFounds})
-		for range 2 * w.Policy.MaxUnknowns { // it is never given up on
+		for range 2 * w.Policy.MaxUnknowns { // it is never given up
 			held, before := rec, w.now()
 			rec = w.settle(held, unsent(w.Policy.Lease))
 			require.Equal(w, claim.InFlight, rec.State)
@@ -322,7 +322,7 @@ var settleTests = []test{
 	}},
 }
 
-// mute is a verdict that has nothing to say to the caller.
+// mute is a verdict without a response for the caller.
 func mute(o claim.Outcome) claim.Verdict {
 	return claim.Verdict{Outcome: o, Reason: "fault", Node: "n", Region: "r"}
 }

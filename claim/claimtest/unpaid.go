@@ -9,7 +9,7 @@ import (
 	"github.com/homeward-io/homeward/claim"
 )
 
-// rememberer is how it is known, long after a claim is forgotten, whose its object was.
+// rememberer reads to whom an object belonged, long after its claim was deleted.
 type rememberer interface {
 	// Unpaid reads the [claim.Unpaid] row of an object with authority.
 	Unpaid(ctx context.Context, home, id string) (claim.Unpaid, bool, error)
@@ -25,7 +25,8 @@ func (w *world) unpaid(home, id string) (claim.Unpaid, bool) {
 	return got, found
 }
 
-// remembered checks that rec, as it was settled at a time, is remembered.
+// remembered checks that the store has the [claim.Unpaid] row of rec, settled at a
+// time.
 func (w *world) remembered(rec claim.Record, at time.Time) {
 	w.Helper()
 	got, found := w.unpaid(rec.Home, rec.Minted.ID)
@@ -42,7 +43,7 @@ func (w *world) notRemembered(rec claim.Record) {
 	require.False(w, found, "%+v", got)
 }
 
-// forgotten lets rec's claim go, as housekeeping does.
+// forgotten deletes rec's claim, as housekeeping does.
 func (w *world) forgotten(rec claim.Record) {
 	w.Helper()
 	w.until(w.now().Add(w.Policy.PinLife()))
@@ -60,7 +61,7 @@ func (w *world) sweep() {
 	w.Sweep(w)
 }
 
-// giveUp settles held as unknown until nobody asks any more.
+// giveUp settles held as unknown until MaxUnknowns ends the claim.
 func (w *world) giveUp(held claim.Record) claim.Record {
 	w.Helper()
 	for range w.Policy.MaxUnknowns {

@@ -30,7 +30,7 @@ var waitTests = []test{
 		w.same(rec, seen)
 		w.begin(w.arrival("k", "200"), claim.Mismatch)
 
-		// While somebody asks, and after an attempt that learned nothing, the answer stands.
+		// While an attempt asks, and after one that learned nothing, the answer stands.
 		held, err := w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err, "whoever has heard of it need not wait")
 		require.Equal(w, rec.Interim, held.Interim)
@@ -48,7 +48,7 @@ var waitTests = []test{
 		require.Equal(w, "psp_1", rec.ProviderRef)
 		w.same(rec, w.get(rec))
 
-		// Another state is another answer, and another event.
+		// Another state has another answer, and another event.
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		next := pending("bank", w.Policy.Lease)
@@ -57,7 +57,8 @@ var waitTests = []test{
 		require.Equal(w, answer(202, "wait for the bank"), rec.Interim.Response)
 		require.Equal(w, 2, w.told(w.home))
 
-		// So is the same state, brought about by somebody; the next who would finds it so.
+		// So does the same state, caused by another object; the next one that tries
+		// finds it so.
 		held, err = w.at(w.home).TakeOver(w.ctx, rec.Key, rec.Home, rec.Minted.ID, "worker", w.home)
 		require.NoError(w, err)
 		next = pending("bank", w.Policy.Lease)
@@ -162,7 +163,7 @@ var waitTests = []test{
 	}},
 }
 
-// told is how many events wait in a region.
+// told returns how many events wait in a region.
 func (w *world) told(region string) int {
 	w.Helper()
 	d, err := w.Queue(region, outbox.Events).Depth(w.ctx, region)
