@@ -14,16 +14,16 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// call is one logical call: the same bytes under the same key, however often.
+// call is one logical call: the same bytes under the same key in every attempt.
 type call struct {
 	method, path, key string
 	body              []byte
 	out               any
-	// home is the key's home as last heard; sent back as a hint.
+	// home is the key's home by the latest answer; it is sent back as a hint.
 	home string
 }
 
-// call repeats c until it is answered for good, up to MaxAttempts.
+// call retries c until it has a final answer, up to MaxAttempts.
 func (cl *Client) call(ctx context.Context, c *call, params any) (_ Answer, err error) {
 	ctx, sp := span.Start(ctx, c.method+" "+c.route())
 	defer func() {
@@ -113,7 +113,7 @@ func (cl *Client) attempt(ctx context.Context, c *call, n int, base string) (ans
 		return Answer{}, refused(res, raw)
 	}
 	if err := json.Unmarshal(raw, c.out); err != nil {
-		// A proxy's page, or half an answer: nothing is known.
+		// A proxy's page, or a truncated answer: the outcome is unknown.
 		return Answer{}, &Error{Status: res.StatusCode, Retry: RetrySameKey, Detail: "the answer is not the JSON that was expected", Err: err}
 	}
 	answer = Answer{

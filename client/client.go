@@ -28,11 +28,11 @@ const (
 	// jitter below a ceiling that doubles from one to the other.
 	DefaultBackoffMin = 100 * time.Millisecond
 	DefaultBackoffMax = 10 * time.Second
-	// maxServerWait bounds how long a server's Retry-After is obeyed. A longer
-	// one is the caller's decision: it gets the error with that time in it.
+	// maxServerWait bounds the Retry-After that the client obeys. If it is longer, the
+	// call fails, and the caller gets the time in the error.
 	maxServerWait = time.Minute
-	// maxAnswer is the longest body that is read, in bytes: what was sent (1 MiB
-	// at most, six times that once canonical) and the object around it.
+	// maxAnswer is the longest body that is read, in bytes: the request (1 MiB at most,
+	// six times that once canonical) and the object around it.
 	maxAnswer = 8 << 20
 )
 
@@ -66,7 +66,7 @@ type Config struct {
 type Client struct {
 	c     Config
 	bases []string
-	// base is the region that answered last: the index to start from.
+	// base is the index of the region that answered last; the next call starts with it.
 	base atomic.Uint32
 }
 
@@ -125,10 +125,9 @@ func (cl *Client) NewKey() (string, error) {
 	return id.String(), nil
 }
 
-// pause is how long to wait before attempt n+1, n ≥ 1: full jitter, so that
-// clients that failed together do not return together, on top of what the server
-// asked for. It grows though the server asks for the same every time: whoever was
-// turned away often is one of many.
+// pause returns the wait before attempt n+1, n ≥ 1: the server's Retry-After plus a
+// back-off with full jitter, so that clients that failed together do not retry
+// together. The back-off grows even if the server asks for the same time again.
 func (cl *Client) pause(n int, asked time.Duration) time.Duration {
 	ceiling := cl.c.BackoffMax
 	if shift := n - 1; shift < 32 && cl.c.BackoffMin<<shift < ceiling && cl.c.BackoffMin<<shift > 0 {

@@ -50,13 +50,13 @@ type Error struct {
 	// Attempts is how many requests the call took.
 	Attempts int
 	// Unknown: an attempt of this call got no answer and may have moved money, and no
-	// answer of the key's claim has said since what it did. Retry is same_key then, also
-	// where the last answer, as a 401, would have to be mended first.
+	// later answer of the key's claim has resolved it. Retry is then same_key, even if
+	// the last answer, such as a 401, must be fixed first.
 	Unknown bool
 	// Err is the network's error; nil if the API answered.
 	Err error
 
-	final bool // an answer for the caller to act on, whatever Retry says
+	final bool // the caller must act on this answer, whatever Retry says
 }
 
 func (e *Error) Error() string {
@@ -85,38 +85,39 @@ func (e *Error) Error() string {
 // Unwrap returns the network's error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// elsewhere reports whether another region may do better.
+// elsewhere reports whether another region may succeed.
 func (e *Error) elsewhere() bool {
 	switch {
-	case e.Status == 0, e.Code == "": // unreachable, or a proxy speaking for it
+	case e.Status == 0, e.Code == "": // unreachable, or a proxy answered instead
 		return true
 	default:
 		return e.Code == "store_unavailable" || e.Code == "internal"
 	}
 }
 
-// ofClaim: the answer is that of the key's claim, and says what became of every attempt.
+// ofClaim: the answer is that of the key's claim, and covers every attempt.
 func (e *Error) ofClaim() bool {
 	switch e.Code {
 	case "card_declined", "idempotency_key_expired", "idempotency_key_fingerprint_mismatch":
 		return true
 	case "outcome_unknown":
-		return e.Retry != RetrySameKey // the asking has ended
+		return e.Retry != RetrySameKey // the wait has ended
 	}
 	return e.Replayed || e.DeclineCode != ""
 }
 
-// leaveOpen: an earlier attempt may have moved money, which this answer does not tell.
+// leaveOpen: an earlier attempt may have moved money, and this answer does not resolve
+// it.
 func (e *Error) leaveOpen() {
 	e.Unknown = true
-	e.final = e.final || e.Retry != RetrySameKey // sent again it is refused again, until somebody mends it
+	e.final = e.final || e.Retry != RetrySameKey // a retry is refused again until somebody fixes the cause
 	e.Retry = RetrySameKey
 }
 
-// wireError is a request that got no answer. It may have been carried out.
+// wireError is a request that got no answer. The server may have executed it.
 func wireError(err error) *Error { return &Error{Retry: RetrySameKey, Err: err} }
 
-// refused reads the API's refusal.
+// refused parses an error response of the API.
 func refused(res *http.Response, raw []byte) *Error {
 	e := &Error{
 		Status:     res.StatusCode,
@@ -134,8 +135,8 @@ func refused(res *http.Response, raw []byte) *Error {
 		Code              string    `json:"code"`
 	}
 	if err := json.Unmarshal(raw, &p); err != nil || p.Error == "" {
-		// Not the API's words: a balancer or a proxy. With its own trouble or ours
-		// another try may do; with ours as it sees it, not.
+		// The response is not the API's: a balancer or a proxy sent it. A retry may
+		// help after a 5xx, 429 or 408, and not after any other status.
 		e.Detail, e.Retry = http.StatusText(res.StatusCode), RetryNever
 		if res.StatusCode >= 500 || res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusRequestTimeout {
 			e.Retry = RetrySameKey
@@ -145,18 +146,18 @@ func refused(res *http.Response, raw []byte) *Error {
 	e.Code, e.Detail, e.Member, e.DeclineCode = p.Error, p.Detail, p.Member, p.Code
 	e.OriginalRequestAt, e.Retry = p.OriginalRequestAt, p.Retry
 	if p.RetryAfterMS > 0 && p.RetryAfterMS <= int64(24*time.Hour/time.Millisecond) {
-		e.RetryAfter = time.Duration(p.RetryAfterMS) * time.Millisecond // finer than the header
+		e.RetryAfter = time.Duration(p.RetryAfterMS) * time.Millisecond // more precise than the header
 	}
 	if e.Code == "card_declined" && e.Retry == RetrySameKey {
-		// A soft decline is an answer. Asking the card again at once is not the
-		// client's to decide; the caller may, with the same key.
+		// A soft decline is an answer. The client does not retry the card at once; the
+		// caller may, with the same key.
 		e.final = true
 	}
 	return e
 }
 
-// retryAfter reads the header's delay in seconds. The form with a date would
-// need clocks to agree; the API does not use it.
+// retryAfter parses the header's delay in seconds. A date would need synchronised
+// clocks, and the API does not send one.
 func retryAfter(v string) time.Duration {
 	n, err := strconv.ParseUint(v, 10, 31)
 	if err != nil {

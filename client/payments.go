@@ -210,8 +210,8 @@ func (cl *Client) Cancel(ctx context.Context, p CancelParams) (*Charge, error) {
 	return create[Charge](ctx, cl, "/v1/charges/"+url.PathEscape(p.Charge)+"/cancel", key, p)
 }
 
-// keyAt is the caller's key or, where the client stamps keys, one that names the home of
-// charge; "" leaves it to others to make one.
+// keyAt returns the caller's key or, if the client stamps keys, a new key at the home
+// of charge. "" leaves it to call to make one.
 func (cl *Client) keyAt(charge, key string) (string, error) {
 	if _, home, ok := claim.ReadObjectID(charge); ok && key == "" && cl.c.RegionCode != 0 {
 		return claim.Stamp(home, nil)
@@ -244,7 +244,7 @@ func (cl *Client) MintKeys(ctx context.Context, n int) ([]string, error) {
 	return out.Keys, err
 }
 
-// answered lets the answer be put into either object.
+// answered sets the metadata of either object.
 type answered[T any] interface {
 	*T
 	setAnswer(Answer)

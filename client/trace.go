@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// route is the path without the id that it may end in.
+// route is the path without a trailing id.
 func (c *call) route() string {
 	if id := strings.LastIndexByte(c.path, '/'); c.method == http.MethodGet && id > 0 {
 		return c.path[:id] + "/{id}"
@@ -18,7 +18,7 @@ func (c *call) route() string {
 	return c.path
 }
 
-// traceAttempt says where an attempt went and what came of it.
+// traceAttempt records where an attempt went and how it ended.
 func (c *call) traceAttempt(sp span.Span, n int, base string, answer *Answer, failed *Error) {
 	if !sp.IsRecording() {
 		return
@@ -37,8 +37,8 @@ func (c *call) traceAttempt(sp span.Span, n int, base string, answer *Answer, fa
 	fault(sp, failed)
 }
 
-// fault marks sp unless failed is a refusal: that is an answer. The error's own
-// text may tell the key.
+// fault marks sp as failed unless failed is a refusal, which is an answer. It does not
+// record the error's text, which may contain the key.
 func fault(sp span.Span, failed *Error) {
 	switch {
 	case !sp.IsRecording() || failed == nil:

@@ -9,28 +9,28 @@ import (
 	"github.com/homeward-io/homeward/fault"
 )
 
-// hand is the rows of one home that a worker has in hand. Those that end at about the
-// same time end in one step of the store, which costs it about what one of them would.
-// Nobody waits for others without need: the step begins once all that are in hand have
-// ended, or half of all slots have, or the first has waited for as long as gather says.
-// One step is under way at once; who ends meanwhile is in the next.
+// hand holds the taken rows of one home. Rows that end at about the same time end in
+// one step of the store, which costs about as much as ending one. A row does not wait
+// without need: the step begins once all taken rows have ended, or half of all slots
+// have, or the first has waited for gather. One step runs at a time; rows that end
+// meanwhile join the next.
 type hand struct {
 	w      *Worker
 	region string
 
 	mu      sync.Mutex
-	rows    int // in hand, with those that wait
+	rows    int // taken rows, including those that wait
 	waiting []*ending
-	ripe    bool // the first of them has waited for long enough
+	ripe    bool // the first of them has waited long enough
 	running bool // a step
 }
 
 // ending is a row that waits for its step.
 type ending struct {
 	ctx  context.Context // of the row
-	done bool            // to be finished, and not retried
+	done bool            // to be finished, not retried
 	Delay
-	ended chan error // one place, so that nobody waits for who has left
+	ended chan error // one place, so that nobody waits for a caller that left
 }
 
 func (h *hand) took(n int) {
@@ -39,7 +39,7 @@ func (h *hand) took(n int) {
 	h.rows += n
 }
 
-// left is called when a row is dealt with.
+// left is called when a row is done.
 func (h *hand) left() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *hand) finish(ctx context.Context, m Message) error {
 	return h.end(&ending{ctx: ctx, done: true, Delay: Delay{Hold: Hold{m.ID, m.Fence}}})
 }
 
-// retry puts the row off, and has the worker look when it is due again.
+// retry postpones the row, and schedules a look for when it is due again.
 func (h *hand) retry(ctx context.Context, m Message, after time.Duration, reason string) error {
 	err := h.end(&ending{ctx: ctx, Delay: Delay{Hold{m.ID, m.Fence}, after, reason}})
 	h.w.Wake(h.region, after)
@@ -72,11 +72,11 @@ func (h *hand) end(e *ending) error {
 	case err := <-e.ended:
 		return err
 	case <-e.ctx.Done():
-		return e.ctx.Err() // the step may come yet, and compares the fence
+		return e.ctx.Err() // the step may still run; it compares the fence
 	}
 }
 
-// ripen lets nobody wait any longer where first still does.
+// ripen starts the step if first still waits.
 func (h *hand) ripen(first *ending) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *hand) ripen(first *ending) {
 	}
 }
 
-// serve begins a step if there is reason to. The caller holds the lock.
+// serve begins a step if there is a reason to. The caller holds the lock.
 func (h *hand) serve() {
 	n := len(h.waiting)
 	if n == 0 || h.running || n < h.rows && n < h.w.c.Batch/2 && !h.ripe {
@@ -108,7 +108,7 @@ func (h *hand) step(rows []*ending) {
 			retry = append(retry, e.Delay)
 		}
 	}
-	// It ends in a call's time, whatever becomes of the row that it takes its trace from.
+	// It is bounded by the time of one call, whichever row it takes its trace from.
 	ctx := context.WithoutCancel(rows[0].ctx)
 	var finished, retried error
 	if len(finish) > 0 {

@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// restTimes is how many times Poll a lookout pauses at most while nothing is there.
+	// restTimes bounds a lookout's pause while a home has no rows, in multiples of
+	// Poll.
 	restTimes = 10
-	// seldomTimes is how many such pauses there are at most between two looks of a
-	// process whose turn it is not: a minute by default. So long a home waits for looks
-	// where everybody believes that it is another's turn.
+	// seldomTimes bounds the pause of a process whose turn it is not, in such pauses: a
+	// minute by default. A home waits no longer than that if every process believes
+	// that it is another's turn.
 	seldomTimes = 12
 )
 
@@ -56,16 +57,16 @@ type Lookout struct {
 	homes map[string]*sight
 }
 
-// sight is what a lookout knows of a home.
+// sight is the state of a lookout for one home.
 type sight struct {
 	asked  bool      // a look is under way
 	looked time.Time // when the last one ended
-	// pause is the one after it, if it is this process's turn; jitter keeps processes
-	// from looking in step.
+	// pause is the pause after it if it is this process's turn; jitter spreads the
+	// looks of processes.
 	pause  time.Duration
 	jitter float64
-	soon   time.Time // when the first row is due; zero: none is before long
-	wanted bool      // somebody has asked for a look
+	soon   time.Time // when the first row is due; zero: none is soon
+	wanted bool      // a look was requested
 }
 
 // NewLookout applies defaults.
@@ -127,8 +128,8 @@ func (l *Lookout) run() {
 	}
 }
 
-// begin begins the looks that are due, and returns after which time to come back. That
-// is never longer than rest, as it may be this process's turn by then, or there may be
+// begin begins the looks that are due, and returns the pause until the next call. The
+// pause is at most rest, as it may be this process's turn by then, or there may be
 // other homes.
 func (l *Lookout) begin() time.Duration {
 	regions, now, back := l.c.Regions(), time.Now(), l.rest()
@@ -140,7 +141,7 @@ func (l *Lookout) begin() time.Duration {
 			h = &sight{pause: l.c.Poll, wanted: true}
 			l.homes[region] = h
 		}
-		if !h.asked { // else its end is news
+		if !h.asked { // otherwise its end is news
 			if at := l.when(h, mine, lookers); at.After(now) {
 				back = min(back, at.Sub(now))
 			} else if l.ctx.Err() == nil {
@@ -153,7 +154,7 @@ func (l *Lookout) begin() time.Duration {
 	return back
 }
 
-// when is the time of the next look. The caller holds the lock.
+// when returns the time of the next look. The caller holds the lock.
 func (l *Lookout) when(h *sight, mine bool, lookers int) time.Time {
 	pause := h.pause
 	if !mine {
@@ -164,12 +165,12 @@ func (l *Lookout) when(h *sight, mine bool, lookers int) time.Time {
 		at = h.soon
 	}
 	if soonest := h.looked.Add(l.c.Poll / 5); h.wanted && soonest.Before(at) {
-		at = soonest // many that ask share a look
+		at = soonest // concurrent requests share a look
 	}
 	return at
 }
 
-// look looks at a home and wakes who has something to take.
+// look looks at a home and wakes the workers with due rows.
 func (l *Lookout) look(region string, h *sight) {
 	var outlook Outlook
 	var err error

@@ -45,7 +45,7 @@ const (
 	Notices Queue = "notices"
 )
 
-// AllQueues returns the names of all of them. One more needs its table in both stores
+// AllQueues returns the names of all queues. A new queue needs its table in both stores
 // (cockroach's queueTables, look.sql and usedTables, embedded's queues), a worker in
 // internal/node (newBeat, and waking if its rows are due at once), its name among the
 // flags of homeward outbox, and a case in claimtest.

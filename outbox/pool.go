@@ -12,15 +12,15 @@ import (
 	"github.com/homeward-io/homeward/fault"
 )
 
-// pool is what runs between a Start and the end of its Drain: a loop that decides
-// which regions are looked at, one goroutine per look, and one per row in hand. Looks
-// do not wait for each other, so that one at rows that cannot be reached, which takes
-// as long as the store has patience, delays no other region's.
+// pool runs between a Start and the end of its Drain: a loop that decides which regions
+// are looked at, one goroutine per look, and one per taken row. Looks do not wait for
+// each other: a region whose rows cannot be reached, where a look takes as long as the
+// store's time-out, does not delay the others.
 type pool struct {
 	w    *Worker
 	ctx  context.Context // ends with stop: no more rows
 	stop context.CancelFunc
-	// idle is closed once the loop has ended, and no look is under way and no row in
+	// idle is closed once the loop has ended, no look is under way and no row is in
 	// hand.
 	idle chan struct{}
 	// news holds a token after a look has ended or a row has left its slot.
@@ -32,28 +32,29 @@ type pool struct {
 	turns uint64
 }
 
-// home is what the pool knows of a region.
+// home is the pool's state for a region.
 type home struct {
 	hand  *hand
 	rows  int // in hand
-	asked int // slots that the look under way may fill; 0: there is none
-	// next is when to look again, and turn when it was looked at last: who was not for
-	// longest goes first.
+	asked int // slots that the look under way may fill; 0: none is under way
+	// next is when to look again, and turn when the last look began: the region that
+	// waited longest goes first.
 	next time.Time
 	turn uint64
-	// failed: the last look got no answer. Until there is one, only one row is asked
-	// for: the slots would be missed for as long as the store has patience.
+	// failed: the last look got no answer. Until one does, a look asks for only one
+	// row, as it may hold its slots until the store's time-out.
 	failed bool
 
-	// Of a worker that is woken. wakes are when to look, in order; full: the last look
-	// found as much as it asked for; behind: it began while rows were in hand, and what
-	// waits for them in the order of a key it could not take.
+	// For a woken worker. wakes are when to look, in order. full: the last look found
+	// as many rows as it asked for. behind: the look began while rows were in hand, so
+	// it could not take the rows that wait for them in the order of a key.
 	wakes        []time.Time
 	full, behind bool
 	began        time.Time // the last look
 }
 
-// maxWakes bounds what a pool remembers of a home. What is beyond it a [Lookout] finds.
+// maxWakes bounds the wake-ups that a pool keeps for a home. A [Lookout] finds the
+// rest.
 const maxWakes = 64
 
 func startPool(w *Worker) *pool {
@@ -79,7 +80,7 @@ func (p *pool) run() {
 		case <-p.news:
 		}
 		if p.ctx.Err() != nil {
-			return // select tosses a coin where something else was ready, too
+			return // select picks at random if something else was ready, too
 		}
 		again := p.w.c.Poll
 		if caught := fault.Caught(func() { again = p.look() }); caught != nil {
@@ -89,19 +90,18 @@ func (p *pool) run() {
 	}
 }
 
-// pause is between two looks at a region that found nothing. Jitter keeps the workers
-// of a region from looking in step.
+// pause is the time between two looks at a region without due rows. Jitter spreads the
+// looks of a region's workers.
 func (p *pool) pause() time.Duration { return p.w.c.Poll/2 + rand.N(p.w.c.Poll) }
 
-// gather is how long a row that has ended waits for others in hand, and a look at a backlog
-// for slots.
+// gather is how long an ended row waits for others, and a look at a backlog for slots.
 func (w *Worker) gather() time.Duration { return w.c.Poll / 10 }
 
-// pace is how long after a look what was enqueued since waits for more: the first is taken
-// at once, and few by few would cost a look each.
+// pace is how long newly enqueued rows wait after a look, to be taken together. The
+// first is taken at once; taking them few at a time would cost a look each.
 func (w *Worker) pace() time.Duration { return w.c.Poll / 2 }
 
-// when is the time of the next look at h; ok is false while nothing asks for one.
+// when returns the time of the next look at h; ok is false while none is needed.
 func (p *pool) when(h *home) (at time.Time, ok bool) {
 	if !p.w.c.Woken || h.failed || h.full {
 		return h.next, true
@@ -116,17 +116,17 @@ func (p *pool) when(h *home) (at time.Time, ok bool) {
 	return at, true
 }
 
-// wake notes that a row of region may be due in some time from now.
+// wake records that a row of region may be due after in.
 func (p *pool) wake(region string, in time.Duration) {
 	p.mu.Lock()
-	if h := p.homes[region]; h != nil { // else it is new, and looked at at once
+	if h := p.homes[region]; h != nil { // otherwise it is new, and looked at at once
 		h.wake(time.Now(), in, p.w.gather())
 	}
 	p.mu.Unlock()
 	p.tell()
 }
 
-// wake has h looked at in some time from now, or up to slack later.
+// wake schedules a look at h after in, or up to slack later.
 func (h *home) wake(now time.Time, in, slack time.Duration) {
 	at := now.Add(max(in, 0))
 	i, _ := slices.BinarySearchFunc(h.wakes, at, time.Time.Compare)
@@ -140,15 +140,15 @@ func (h *home) wake(now time.Time, in, slack time.Duration) {
 	}
 }
 
-// look begins a look at each region where one is due, as far as there are slots, and
-// returns after which time to come back if there is no news before.
+// look begins a look at each region where one is due, as far as there are slots. It
+// returns when to call again if there is no news before.
 func (p *pool) look() time.Duration {
 	regions, now := p.w.c.Regions(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	back := p.pause() // others may have been adopted by then
 	if p.w.c.Woken {
-		back *= restTimes // who adopts them wakes
+		back *= restTimes // adopting a region wakes it
 	}
 	var due []string
 	for _, region := range regions {
@@ -171,10 +171,10 @@ func (p *pool) look() time.Duration {
 		h := p.homes[region]
 		limit := p.room(region, regions, len(due)-i)
 		if limit == 0 {
-			continue // there may be more rows than slots: one that falls free is news
+			continue // there may be more rows than slots: a free slot is news
 		}
 		if then := h.began.Add(p.w.gather()); h.full && h.rows > p.w.c.Batch/2 && limit < p.w.c.Batch/4 && now.Before(then) {
-			back = min(back, then.Sub(now)) // of a backlog many are taken at once
+			back = min(back, then.Sub(now)) // take many rows of a backlog at once
 			continue
 		}
 		if h.failed {
@@ -189,13 +189,13 @@ func (p *pool) look() time.Duration {
 	return back
 }
 
-// take looks at one region and starts on what it finds.
+// take looks at one region and starts on the rows that it finds.
 func (p *pool) take(h *home, limit int) {
 	rows, work, err := p.w.take(p.ctx, h.hand, limit)
 	p.mu.Lock()
 	h.asked, h.failed, h.full = 0, err != nil, len(rows) == limit
 	h.rows += len(rows)
-	// One that was put off has let others of its line wait.
+	// A postponed row let others of its line wait.
 	h.behind = h.behind || slices.ContainsFunc(rows, func(m Message) bool { return m.Attempts > 0 })
 	h.next = time.Now()
 	if len(rows) == 0 {
@@ -211,10 +211,10 @@ func (p *pool) take(h *home, limit int) {
 	p.tell()
 }
 
-// room is how many rows region may take now, with left regions, itself included,
+// room returns how many rows region may take now, with left regions, itself included,
 // still to be looked at: its share of the free slots. One slot is kept for each other
-// region that has none, so that the rows of one home, be they all slow, never keep
-// another's waiting. The caller holds the lock.
+// region that has none, so that slow rows of one home never block another's. The caller
+// holds the lock.
 func (p *pool) room(region string, regions []string, left int) int {
 	free := p.w.c.Batch
 	for _, h := range p.homes {
@@ -257,7 +257,7 @@ func (p *pool) tell() {
 	}
 }
 
-// unfinished says what a drain leaves behind when its ctx has ended.
+// unfinished describes the rows that are still in hand when ctx of a drain has ended.
 func (p *pool) unfinished(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,7 +71,7 @@ const (
 	fateFaulted
 )
 
-// fates are their names in metrics.
+// fates maps dispositions to their names in metrics.
 var fates = [...]string{fateGone: "gone", fateDone: "done", fateLater: "later", fateFailed: "failed", fateParked: "parked", fateFaulted: "faulted"}
 
 // Gone: the handler's own atomic step removed or rescheduled the row.
@@ -160,13 +160,13 @@ type WorkerConfig struct {
 // defaultPoll is well under the lease, which dominates recovery time.
 const defaultPoll = 500 * time.Millisecond
 
-// maxFaults is how many failures park a row that our code panics on. The same code
-// panics on the same row again; with the default back-off ten tries are some four
-// minutes, in which a node of another build may take the row, and a fault that was
-// the moment's is over.
+// maxFaults is how many failures park a row on which our code panics. The same code
+// panics on the same row again. Ten tries with the default back-off take some four
+// minutes: enough for a node of another build to take the row, or for a transient fault
+// to pass.
 const maxFaults = 10
 
-// What operators watch for.
+// Operators watch for these lines.
 const pageFaulted = "page: our code panics on a row, which is parked; mend the code, then retry the row"
 
 // Worker takes due rows and hands them to their handlers. Start, Drain and Stop
@@ -272,8 +272,8 @@ func (w *Worker) Round(ctx context.Context) int {
 	return int(total.Load())
 }
 
-// take leases up to limit rows of h's region into it. Each is to be given to work, which
-// returns when the row is dealt with.
+// take leases up to limit rows of h's region into it. The caller passes each to work,
+// which returns when the row is done.
 func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, work func(Message), err error) {
 	region := h.region
 	// Counted from before the store is asked, so that it ends no later than the
@@ -292,22 +292,22 @@ func (w *Worker) take(ctx context.Context, h *hand, limit int) (rows []Message, 
 	h.took(len(rows))
 	return rows, func(m Message) {
 		defer h.left()
-		// A drain finishes what it has begun: the handler's time is bounded by the
-		// row's lease, not by the drain.
+		// A drain finishes taken rows: the row's lease bounds the handler, not the
+		// drain.
 		work, cancel := context.WithDeadline(context.WithoutCancel(Begun(ctx)), end)
 		defer cancel()
 		w.handle(work, h, m)
 	}, nil
 }
 
-// handle works one row off. A panic of the store costs the row its lease.
+// handle processes one row. A panic of the store costs the row its lease.
 func (w *Worker) handle(ctx context.Context, h *hand, m Message) {
 	if caught := fault.Caught(func() { w.dispose(ctx, h, m) }); caught != nil {
 		w.c.Logger.Error("the store panicked on an outbox row; another worker takes the row when its lease ends", "home", m.Region, "id", m.ID, "kind", m.Kind, "fault", caught)
 	}
 }
 
-// ask runs the row's handler.
+// ask calls the row's handler.
 func (w *Worker) ask(ctx context.Context, m Message) (v Disposition) {
 	handler, ok := w.c.Handlers[m.Kind]
 	if !ok {
@@ -321,7 +321,7 @@ func (w *Worker) ask(ctx context.Context, m Message) (v Disposition) {
 }
 
 func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
-	// The work may be hours later than its cause, so it gets a trace of its own.
+	// The work may run hours after its cause, so it gets a trace of its own.
 	ctx, sp := span.Linked(ctx, span.Outbox+string(m.Kind), m.TraceParent)
 	defer sp.End()
 	if sp.IsRecording() {
@@ -358,8 +358,8 @@ func (w *Worker) dispose(ctx context.Context, h *hand, m Message) {
 	}
 }
 
-// storable is reason as every store takes it: a provider's or a sink's answer may be in
-// it, and what one row brings along must not keep a step of many from being done.
+// storable makes reason fit for every store. It may contain a provider's or a sink's
+// answer, and one row must not make a step of many fail.
 func storable(reason string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(reason, "\x00", "\uFFFD"), "\uFFFD")
 }

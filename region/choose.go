@@ -24,7 +24,7 @@ func Choose(nodes []Node, key claim.Key) []Node {
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.WriteString(key.Tenant)
-	// Neither part holds a zero byte, so no two keys are hashed alike.
+	// Neither part holds a zero byte, so no two keys hash the same bytes.
 	_, _ = d.Write([]byte{0})
 	_, _ = d.WriteString(key.Value)
 	seed := d.Sum64()

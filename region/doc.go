@@ -15,12 +15,12 @@
 // other regions wait before they act as deputies. It never moves a key and never
 // stops a retry.
 //
-// Only the first must be up to date, and it is: the store's step that gives a key
-// its home reads the table of regions itself. [Topology.Homes], readiness and
-// everything else use the node's copy, and a stale copy costs a refused step, or one
-// more request at a region that is about to leave. So a drain needs no agreement
-// among nodes: package admin asks them before it calls a region safe to take down
-// only so that no traffic is cut off.
+// Only the first must be up to date, and it is: the store's step that gives a key its
+// home reads the table of regions itself. [Topology.Homes], readiness and everything
+// else use the node's copy. A stale copy costs a refused step, or one more request at a
+// region that is about to leave. So a drain needs no agreement among nodes: package
+// admin asks them before it calls a region safe to take down only so that no traffic is
+// cut off.
 //
 // # Membership is a hint
 //
@@ -32,25 +32,27 @@
 //
 // A node's life in it:
 //
-//		NewMembership ─▶ listening, knows itself
-//		Join          ─▶ exchanges its whole view with the seeds; from here on
-//		                 changes arrive by gossip, within seconds
-//		SetDraining   ─▶ still alive, chosen last
-//		Leave         ─▶ tells the others, who drop it at once
-//		Close         ─▶ silent
+//	NewMembership ─▶ listening, knows itself
+//	Join          ─▶ exchanges its whole view with the seeds; from here on
+//	                 changes arrive by gossip, within seconds
+//	SetDraining   ─▶ still alive, chosen last
+//	Leave         ─▶ announces it; the others drop this node at once
+//	Close         ─▶ silent
 //
-//	  - A node that dies without Leave is noticed by a missed probe, suspected,
-//	    and dropped when nobody else can reach it either: seconds with
-//	    LocalTimings, a minute or so across oceans. Until then forwards to it fail
-//	    on the wire and are retried on its neighbours.
-//	  - A node that is alive but cut off is dropped by everyone on the far side,
-//	    and drops them. Each side goes on; [Membership] keeps knocking at the seeds
-//	    it cannot see (see [RejoinEvery]), so the sides find each other when the
-//	    cut heals. A deployment therefore names at least one seed per region.
-//	  - A node whose metadata does not decode is logged once and ignored: it is of
-//	    another version, or another system.
-//	  - [Membership.LastSeen] tells how long a region has had no live node; who
-//	    acts on that, and after what grace, is not decided here.
+// What the others see of it:
+//
+//   - A node that dies without Leave fails a probe, is suspected, and is dropped when
+//     no other node can reach it either: in seconds with LocalTimings, in a minute or so
+//     across oceans. Until then forwards to it fail on the wire and are retried on its
+//     neighbours.
+//   - A node that is alive but cut off is dropped by everyone on the far side, and drops
+//     them. Both sides continue. [Membership] keeps probing the seeds that it cannot see
+//     (see [RejoinEvery]), so the sides find each other when the cut heals. A deployment
+//     therefore names at least one seed per region.
+//   - A node whose metadata does not decode is logged once and ignored: it is of another
+//     version, or another system.
+//   - [Membership.LastSeen] reports how long a region has had no live node; who acts on
+//     that, and after what grace, is not decided here.
 //
 // # A forward
 //
@@ -66,16 +68,16 @@
 //
 // What a failure means:
 //
-//   - The peer said so: the error is one of claim's, or [WrongHomeError], exactly
-//     as the home's claim gave it. It is not retried: any other node would read
-//     the same row.
+//   - The peer answered with an error: it is one of claim's, or [WrongHomeError], exactly
+//     as the home's claim returned it. It is not retried: any other node would read the
+//     same row.
 //   - [ErrNoNode]: no live node of the region is known. Nothing was sent.
 //   - [ErrNoAnswer]: every try failed on the wire (refused, reset, timed out,
 //     something else answering at that address), or the caller's context ended.
 //     The request may or may not have run. The retries are safe all the same,
 //     which is what the claim is for: the second node finds the first one's claim.
-//   - [ErrPeerFailed]: the peer had an error that is none of the contract's. Also
-//     unknown; its log says more, its answer does not.
+//   - [ErrPeerFailed]: the peer had an error outside the contract. The outcome is
+//     unknown. The peer's log has the details, its answer does not.
 //   - [ErrHopLimit], [ErrRefused]: nothing ran. They mean two nodes of different
 //     versions or views, or a defect.
 //

@@ -14,10 +14,11 @@ import (
 )
 
 // This file maps the answers of claims to Connect and back; package admin makes its own
-// refusals. The code is for the wire (metrics, proxies); the Problem detail says which answer it is.
+// refusals. The code is for the wire (metrics, proxies); the Problem detail identifies
+// the answer.
 
-// How a forward can fail beside the claim's own answers. Test with errors.Is;
-// the package documentation says what each means.
+// How a forward can fail beside the claim's own answers. Test with errors.Is; the
+// package documentation explains each.
 var (
 	// ErrNoNode: no live node of the region is known. Nothing was sent.
 	ErrNoNode = errors.New("region: no live node is known")
@@ -51,9 +52,9 @@ type badRequestError struct{ reason string }
 
 func (e *badRequestError) Error() string { return "bad request: " + e.reason }
 
-// toConnect maps what a handler got from its region to what goes on the wire. Of
-// reply, what is known of the key goes along. known is false for an error outside
-// the contract: its text stays here.
+// toConnect maps the result of a handler to a Connect error. What reply holds of the
+// key is sent along. known is false for an error outside the contract: its text is not
+// sent.
 func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) {
 	say := func(code connect.Code, text string, p *peerv1.Problem) (*connect.Error, bool) {
 		p.Home, p.FirstUse, p.ExpiresAt = reply.Home, toTimestamp(reply.FirstUse), toTimestamp(reply.ExpiresAt)
@@ -106,7 +107,7 @@ func toConnect(err error, reply *claim.Reply) (wire *connect.Error, known bool) 
 	}
 }
 
-// saidError is a claim's answer with what the peer said of the key beside it.
+// saidError is a claim's answer together with what the peer returned about the key.
 type saidError struct {
 	error
 	reply claim.Reply
@@ -114,8 +115,8 @@ type saidError struct {
 
 func (e *saidError) Unwrap() error { return e.error }
 
-// apart returns what a peer said of the key, the zero Reply where it said nothing,
-// and its answer.
+// apart returns what a peer returned about the key, the zero Reply if nothing, and its
+// answer.
 func apart(err error) (claim.Reply, error) {
 	if said, ok := errors.AsType[*saidError](err); ok {
 		return said.reply, said.error
@@ -131,8 +132,8 @@ func problem(code connect.Code, text string, p *peerv1.Problem) *connect.Error {
 	return e
 }
 
-// fromConnect is toConnect's inverse, seen from the caller. It is final where a node of
-// the region has spoken, or no node could say otherwise; else another may answer.
+// fromConnect is toConnect's inverse, on the caller's side. final reports that a node
+// of the region answered, or that no other node could answer otherwise.
 func fromConnect(err error) (_ error, final bool) {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
@@ -159,7 +160,7 @@ func fromConnect(err error) (_ error, final bool) {
 	case connect.CodeInvalidArgument, connect.CodePermissionDenied:
 		return fmt.Errorf("%w: %s", ErrRefused, wire.Message()), true
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled:
-		// The peer stops, or ran out of the time that we gave it.
+		// The peer is stopping, or exceeded the time that we gave it.
 		return fmt.Errorf("%w: the peer said %v: %s", ErrNoAnswer, wire.Code(), wire.Message()), false
 	default:
 		// CodeResourceExhausted is among these: a response over MaxMessageBytes is
@@ -200,12 +201,12 @@ func fromProblem(p *peerv1.Problem) error {
 	}
 }
 
-// millis rounds up: a caller told to come back too early comes twice.
+// millis rounds up, so that a caller does not come back too early.
 func millis(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-// toTimestamp and fromTimestamp keep the zero time, which protobuf has not.
+// toTimestamp and fromTimestamp map the zero time, which protobuf does not have.
 func toTimestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

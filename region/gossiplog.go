@@ -7,9 +7,8 @@ import (
 	"log/slog"
 )
 
-// stdLogger passes memberlist's lines, "[WARN] memberlist: …", on to slog.
-// Membership is a hint, so nothing in it is an error that needs a person: its
-// errors are warnings here.
+// stdLogger passes memberlist's lines, "[WARN] memberlist: …", on to slog. Membership
+// is a hint, so no operator needs to act on its errors: they are logged as warnings.
 func stdLogger(to *slog.Logger) *log.Logger {
 	return log.New(gossipLog{to.With("component", "memberlist")}, "", 0)
 }

@@ -76,7 +76,7 @@ func (h *Handler) Mount(mux *http.ServeMux) {
 		connect.WithCompression("gzip", nil, nil), // see Peers.client
 		connect.WithRecover(h.recovered),
 	}
-	// Not the health service: nobody wants a trace of every ping.
+	// Do not trace the health service: it is called all the time.
 	traced := append([]connect.HandlerOption{connect.WithInterceptors(connect.UnaryInterceptorFunc(h.traced))}, options...)
 	mux.Handle(peerv1connect.NewPeerServiceHandler(h, traced...))
 	mux.Handle(grpchealth.NewHandler(h.health, options...))
@@ -174,8 +174,8 @@ func (h *Handler) Object(ctx context.Context, req *connect.Request[peerv1.Object
 	return connect.NewResponse(out), nil
 }
 
-// admit refuses a caller whose certificate does not let it forward, for entry
-// where the message names one, and logs who it was.
+// admit refuses a caller whose certificate does not let it forward, for entry if the
+// message names one, and logs who it was.
 func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entry string) error {
 	err := admitNode(ctx, entry)
 	if err == nil {
@@ -185,8 +185,8 @@ func (h *Handler) admit(ctx context.Context, rpc string, peer connect.Peer, entr
 	return h.fail(ctx, rpc, err)
 }
 
-// checkHome refuses a key or an object whose home is not here. What it says of itself,
-// code, counts more than what the sender says; 0 is none.
+// checkHome refuses a key or an object whose home is not here. code, read off the key
+// itself, decides, whatever the sender claims; 0 is none.
 func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 	switch {
 	case !ValidName(home):
@@ -203,8 +203,8 @@ func (h *Handler) checkHome(home string, code claim.RegionCode) error {
 func (h *Handler) checkCode(code claim.RegionCode) error {
 	home, known := h.topology.ByCode(code)
 	if !known {
-		// A region newer than this node's table: the key has a home, only not one
-		// that can be reached from here.
+		// A region newer than this node's table: the key has a home, but this node
+		// cannot reach it.
 		return fmt.Errorf("region code %d is not in this node's topology: %w", code, claim.ErrHomeUnreachable)
 	}
 	if home.Name != h.self {
@@ -218,7 +218,7 @@ func (h *Handler) fail(ctx context.Context, rpc string, err error) error {
 	return h.failWith(ctx, rpc, err, new(claim.Reply))
 }
 
-// failWith is fail where something is known of the key beside err.
+// failWith is fail for an error that comes with a reply about the key.
 func (h *Handler) failWith(ctx context.Context, rpc string, err error, reply *claim.Reply) error {
 	failed(ctx, err)
 	wire, known := toConnect(err, reply)

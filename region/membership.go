@@ -17,10 +17,10 @@ import (
 // Limits and times of membership. Gossip's own are memberlist's WAN profile
 // (local profile with [MembershipConfig.LocalTimings]) but for these.
 const (
-	// RejoinEvery is how often the seeds that are not seen alive are knocked at,
-	// so that two sides of a healed partition meet again: memberlist itself gives
-	// a dead node up after GossipToTheDead, a minute. RejoinEveryLocal is the same
-	// with LocalTimings.
+	// RejoinEvery is how often the node probes the seeds that it does not see alive, so
+	// that two sides of a healed partition meet again: memberlist itself gives up a
+	// dead node after GossipToTheDead, a minute. RejoinEveryLocal is the same with
+	// LocalTimings.
 	RejoinEvery      = 30 * time.Second
 	RejoinEveryLocal = time.Second
 	// StreamTimeout bounds dialling a member and each read and write of a full
@@ -31,12 +31,12 @@ const (
 	// another address. A rescheduled node comes back under its name with a new
 	// address; 15 s is less than it takes to start, more than gossip's jitter.
 	ReclaimAfter = 15 * time.Second
-	// LeaveTimeout bounds how long Leave and SetDraining wait for the news to go
-	// out when their context has no earlier deadline.
+	// LeaveTimeout bounds how long Leave and SetDraining wait for the change to be sent
+	// if their context has no earlier deadline.
 	LeaveTimeout = 5 * time.Second
-	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2
-	// and 15 s: in half a dozen nodes a piece of news that is passed on so rarely
-	// often misses one of them, which then learns it from the next full exchange.
+	// localRetransmit and localExchangeEvery replace memberlist's local profile's 2 and
+	// 15 s. Among half a dozen nodes, an update that is retransmitted so rarely often
+	// misses one of them, which then learns of it only from the next full exchange.
 	localRetransmit    = 4
 	localExchangeEvery = 5 * time.Second
 	// clusterLabel keeps packets of other memberlist clusters (Consul and the like
@@ -85,9 +85,9 @@ type MembershipConfig struct {
 	// Logger also receives memberlist's lines. Default: discard.
 	Logger *slog.Logger
 
-	// tune makes a test's timings.
+	// tune changes the timings in tests.
 	tune func(*memberlist.Config)
-	// rejoinEvery is a test's RejoinEvery.
+	// rejoinEvery replaces RejoinEvery in tests.
 	rejoinEvery time.Duration
 }
 
@@ -172,7 +172,7 @@ func NewMembership(cfg MembershipConfig) (*Membership, error) {
 	return m, nil
 }
 
-// keyring is nil for no keys.
+// keyring returns nil for no keys.
 func keyring(keys [][]byte) (*memberlist.Keyring, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -280,13 +280,13 @@ func timeoutOf(ctx context.Context) time.Duration {
 	return LeaveTimeout
 }
 
-// keepJoining knocks at the seeds that are not among the live members.
+// keepJoining probes the seeds that are not among the live members.
 func (m *Membership) keepJoining() {
 	ticker := time.NewTicker(m.rejoinEvery)
 	defer ticker.Stop()
 	for {
 		if absent := m.absentSeeds(); len(absent) > 0 {
-			// Failures are in memberlist's own log lines.
+			// memberlist logs the failures.
 			_, _ = m.list.Join(absent)
 		}
 		select {
@@ -297,9 +297,9 @@ func (m *Membership) keepJoining() {
 	}
 }
 
-// absentSeeds are those that are not the literal address of a live member. A
-// seed given by host name cannot be told and is always knocked at: that is one
-// exchange per period, as often as memberlist exchanges anyway.
+// absentSeeds returns the seeds that are not the literal address of a live member. A
+// seed given by host name cannot be compared and is always probed: that is one exchange
+// per period, as often as memberlist exchanges anyway.
 func (m *Membership) absentSeeds() []string {
 	m.mu.Lock()
 	left := m.left

@@ -20,8 +20,8 @@ type Node struct {
 	Self bool
 }
 
-// The parts of a node's metadata. Together with two bytes of head and three of
-// lengths they stay below the 512 bytes that memberlist carries with a member.
+// The parts of a node's metadata. With five bytes of header and lengths they stay below
+// the 512 bytes that memberlist carries with a member.
 const (
 	// maxRPCAddr is the longest RPC address, in bytes: a DNS name may have 253
 	// characters, but none in use comes near 200.
@@ -37,9 +37,9 @@ const (
 
 var errMeta = errors.New("not a Homeward node's metadata")
 
-// encodeMeta writes format, flags, then region, address and version, each after
-// a byte with its length. Later additions go behind and are skipped by readers
-// that do not know them; a change of meaning takes a new format.
+// encodeMeta writes format, flags, then region, address and version, each after a byte
+// with its length. Later versions append fields, which older readers skip; a change of
+// meaning needs a new format.
 func encodeMeta(n Node) ([]byte, error) {
 	if !ValidName(n.Region) {
 		return nil, fmt.Errorf("region %q is not a region name", n.Region)

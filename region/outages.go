@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// DefaultGrace is how long a region must be out of reach before others act on
-// its rows: longer than a node takes to restart and gossip to settle, short
-// against a merchant's patience. It costs time, never safety: whoever acts too
-// early finds the leases and fences of whoever is still alive.
+// DefaultGrace is how long a region must be out of reach before others act on its rows.
+// It is longer than a node takes to restart and gossip to settle, and short against a
+// merchant's patience. It costs time, never safety: leases and fences stop a deputy
+// that acts too early.
 const DefaultGrace = 10 * time.Second
 
-// probeEvery is how often a region that gossip sees and no forward reaches is
-// asked whether it answers again; probeTimeout is above the longest round trip
-// between regions and a dial.
+// probeEvery is how often a region is pinged that gossip sees and no forward reaches;
+// probeTimeout is above the longest round trip between regions and a dial.
 const (
 	probeEvery   = time.Second
 	probeTimeout = 3 * time.Second
@@ -52,7 +51,7 @@ type Outages struct {
 	started time.Time
 
 	mu sync.Mutex
-	// silent is since when no forward to a region was answered.
+	// silent maps a region to when forwards to it began to fail.
 	silent map[string]time.Time
 }
 
@@ -132,7 +131,7 @@ func (o *Outages) Run(ctx context.Context, ping func(ctx context.Context, region
 	}
 }
 
-// probe asks every silent region once, all at the same time.
+// probe pings all silent regions at once.
 func (o *Outages) probe(ctx context.Context, ping func(ctx context.Context, region string) error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

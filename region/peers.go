@@ -30,8 +30,9 @@ const (
 	// time-out of up to 80 s, the losing side's wait of 5 s, and some room. A node
 	// that is dead rather than slow is noticed by pings, see transport.go.
 	DefaultTryTimeout = 90 * time.Second
-	// maxClients bounds the clients kept, one per address seen; above it they are
-	// made anew, which costs microseconds. It is some ten times a large deployment.
+	// maxClients bounds the cached clients, one per address; above it the cache is
+	// dropped, and making a client anew costs microseconds. It is some ten times a
+	// large deployment.
 	maxClients = 1024
 )
 
@@ -148,7 +149,8 @@ func (p *Peers) Execute(ctx context.Context, home string, req claim.Request, hop
 	if size := proto.Size(msg); size > MaxMessageBytes {
 		return claim.Reply{}, fmt.Errorf("%w: the request has %d bytes, the limit between nodes is %d", ErrRefused, size, MaxMessageBytes)
 	}
-	// Made anew for each try: what one node took counts as time under way at the next.
+	// Built anew for each try: the time that one node took counts as time under way at
+	// the next.
 	anew := func() *peerv1.ExecuteRequest { return toExecuteRequest(home, &req, hops, entry) }
 	resp, err := ask(ctx, p, home, req.Key, req.TraceParent, anew, peerv1connect.PeerServiceClient.Execute)
 	if err != nil {
@@ -195,10 +197,10 @@ func (p *Peers) Object(ctx context.Context, home, tenant, id string) (_ claim.St
 	return state, response, err == nil, err
 }
 
-// method is one of the generated client's, as a method expression.
+// method is a method expression of the generated client.
 type method[Req, Resp any] func(peerv1connect.PeerServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Resp], error)
 
-// same is a message that says the same to each node.
+// same returns the same message for each node.
 func same[Req any](msg *Req) func() *Req { return func() *Req { return msg } }
 
 // ask sends msg to the nodes of home in key's order until one answers.
@@ -223,7 +225,7 @@ func ask[Req, Resp any](ctx context.Context, p *Peers, home string, key claim.Ke
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, ctx.Err())
 		}
 		if lastTry && connect.CodeOf(err) == connect.CodeDeadlineExceeded {
-			// The node had all the caller's time, and its clock struck first: the wire
+			// The node had all the caller's time, and its clock expired first: the wire
 			// carries whole milliseconds.
 			return nil, fmt.Errorf("%w in %s: %w", ErrNoAnswer, home, context.DeadlineExceeded)
 		}
@@ -252,7 +254,7 @@ func (p *Peers) Ping(ctx context.Context, region string) error {
 	ctx = Towards(ctx, region)
 	var last error
 	for _, node := range nodes[:min(len(nodes), MaxTries)] {
-		// gRPC's health service; an empty message asks for the whole server.
+		// gRPC's health service; an empty message queries the whole server.
 		health := connect.NewClient[emptypb.Empty, emptypb.Empty](p.http, p.scheme+node.RPCAddr+healthCheck)
 		if _, last = health.CallUnary(ctx, connect.NewRequest(&emptypb.Empty{})); last == nil {
 			return nil

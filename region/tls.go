@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// checkEvery is how often handshakes look whether the files have changed. A
-	// handshake costs a millisecond and three calls of stat a few microseconds: the
+	// checkEvery is how often handshakes check whether the files have changed. A
+	// handshake takes a millisecond and three calls of stat a few microseconds: the
 	// bound is for slow network file systems.
 	checkEvery = time.Second
-	// expiresSoon is the part of a certificate's life, at its end, in which its
-	// files should have been replaced: what renews it does so after two thirds.
+	// expiresSoon is the part of a certificate's life, at its end, in which its files
+	// should have been replaced: tools renew after two thirds.
 	expiresSoon = 5 // a fifth
 )
 
@@ -105,7 +105,7 @@ type TLSConfig struct {
 	// Default: discard.
 	Logger *slog.Logger
 
-	// clock is a test's.
+	// clock replaces time.Now in tests.
 	clock func() time.Time
 }
 
@@ -128,11 +128,11 @@ type TLS struct {
 	have    *credentials
 	checked time.Time
 	seen    []os.FileInfo // at the last reading; nil: one is missing
-	broken  bool          // the last reading gave nothing
-	warned  bool          // that have expires soon
+	broken  bool          // the last reading failed
+	warned  bool          // certificates whose expiry was logged
 }
 
-// credentials is what one reading of the files gave. It does not change.
+// credentials is the result of one reading of the files. It does not change.
 type credentials struct {
 	svid     *x509svid.SVID
 	bundle   *x509bundle.Bundle
@@ -192,8 +192,8 @@ func (t *TLS) Server() *tls.Config {
 		return err
 	})
 	c.MinVersion = tls.VersionTLS13
-	// A resumed session would not look at the caller's certificate again, which
-	// may have expired, or at the CAs, of which its own may be gone.
+	// A resumed session would not verify the caller's certificate again, which may have
+	// expired, nor the CAs, of which its own may be gone.
 	c.SessionTicketsDisabled = true
 	return c
 }
@@ -226,7 +226,7 @@ func (t *TLS) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bun
 	return t.credentials().bundle.GetX509BundleForTrustDomain(domain)
 }
 
-// credentials are the newest good ones.
+// credentials returns the newest valid ones.
 func (t *TLS) credentials() *credentials {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,9 +241,9 @@ func (t *TLS) credentials() *credentials {
 	if !changed && !t.broken {
 		return t.have
 	}
-	// The files' state is taken before they are read: one that changes meanwhile
-	// is read once more, and none is missed. What was broken is read again also
-	// unchanged: a certificate may only have been too young.
+	// Stat the files before reading them: a file that changes meanwhile is then read
+	// again. Files that failed are read again even if unchanged, as the certificate may
+	// only have been too young.
 	t.seen = seen
 	var next *credentials
 	if err == nil {
@@ -261,7 +261,7 @@ func (t *TLS) credentials() *credentials {
 	return t.have
 }
 
-// warn says once of each certificate that it should have been replaced.
+// warn logs once for each certificate that it should have been replaced.
 func (t *TLS) warn(now time.Time) {
 	leaf := t.have.svid.Certificates[0]
 	if t.warned || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/expiresSoon {
@@ -292,7 +292,7 @@ func sameFiles(a, b []os.FileInfo) bool {
 	return true
 }
 
-// read returns what the other nodes would accept from this one.
+// read returns the credentials if other nodes would accept them.
 func (t *TLS) read() (*credentials, error) {
 	svid, err := x509svid.Load(t.cfg.CertFile, t.cfg.KeyFile)
 	if err != nil {
@@ -317,7 +317,7 @@ func (t *TLS) read() (*credentials, error) {
 	return &credentials{svid, bundle, identity}, nil
 }
 
-// callerOf reads the identity off an established connection.
+// callerOf returns the identity of an established connection.
 func callerOf(state *tls.ConnectionState, now time.Time) (Identity, error) {
 	if state == nil || len(state.PeerCertificates) == 0 {
 		return Identity{}, errors.New("no certificate was presented")
@@ -356,9 +356,9 @@ type notAdmittedError struct {
 
 func (e *notAdmittedError) Error() string { return e.caller.String() + " " + e.reason }
 
-// admitNode refuses callers that may not forward: those that are no nodes, and
-// nodes that speak for an entry region ("" where the message has none) that is not
-// their own. Without TLS it admits everybody.
+// admitNode refuses callers that may not forward: those that are not nodes, and nodes
+// that send for an entry region ("" if the message has none) that is not their own.
+// Without TLS it admits everybody.
 func admitNode(ctx context.Context, entry string) error {
 	who, known := CallerOf(ctx)
 	switch {
@@ -373,8 +373,8 @@ func admitNode(ctx context.Context, entry string) error {
 	}
 }
 
-// handshakeLog turns net/http's lines into records: callers that were refused
-// before they could ask for anything.
+// handshakeLog turns net/http's lines into records of callers that failed the
+// handshake.
 type handshakeLog struct{ to *slog.Logger }
 
 // Write takes one line, as log.Logger guarantees.
@@ -386,7 +386,8 @@ func (l handshakeLog) Write(line []byte) (int, error) {
 	case !ours || !parsed:
 		l.to.Warn("the peer listener had trouble", "error", text)
 	case reason == "EOF":
-		// It went away before it said anything, as probes of an open port do.
+		// The caller disconnected without sending anything, as probes of an open port
+		// do.
 		l.to.Debug("a peer connection was closed before its handshake", "remote", addr)
 	default:
 		l.to.Warn("a peer connection was refused", "remote", addr, "error", reason)

@@ -40,7 +40,7 @@ type Topology struct {
 	table   atomic.Pointer[table]
 }
 
-// table is one version of the topology and does not change once made.
+// table is one version of the topology; it is immutable.
 type table struct {
 	epoch   uint64
 	regions []Region // by name
@@ -91,7 +91,7 @@ func (t *Topology) UpdateTo(epoch uint64, regions []Region) (changed bool, err e
 	return !slices.Equal(have.regions, next.regions), nil
 }
 
-// replace takes next if no name or code is lost by it; updates is held.
+// replace installs next unless it lacks a known name or code. The caller holds updates.
 func (t *Topology) replace(have, next *table) error {
 	for _, r := range have.regions {
 		now, ok := next.byName[r.Name]

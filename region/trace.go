@@ -35,21 +35,21 @@ func (p *Peers) forwarded(ctx context.Context, sp span.Span, home, call string, 
 	sp.End()
 }
 
-// missed notes a node that gave no answer.
+// missed records a node that gave no answer.
 func missed(ctx context.Context, node Node) {
 	if sp := span.Current(ctx); sp.IsRecording() {
 		span.Event(sp, "a node gave no answer", span.Node.String(node.Name))
 	}
 }
 
-// answered: err is what the home said, or the caller's doing.
+// answered: err is the home's answer, or caused by the caller.
 func answered(err error) bool {
 	var wrong *WrongHomeError
 	return claim.Answered(err) || errors.As(err, &wrong)
 }
 
-// traced gives each RPC a span in the trace of its sender. Handler.fail knows
-// which errors are failures.
+// traced gives each RPC a span in the trace of its sender. Handler.fail decides which
+// errors are failures.
 func (h *Handler) traced(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		ctx, sp := span.Server(ctx, req.Header(), span.Home)

@@ -16,13 +16,13 @@ const (
 	// dialTimeout is above one lost SYN (repeated after 1 s) on the longest way
 	// between two regions (0.4 s).
 	dialTimeout = 3 * time.Second
-	// pingAfter without a frame a connection is pinged, and it is dropped when the
-	// answer takes longer than pingTimeout: a peer that lost its power is noticed
-	// in 10 s, not after the kernel's 15 minutes.
+	// A connection without a frame for pingAfter is pinged, and dropped if the answer
+	// takes longer than pingTimeout: a peer that lost power is noticed in 10 s, not
+	// after the kernel's 15 minutes.
 	pingAfter   = 5 * time.Second
 	pingTimeout = 5 * time.Second
-	// idleTimeout closes connections that no request used. Longer than the lulls
-	// of a quiet night, since opening one costs a round trip or three.
+	// idleTimeout closes connections that no request used. It is longer than the lulls
+	// of a quiet night, since opening one costs one to three round trips.
 	idleTimeout = 5 * time.Minute
 	// maxStreams is how many requests a peer may have running on one connection;
 	// more open another. 1000 is above a busy node's forwards to one peer.
@@ -33,9 +33,9 @@ const (
 	readTimeout       = 40 * time.Second
 	// maxHeaderBytes: a forward has a dozen short headers.
 	maxHeaderBytes = 16 << 10
-	// maxConnAge is how old a connection with TLS gets before its server asks for a
-	// new one, after the requests on it: certificates and CAs that were replaced are
-	// looked at in handshakes only. A handshake an hour costs nothing.
+	// maxConnAge is the age at which the server closes a TLS connection, after the
+	// requests on it: only a handshake checks replaced certificates and CAs. A
+	// handshake an hour costs nothing.
 	maxConnAge = time.Hour
 )
 
@@ -45,9 +45,9 @@ type Transport struct {
 	tls *TLS // nil: clear text
 
 	mu sync.Mutex
-	// to has a region's connections, "" those to any. A connection whose other end
-	// proved to be of one region must not serve requests that are meant for another,
-	// whatever gossip says of its address.
+	// to holds the connections by region, "" for any. A connection whose other end
+	// proved to be of one region must not serve requests for another, whatever gossip
+	// reports of its address.
 	to map[string]*http.Transport
 }
 
@@ -91,8 +91,8 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// of returns the connections to a region. There are not more regions than
-// MaxRegions, and none is ever taken back.
+// of returns the connections to a region. There are at most MaxRegions, and none is
+// ever removed.
 func (t *Transport) of(region string) *http.Transport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *Transport) of(region string) *http.Transport {
 func NewServer(handler http.Handler, t *TLS) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: readHeaderTimeout, // and of the handshake
+		ReadHeaderTimeout: readHeaderTimeout, // including the handshake
 		ReadTimeout:       readTimeout,
 		IdleTimeout:       2 * idleTimeout, // the client's end closes first
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -154,9 +154,9 @@ func NewServer(handler http.Handler, t *TLS) *http.Server {
 	return s
 }
 
-// noPages refuses what a page in a browser asks for: it is on this machine, too, and
-// a name that its server makes point here makes all of its requests its own. No node
-// and no tool sends Origin, and every browser does with what is not a plain GET.
+// noPages refuses requests of a page in a browser. The browser runs on this machine,
+// too, and DNS rebinding makes its requests same-origin. No node and no tool sends
+// Origin, and every browser does with anything but a plain GET.
 func noPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Origin") != "" {
@@ -169,7 +169,7 @@ func noPages(next http.Handler) http.Handler {
 
 type openedKey struct{}
 
-// identified tells the handlers behind it who is calling.
+// identified passes the caller's identity to the handlers behind it.
 type identified struct {
 	next  http.Handler
 	clock func() time.Time
@@ -181,7 +181,7 @@ func (h *identified) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	opened, _ := r.Context().Value(openedKey{}).(time.Time)
 	who, err := callerOf(r.TLS, now)
 	if err != nil || now.Sub(opened) > maxConnAge {
-		// In HTTP/2 too it means: no new request on this connection, please.
+		// In HTTP/2, too, this asks for no new request on the connection.
 		w.Header().Set("Connection", "close")
 	}
 	if err != nil {

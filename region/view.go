@@ -15,9 +15,9 @@ import (
 // 1/8, as in TCP (RFC 6298).
 const rttWeight = 8
 
-// view is what memberlist tells us, turned into what callers ask. memberlist
-// calls its delegates from its packet loop, often with its own lock held: so
-// nothing here waits, and nothing here calls back.
+// view turns memberlist's events into the answers of Membership. memberlist calls its
+// delegates from its packet loop, often with its own lock held, so nothing here blocks
+// or calls back.
 type view struct {
 	log   *slog.Logger
 	clock func() time.Time
@@ -38,7 +38,8 @@ type view struct {
 	snap atomic.Pointer[snapshot]
 }
 
-// snapshot is immutable but for changed, which is closed when it is replaced.
+// snapshot is immutable except for changed, which is closed when the snapshot is
+// replaced.
 type snapshot struct {
 	all      []Node
 	byRegion map[string][]Node
@@ -67,7 +68,7 @@ func newView(self Node, clock func() time.Time, log *slog.Logger) *view {
 
 func (v *view) load() *snapshot { return v.snap.Load() }
 
-// publish replaces the snapshot and wakes whoever waits; mu is held.
+// publish replaces the snapshot and wakes the waiters. The caller holds mu.
 func (v *view) publish() {
 	next := &snapshot{
 		all:      make([]Node, 0, len(v.nodes)),
@@ -92,7 +93,7 @@ func (v *view) publish() {
 	close(v.snap.Swap(next).changed)
 }
 
-// put takes a member's new description; drop removes a member.
+// put stores a member's new description; drop removes a member.
 func (v *view) put(name string, meta []byte) {
 	n, err := decodeMeta(name, meta)
 	v.mu.Lock()
@@ -125,7 +126,8 @@ func (v *view) drop(name string) {
 	v.remove(name)
 }
 
-// remove forgets a node, and notes when its region lost its last; mu is held.
+// remove deletes a node, and records when its region lost its last one. The caller
+// holds mu.
 func (v *view) remove(name string) {
 	n, ok := v.nodes[name]
 	if !ok {
@@ -179,15 +181,14 @@ func (v *view) NotifyJoin(n *memberlist.Node)   { v.heard(n); v.put(n.Name, n.Me
 func (v *view) NotifyUpdate(n *memberlist.Node) { v.heard(n); v.put(n.Name, n.Meta) }
 func (v *view) NotifyLeave(n *memberlist.Node)  { v.drop(n.Name) }
 
-// heard keeps a member's gossip address, whether its metadata is understood or
-// not.
+// heard keeps a member's gossip address, whether its metadata decodes or not.
 func (v *view) heard(n *memberlist.Node) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.gossip[n.Name] = n.Address()
 }
 
-// reachable are the gossip addresses of the live members.
+// reachable returns the gossip addresses of the live members.
 func (v *view) reachable() map[string]bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 
 // Limits of one message between nodes.
 const (
-	// MaxMessageBytes bounds a request and a response: four times the public
-	// API's largest body (1 MiB), since canonical numbers are longer than written
-	// ones and a response repeats what the request said.
+	// MaxMessageBytes bounds a request and a response: four times the public API's
+	// largest body (1 MiB), since canonical numbers can be longer than the input and a
+	// response repeats parts of the request.
 	MaxMessageBytes = 4 << 20
 	// MaxHops is how many forwards one request may take: one to where its home is
 	// believed to be, one more after a WrongHomeError.
 	MaxHops = 2
 
-	// The longest parts of a request, in bytes. They are far above what the public
-	// API lets through and only keep a broken peer's mistakes small.
+	// Limits of the parts of a request, in bytes. They are far above what the public
+	// API accepts, and bound the damage of a broken peer.
 	maxTenant      = 255
 	maxOperation   = 64
 	maxMethod      = 32
@@ -30,7 +30,7 @@ const (
 	maxObjectID    = claim.MaxPrefixLength + 1 + 26
 	// A W3C traceparent of version 00 has 55 characters; later ones may append.
 	maxTraceParent = 128
-	// No request is worked on for so long.
+	// No request runs for that long.
 	maxUnderWay = 24 * time.Hour
 )
 
@@ -57,9 +57,9 @@ func toExecuteRequest(home string, req *claim.Request, hops int, entry string) *
 	return m
 }
 
-// fromExecuteRequest checks and converts. Whether the key is stamped is read off
-// the key, so that no sender can say otherwise; the tenant of the fingerprint is
-// the key's, so that the two cannot differ.
+// fromExecuteRequest checks and converts. It reads off the key whether it is stamped,
+// so that no sender can claim otherwise. The tenant of the fingerprint is the key's, so
+// that the two cannot differ.
 func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	key, err := fromKey(m.GetTenant(), m.GetKey())
 	if err != nil {
@@ -98,7 +98,7 @@ func fromExecuteRequest(m *peerv1.ExecuteRequest) (claim.Request, error) {
 	if err != nil {
 		return claim.Request{}, err
 	}
-	stamp, _ := claim.ReadStamp(key.Value) // it counts, whatever the sender says
+	stamp, _ := claim.ReadStamp(key.Value) // the key decides, whatever the sender claims
 	return claim.Request{
 		Key:       key,
 		Also:      also,
@@ -163,7 +163,7 @@ func toResponse(r *claim.Response) *peerv1.Response {
 	return out
 }
 
-// fromResponse fails where there is no response to give to a caller.
+// fromResponse fails if there is no response for a caller.
 func fromResponse(m *peerv1.Response) (claim.Response, error) {
 	if s := m.GetStatus(); s < 200 || s > 599 {
 		return claim.Response{}, fmt.Errorf("%w: its response has status %d", ErrPeerFailed, s)
@@ -217,8 +217,8 @@ func fromState(s uint32) (claim.State, error) {
 	return claim.State(s), nil
 }
 
-// toInspectResponse carries what a merchant may know of its key, no more: no
-// fingerprint, holder or provider key crosses here.
+// toInspectResponse carries only what a merchant may know of its key: no fingerprint,
+// holder or provider key.
 func toInspectResponse(s *claim.Status, found bool) *peerv1.InspectResponse {
 	if !found {
 		return &peerv1.InspectResponse{}

@@ -157,7 +157,7 @@ var orderTests = []test{
 		first := w.takeOneOf(rows[:1])
 		w.park(first)
 		second := w.takeOneOf(rows[1:2])
-		w.unpark(rows[0]) // while the second is being worked on
+		w.unpark(rows[0]) // while the second is in hand
 		first = w.takeOneOf(rows[:1])
 		w.finish(second)
 		require.Empty(w, w.take(10), "the third waits for the first")

@@ -1,5 +1,5 @@
-// Package outboxtest is what every outbox.Store must do, as tests that run
-// unchanged on each backend.
+// Package outboxtest is the conformance suite of outbox.Store. It runs unchanged on
+// each backend.
 package outboxtest
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Harness is one queue of one backend under test, empty at first. claimtest.Queue
-// and noticetest.Queue make those of the queues that claims and notices write to.
+// Harness is one queue of one backend under test, initially empty. claimtest.Queue and
+// noticetest.Queue make harnesses of the queues that claims and notices write to.
 type Harness struct {
-	// Regions are at least two.
+	// Regions has at least two.
 	Regions []string
 	// Queue names the queue; "" means ProviderCalls.
 	Queue outbox.Queue
@@ -26,29 +26,28 @@ type Harness struct {
 	Store func(region string) outbox.Store
 	// Looker looks at all queues of the backend, as a node in region does.
 	Looker func(region string) outbox.Looker
-	// Insert makes one message in region the way the backend does, in the step
-	// that it follows from, and returns its id. It is due Delay later. No key is
-	// used twice.
+	// Insert makes one message in region the way the backend does, in the step that
+	// causes it, and returns its id. It is due Delay later. No key is used twice.
 	Insert func(t testing.TB, region, key string) (id string)
 	// Settle ends the claim of a message in ProviderCalls, which removes the
 	// message; nil for the other queues.
 	Settle func(t testing.TB, region, key string)
 	// Append makes a message of each kind, of one tenant and key, in one step, and
-	// returns their ids in order; nil for the queues that keep none. Tenants are
-	// Tenants. It is called at most three times for one key.
+	// returns their ids in order; nil for queues without an order. Tenants has the
+	// tenants to use. Append is called at most three times for one key.
 	Append  func(t testing.TB, region, tenant, key string, kinds ...outbox.Kind) (ids []string)
 	Tenants [2]string
 	// Delay is how long after its insertion a message is due.
 	Delay time.Duration
 	// Lease is how long the tests take rows for.
 	Lease time.Duration
-	// Pass lets the store's clock go on by at least d; exactly d if Exact.
+	// Pass advances the store's clock by at least d; exactly d if Exact.
 	Pass  func(t testing.TB, d time.Duration)
 	Exact bool
 }
 
-// Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest.
+// Exercise checks every promise of the contract. newHarness opens a backend for each
+// subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -71,7 +70,7 @@ type test struct {
 	only kind
 }
 
-// kind is which queues a test is for.
+// kind selects the queues that a test is for.
 type kind int
 
 const (

@@ -39,8 +39,8 @@ func (w *world) take(limit int) []outbox.Message {
 	return got
 }
 
-// takeDue takes n rows that are due: at once if the backend is exact, and by
-// and by if it may skip what was only just written.
+// takeDue takes n due rows. It retries if the backend may skip a row that was only just
+// written.
 func (w *world) takeDue(n int) []outbox.Message {
 	w.Helper()
 	got := w.take(n)
@@ -52,7 +52,7 @@ func (w *world) takeDue(n int) []outbox.Message {
 	return got
 }
 
-// takeOne takes the only row that is due.
+// takeOne takes the only due row.
 func (w *world) takeOne() outbox.Message {
 	w.Helper()
 	m := w.takeDue(1)[0]
@@ -60,7 +60,7 @@ func (w *world) takeOne() outbox.Message {
 	return m
 }
 
-// look says of the queue in how long a row can be taken, and whether there is one.
+// look returns in how long a row of the queue can be taken, and whether there is one.
 func (w *world) look() (in time.Duration, there bool) {
 	w.Helper()
 	outlook, err := w.Looker(w.home).Look(w.ctx, w.home)
@@ -69,7 +69,7 @@ func (w *world) look() (in time.Duration, there bool) {
 	return in, there
 }
 
-// waiting are the ids of what waits.
+// waiting returns the ids of the waiting rows.
 func (w *world) waiting(limit int) []string {
 	w.Helper()
 	all, err := w.at().Waiting(w.ctx, w.home, limit)
@@ -84,7 +84,7 @@ func (w *world) depth() outbox.Depth {
 	return d
 }
 
-// due inserts a message and lets it become due.
+// due inserts a message and waits until it is due.
 func (w *world) due(key string) string {
 	w.Helper()
 	id := w.Insert(w, w.home, key)
@@ -99,7 +99,7 @@ func (w *world) message(id string) (outbox.Message, bool) {
 	return m, found
 }
 
-// finish ends a row that was taken.
+// finish finishes a taken row.
 func (w *world) finish(m outbox.Message) {
 	w.Helper()
 	require.NoError(w, w.at().Finish(w.ctx, w.home, m.ID, m.Fence))
@@ -117,13 +117,13 @@ func (w *world) unpark(id string) {
 	require.True(w, ok)
 }
 
-// append makes n messages of one key of the first tenant that are due.
+// append makes n due messages of one key of the first tenant.
 func (w *world) append(key string, n int) []string {
 	w.Helper()
 	return w.appendKinds(key, slices.Repeat([]outbox.Kind{outbox.KindLog}, n)...)
 }
 
-// appendKinds makes rows of one key and these kinds that are due.
+// appendKinds makes due rows of one key and these kinds.
 func (w *world) appendKinds(key string, kinds ...outbox.Kind) []string {
 	w.Helper()
 	ids := w.Append(w, w.home, w.Tenants[0], key, kinds...)
@@ -132,7 +132,7 @@ func (w *world) appendKinds(key string, kinds ...outbox.Kind) []string {
 	return ids
 }
 
-// ids are those of ms.
+// ids returns the ids of ms.
 func ids(ms []outbox.Message) []string {
 	got := []string{}
 	for _, m := range ms {
@@ -153,7 +153,7 @@ func (w *world) parked(after string, limit int) []string {
 	return ids
 }
 
-// takeOneOf takes the only row that is due, which is the first of ids.
+// takeOneOf takes the only due row, which is the first of ids.
 func (w *world) takeOneOf(ids []string) outbox.Message {
 	w.Helper()
 	m := w.takeOne()

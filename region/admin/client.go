@@ -24,7 +24,7 @@ func newService(c *http.Client, tls bool, addr string) adminv1connect.AdminServi
 		connect.WithReadMaxBytes(region.MaxMessageBytes), connect.WithAcceptCompression("gzip", nil, nil))
 }
 
-// oneLine is err in one line.
+// oneLine returns err in one line.
 func oneLine(err error) string {
 	text := err.Error()
 	if wire, ok := errors.AsType[*connect.Error](err); ok {
@@ -82,7 +82,7 @@ func (c *Client) SetStatus(ctx context.Context, name string, status region.Statu
 	return resp.Msg.GetEpoch(), nil
 }
 
-// failed says in one line what the node said, or that it said nothing.
+// failed returns, in one line, the node's error, or that the node did not answer.
 func (c *Client) failed(err error) error {
 	if connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeUnimplemented {
 		return fmt.Errorf("the node at %s says: %s", c.addr, oneLine(err))

@@ -65,7 +65,7 @@ type RegionState struct {
 	Name   string        `json:"name"`
 	Code   uint16        `json:"code"`
 	Status region.Status `json:"status"`
-	// RTT is the time to the nearest of its nodes and back; negative while none has
+	// RTT is the round-trip time to the nearest of its nodes; negative while none has
 	// been measured.
 	RTT time.Duration `json:"rtt_ns"`
 	// LastSeen is when it last had a live node, zero: never.

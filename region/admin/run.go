@@ -43,9 +43,9 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 	default:
 		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("the node runs %d commands already; wait for one of them", maxRuns))
 	}
-	// Words behind the first may be secrets.
+	// Later arguments may be secrets.
 	s.c.Logger.InfoContext(ctx, "an operator runs a command", "command", args[0], "by", callerName(ctx))
-	var one sync.Mutex // a stream takes one message at a time
+	var one sync.Mutex // a stream sends one message at a time
 	send := func(m *adminv1.RunResponse) error {
 		one.Lock()
 		defer one.Unlock()
@@ -64,7 +64,7 @@ func (s *Server) Run(ctx context.Context, req *connect.Request[adminv1.RunReques
 	return send(&adminv1.RunResponse{Exit: &code})
 }
 
-// callerName is who asks, for logs.
+// callerName returns the caller for logs.
 func callerName(ctx context.Context) string {
 	if who, known := region.CallerOf(ctx); known {
 		return who.String()
@@ -97,7 +97,7 @@ func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (e
 	if err != nil {
 		return 0, c.notRun(err)
 	}
-	defer func() { _ = stream.Close() }() // what it said has been read
+	defer func() { _ = stream.Close() }() // its output has been read
 	for stream.Receive() {
 		m := stream.Msg()
 		if _, err := out.Write(m.GetOut()); err != nil {
@@ -116,7 +116,7 @@ func (c *Client) Run(ctx context.Context, args []string, out, errs io.Writer) (e
 	return 0, c.notRun(stream.Err())
 }
 
-// notRun is failed where the command may have been run, which a second one must not be.
+// notRun is failed for a command that may have run, and must not run twice.
 func (c *Client) notRun(err error) error {
 	dial := (*net.OpError)(nil)
 	switch {

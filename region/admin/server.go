@@ -88,14 +88,14 @@ func (s *Server) Mount(mux *http.ServeMux) {
 		connect.WithCompression("gzip", nil, nil)))
 }
 
-// caller is who asks.
+// caller returns the identity of the caller.
 type caller struct {
 	region.Identity
-	known  bool   // by a certificate, which without TLS nobody has
+	known  bool   // by certificate; without TLS there is none
 	remote string // its address
 }
 
-// operator refuses callers that are no operators. Without TLS nobody says who they are,
+// operator refuses callers that are not operators. Without TLS callers are anonymous,
 // so they must be on this machine.
 func (c caller) operator() error {
 	switch {
@@ -108,7 +108,7 @@ func (c caller) operator() error {
 	}
 }
 
-// part also lets other nodes ask.
+// part also admits other nodes.
 func (c caller) part() error {
 	if c.known && c.Region != "" {
 		return nil
@@ -162,8 +162,8 @@ func (s *Server) SetRegionStatus(ctx context.Context, req *connect.Request[admin
 	return connect.NewResponse(&adminv1.SetRegionStatusResponse{Epoch: epoch}), nil
 }
 
-// tell has every node that answers read the table of regions, which it would not do by
-// itself before long.
+// tell has every node that answers reload the table of regions, which it would
+// otherwise do later.
 func (s *Server) tell(ctx context.Context, epoch uint64) {
 	var told sync.WaitGroup
 	for _, n := range s.c.Sight.Members() {
@@ -181,7 +181,7 @@ func regionNames(t *region.Topology) (names []string) {
 	return names
 }
 
-// MaxArrivals is how many arrivals a node tells of at most: what one page shows.
+// MaxArrivals is the most arrivals that a node reports: as many as one page shows.
 const MaxArrivals = 50
 
 // Question selects the contents of an [Overview]. The zero value selects this node's own
@@ -219,11 +219,11 @@ func (q Question) wire() *adminv1.OverviewRequest {
 	}
 }
 
-// overview asks everybody at the same time.
+// overview asks all nodes concurrently.
 func (s *Server) overview(ctx context.Context, q *adminv1.OverviewRequest) *adminv1.OverviewResponse {
 	var asked sync.WaitGroup
 	part := &adminv1.PartRequest{Epoch: q.GetEpoch(), Arrivals: min(q.GetArrivals(), MaxArrivals)}
-	own := s.c.Part(ctx, part.GetEpoch(), int(part.GetArrivals())) // first: it may read the topology again
+	own := s.c.Part(ctx, part.GetEpoch(), int(part.GetArrivals())) // first: it may reload the topology
 	out := &adminv1.OverviewResponse{Node: s.c.Node, Epoch: s.c.Topology.Epoch()}
 	for _, n := range s.c.Sight.Members() {
 		m := &adminv1.Member{Name: n.Name, Region: n.Region, RpcAddr: n.RPCAddr, Version: n.Version, Draining: n.Draining}
@@ -266,7 +266,7 @@ func (s *Server) askBacklog(ctx context.Context, of *adminv1.RegionState) {
 	var b Backlog
 	var err error
 	if caught := fault.Caught(func() { b, err = s.c.Backlog(ctx, of.GetName()) }); caught != nil {
-		err = caught // nobody else would catch it: this goroutine is not the request's
+		err = caught // this goroutine is not the request's, so nobody else recovers the panic
 	}
 	if err != nil {
 		of.BacklogError = strings.Join(strings.Fields(err.Error()), " ")

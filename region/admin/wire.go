@@ -106,7 +106,7 @@ func fromOverview(o *adminv1.OverviewResponse) *Overview {
 	return out
 }
 
-// toTimestamp and fromTimestamp keep the zero time, which protobuf has not.
+// toTimestamp and fromTimestamp map the zero time, which protobuf does not have.
 func toTimestamp(t time.Time) (wire *timestamppb.Timestamp) {
 	if !t.IsZero() {
 		wire = timestamppb.New(t)
