@@ -14,25 +14,25 @@ const (
 )
 
 const (
-	// prefixDigits is how much of a number the table of issuers looks at.
+	// prefixDigits is how many digits the table of issuers compares.
 	prefixDigits = 6
-	// shownDigits is what a mask leaves: the last four, which receipts may show
-	// (PCI DSS 4.0, requirement 3.4.1).
+	// shownDigits is how many digits a mask leaves: the last four, which receipts may
+	// show (PCI DSS 4.0, requirement 3.4.1).
 	shownDigits = 4
 	// maxGap is how many separators may stand between two groups of one number, as
 	// in "4242 - 4242".
 	maxGap = 3
-	// minGroupDigits is how many digits each group has, but for the last, where marks
-	// of lists, paths and times stand between them: cards are printed so (4-4-4-4,
-	// 4-6-5), and dates, times and amounts are not.
+	// minGroupDigits is the least length of each group but the last, if marks of lists,
+	// paths and times stand between groups. Card numbers are printed so (4-4-4-4,
+	// 4-6-5); dates, times and amounts are not.
 	minGroupDigits = 4
-	// maxPhoneDigits: a number behind a plus sign that has no more digits than that
-	// is a telephone number (ITU-T E.164).
+	// maxPhoneDigits: a number with a plus sign and no more digits is a telephone
+	// number (ITU-T E.164).
 	maxPhoneDigits = 15
 )
 
-// issuer is a range of first digits, six of them, and the lengths that its numbers
-// have: bit n for n digits.
+// issuer is a range of six leading digits, and the lengths of its numbers: bit n for n
+// digits.
 type issuer struct {
 	first, last uint32
 	lengths     uint32
@@ -45,11 +45,10 @@ func lengths(of ...int) (set uint32) {
 	return set
 }
 
-// issuers is what has been given to the networks. ISO/IEC 7812 leaves the register to
-// its keeper, who does not publish it, so this is what two public lists of it agree on
-// or one of them adds: "Payment card number" of Wikipedia, and card-types.ts of
-// github.com/braintree/credit-card-type. Left out are UATP (1…, 15 digits, paid with at
-// airlines alone) and networks that are gone. Ranges may overlap.
+// issuers lists the ranges of the networks. The register of ISO/IEC 7812 is not
+// published, so the table merges two public lists: "Payment card number" of Wikipedia,
+// and card-types.ts of github.com/braintree/credit-card-type. It leaves out UATP (1…,
+// 15 digits, used at airlines alone) and defunct networks. Ranges may overlap.
 var issuers = func() []issuer {
 	var (
 		sixteen  = lengths(16)
@@ -105,30 +104,30 @@ func HasCardNumber(s string) (has bool) {
 	return has
 }
 
-// digit is one digit of a text: its value, and where it stands.
+// digit is one digit of a text: its value and its position.
 type digit struct {
 	value        uint8
 	begins, ends bool // a group of digits
-	plus         bool // stands before it: a plus sign
+	plus         bool // preceded by a plus sign
 	mark         bool // between it and the digit before: one that [marks] names
 	start, end   int
 }
 
-// digitsInView is how many digits of a run are looked at together: enough that moving
+// digitsInView is how many digits of a run are searched together: enough that moving
 // the view is rare.
 const digitsInView = 4 * maxCardDigits
 
 // cardSearch is a view of a run: digits with nothing but separators in between. It
-// moves, so that a text of a million digits takes no memory.
+// moves along the run, so that a text of a million digits takes no memory.
 type cardSearch struct {
 	run   [digitsInView]digit
 	n     int
 	found func(number []digit) (more bool)
 }
 
-// findCards hands every card number of text to found, from left to right, until found
-// returns false. read returns the character at the beginning of what it is given, and
-// how many bytes it takes.
+// findCards passes every card number of text to found, from left to right, until found
+// returns false. read returns the first character of its argument, and how many bytes
+// it takes.
 func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) bool) {
 	if !manyDigits(text) {
 		return
@@ -167,8 +166,8 @@ func findCards(text []byte, read func([]byte) (rune, int), found func([]digit) b
 	s.look(true)
 }
 
-// manyDigits reports whether text may hold a whole number. Most texts do not, and that
-// is cheap to see.
+// manyDigits reports whether text may hold a whole number. Most texts do not, and the
+// check is cheap.
 func manyDigits[T []byte | string](text T) bool {
 	if len(text) < minCardDigits {
 		return false
@@ -185,9 +184,9 @@ func manyDigits[T []byte | string](text T) bool {
 }
 
 // look tries every stretch of whole groups, and moves the view on. Unless the run is
-// over, it leaves those that may go on behind the view. Where one is a card number, the
-// search goes on at its last four digits: what a mask leaves of it must not be the
-// beginning of another.
+// over, it keeps the groups whose number may continue behind the view. After a card
+// number the search continues at its last four digits: the part that a mask leaves must
+// not begin another number.
 func (s *cardSearch) look(over bool) (more bool) {
 	from := 0
 	if over && s.n > 0 {
@@ -231,8 +230,8 @@ func cardAt(run []digit) int {
 	return 0
 }
 
-// printed reports whether the groups of a number are long enough for what stands
-// between them.
+// printed reports whether the groups of a number are long enough for the marks between
+// them.
 func printed(number []digit) bool {
 	marked, shortest, group := false, minGroupDigits, 0
 	for i, d := range number {
@@ -271,8 +270,8 @@ func digitValue(r rune) int {
 	if !unicode.IsDigit(r) {
 		return -1
 	}
-	// The digits of a script follow each other from zero on, and so do the scripts
-	// that share a range.
+	// The digits of a script are consecutive from zero, and so are the scripts that
+	// share a range.
 	for _, in := range unicode.Nd.R16 {
 		if r <= rune(in.Hi) && r >= rune(in.Lo) {
 			return int(r-rune(in.Lo)) % 10
@@ -287,7 +286,7 @@ func digitValue(r rune) int {
 }
 
 // separates reports whether r may stand between the groups of a number: white space,
-// dashes, dots, and what cannot be seen.
+// dashes, dots, and invisible characters.
 func separates(r rune) bool {
 	switch r {
 	case ' ', '-', '.':
@@ -298,8 +297,8 @@ func separates(r rune) bool {
 	return unicode.IsSpace(r) || r >= utf8.RuneSelf && unicode.In(r, unicode.Pd, unicode.Cf)
 }
 
-// marks reports whether r may stand between the groups of a number as it is printed on
-// cards, and between other numbers more often.
+// marks reports whether r may stand between the groups of a printed card number, but
+// stands between other numbers more often.
 func marks(r rune) bool {
 	switch r {
 	case '/', '\\', '_', ',', ';', ':', '|', '(', ')':

@@ -4,8 +4,8 @@ import "strings"
 
 const currencyLength = 3
 
-// currencyCodes are the active codes of ISO 4217 for money that can be paid:
-// without funds codes, metals and the codes for testing and for none.
+// currencyCodes are the active codes of ISO 4217 for money that can be paid: without
+// funds codes, metals and the codes for testing and for no currency.
 const currencyCodes = `aed afn all amd ang aoa ars aud awg azn bam bbd bdt bgn bhd bif bmd bnd bob brl
 bsd btn bwp byn bzd cad cdf chf clp cny cop crc cup cve czk djf dkk dop dzd egp ern etb eur fjd fkp gbp
 gel ghs gip gmd gnf gtq gyd hkd hnl htg huf idr ils inr iqd irr isk jmd jod jpy kes kgs khr kmf kpw krw
@@ -14,8 +14,8 @@ nok npr nzd omr pab pen pgk php pkr pln pyg qar ron rsd rub rwf sar sbd scr sdg 
 ssp stn svc syp szl thb tjs tmt tnd top try ttd twd tzs uah ugx usd uyu uzs ved ves vnd vuv wst xaf xcd
 xcg xof xpf yer zar zmw zwg`
 
-// currencies maps a code to itself, so that looking one up by bytes yields a
-// string without making one. It is only read.
+// currencies maps a code to itself, so that a look-up by bytes returns a string without
+// allocating. It is read-only.
 var currencies = func() map[string]string {
 	m := make(map[string]string)
 	for code := range strings.FieldsSeq(currencyCodes) {

@@ -9,27 +9,27 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// What became of an object: its status in an event, and the second half of the
-// event's type.
+// Outcomes of an object: its status in an event, and the second half of the event's
+// type.
 const (
 	statusSucceeded = "succeeded"
-	statusDeclined  = "declined" // for now: the same key may try again
+	statusDeclined  = "declined" // for now: the same key may be retried
 	statusFailed    = "failed"   // for good
 	statusExpired   = "expired"
 	statusCanceled  = "canceled"
 )
 
-// events are the messages that tell every sink of one event about the object, whose
-// rendering is given. All bytes follow from stored values: whoever makes the attempt
-// again under the same fence makes the same event.
+// events returns one message for each sink about the object, given its rendering. All
+// bytes follow from stored values: an attempt that is repeated under the same fence
+// makes the same event.
 func (t *attempt) events(status string, object []byte) []outbox.Message {
 	if len(t.o.Sinks) == 0 {
 		return nil
 	}
 	fence := t.Record.Fence
 	if t.Closing {
-		// Closing raises no fence, and the decline before it has an event of its own.
-		// Whoever takes the next fence keeps the closing from being recorded.
+		// Closing raises no fence, and the decline before it has an event of its own. A
+		// holder with the next fence keeps the closing from being recorded.
 		fence++
 	}
 	id := "evt_" + t.Record.Minted.ID + "_" + strconv.FormatUint(fence, 10)
@@ -52,11 +52,11 @@ func (t *attempt) events(status string, object []byte) []outbox.Message {
 	return all
 }
 
-// failure is the event of an object for which no money moved, or is not known to
-// have: as it was asked for, with a status and the code that says why.
+// failure is the event of an object for which no money moved, as far as is known: the
+// request, with a status and the code that gives the reason.
 func (t *attempt) failure(status, code string) []outbox.Message {
 	if len(t.o.Sinks) == 0 || t.intent.Operation == "" || t.op.Orders() {
-		return nil // nobody to tell, or nothing to tell: what changes is told of the charge
+		return nil // no sink, or no event: the charge's own event reports the change
 	}
 	b := appendObject(make([]byte, 0, renderRoom+t.intent.sent()), t.Record.Minted, &t.intent, status)
 	b = append(b, `,"code":`...)
@@ -64,15 +64,15 @@ func (t *attempt) failure(status, code string) []outbox.Message {
 	return t.events(status, append(b, '}'))
 }
 
-// Fallen is a movement that has failed after it was booked.
+// Fallen is a movement that failed after it was booked.
 type Fallen struct {
-	// Transaction is what it is booked as.
+	// Transaction is its booking.
 	ledger.Transaction
 	// Charge is the charge that a ghost's refund has refunded; a refund's is in Reverses.
 	Charge string
-	// Key is that of its claim, or stands for it where the claim is forgotten.
+	// Key is the key of its claim, or stands for it if the claim was deleted.
 	Key string
-	// Code is why, and At when, as the provider says.
+	// Code is the reason and At the time, as the provider reports them.
 	Code string
 	At   time.Time
 }

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// askBeforeCall is how many attempts in a row must have found nothing at a
-	// provider that may not dedupe before one may ask again and then call.
+	// askBeforeCall is how many consecutive attempts must find nothing at a provider
+	// that may not dedupe before an attempt may look up once more and then call.
 	askBeforeCall = 2
-	// dedupeMargin is how long before a provider may forget a key it is not trusted to
-	// remember it any more: an hour for clocks and for a call on its way.
+	// dedupeMargin is how long before a provider may forget a key the executor stops
+	// relying on it: an hour for clock differences and for a call in transit.
 	dedupeMargin = time.Hour
-	// dedupeTrust is how long after a key's first use a provider is trusted that does not
-	// say how long it remembers keys.
+	// dedupeTrust is how long after a key's first use the executor relies on a provider
+	// that does not declare how long it remembers keys.
 	dedupeTrust = psp.DefaultKeyLife - dedupeMargin
 )
 
 // Reasons of unknown outcomes, for the audit; merchants can read them.
 const (
-	reasonNoAnswer   = "no_answer"          // a call that may have moved money went unanswered
-	reasonRepeat     = "repeat_refused"     // the repeat was refused as invalid, which tells nothing of the first call
-	reasonNotFound   = "not_found"          // asked, and the provider knew nothing
-	reasonNotAsked   = "lookup_unanswered"  // asked, without an answer
-	reasonCannotAsk  = "cannot_ask"         // neither dedupe nor look-up: only a person can tell
+	reasonNoAnswer   = "no_answer"          // a call that may have moved money got no answer
+	reasonRepeat     = "repeat_refused"     // the repeat was refused as invalid, which proves nothing about the first call
+	reasonNotFound   = "not_found"          // the look-up found nothing
+	reasonNotAsked   = "lookup_unanswered"  // the look-up got no answer
+	reasonCannotAsk  = "cannot_ask"         // neither dedupe nor look-up: only an operator can resolve it
 	reasonUnreadable = "payload_unreadable" // the stored request does not parse
-	reasonNotSent    = "not_sent"           // nothing left for the provider
-	reasonGhost      = "found_a_ghost"      // asked, and what the provider knew had been given back
-	reasonNoFacts    = "charge_unreadable"  // the books of what is to be given back cannot be read now
-	reasonMissing    = "charge_missing"     // what earlier attempts may have found is not in the store now
-	reasonHeld       = "refunds_held"       // automatic refunds are stopped
-	reasonElsewhere  = "provider_changed"   // what is to be given back moved at a provider that this node does not have
+	reasonNotSent    = "not_sent"           // nothing was sent to the provider
+	reasonGhost      = "found_a_ghost"      // the look-up found a movement that had been refunded
+	reasonNoFacts    = "charge_unreadable"  // the books of the movement to refund cannot be read now
+	reasonMissing    = "charge_missing"     // the store lacks what earlier attempts may have found
+	reasonHeld       = "refunds_held"       // automatic refunds are held
+	reasonElsewhere  = "provider_changed"   // this node does not have the provider of the movement to refund
 )
 
-// Options is what an [Executor] may be given. The zero value serves everything but refunds,
-// and emits no events.
+// Options are the optional dependencies of an [Executor]. The zero value serves
+// everything but refunds, and emits no events.
 type Options struct {
 	// Logger; nil means slog.Default.
 	Logger *slog.Logger
@@ -62,23 +62,26 @@ type Options struct {
 	// expires_at, and ProcessingFor how long a payment method may take to settle before a
 	// page; 0 means a day, and 14.
 	ActionFor, ProcessingFor time.Duration
-	// Nameless says whom charges were begun for whose claims name nobody, as of claim.Config:
-	// captures and cancellations go there. "" where nobody knows; nil: the only provider.
+	// Nameless returns the provider of charges whose claims name none, as in
+	// claim.Config: captures and cancellations go there. "" if it is not known; nil:
+	// the only provider.
 	Nameless func() string
-	// Held says why no compensation may go on at a provider, "" if one may; nil: none is
-	// ever held.
+	// Held returns why no compensation may proceed at a provider, "" if one may; nil:
+	// none is ever held.
 	Held func(ctx context.Context, provider string) (reason string, err error)
-	// Failover is by a provider's name who is to try where that one certainly moved no
-	// money, and for which declines beside calls that were not sent.
+	// Failover maps a provider to the one that tries a payment next if the first
+	// certainly moved no money, and the declines, beside unsent calls, after which it
+	// does.
 	Failover map[string]Failover
 	// Sinks get one message each for every event, in this order: kinds of
 	// outbox.Events. None: no events.
 	Sinks []outbox.Kind
-	// ErrorPages is where the types of problems lead.
+	// ErrorPages is the base URL of the types of problems.
 	ErrorPages problem.Pages
 }
 
-// Failover is whom a payment goes to that another provider certainly has not made.
+// Failover names the provider that tries a payment which another provider certainly has
+// not made.
 type Failover struct {
 	To string
 	// Codes are the decline codes that count, see psp.Decline; hard declines never do.
@@ -96,7 +99,7 @@ type Executor struct {
 	gaveUp  map[Operation]claim.Response
 }
 
-// callee is a provider, with what it says of itself.
+// callee is a provider with its capabilities.
 type callee struct {
 	provider psp.Provider
 	name     string
@@ -125,7 +128,7 @@ func NewExecutor(providers psp.Providers, o Options) *Executor {
 type attempt struct {
 	*Executor
 	claim.Attempt
-	// callee is whom to call: a refund finds it by its charge.
+	// callee is the provider to call: a refund takes it from its charge.
 	*callee
 	op     Operation
 	intent Intent
@@ -133,16 +136,17 @@ type attempt struct {
 	cleared bool
 	// of is the charge that a capture or a cancellation is about.
 	of charged
-	// undone: what it gives back has failed since, and earlier attempts may have called.
+	// undone: the payment to refund has failed since, and earlier attempts may have
+	// called.
 	undone bool
-	// from is the provider's account in which what it gives back is booked.
+	// from is the provider's account in which the payment to refund is booked.
 	from ledger.Account
 }
 
-// Attempt makes at most one call that can move money and says what is known
-// afterwards. It returns once the provider has answered, its time-out has
-// passed or ctx is done; the latter two are unknown outcomes. See the package
-// comment for when it calls, when it asks, and when it does neither.
+// Attempt makes at most one call that can move money and returns what is known
+// afterwards. It returns once the provider has answered, its time-out has passed or ctx
+// is done; the latter two are unknown outcomes. See the package comment for when it
+// calls, when it looks up, and when it does neither.
 func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	t := &attempt{Executor: e, Attempt: a, callee: e.first, op: Operation(a.Record.Operation)}
 	if a.Provider != "" && !t.goTo(a.Provider) {
@@ -190,9 +194,9 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	}
 	switch expired := intent.Expired(a.Now); {
 	case t.told() && intent.Holds() && t.caps.Blind:
-		return t.asItWas(ctx) // nor can that be asked for
+		return t.asItWas(ctx) // nor can it be looked up
 	case t.told() && intent.Holds():
-		return t.show(ctx, a.Told) // how much of it is not in the word
+		return t.show(ctx, a.Told) // the notice does not contain the amount
 	case t.told():
 		return t.succeeded(a.Told)
 	case a.Refused != "" && a.ToldBy == t.name:
@@ -216,29 +220,29 @@ func (e *Executor) Attempt(ctx context.Context, a claim.Attempt) claim.Verdict {
 	}
 }
 
-// told reports whether the provider to call has said by itself that it did what was asked:
-// in the account that was asked for, as the owner of another one can have the provider say
-// anything of it.
+// told reports whether the provider to call has notified us of the requested movement,
+// in the account that was called. The owner of another account can make the provider
+// report anything about it.
 func (t *attempt) told() bool {
 	if t.Told == "" || t.ToldBy != t.name {
 		return false
 	}
 	in := t.intent.Account()
 	if t.op.GivesBack() {
-		in = psp.AccountOf(t.intent.Source) // where its charge lies
+		in = psp.AccountOf(t.intent.Source) // the account of its charge
 	}
 	return psp.AccountOf(t.Told) == in
 }
 
-// toldRefused is the verdict of a provider's own word that what was asked for was not
-// made. It may be asked for again: how long the reason holds is not in the word.
+// toldRefused is the verdict of a notice that the movement was refused. The request may
+// be retried: the notice does not say how long the reason holds.
 func (t *attempt) toldRefused(ctx context.Context) claim.Verdict {
 	t.cleared = true
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: t.Refused}})
 }
 
-// chargedAt makes the provider that a charge's claim is with the one to call; false where
-// there is none, or it is not known.
+// chargedAt selects the provider of a charge's claim; false if there is none, or it is
+// not known.
 func (t *attempt) chargedAt(rec *claim.Record) bool {
 	name, ok := rec.With(t.names)
 	switch {
@@ -251,7 +255,7 @@ func (t *attempt) chargedAt(rec *claim.Record) bool {
 	}
 }
 
-// goTo makes the named provider the one to call; false where there is none.
+// goTo selects the named provider; false if there is none.
 func (t *attempt) goTo(name string) bool {
 	to, ok := t.callees[name]
 	if ok {
@@ -269,15 +273,15 @@ func (t *attempt) dedupes() bool {
 	return t.caps.Dedupe != psp.DedupeNone && t.age() < trust
 }
 
-// lapsed reports whether a charge whose outcome is unknown must not be waited for
-// any more. A transfer is: nobody could take it back should it surface later.
+// lapsed reports whether to stop waiting for a charge whose outcome is unknown. A
+// transfer is always waited for: nobody could reverse it if it surfaced later.
 func (t *attempt) lapsed() bool {
 	return t.op == Charge && !t.intent.ExpiresAt.IsZero() && !t.Now.Before(t.intent.ExpiresAt.Add(t.expiryGrace()))
 }
 
-// expiryGrace is how long after its expires_at a charge may still be unknown before
-// it counts as expired: a call that left in time has been answered, or has timed out
-// and is not on its way any more, by then.
+// expiryGrace is how long after its expires_at a charge may still be unknown before it
+// counts as expired: by then a call that was sent in time has been answered or has
+// timed out.
 func (t *attempt) expiryGrace() time.Duration { return max(t.caps.Timeout, t.settleWindow()) }
 
 // call is the one place from which money moves.
@@ -299,12 +303,12 @@ func (t *attempt) call(ctx context.Context) psp.Result {
 	}
 }
 
-// described is what the provider is called with, and asked about.
+// described is the request that the provider receives in a call or a look-up.
 func (t *attempt) described() psp.Call {
 	c := psp.Call{
 		Kind: kind(t.op), Key: t.Record.ProviderKey, Reference: t.Record.Minted.ID,
 		Amount: t.intent.Amount, Currency: t.intent.Currency, Home: t.Record.Home,
-		// A refund's reason is the merchant's own affair and not the payer's.
+		// A refund's reason is for the merchant, not for the payer.
 		Source: t.intent.Source, Description: t.intent.Description(), Terms: t.intent.agreement(),
 	}
 	if t.op.Orders() {
@@ -331,9 +335,9 @@ func kind(op Operation) psp.Kind {
 	}
 }
 
-// repeat makes the call again, which a provider that dedupes answers with the
-// first call's result. One that refuses the repeat, as invalid or as another call under
-// the same key, is asked at once: the same call would be refused again and again.
+// repeat makes the call again; a provider that dedupes answers with the first call's
+// result. If the provider refuses the repeat, as invalid or as another call under the
+// same key, repeat looks up at once: the same call would be refused again and again.
 func (t *attempt) repeat(ctx context.Context) claim.Verdict {
 	r := t.call(ctx)
 	why := r.Err
@@ -353,8 +357,8 @@ func saidInvalid(r psp.Result) bool {
 	return r.Outcome == psp.Declined && r.Decline != nil && r.Decline.Class == psp.Invalid
 }
 
-// ask finds out what became of earlier attempts, and calls again only where
-// that is both safe and still wanted.
+// ask looks up the outcome of earlier attempts, and calls again only if that is both
+// safe and still wanted.
 func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	found, res := t.lookup(ctx)
 	if found == psp.FoundYes && res.Outcome == psp.Approved {
@@ -363,16 +367,16 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 			t.log.WarnContext(ctx, "the ledger cannot be read: the movement that the provider found may have been refunded", "object", t.Record.Minted.ID, "error", err)
 			return t.unknown(ctx, reasonNotAsked)
 		case ghost && !t.dedupes():
-			// Which of several movements the look-up finds is the provider's to choose; that
-			// there is no other cannot be told.
+			// The provider chooses which of several movements the look-up finds; that
+			// there is no other cannot be proved.
 			return t.unknown(ctx, reasonGhost)
 		case ghost:
-			found = psp.FoundNo // given back: not what this generation may settle on
+			found = psp.FoundNo // refunded: this generation must not settle on it
 		}
 	}
 	if found == psp.FoundYes && res.Outcome == psp.Declined && (t.Record.Generation > 1 || saidInvalid(res)) {
-		// Perhaps an earlier generation's, or a refused repeat's own: no money yet,
-		// and no more than that.
+		// It may be an earlier generation's, or a refused repeat's own: it proves no
+		// more than that no money has moved yet.
 		found = psp.FoundNo
 	}
 	switch {
@@ -403,10 +407,9 @@ func (t *attempt) ask(ctx context.Context, expired bool) claim.Verdict {
 	}
 }
 
-// ghost reports whether a movement that was found has been booked as money that
-// nobody asked for: it belongs to a generation before, which a merchant was told had
-// moved none. Should it be booked only after this look, the books refuse one of both
-// (ledger.Transaction.Arrival).
+// ghost reports whether the found movement is booked as a ghost: it belongs to an
+// earlier generation, whose merchant was sent a decline. If it is booked only after
+// this look, the books refuse one of the two (ledger.Transaction.Arrival).
 func (t *attempt) ghost(ctx context.Context, ref string) (bool, error) {
 	if t.op != Charge || t.Record.Generation == 1 || t.o.Books == nil {
 		return false, nil
@@ -423,8 +426,8 @@ func (t *attempt) lookup(ctx context.Context) (psp.Found, psp.Result) {
 	return t.provider.Lookup(ctx, t.described())
 }
 
-// settleWindow is how long a call may still be on its way. A provider that
-// dedupes need not declare one; then it is the longest a call may take.
+// settleWindow is how long a call may still be in transit. A provider that dedupes need
+// not declare one; then it is the longest duration of a call.
 func (t *attempt) settleWindow() time.Duration {
 	if t.caps.SettleWindow > 0 {
 		return t.caps.SettleWindow

@@ -10,11 +10,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// elseMoved is v, unless another provider is to try instead: the settings name one, the
-// request is for none in particular, and it is certain that this generation has moved no
-// money. So it is a first attempt, whose call was not sent or was declined, and never one
-// that comes after an unknown outcome, however it ended itself. Nor does one move whose
-// payment was made already and declined: its payer may still have it open, and pay it.
+// elseMoved returns v, unless another provider is to try instead: the settings name
+// one, the request names none, and this generation has certainly moved no money. That
+// is so for a first attempt whose call was not sent or was declined, and never after an
+// unknown outcome. It excludes a declined payment whose payer may still complete it.
 func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) claim.Verdict {
 	next, set := t.o.Failover[t.name]
 	_, has := t.callees[next.To]
@@ -26,12 +25,12 @@ func (t *attempt) elseMoved(ctx context.Context, r psp.Result, v claim.Verdict) 
 	}
 	t.log.WarnContext(ctx, "failing over: this provider has certainly moved no money",
 		"object", t.Record.Minted.ID, "provider", t.name, "next", next.To, "reason", v.Reason)
-	// Only a build that knows no such outcome would show it.
+	// Only a build without such outcomes would show it.
 	shown := t.refusal(problem.New(problem.OutcomeUnknown, "Another provider is to try."))
 	return claim.Verdict{Outcome: claim.OutcomeMoved, Next: next.To, Reason: v.Reason, Response: shown}
 }
 
-// certain reports whether r says that no money moved, in a way that is one of codes.
+// certain reports whether r proves that no money moved, with one of codes.
 func certain(r psp.Result, v claim.Verdict, codes []string) bool {
 	var held *psp.NotSentError
 	if r.Outcome == psp.Unknown {

@@ -15,14 +15,14 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// RequiresCapture is the state of a charge whose money the provider holds. It is Stripe's
-// word ("The PaymentIntent object", status).
+// RequiresCapture is the state of a charge whose money the provider holds. It is
+// Stripe's term ("The PaymentIntent object", status).
 const RequiresCapture psp.State = "requires_capture"
 
 // captureManual is the capture_method of a charge whose money is held first.
 const captureManual = "manual"
 
-// Codes of captures and cancellations that are refused, and of charges that cannot be held.
+// Codes of refused captures and cancellations, and of charges that cannot be held.
 const (
 	codeNotHeld     = "charge_not_capturable"
 	codeNotWaiting  = "charge_not_cancelable"
@@ -32,8 +32,8 @@ const (
 )
 
 const (
-	// settleFor is how long a capture waits for its charge's claim to learn of it, looking
-	// every settleEvery; then it tries again after settleLater.
+	// settleFor is how long a capture waits for its charge's claim to learn of it,
+	// polling every settleEvery; then it retries after settleLater.
 	settleFor   = 5 * time.Second
 	settleEvery = 50 * time.Millisecond
 	settleLater = time.Second
@@ -62,8 +62,8 @@ type charged struct {
 	intent Intent
 }
 
-// Holds reports whether the money of a charge is held first: how much of it moves is the
-// capture's to say.
+// Holds reports whether the money of a charge is held first; a capture then decides how
+// much of it moves.
 func (in *Intent) Holds() bool { return string(in.terms.captureMethod) == `"`+captureManual+`"` }
 
 func (in *Intent) setOrder(name, raw []byte) (err error) {
@@ -82,8 +82,8 @@ func (in *Intent) setOrder(name, raw []byte) (err error) {
 	return err
 }
 
-// OrderOf is the request of a capture or cancellation of charge: body, canonical, is what
-// the merchant sent.
+// OrderOf returns the request of a capture or cancellation of charge: body, canonical,
+// is what the merchant sent.
 func OrderOf(body []byte, charge string) []byte {
 	const open, end = "{", "}"
 	b := append([]byte(nil), body[:max(0, len(body)-len(end))]...)
@@ -94,8 +94,8 @@ func OrderOf(body []byte, charge string) []byte {
 	return append(appendString(b, charge), end...)
 }
 
-// cannotHold refuses, before anything is sent, to hold money at a provider that cannot, or
-// where it could not be found out what became of a capture.
+// cannotHold refuses, before anything is sent, to hold money at a provider that cannot
+// hold it, or that could not report the result of a capture.
 func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
 	if !t.intent.Holds() || t.canHold() {
 		return v, false
@@ -104,8 +104,8 @@ func (t *attempt) cannotHold() (v claim.Verdict, refused bool) {
 }
 
 // order is an attempt to capture or to cancel a charge. It calls the provider, has the
-// charge's own claim find out what that came to, and is done once that claim is: whoever
-// reads that a charge is captured finds it booked.
+// charge's own claim find out the result, and is done once that claim is: whoever reads
+// that a charge is captured finds it booked.
 func (t *attempt) order(ctx context.Context) claim.Verdict {
 	if err := t.readCharge(ctx); err != nil {
 		t.log.WarnContext(ctx, "the charge to capture or cancel cannot be read; nothing was sent to the provider",
@@ -135,14 +135,14 @@ func (t *attempt) order(ctx context.Context) claim.Verdict {
 		}
 		return t.unknown(ctx, reasonNoAnswer)
 	}
-	// Either answer may be about another capture than this one. What has become of the
-	// charge its own claim finds out.
+	// Either answer may be about another capture than this one. The charge's own claim
+	// finds out the state of the charge.
 	v, over, stands := t.learned(ctx)
 	switch {
 	case over:
 		return v
 	case stands && r.Outcome == psp.Declined:
-		t.cleared = true // the provider shows the charge as it was
+		t.cleared = true // the provider reports the charge unchanged
 		return t.declined(ctx, r)
 	default:
 		v := t.unknown(ctx, reasonUnsettled)
@@ -156,7 +156,7 @@ func (t *attempt) readCharge(ctx context.Context) error {
 	if t.o.Charges == nil || t.o.Home == nil {
 		return errors.New("payment: the executor cannot read charges; set Options.Charges and Options.Home")
 	}
-	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
+	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse accepts nothing else
 	home, ok := t.o.Home(code)
 	if !ok {
 		return fmt.Errorf("payment: region code %d is not in this node's topology", code)
@@ -170,7 +170,7 @@ func (t *attempt) readCharge(ctx context.Context) error {
 		return err
 	}
 	if !found || rec.Key.Tenant != t.Record.Key.Tenant || rec.Operation != string(Charge) {
-		rec = claim.Record{} // one answer for a charge of nobody and for another tenant's
+		rec = claim.Record{} // the same answer for an unknown charge and for another tenant's
 	}
 	of.rec = rec
 	if rec.State != claim.InFlight || of.call.ID != "" {
@@ -188,8 +188,8 @@ func (t *attempt) readCharge(ctx context.Context) error {
 	return err
 }
 
-// over is the verdict where the charge's claim says already what becomes of the order, as it
-// does not change any more.
+// over returns the verdict if the state of the charge's claim, being final, already
+// decides the order.
 func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
 	switch rec := &t.of.rec; {
 	case rec.State == 0:
@@ -203,7 +203,8 @@ func (t *attempt) over(ctx context.Context) (v claim.Verdict, over bool) {
 	case rec.State == claim.InFlight:
 		return v, false
 	case rec.State == claim.FailedRetry:
-		// A later generation may have held the money, in what a restore has lost.
+		// A later generation may have held the money, in the writes that a restore
+		// lost.
 		code, detail := t.notHeldWhy()
 		return t.missing(ctx, code, detail), true
 	default:
@@ -223,8 +224,9 @@ func (t *attempt) notHeldWhy() (code, detail string) {
 	return codeNotHeld, "This charge holds no money any more: it was refused, was canceled, or has expired. Make another one."
 }
 
-// notOpen refuses what the charge is not ready for, and finds the provider. A recovery waits
-// instead: the charge may have been ready, and only the restored store has it as it was.
+// notOpen refuses an order for which the charge is not ready, and finds the provider. A
+// recovery waits instead: the charge may have been ready, and only the restored store
+// shows it as it was before.
 func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	rec, in := &t.of.rec, &t.of.intent
 	state, by := psp.State(""), ""
@@ -255,8 +257,9 @@ func (t *attempt) notOpen(ctx context.Context) (v claim.Verdict, refused bool) {
 	return v, false
 }
 
-// learned has the charge's claim find out what the provider has done, and is over once that
-// is final. stands is true where the provider, asked since, shows the charge as it was.
+// learned has the charge's claim look up the provider's state, and is over once that
+// claim is final. stands reports that the provider, asked since, still shows the charge
+// unchanged.
 func (t *attempt) learned(ctx context.Context) (v claim.Verdict, over, stands bool) {
 	before := t.of.rec.Fence
 	for deadline := time.Now().Add(settleFor); ; {
@@ -272,15 +275,15 @@ func (t *attempt) learned(ctx context.Context) (v claim.Verdict, over, stands bo
 		if _, busy := asked.Delay(); !busy || time.Now().After(deadline) || ctx.Err() != nil {
 			return v, false, false
 		}
-		select { // somebody else is asking
+		select { // another attempt is asking
 		case <-ctx.Done():
 		case <-time.After(settleEvery):
 		}
 	}
 }
 
-// captured is the verdict of a capture whose charge is made: the charge as it is stored, if
-// it was made for what is asked for.
+// captured is the verdict of a capture whose charge has succeeded: the charge as
+// stored, if it was made for the requested amount.
 func (t *attempt) captured(ctx context.Context) claim.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -312,8 +315,8 @@ func (t *attempt) captured(ctx context.Context) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeDone, ProviderRef: t.of.rec.ProviderRef, Response: resp}
 }
 
-// letGo is the verdict of a cancellation whose charge is called off. What the charge was is
-// known while its request is; after a crash the provider still shows how much it was of.
+// letGo is the verdict of a cancellation whose charge is canceled. The charge's request
+// has its amount; after a crash the provider still has it.
 func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 	of := &t.of
 	if !t.chargedAt(&of.rec) {
@@ -343,9 +346,9 @@ func (t *attempt) letGo(ctx context.Context) claim.Verdict {
 	return t.gone(&in, ref)
 }
 
-// canceled is the verdict of a charge that was called off before any money moved, by its
-// merchant, by a person, or as the hold has lapsed. It is final: a retry of the charge must
-// not take what was given up.
+// canceled is the verdict of a charge that was canceled before any money moved: by its
+// merchant, by an operator, or because the hold lapsed. It is final: a retry of the
+// charge must not take the money after all.
 func (t *attempt) canceled(ref string) claim.Verdict {
 	p := problem.New(problem.CardDeclined, "The "+string(t.op)+" was canceled at the provider before any money moved.")
 	p.DeclineCode = codeCanceled

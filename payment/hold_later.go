@@ -12,42 +12,43 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Captures and cancellations at a provider that says later what comes of them, and that
-// cannot be asked (Adyen). Of several under way at once more than one could succeed. So an
-// order takes its charge before it calls: the charge's row says whose it is, and another
-// order is refused until the provider's word frees it. The charge follows that word
-// ([claim.Held]) and never the order, whoever gave it.
+// Captures and cancellations at a provider that reports their result later and cannot
+// be asked (Adyen). Of several concurrent orders more than one could succeed. So an
+// order takes its charge before it calls: the charge's row names the order, and the
+// charge refuses another one until the provider's notice frees it. The charge follows
+// that notice ([claim.Held]) and never the order, whoever gave it.
 //
 // # Crash points
 //
-//	take the charge | call | wait | the word settles the charge | the order reads it
+//	take the charge | call | wait | the notice settles the charge | the order reads it
 //
 //	before the charge is    nothing has happened
 //	taken
 //	after that              the charge is processing, by the order: its next attempt calls
-//	during the call, after  the order repeats it under its key, for as long as that is known;
-//	the provider has it     after that it waits for the word
-//	before the word         both wait; their answers stand
-//	a word of success:      the notice is told again, finds the charge settled, and has the
-//	after the charge's      order read it
-//	a word of failure:      the notice is told again and frees the charge, which until then is
-//	after the order's       nobody's to order
+//	during the call, after  the order repeats it under its key, for as long as the provider
+//	the provider has it     keeps that; after that it waits for the notice
+//	before the notice       both wait; their answers stand
+//	a notice of success:    the notice is processed again, finds the charge settled, and has
+//	after the charge's      the order read it
+//	a notice of failure:    the notice is processed again and frees the charge, which until
+//	after the order's       then refuses every order
 
 // codeOrdered is the refusal of an order while another one is under way.
 const codeOrdered = "order_in_progress"
 
-// reasonTaken is why an order that has sent nothing tries again: somebody else has the
-// charge's claim for now.
+// reasonTaken is why an order that has sent nothing is retried: another attempt holds
+// the charge's claim for now.
 const reasonTaken = "charge_busy"
 
-// later reports whether the provider tells what comes of orders, and cannot be asked.
+// later reports whether the provider reports the result of orders later, and cannot be
+// asked.
 func (c *callee) later() bool { return c.caps.Asynchronous && c.caps.Blind }
 
-// canHold reports whether a charge's money can be held: what becomes of it must be told at
-// once or later, and shown or told.
+// canHold reports whether a charge's money can be held: the provider must report the
+// result of an order, in its answer, in a look-up or in a notice.
 func (c *callee) canHold() bool { return c.caps.Captures && c.caps.Asynchronous == c.caps.Blind }
 
-// heldWord is the verdict of a charge of which a word was said.
+// heldWord is the verdict of a charge after a notice about it.
 func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 	h, rec := t.Held, &t.Record
 	if h.Word != claim.HeldOrdered && (h.By != t.name || rec.ProviderRef != "" && rec.ProviderRef != h.Ref) {
@@ -75,7 +76,7 @@ func (t *attempt) heldWord(ctx context.Context) claim.Verdict {
 		t.log.ErrorContext(ctx, "provider reports another amount than was requested", "object", rec.Minted.ID, "provider", t.name, "provider_ref", h.Ref, "amount", h.Amount)
 	case claim.HeldReleased:
 		if by == rec.Minted.ID {
-			return t.unanswered() // we have called it off
+			return t.unanswered() // we have canceled it
 		}
 		return t.canceled(h.Ref)
 	}
@@ -94,8 +95,8 @@ func (t *attempt) asItWas(ctx context.Context) claim.Verdict {
 	}
 }
 
-// orderedBy is the verdict of a charge that order is to capture or to cancel; the charge
-// itself, where it is called off.
+// orderedBy is the verdict of a charge that order is about to capture or cancel; for an
+// expired hold order is the charge itself.
 func (t *attempt) orderedBy(order string) claim.Verdict {
 	rec, state := &t.Record, psp.Processing
 	v := claim.Verdict{
@@ -108,8 +109,9 @@ func (t *attempt) orderedBy(order string) claim.Verdict {
 	return v
 }
 
-// awaitHeld is await for a charge that holds its money. One that is past its time is called
-// off, and is closed by the provider's word alone: a capture that is under way may win.
+// awaitHeld is await for a charge that holds its money. The charge cancels a hold past
+// its time, and only the provider's notice closes it: a capture that is under way may
+// win.
 func (t *attempt) awaitHeld(ctx context.Context) claim.Verdict {
 	rec := &t.Record
 	ours := rec.Interim.State == string(RequiresCapture) || rec.Interim.By == rec.Minted.ID
@@ -132,7 +134,7 @@ func (t *attempt) awaitHeld(ctx context.Context) claim.Verdict {
 func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 	if t.Record.Interim != nil {
 		t.pageProcessing(ctx, psp.Processing, t.of.rec.ProviderRef)
-		return t.asItWas(ctx) // the provider has it
+		return t.asItWas(ctx) // the provider has the order
 	}
 	if v, taken := t.take(ctx); !taken {
 		return v
@@ -149,8 +151,8 @@ func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 			Response: t.of.rec.Interim.Response, RetryIn: t.pace(psp.Processing),
 		}
 	case r.Outcome == psp.Declined && r.Decline != nil && !t.Recovery:
-		// The provider does not have it: the charge is free again, if need be by the next one
-		// that looks.
+		// The provider does not have it: the charge is free again; the next attempt
+		// that looks frees it if need be.
 		t.o.Charges.LearnHeld(ctx, t.of.call, claim.Held{By: t.name, Ref: t.of.rec.ProviderRef, Order: t.Record.Minted.ID, Word: claim.HeldStill})
 		if err := t.readCharge(ctx); err != nil || t.of.rec.Interim != nil && t.of.rec.Interim.By == t.Record.Minted.ID {
 			v := t.unknown(ctx, reasonUnsettled)
@@ -159,7 +161,8 @@ func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 		}
 		return t.declined(ctx, r)
 	case r.Outcome == psp.Declined:
-		// Said of the repeat, and not of the attempt that may have gone through.
+		// The refusal is about the repeat, not about the attempt that may have
+		// succeeded.
 		return t.unknown(ctx, reasonRepeat)
 	}
 	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "charge", t.intent.Charge, "provider", t.name, "error", r.Err)
@@ -169,7 +172,7 @@ func (t *attempt) orderLater(ctx context.Context) claim.Verdict {
 	return t.unknown(ctx, reasonNoAnswer)
 }
 
-// take has the charge's row say that it is this order's.
+// take records this order in the charge's row.
 func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
 	mine := t.Record.Minted.ID
 	for deadline := time.Now().Add(settleFor); ; {
@@ -192,7 +195,7 @@ func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
 			return t.unsent(ctx, reasonTaken, settleLater), false
 		}
 		if busy {
-			select { // somebody else has it for a moment
+			select { // another attempt holds it for a moment
 			case <-ctx.Done():
 			case <-time.After(settleEvery):
 			}
@@ -200,8 +203,9 @@ func (t *attempt) take(ctx context.Context) (v claim.Verdict, taken bool) {
 	}
 }
 
-// orderFailed is the verdict of an order that the provider took and that came to nothing. It
-// is final: should it have been the wrong thing to ask for, another key asks for the right one.
+// orderFailed is the verdict of an order that the provider accepted and that had no
+// effect. It is final: if it was the wrong order, the merchant sends the right one
+// under another key.
 func (t *attempt) orderFailed(ctx context.Context) claim.Verdict {
 	message := "The provider could not capture this charge. Its money is held as before; another capture needs a new key."
 	if t.op == Cancel {
@@ -210,12 +214,13 @@ func (t *attempt) orderFailed(ctx context.Context) claim.Verdict {
 	return t.declined(ctx, psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Hard, Code: t.Refused, Message: message}})
 }
 
-// tellsLater is for how long an order whose charge is over waits for the word that says so.
+// tellsLater is how long an order whose charge is over waits for the notice about
+// itself.
 const tellsLater = time.Hour
 
-// remembered is what a cancellation has of its charge, whose request is gone and which cannot
-// be asked for: its amount and currency, as the order was answered for now, or as the
-// provider's word has them. ok is false where it has neither.
+// remembered returns what a cancellation knows of its charge, whose request is deleted
+// and which cannot be looked up: the amount and currency of the order's interim answer,
+// or of the provider's notice. ok is false if neither has them.
 func (t *attempt) remembered() (in Intent, ok bool) {
 	in.Operation = Charge
 	var was struct {
@@ -230,8 +235,8 @@ func (t *attempt) remembered() (in Intent, ok bool) {
 	return in, in.Amount > 0 && in.Currency != ""
 }
 
-// forgotten is the verdict of a cancellation that does not know what was canceled: the word
-// that it waits for is on its way, or was about somebody else's doing.
+// forgotten is the verdict of a cancellation that does not know what was canceled: its
+// notice is still on the way, or was about an order of somebody else.
 func (t *attempt) forgotten(ctx context.Context) claim.Verdict {
 	if t.age() >= tellsLater {
 		return t.notHeld()
@@ -241,8 +246,8 @@ func (t *attempt) forgotten(ctx context.Context) claim.Verdict {
 	return v
 }
 
-// sendCancel asks the provider to call the charge off. Nothing moves by it, so each attempt
-// may have a key of its own: a kept reply would tell what was, and not what is.
+// sendCancel asks the provider to cancel the charge. No money moves by it, so each
+// attempt may use a new key: a cached reply would return the former state.
 func (t *attempt) sendCancel(ctx context.Context) psp.Result {
 	ctx, cancel := context.WithTimeout(ctx, t.caps.Timeout)
 	defer cancel()

@@ -63,45 +63,45 @@ type Intent struct {
 	// Currency is an ISO 4217 code in lower case. A refund has its charge's, and as
 	// parsed none.
 	Currency string
-	// Source is the payment method of a charge, the destination of a transfer, the provider's
-	// reference of the movement that a compensation refunds. A refund has its charge's
-	// reference, and as parsed none.
+	// Source is the payment method of a charge, the destination of a transfer, or the
+	// provider's reference of the movement that a compensation refunds. A refund has
+	// its charge's reference, and as parsed none.
 	Source string
 	// FailedBefore counts refunds of a compensation's movement that were booked and have
 	// failed since.
 	FailedBefore int
 	// Charge is the id of the charge to refund, compensate, capture or cancel.
 	Charge string
-	// Provider names whom a charge or transfer is for; "": whoever the tenant's routes or
-	// the deployment say.
+	// Provider names the provider of a charge or transfer; "": the tenant's routes or
+	// the deployment decide.
 	Provider string
 	// ExpiresAt is when the operation stops being payable; zero for never.
 	ExpiresAt time.Time
 
-	// The caller's own spelling of optional members, canonical JSON, nil when
-	// absent: what the caller sent is shown back to the byte.
+	// The caller's own spelling of optional members, canonical JSON, nil if absent: the
+	// answer repeats it byte for byte.
 	description, orderID, metadata, expiresAt, reason []byte
 	// ofStripe: Amount is in Stripe's units, see [InStripesUnits].
 	ofStripe bool
 	terms    terms
-	// captured is how much of a charge that held its money was taken; 0 for any other.
+	// captured is the captured amount of a charge that held its money; 0 for any other.
 	captured int64
 }
 
-// Description and OrderID are "" when the caller sent none. They are decoded on demand: most
-// callers never read them.
+// Description and OrderID are "" if the caller sent none. They are decoded on demand:
+// most callers never read them.
 func (in *Intent) Description() string { return spelled(in.description) }
 func (in *Intent) OrderID() string     { return spelled(in.orderID) }
 
 func spelled(raw []byte) string {
-	s, _ := text(raw) // what was not sent is none
+	s, _ := text(raw) // an absent member is none
 	return s
 }
 
 // GivesBack reports whether op refunds a charge.
 func (op Operation) GivesBack() bool { return op == Refund || op == Compensation }
 
-// Orders reports whether op is about a charge that is not made yet.
+// Orders reports whether op acts on a charge whose money has not moved.
 func (op Operation) Orders() bool { return op == Capture || op == Cancel }
 
 // Expired reports whether the intent must no longer be paid at now.

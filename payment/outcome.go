@@ -12,39 +12,41 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// longestPause is how long a provider may ask to wait before the same key is tried again:
-// half of the least time that a key is kept. After a longer one a new key is needed.
+// longestPause is the longest pause that a provider may ask for before the same key is
+// retried: half of the least time that a key is kept. After a longer one a new key is
+// needed.
 const longestPause = 12 * time.Hour
 
 // codeExpired is the decline code of an operation past its expires_at.
 const codeExpired = "expired"
 
-// Messages of log lines that somebody must be woken for. Alerts match them.
+// Messages of log lines that page an operator. Alerts match them.
 const (
 	pageLimbo   = "page: LIMBO, the provider rejects the refund of a ghost payment; decide by hand"
 	pageUnknown = "page: the outcome of a compensation has been unknown for a day; the payer still waits"
-	// PageUndone: whichever of the two, the failure and the refund, is booked last says it.
+	// PageUndone: the failure and the refund were both booked; the later of the two
+	// logs it.
 	PageUndone = "page: a charge failed after it was booked and refunded; decide by hand"
 )
 
-// A compensation is asked for until it is known, between compensateMin and
-// compensateMax apart: a payer waits for it, and a provider that is down for hours
-// need not hear of it every minute. After [PageAfter] a person is told each time.
+// A compensation is retried until its outcome is known, compensateMin to compensateMax
+// apart: a payer waits for it, and a provider that is down for hours need not be called
+// every minute. After [PageAfter] each retry pages an operator.
 const (
 	compensateMin = time.Second
 	compensateMax = time.Hour
 )
 
-// PageAfter is how long a payer may wait for money back before a person is told: a
+// PageAfter is how long a payer may wait for a refund before an operator is paged: a
 // chargeback can follow.
 const PageAfter = 24 * time.Hour
 
-// codeGivenBack is the decline of a generation whose payment was made for one before it,
-// which had been declined, and has been given back.
+// codeGivenBack is the decline of a generation whose payment was made for an earlier,
+// declined generation and has been refunded.
 const codeGivenBack = "payment_given_back"
 
-// paid is the verdict of a payment that was made. One that a generation before had been
-// declined for, and that its payer paid after all, is a ghost: it goes back, and the next
+// paid is the verdict of a payment that was made. If an earlier generation was declined
+// for it, and its payer paid after all, it is a ghost: it is refunded, and the next
 // generation makes a payment of its own.
 func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
 	ghost, err := t.ghost(ctx, ref)
@@ -61,14 +63,14 @@ func (t *attempt) paid(ctx context.Context, ref string) claim.Verdict {
 	return t.succeeded(ref)
 }
 
-// verdict says what a provider's answer means for the claim.
+// verdict maps a provider's answer to the claim's outcome.
 func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 	if t.intent.Holds() {
 		switch {
 		case r.Outcome == psp.Authorized:
 			r.Outcome, r.Wait = psp.Pending, &psp.Wait{State: RequiresCapture}
 		case r.Outcome == psp.Approved && t.intent.captured == 0:
-			return t.show(ctx, r.ProviderRef) // an answer does not say how much was captured
+			return t.show(ctx, r.ProviderRef) // an answer does not contain the captured amount
 		}
 	}
 	switch {
@@ -76,7 +78,7 @@ func (t *attempt) verdict(ctx context.Context, r psp.Result) claim.Verdict {
 		return t.paid(ctx, r.ProviderRef)
 	case r.Outcome == psp.Declined && r.Decline != nil:
 		return t.elseMoved(ctx, r, t.declined(ctx, r))
-	case r.Outcome == psp.Pending && r.Wait != nil && (r.ProviderRef != "" || t.caps.Blind): // by which it is asked for, where it can be
+	case r.Outcome == psp.Pending && r.Wait != nil && (r.ProviderRef != "" || t.caps.Blind): // by which it is looked up, where it can be
 		return t.pending(ctx, r)
 	}
 	t.log.WarnContext(ctx, "provider outcome is unknown", "object", t.Record.Minted.ID, "provider", t.name, "error", r.Err)
@@ -113,15 +115,15 @@ func (t *attempt) posting(ref string) *ledger.Transaction {
 			p.Amount = in.captured
 		}
 	case Capture, Cancel:
-		return nil // what moves is booked as the charge
+		return nil // the movement is booked as the charge
 	case Transfer:
 		p.Kind, p.Debit, p.Credit = ledger.Transfer, p.Credit, p.Debit
 	case Refund:
 		p.Kind, p.Debit, p.Credit = ledger.Refund, p.Credit, p.Debit
 		p.Reverses = in.Charge
 	case Compensation:
-		// Named for the movement that it gives back, which can be given back once, and once
-		// more where that has failed.
+		// Named after the movement that it refunds. A movement can be refunded once,
+		// and once more after each refund that failed.
 		p.ID, p.Reverses = ledger.GhostRefundTryID(t.name, in.Source, in.FailedBefore+1), ledger.GhostID(t.name, in.Source)
 		p.Kind, p.Debit, p.Credit = ledger.GhostRefund, ledger.Suspense(tenant), held
 	}
@@ -147,7 +149,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 		p.RetryAfter = max(t.o.DeclinePause, r.Decline.RetryIn)
 		switch {
 		case r.Decline.RetryIn > longestPause:
-			outcome = claim.OutcomeRefused // the key would be forgotten before it may be tried again
+			outcome = claim.OutcomeRefused // the key would expire before the retry is allowed
 		case t.Last: // the last one allowed is remembered, and the key with it
 			p.RetryAfter = 0
 		default:
@@ -155,9 +157,9 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 		}
 	case psp.Invalid:
 		if t.Recovery && !t.cleared {
-			// Said before the provider looked the key up, this speaks of the repeat
-			// and not of the attempt that may have moved money: a release would let
-			// the next generation charge again.
+			// The provider may have refused the repeat before it looked up the key, so
+			// the refusal does not prove anything about the attempt that may have moved
+			// money: a release would let the next generation charge again.
 			return t.unknown(ctx, reasonRepeat)
 		}
 		p = problem.New(problem.InvalidRequest, "The provider refused the request: "+orElse(r.Decline.Message, "it gave no reason."))
@@ -170,7 +172,7 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	if t.op == Compensation && (r.Decline.Class != psp.Soft || t.Last) {
 		outcome = claim.OutcomeRefused
 	}
-	if t.op == Compensation && outcome == claim.OutcomeRefused && !t.undone { // else nobody waits for it
+	if t.op == Compensation && outcome == claim.OutcomeRefused && !t.undone { // otherwise nobody waits for it
 		t.log.ErrorContext(ctx, pageLimbo, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
 			"home", t.Record.Home, "provider", t.name, "provider_ref", t.intent.Source, "code", r.Decline.Code)
 	}
@@ -179,13 +181,13 @@ func (t *attempt) declined(ctx context.Context, r psp.Result) claim.Verdict {
 	return v
 }
 
-// expired: not paid in time, and nothing has moved.
+// expired: not paid in time, and no money has moved.
 func (t *attempt) expired() claim.Verdict {
 	return t.late("The " + string(t.op) + " was not payable any more: its expires_at had passed before any money moved.")
 }
 
-// unconfirmed: not known to be paid in time, and nobody who could say. A success
-// that surfaces later is a ghost.
+// unconfirmed: not known to be paid in time, and nothing can confirm it. A success that
+// surfaces later is a ghost.
 func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
 	if t.Witness != nil {
 		return t.restored(ctx)
@@ -195,10 +197,11 @@ func (t *attempt) unconfirmed(ctx context.Context) claim.Verdict {
 	return t.late("The " + string(t.op) + " could not be confirmed before its expires_at. Should it turn out to have been made, the payer gets the money back.")
 }
 
-// restored is unconfirmed for a charge that a restore brought back: its merchant may have been
-// told that it is paid, so that it is no definite no. One that is known to be paid is
-// what its witness has, or what its provider says to the same call again. Of any other it is
-// not known whether it was sent, and the call would be made past its time if it was not.
+// restored is unconfirmed for a charge that was reattached after a restore: its
+// merchant may have been sent a success, so this is not a definite no. If the charge is
+// known to be paid, its witness says so, or the provider does when the same call is
+// repeated. For any other charge it is not known whether the call was sent, and a call
+// now would be past its time.
 func (t *attempt) restored(ctx context.Context) claim.Verdict {
 	w := t.Witness
 	switch {
@@ -218,7 +221,7 @@ func (t *attempt) late(detail string) claim.Verdict {
 	return t.refused(claim.OutcomeRefused, p)
 }
 
-// refused is a definitive no, p its answer.
+// refused is a definitive no with the answer p.
 func (t *attempt) refused(outcome claim.Outcome, p problem.Problem) claim.Verdict {
 	v := claim.Verdict{Outcome: outcome, Reason: p.DeclineCode, Response: t.refusal(p)}
 	switch {
@@ -242,7 +245,7 @@ func (t *attempt) schedule(v *claim.Verdict) {
 	}
 }
 
-// notSent is the verdict where r says for certain that nothing left.
+// notSent returns the verdict if r proves that nothing was sent.
 func (t *attempt) notSent(ctx context.Context, r psp.Result) (claim.Verdict, bool) {
 	var held *psp.NotSentError
 	if r.Outcome != psp.Unknown || !errors.As(r.Err, &held) {
@@ -251,12 +254,12 @@ func (t *attempt) notSent(ctx context.Context, r psp.Result) (claim.Verdict, boo
 	return t.unsent(ctx, reasonNotSent, held.RetryIn), true
 }
 
-// unsent is the verdict of an attempt that sent nothing: it uses nothing up of the
-// attempts after which asking ends. What earlier ones sent is as unknown as before.
+// unsent is the verdict of an attempt that sent nothing: it does not count against
+// MaxUnknowns. The outcome of earlier attempts stays unknown.
 func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Duration) claim.Verdict {
 	if !t.Recovery && !t.Last && t.blind() {
 		// The claim would count as one that may have charged, which nothing could ever
-		// clear at a provider like this. But nothing has been sent at all.
+		// resolve at such a provider. But nothing was sent at all.
 		p := problem.New(problem.StoreUnavailable, "The charge could not be read, and nothing was sent to the provider. Send the same request again later.")
 		if reason == reasonNotSent {
 			p = problem.New(problem.OutcomeUnknown, "The provider could not be reached, and nothing was sent to it. Send the same request again later.")
@@ -271,8 +274,9 @@ func (t *attempt) unsent(ctx context.Context, reason string, retryIn time.Durati
 	return v
 }
 
-// blind reports whether nothing could tell what became of a call: the provider neither
-// dedupes nor can be asked. While it is not known who gives a refund it may be any.
+// blind reports whether nothing could resolve the outcome of a call: the provider
+// neither dedupes nor answers look-ups. While a refund's provider is unknown, it may be
+// any.
 func (t *attempt) blind() bool {
 	if t.op != Refund || t.intent.Source != "" {
 		return t.callee.blind()
@@ -287,8 +291,8 @@ func (t *attempt) blind() bool {
 
 func (c *callee) blind() bool { return c.caps.Dedupe == psp.DedupeNone && !c.caps.Lookup }
 
-// unknown carries the answer that is remembered should this be the last
-// attempt; until then the caller is told to come back.
+// unknown carries the answer that is stored if this attempt is the last; until then the
+// caller is asked to retry.
 func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 	resp, ok := t.gaveUp[t.op]
 	if !ok {
@@ -297,9 +301,9 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 	v := claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: reason, Response: resp}
 	if t.op != Compensation {
 		v.Events = t.failure(statusFailed, claim.ReasonOutcomeUnknown)
-		// A refund that was given up on and made all the same could not be taken back,
-		// nor booked: its charge is forgotten with its request. So as long as the provider
-		// can tell, it is asked.
+		// A refund that was given up and made all the same could be neither reversed
+		// nor booked, as its request alone names the charge. So asking continues as
+		// long as the provider answers look-ups.
 		v.KeepAsking = t.op == Refund && (t.caps.Lookup || t.dedupes()) || t.Record.Interim != nil || t.op.Orders()
 		return v
 	}
@@ -311,15 +315,15 @@ func (t *attempt) unknown(ctx context.Context, reason string) claim.Verdict {
 	return v
 }
 
-// compensateBackoff is the pause after the unknown outcome that n came before.
+// compensateBackoff is the pause after n unknown outcomes.
 func compensateBackoff(n uint32) time.Duration {
 	const doublings = 12 // 1 s doubled as often is over an hour
 	return min(compensateMin<<min(n, doublings), compensateMax)
 }
 
-// givenUp is the answer that is remembered when asking ends without one. A charge may
-// be tried again under a new key, since one that surfaces later is refunded. Nobody
-// can take a late transfer or refund back: a second one could be a second payment.
+// givenUp is the answer that is stored when asking ends without an outcome. A charge
+// may be retried under a new key, since a late success is refunded. Nobody can reverse
+// a late transfer or refund: a second one could be a second payment.
 func (e *Executor) givenUp(op Operation) claim.Response {
 	p := problem.New(problem.OutcomeUnknown, "The provider never said what became of this charge, and asking has been given up. "+
 		"Should it turn out to have been made, the payer gets the money back. A new attempt needs a new key.")

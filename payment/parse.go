@@ -13,14 +13,14 @@ import (
 // maxMemberName is how many bytes of an unknown member's name an error repeats.
 const maxMemberName = 64
 
-// Parse reads the request of op from canonical, which is what claim.Canonical
-// made of the body, unstable members dropped. It is strict: members that it
-// does not know are refused. The error is an *[InvalidError] for the first
-// member at fault, in canonical order; missing members are reported last.
-// The Intent keeps slices of canonical. It is safe for concurrent use.
+// Parse reads the request of op from canonical, which claim.Canonical made of the body,
+// unstable members dropped. It is strict: unknown members are refused. The error is an
+// *[InvalidError] for the first member at fault, in canonical order; missing members
+// are reported last. The Intent keeps slices of canonical. Parse is safe for concurrent
+// use.
 //
-// It reads what callers send and what was stored of them, also by older versions. What
-// only a new request is refused for is in [Screen].
+// Parse also reads stored requests of older versions. Checks that apply to new requests
+// alone are in [Screen].
 func Parse(op Operation, canonical []byte) (Intent, error) {
 	switch op {
 	case Charge, Transfer, Refund, Compensation, Capture, Cancel:
@@ -60,7 +60,7 @@ func Parse(op Operation, canonical []byte) (Intent, error) {
 	return in, nil
 }
 
-// missing names the first required member that was not sent.
+// missing returns the first required member that was not sent.
 func (in *Intent) missing() string {
 	switch {
 	case in.Operation.Orders():
@@ -87,7 +87,7 @@ func (in *Intent) missing() string {
 
 func notCanonical() error { return invalid("", "is not canonical JSON") }
 
-// set takes in one member of its operation's request.
+// set stores one member of its operation's request.
 func (in *Intent) set(name, raw []byte) error {
 	switch in.Operation {
 	case Refund:
@@ -185,8 +185,7 @@ func unknownMember(name []byte) error {
 	return invalid(MemberName(string(name)), "is not a member of this request; remove it")
 }
 
-// chargeID takes what could be a charge's id. Whether there is such a charge is the
-// books' to say.
+// chargeID checks the form of a charge's id. The books know whether the charge exists.
 func chargeID(raw []byte) (string, error) {
 	id, _ := text(raw)
 	if prefix, _, ok := claim.ReadObjectID(id); !ok || prefix != Prefix(Charge) {
@@ -231,9 +230,9 @@ func token(member, prefix string, raw []byte) (string, error) {
 		return "", invalid(member, "must be a string: a token that starts with %s", prefix)
 	}
 	rest, ok := strings.CutPrefix(t, prefix)
-	// A destination is an identifier, and is not refused for its look. Whether a token
-	// that is well formed may be sent is for [Screen] to say: requests that were
-	// accepted once are read here, too, whatever has been learned about cards since.
+	// A destination is an identifier, and is not refused for its look. [Screen] decides
+	// whether a well-formed token may be sent: stored requests that were accepted once
+	// must still parse, whatever card ranges were added since.
 	if !ok && member == "payment_method" && HasCardNumber(t) {
 		return "", cardAsToken()
 	}
@@ -258,7 +257,7 @@ func limited(member string, raw []byte, limit int) error {
 	if !isText(raw) {
 		return invalid(member, "must be a string")
 	}
-	if len(raw)-len(`""`) > limit && characters(raw) > limit { // bytes first: they are free to count
+	if len(raw)-len(`""`) > limit && characters(raw) > limit { // bytes first: counting them is free
 		return invalid(member, "must have at most %d characters", limit)
 	}
 	return nil
@@ -306,8 +305,8 @@ func expiry(raw []byte) (time.Time, error) {
 	return time.Time{}, invalid("expires_at", "must be an RFC 3339 time, such as 2030-01-31T12:00:00Z")
 }
 
-// rfc3339 refuses what time.Parse lets pass: hours of one digit, commas before
-// fractions, and offsets of a day or more.
+// rfc3339 refuses what time.Parse accepts beyond RFC 3339: hours of one digit, commas
+// before fractions, and offsets of a day or more.
 func rfc3339(t string) bool {
 	const shortest, hourEnd = len("2006-01-02T15:04:05Z"), len("2006-01-02T15")
 	if len(t) < shortest || t[hourEnd] != ':' || strings.IndexByte(t, ',') >= 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What is pending is asked about an eighth of its age apart, within these bounds: a payer
-// who has just been sent to their bank is back within minutes, and a bank that has taken a
-// day takes another. Webhooks are faster than either.
+// The worker asks about a pending payment at intervals of an eighth of its age, within
+// these bounds: a payer who was just redirected to a bank is back within minutes, and a
+// payment that has taken a bank a day takes another. Webhooks are faster than either.
 const (
 	askActionMin     = 5 * time.Second
 	askActionMax     = 15 * time.Minute
@@ -24,20 +24,20 @@ const (
 )
 
 const (
-	// defaultActionFor is Options.ActionFor where it is not set: Stripe, too, gives a
+	// defaultActionFor is the default of Options.ActionFor: Stripe, too, gives a
 	// Checkout page a day ("Expire a Checkout Session").
 	defaultActionFor = 24 * time.Hour
-	// defaultProcessingFor is Options.ProcessingFor where it is not set. Bank debits are
-	// the slowest of Stripe's methods: up to 14 business days for Bacs ("Bank debits").
+	// defaultProcessingFor is the default of Options.ProcessingFor. Bank debits are the
+	// slowest of Stripe's methods: up to 14 business days for Bacs ("Bank debits").
 	defaultProcessingFor = 14 * 24 * time.Hour
 )
 
 const pageProcessing = "page: a payment has been processing for longer than its method takes; ask the provider"
 
-// codeCanceled is the decline code of a charge that was called off at the provider.
+// codeCanceled is the decline code of a charge that was canceled at the provider.
 const codeCanceled = "canceled"
 
-// pending is the verdict of a payment that somebody else has to go on with.
+// pending is the verdict of a payment that waits for the payer or for a bank.
 func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
 	state := string(r.Wait.State)
 	t.pageProcessing(ctx, r.Wait.State, r.ProviderRef)
@@ -46,13 +46,14 @@ func (t *attempt) pending(ctx context.Context, r psp.Result) claim.Verdict {
 		Response: Interim(t.Record.Minted, &t.intent, t.name, r.ProviderRef, r.Wait), RetryIn: t.pace(r.Wait.State),
 	}
 	if len(t.o.Sinks) > 0 {
-		// Without the secret: an event goes to more places than the payer's page.
+		// Without the secret: an event reaches more places than the payer's page.
 		v.Events = t.events(state, rendered(t.Record.Minted, &t.intent, t.name, r.ProviderRef, state).Body)
 	}
 	return v
 }
 
-// pageProcessing calls somebody for what takes longer than its method does.
+// pageProcessing pages an operator about a payment that takes longer than its method
+// does.
 func (t *attempt) pageProcessing(ctx context.Context, state psp.State, ref string) {
 	if waited := t.age(); state == psp.Processing && waited >= orDefault(t.o.ProcessingFor, defaultProcessingFor) {
 		t.log.ErrorContext(ctx, pageProcessing, "object", t.Record.Minted.ID, "tenant", t.Record.Key.Tenant,
@@ -60,7 +61,7 @@ func (t *attempt) pageProcessing(ctx context.Context, state psp.State, ref strin
 	}
 }
 
-// resume finds out what has become of a payment that was pending.
+// resume finds out the state of a payment that was pending.
 func (t *attempt) resume(ctx context.Context) claim.Verdict {
 	if t.caps.Blind {
 		return t.await(ctx)
@@ -78,7 +79,7 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 			"provider", t.name, "provider_ref", ref, "error", err)
 		return t.stillPending(ctx)
 	}
-	t.cleared = true // whatever it says is of this very payment
+	t.cleared = true // the answer is about this very payment
 	r := psp.Result{Outcome: m.Outcome, ProviderRef: m.ProviderRef, Decline: m.Decline, Wait: m.Wait}
 	switch {
 	case m.Outcome == psp.Approved && !t.asAsked(&m):
@@ -100,16 +101,16 @@ func (t *attempt) show(ctx context.Context, ref string) claim.Verdict {
 	return t.verdict(ctx, r)
 }
 
-// asAsked reports whether what the provider shows as paid is what was asked for: of a charge
-// that held its money, no more than that.
+// asAsked reports whether the paid amount is as requested: for a charge that held its
+// money, no more than that.
 func (t *attempt) asAsked(m *psp.Movement) bool {
 	part := t.intent.Holds() && m.Amount > 0 && m.Amount < t.intent.Amount
 	return m.Currency == t.intent.Currency && (m.Amount == t.intent.Amount || part)
 }
 
-// await is the verdict of what is pending at a provider that cannot be asked: a notice
-// tells what became of it. It counts for nothing, however long that takes. A charge that is
-// past its time is not waited for; should it be paid all the same, it is a ghost.
+// await is the verdict of a pending payment at a provider that cannot be asked: a
+// notice reports its outcome. The wait never counts as unknown, however long it takes.
+// A charge past its time is not waited for; if it is paid all the same, it is a ghost.
 func (t *attempt) await(ctx context.Context) claim.Verdict {
 	if i := t.Record.Interim; i.State == string(RequiresCapture) || i.By != "" {
 		return t.awaitHeld(ctx)
@@ -121,7 +122,7 @@ func (t *attempt) await(ctx context.Context) claim.Verdict {
 	return t.asItWas(ctx)
 }
 
-// stillPending is the verdict of an attempt that learned nothing of what is pending.
+// stillPending is the verdict of an attempt that learned nothing new.
 func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
 	v := t.unknown(ctx, reasonNotAsked)
 	if t.Record.Interim != nil {
@@ -130,8 +131,8 @@ func (t *attempt) stillPending(ctx context.Context) claim.Verdict {
 	return v
 }
 
-// callOff ends what is not payable any more. A charge that was paid meanwhile cannot be
-// called off, and wins: the next look finds it.
+// callOff cancels a payment that is not payable any more. A charge that was paid
+// meanwhile cannot be canceled; the next look-up finds it.
 func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
 	r := t.sendCancel(ctx)
 	if r.Outcome == psp.Approved {
@@ -142,7 +143,7 @@ func (t *attempt) callOff(ctx context.Context, was psp.Result) claim.Verdict {
 	return t.verdict(ctx, was)
 }
 
-// unanswered: the payer did not do what was asked in time, and cannot any more.
+// unanswered: the payer did not act in time, and cannot any more.
 func (t *attempt) unanswered() claim.Verdict {
 	if !t.intent.ExpiresAt.IsZero() {
 		return t.expired()
@@ -153,7 +154,8 @@ func (t *attempt) unanswered() claim.Verdict {
 // age is how long the present generation has been under way.
 func (t *attempt) age() time.Duration { return t.Now.Sub(t.since()) }
 
-// since is when the present generation began, and with it its provider key, or before.
+// since is when the present generation, and with it its provider key, began, or
+// earlier.
 func (t *attempt) since() time.Time {
 	if r := t.Record.Refusal; r != nil && r.At.After(t.Record.FirstUse) {
 		return r.At
@@ -161,8 +163,8 @@ func (t *attempt) since() time.Time {
 	return t.Record.FirstUse
 }
 
-// deadline is when a charge that waits is to be called off; zero for never. What a bank
-// has taken on is called off by its expires_at alone.
+// deadline is when a waiting charge is canceled; zero for never. Only expires_at
+// cancels a payment that a bank has accepted.
 func (t *attempt) deadline() time.Time {
 	state := psp.RequiresAction
 	if t.Record.Interim != nil {
@@ -171,7 +173,7 @@ func (t *attempt) deadline() time.Time {
 	return t.deadlineIn(state)
 }
 
-// deadlineIn is the deadline of one that waits in state.
+// deadlineIn is the deadline of a charge that waits in state.
 func (t *attempt) deadlineIn(state psp.State) time.Time {
 	switch {
 	case t.op != Charge:
@@ -189,7 +191,7 @@ func (t *attempt) overdue() bool { return t.past(t.deadline()) }
 
 func (t *attempt) past(at time.Time) bool { return !at.IsZero() && !t.Now.Before(at) }
 
-// pace is when to ask next about what is in state: no later than it is to be called off.
+// pace is when to ask next about a payment in state: no later than its deadline.
 func (t *attempt) pace(state psp.State) time.Duration {
 	least, most := askActionMin, askActionMax
 	if state == psp.Processing || state == RequiresCapture {
@@ -210,7 +212,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 }
 
 // Interim returns the answer to a payment that waits: 202, the object, and what the
-// merchant's page needs for the payer to go on. Its bytes follow from the arguments.
+// merchant's page needs for the payer to continue. Its bytes follow from the arguments.
 func Interim(m claim.Minted, in *Intent, provider, reference string, w *psp.Wait) claim.Response {
 	b := make([]byte, 0, renderRoom+in.sent()+len(w.ClientSecret)+len(w.NextAction))
 	b = appendObject(b, m, in, string(w.State))

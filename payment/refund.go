@@ -12,30 +12,30 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// Books is the part of ledger.Store that says what a charge was. It reads with
-// authority: what it does not find has not been booked.
+// Books is the part of ledger.Store that returns the transactions of a charge. It reads
+// with authority: what it does not find has not been booked.
 type Books interface {
 	ledger.Reader
 	// ReversalsAt lists what reverses a transaction in the books of region.
 	ReversalsAt(ctx context.Context, region, id string) ([]ledger.Transaction, error)
 }
 
-// readTime bounds the reading of one transaction: a round trip round the planet is
-// a third of a second.
+// readTime bounds the reading of one transaction: the longest round trip between
+// regions is a third of a second.
 const readTime = 5 * time.Second
 
-// elsewhereWait is how often it is looked whether the provider is in use again: it
-// takes a restart.
+// elsewhereWait is the pause between checks whether the provider is configured again:
+// that takes a restart.
 const elsewhereWait = time.Minute
 
-// missingFor is how long a recovery waits for a charge that is missing, or has not come as
-// far as the request needs. A restored store gets a lost charge back when its merchant asks
-// again, or when a person books it. After that asking ends as for any unknown outcome, and
-// never with a no.
+// missingFor is how long a recovery waits for a charge that is missing, or not in the
+// state that the request needs. A restored store recovers a lost charge when its
+// merchant retries, or when an operator books it. After that asking ends as for any
+// unknown outcome, and never with a no.
 const missingFor = 7 * 24 * time.Hour
 
-// heldWait is how often it is looked whether automatic refunds were released: a payer
-// waits, and each look takes the claim over.
+// heldWait is the pause between checks whether automatic refunds were released: a payer
+// waits, and each check takes the claim over.
 const heldWait = 15 * time.Second
 
 // Codes of refunds that are refused before any call.
@@ -47,10 +47,10 @@ const (
 	codeDisputed  = "charge_disputed"
 )
 
-// read completes the refund's intent by its charge's transaction, which never
-// changes, so that every attempt sends the same call. refused is true when there is
-// nothing to call for, and v says why. Whether the charge has failed since is a second
-// read: a refund waits for it, a charge does not.
+// read completes the refund's intent from its charge's transaction, which never
+// changes, so that every attempt sends the same call. refused reports that there is
+// nothing to call for, and v gives the reason. Whether the charge has failed since is a
+// second read: a refund waits for it, a charge does not.
 func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	in := &t.intent
 	charge, found, err := t.charge(ctx)
@@ -60,7 +60,7 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 			"object", t.Record.Minted.ID, "charge", in.Charge, "error", err)
 		return t.unsent(ctx, reasonNoFacts, 0), true
 	case !found || charge.Tenant != t.Record.Key.Tenant || charge.Kind != ledger.Charge:
-		// One answer for a charge of nobody and for another tenant's.
+		// The same answer for an unknown charge and for another tenant's.
 		return t.missing(ctx, codeNoCharge, "This account has no such charge, or no money has moved for it. One that is not captured yet is not refunded: cancel it."), true
 	case !t.goTo(charge.Provider):
 		return t.absent(ctx, charge.Provider), true
@@ -77,10 +77,10 @@ func (t *attempt) read(ctx context.Context) (v claim.Verdict, refused bool) {
 	return t.left(ctx, &charge)
 }
 
-// missing is the verdict where the charge is not there, or not as far as the request needs.
-// That is a no to a first attempt alone. An attempt before a recovery may have found the charge
-// and called: a store that was restored from a backup has lost what it found, or has it as
-// it was before.
+// missing is the verdict if the charge is missing, or not in the state that the request
+// needs. That is a no to a first attempt alone. An earlier attempt of a recovery may
+// have found the charge and called: a store that was restored from a backup has lost
+// that charge, or has it in a former state.
 func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdict {
 	if !t.Recovery {
 		return t.wrong(code, "charge", detail)
@@ -94,10 +94,11 @@ func (t *attempt) missing(ctx context.Context, code, detail string) claim.Verdic
 	return v
 }
 
-// absent is the verdict where this node does not have the provider of what is to be given
-// back. That says nothing of the refund: another node may have it, or this one later. A first
-// attempt lets go of its key, as nothing was sent under it, and the same request may be made
-// again. An attempt after that leaves the claim open, as one before it may have called.
+// absent is the verdict if this node does not have the provider of the payment to
+// refund. That decides nothing about the refund: another node may have it, or this one
+// later. A first attempt releases its key, as nothing was sent under it, and the
+// merchant may retry. A later attempt leaves the claim open, as an earlier one may have
+// called.
 func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
 	if t.Recovery {
 		return t.unsent(ctx, reasonElsewhere, elsewhereWait)
@@ -114,10 +115,10 @@ func (t *attempt) absent(ctx context.Context, provider string) claim.Verdict {
 	return claim.Verdict{Outcome: claim.OutcomeReleased, Reason: codeElsewhere, Response: t.refusal(p), RetryIn: elsewhereWait}
 }
 
-// left finds out what is left of a charge, by what its own books say has happened to it
-// since: that it has failed, and what payers have got back of it without us. A first attempt
-// at more than is left is refused. A later one goes on, as one before it may have called.
-// Refunds that merchants asked for may stand in other books: of those the provider knows.
+// left computes how much of a charge is left, from what its own books record since: a
+// failure, and reversals that we did not order. It refuses a first attempt at more than
+// is left. A later attempt continues, as an earlier one may have called. Refunds that
+// merchants requested may be in other books; the provider accounts for those.
 func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim.Verdict, stop bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -147,14 +148,14 @@ func (t *attempt) left(ctx context.Context, charge *ledger.Transaction) (v claim
 	}
 }
 
-// sumOf sums up what payers have got back by transactions of one kind.
+// sumOf sums the reversals of one kind.
 func sumOf(ctx context.Context, books Books, all []ledger.Transaction, kind ledger.Kind) (int64, error) {
 	return ledger.Returned(ctx, books, slices.DeleteFunc(slices.Clone(all), func(t ledger.Transaction) bool { return t.Kind != kind }))
 }
 
-// failed finds out whether what t gives back, booked under id, has failed since: then
-// its money is back already. A first attempt is refused. A later one goes on, with
-// t.undone set, as one before it may have called.
+// failed checks whether the payment to refund, booked as t under id, has failed since:
+// then its money is already back. It refuses a first attempt. A later one continues,
+// with t.undone set, as an earlier one may have called.
 func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop bool) {
 	_, undone, err := t.booked(ctx, ledger.FailureID(id))
 	switch {
@@ -169,8 +170,8 @@ func (t *attempt) failed(ctx context.Context, id string) (v claim.Verdict, stop 
 	return v, false
 }
 
-// onlyAsk finds out what became of earlier attempts to give back what has failed since.
-// It never calls: a provider that dedupes would make a call that had not reached it.
+// onlyAsk looks up earlier attempts to refund a payment that has failed since. It never
+// calls: a provider that dedupes would execute a call that had not reached it before.
 func (t *attempt) onlyAsk(ctx context.Context) claim.Verdict {
 	if !t.caps.Lookup {
 		return t.unknown(ctx, reasonCannotAsk)
@@ -178,13 +179,13 @@ func (t *attempt) onlyAsk(ctx context.Context) claim.Verdict {
 	return t.ask(ctx, false)
 }
 
-// needless refuses to give back what has failed since, where nothing has been sent.
+// needless refuses to refund a payment that has failed since, if nothing was sent.
 func (t *attempt) needless() claim.Verdict {
 	return t.wrong(codeUndone, "charge", "The provider has reported this charge as failed since it was made, so its money is back with the payer. There is nothing left to refund.")
 }
 
-// twice calls a person where money was given back that was back already: a call had
-// been made before the failure was booked.
+// twice pages an operator about money that was refunded twice: a call had been made
+// before the failure was booked.
 func (t *attempt) twice(ref string) {
 	if t.undone {
 		t.log.Error(PageUndone, "object", t.Record.Minted.ID, "charge", t.intent.Charge, "tenant", t.Record.Key.Tenant,
@@ -192,10 +193,10 @@ func (t *attempt) twice(ref string) {
 	}
 }
 
-// elsewhere reports whether a compensation must wait, because what it gives back is
-// not known to have moved at the provider that it was begun for: another one might have the same
-// reference for another payer's money. The ghost has been booked before the claim was
-// begun, under the name of its provider. It stops, too, where the ghost has failed.
+// elsewhere reports whether a compensation must wait, because its payment is not known
+// to have moved at the provider of its claim: another provider might have the same
+// reference for another payer's money. The ghost was booked before the claim was begun,
+// under the name of its provider. It also stops if the ghost has failed.
 func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 	if t.o.Books == nil {
 		return v, false
@@ -214,9 +215,9 @@ func (t *attempt) elsewhere(ctx context.Context) (v claim.Verdict, stop bool) {
 	return t.unsent(ctx, reason, retryIn), true
 }
 
-// held reports whether a compensation must wait because automatic refunds are stopped.
-// Whoever begins one has looked, too; this is for those that had begun when they were
-// stopped. What is told needs no call.
+// held reports whether a compensation must wait because automatic refunds are held. The
+// code that begins one has checked, too; this covers those that had begun before the
+// hold. A notice needs no call.
 func (t *attempt) held(ctx context.Context) (v claim.Verdict, waits bool) {
 	if t.o.Held == nil || t.told() {
 		return v, false
@@ -236,15 +237,16 @@ func (t *attempt) charge(ctx context.Context) (ledger.Transaction, bool, error) 
 	return t.booked(ctx, t.intent.Charge)
 }
 
-// booked reads a transaction in the home of the charge that t gives back.
+// booked reads a transaction in the home of the charge that t refunds.
 func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bool, error) {
 	if t.o.Books == nil || t.o.Home == nil {
 		return ledger.Transaction{}, false, errors.New("payment: the executor cannot read the ledger; set Options.Books and Options.Home")
 	}
-	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse let nothing else pass
+	_, code, _ := claim.ReadObjectID(t.intent.Charge) // Parse accepts nothing else
 	home, ok := t.o.Home(code)
 	if !ok {
-		// A region that this node has not heard of yet, perhaps: no proof of anything.
+		// The region may be one that this node has not learned of yet: this proves
+		// nothing.
 		return ledger.Transaction{}, false, fmt.Errorf("payment: region code %d is not in this node's topology", code)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime)
@@ -252,9 +254,9 @@ func (t *attempt) booked(ctx context.Context, id string) (ledger.Transaction, bo
 	return t.o.Books.Transaction(ctx, home, id)
 }
 
-// wrong refuses a refund without a call and lets go of its key. Where the charge's own
-// transaction says so that is safe after any attempt: it never changes, so none has
-// called. That there is no transaction says nothing of attempts before, see missing.
+// wrong refuses a refund without a call and releases its key. If the charge's own
+// transaction is the reason, that is safe after any attempt: it never changes, so none
+// has called. A missing transaction proves nothing about earlier attempts, see missing.
 func (t *attempt) wrong(code, member, detail string) claim.Verdict {
 	p := problem.New(problem.InvalidRequest, detail)
 	p.Member, p.DeclineCode = member, code

@@ -9,7 +9,7 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// renderRoom is how many bytes an object has beside what the caller sent.
+// renderRoom is how many bytes an object has beside the members that the caller sent.
 const renderRoom = 384
 
 // Rendered returns the answer to a payment that was made: 201 and the object. Its bytes
@@ -45,13 +45,13 @@ func response(status int, m claim.Minted, in *Intent, body []byte) claim.Respons
 	}
 }
 
-// sent is how many bytes the members have that are shown as they were sent.
+// sent is the length of the members that are shown as they were sent.
 func (in *Intent) sent() int {
 	return len(in.description) + len(in.orderID) + len(in.metadata) + len(in.expiresAt) + len(in.reason) + in.terms.sent()
 }
 
-// appendObject appends an object up to its receipt number. The amount, and what
-// follows from the charge of a refund, is left out where it is not known.
+// appendObject appends an object up to its receipt number. It leaves out the amount,
+// and what a refund takes from its charge, if they are not known.
 func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	b = append(b, `{"id":`...)
 	b = appendString(b, m.ID)
@@ -80,7 +80,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	case in.Operation == Transfer:
 		b = append(b, `,"destination":`...)
 		b = appendString(b, in.Source)
-	case in.Source != "": // a charge that was canceled may be forgotten but for its amount
+	case in.Source != "": // of a canceled charge only the amount may be known
 		b = append(b, `,"payment_method":`...)
 		b = appendString(b, in.Source)
 	}
@@ -94,7 +94,7 @@ func appendObject(b []byte, m claim.Minted, in *Intent, status string) []byte {
 	return appendString(b, m.Receipt)
 }
 
-// Object is the kind of op's objects, as they are shown: "charge".
+// Object is the kind of op's objects as rendered: "charge".
 func Object(op Operation) string {
 	if op == Compensation {
 		op = Refund
@@ -102,7 +102,7 @@ func Object(op Operation) string {
 	return string(op)
 }
 
-// Path is where op's objects are: /v1/charges.
+// Path is the path of op's objects: /v1/charges.
 func Path(op Operation) string { return "/v1/" + Object(op) + "s" }
 
 // Prefix is how the ids of op's objects start, without the underscore.
@@ -121,7 +121,7 @@ func Prefix(op Operation) string {
 	}
 }
 
-// Public are the operations that make objects of a merchant's.
+// Public returns the operations whose objects merchants can read.
 func Public() []Operation { return []Operation{Charge, Transfer, Refund} }
 
 // Operations tells a claim.Service how the objects of each operation are named.
@@ -136,13 +136,13 @@ func Operations() claim.Operations {
 	return all
 }
 
-// Unbound are the operations that find their provider by what they are about: a refund
-// goes to its charge's, and so do a capture and a cancellation.
+// Unbound returns the operations that find their provider through another object: a
+// refund, a capture and a cancellation go to their charge's.
 func Unbound() map[string]bool {
 	return map[string]bool{string(Refund): true, string(Capture): true, string(Cancel): true}
 }
 
-// refusal turns a problem into a response that can be remembered.
+// refusal turns a problem into a response that can be stored.
 func (e *Executor) refusal(p problem.Problem) claim.Response {
 	r := claim.Response{
 		Status: p.Status,
@@ -165,8 +165,8 @@ func appendSent(b []byte, name string, raw []byte) []byte {
 	return append(b, raw...)
 }
 
-// appendString appends s as a JSON string. Ids, tokens and codes need no
-// escapes; what a provider calls its movement might.
+// appendString appends s as a JSON string. Ids, tokens and codes need no escapes; a
+// provider's reference might.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {

@@ -8,19 +8,21 @@ import (
 // MaxProvider is the longest name of a provider, in bytes: one line of a page.
 const MaxProvider = 64
 
-// ValidProvider reports whether a provider may have that name: 1 to [MaxProvider] lower
-// case letters, digits, '-' and '_'. It stands in paths, in the books and in variables.
+// ValidProvider reports whether name may be a provider's: 1 to [MaxProvider] lower case
+// letters, digits, '-' and '_'. It is part of paths, of the books and of environment
+// variables.
 func ValidProvider(name string) bool {
 	return name != "" && len(name) <= MaxProvider && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// Routes say which provider the charges and transfers of a tenant go to that name none
-// themselves: rules with commas between them, of which the first that fits counts.
+// Routes choose the provider of a tenant's charges and transfers that name none: rules
+// separated by commas, of which the first match counts.
 //
 //	eur/pm_sepa_=bank,gbp=acquirer,*=stripe
 //
-// Before the '=' stands a currency, or '*' for any; behind a '/' what the payment method,
-// or a transfer's destination, begins with. "" routes nothing: all goes to the default.
+// Before the '=' stands a currency, or '*' for any; behind a '/' a prefix of the
+// payment method, or of a transfer's destination. "" routes nothing: everything goes to
+// the default.
 type Routes string
 
 // anyCurrency stands for every currency in a rule.
@@ -29,7 +31,8 @@ const anyCurrency = "*"
 // MaxRoutes bounds the text of routes, in bytes: a hundred rules.
 const MaxRoutes = 4096
 
-// Provider is whom in goes to by r, "" where no rule fits. It allocates nothing.
+// Provider returns the provider of in by r, "" if no rule matches. It does not
+// allocate.
 func (r Routes) Provider(in *Intent) string {
 	for rest, more := string(r), r != ""; more; {
 		var rule string
@@ -43,7 +46,7 @@ func (r Routes) Provider(in *Intent) string {
 	return ""
 }
 
-// Providers are those that r names, each as often as it does.
+// Providers returns the providers that r names, with repetitions.
 func (r Routes) Providers() []string {
 	if r == "" {
 		return nil
@@ -56,7 +59,7 @@ func (r Routes) Providers() []string {
 	return all
 }
 
-// Validate says in one line what is wrong with r.
+// Validate returns a one-line error if r is invalid.
 func (r Routes) Validate() error {
 	if r == "" {
 		return nil
@@ -82,11 +85,11 @@ func (r Routes) Validate() error {
 	return nil
 }
 
-// methodCharacters are those that tokens have.
+// methodCharacters are the characters of tokens.
 const methodCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// provider takes what could be a provider's name. Whether there is one is the node's to
-// say.
+// provider checks the form of a provider's name. The node knows whether the provider
+// exists.
 func provider(raw []byte) (string, error) {
 	name, _ := text(raw)
 	if !ValidProvider(name) {

@@ -6,13 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxScanDepth bounds nesting in values that are skipped; the canonicaliser
-// admits no more.
+// maxScanDepth bounds nesting in skipped values; the canonicaliser admits no more.
 const maxScanDepth = 32
 
-// scanner walks canonical JSON: no white space, strings minimally escaped. It
-// copies nothing. On any other text it reports failure rather than panicking,
-// as the payload may come from a damaged row.
+// scanner walks canonical JSON: no white space, strings minimally escaped. It copies
+// nothing. It reports failure for any other text rather than panicking, as the payload
+// may come from a damaged row.
 type scanner struct {
 	in  []byte
 	pos int
@@ -95,7 +94,7 @@ func (s *scanner) value(depth int) ([]byte, bool) {
 			}
 		}
 	default:
-		// A number or a literal ends where its container goes on.
+		// A number or a literal ends where its container continues.
 		for s.pos < len(s.in) {
 			switch s.in[s.pos] {
 			case ',', '}', ']', ':', '"', '{', '[':
@@ -107,8 +106,7 @@ func (s *scanner) value(depth int) ([]byte, bool) {
 	}
 }
 
-// text returns what a string in canonical escapes says. ok is false for
-// anything that is not one.
+// text decodes a string in canonical escapes. ok is false for anything else.
 func text(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -124,7 +122,7 @@ func text(raw []byte) (string, bool) {
 	return s, true
 }
 
-// isText reports whether [text] can read raw, and makes nothing of it as a rule.
+// isText reports whether [text] can read raw, mostly without allocating.
 func isText(raw []byte) bool {
 	if len(raw) < 2 || raw[0] != '"' || bytes.IndexByte(raw, '\\') >= 0 {
 		_, ok := text(raw)

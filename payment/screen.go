@@ -14,12 +14,12 @@ type Screened struct {
 	// request alone. It is nil when there is none, and when a name in metadata holds
 	// one: two names could become the same.
 	Masked []byte
-	// Token: payment_method holds one, and is what Member says. No tenant may send
-	// that, and no mask helps.
+	// Token: payment_method holds a card number, and is what Member names. No tenant
+	// may send that, and no mask helps.
 	Token bool
 }
 
-// Refusal is the error for a caller whose text may hold no card numbers.
+// Refusal returns the error for a caller whose text may not contain card numbers.
 func (s *Screened) Refusal() error {
 	if s.Token {
 		return cardAsToken()
@@ -28,10 +28,11 @@ func (s *Screened) Refusal() error {
 }
 
 // Screen looks for card numbers in the free text of canonical, a request that [Parse]
-// has accepted: in description, reason, statement_descriptor_suffix and return_url, in metadata, names and values, but for those
-// that are digits alone, and in payment_method. Everything else is an identifier: one in
-// ten numbers has a right check digit, and an identifier is never refused for its look.
-// It copies nothing unless it finds one, and is safe for concurrent use.
+// has accepted: in description, reason, statement_descriptor_suffix and return_url, in
+// names and values of metadata except those that are digits alone, and in
+// payment_method. Everything else is an identifier: one in ten numbers has a right
+// check digit, and an identifier is never refused for its look. Screen copies nothing
+// unless it finds one, and is safe for concurrent use.
 func Screen(canonical []byte) Screened {
 	if !manyDigits(canonical) {
 		return Screened{}
@@ -66,8 +67,8 @@ func Screen(canonical []byte) Screened {
 	return found
 }
 
-// Screen is [Screen] of canonical, which in was parsed from. Where the texts at hand have
-// too few digits for a card number, as in most requests, nothing is walked again.
+// Screen is [Screen] of canonical, from which in was parsed. It does not walk a request
+// again whose texts have too few digits for a card number, as most have.
 func (in *Intent) Screen(canonical []byte) Screened {
 	if manyDigits(in.description) || manyDigits(in.reason) || manyDigits(in.metadata) || manyDigits(in.Source) || manyDigits(in.terms.statementSuffix) || manyDigits(in.terms.returnURL) {
 		return Screen(canonical)
@@ -75,19 +76,20 @@ func (in *Intent) Screen(canonical []byte) Screened {
 	return Screened{}
 }
 
-// masker rewrites a request while it is walked.
+// masker rewrites a request while walking it.
 type masker struct {
 	in, out []byte
-	copied  int // how much of in is in out
+	copied  int // how much of in was copied to out
 	member  string
 	fixed   bool // there is one that cannot be masked
 }
 
-// members walks the members of an object. What is no object has none.
+// members walks the members of an object. Any other value has none.
 type members struct {
 	scanner
-	before byte // what stands before the next member
-	// The member: its name with quotes, its value, and where in the request that begins.
+	before byte // the comma before the next member
+	// The member: its quoted name, its value, and the position of the value in the
+	// request.
 	name, raw []byte
 	at        int
 }
@@ -115,8 +117,8 @@ func (m *masker) found(name []byte, path string) {
 	}
 }
 
-// text is m after the string raw, the value of a member, which begins at start. What
-// few requests need, with its closure, is in functions of its own.
+// text is m after the string raw, the value of a member, which begins at start. It and
+// its closure are separate functions because few requests need them.
 func (m masker) text(raw []byte, start int, path string, name []byte) masker {
 	if !manyDigits(raw) {
 		return m
@@ -146,7 +148,7 @@ func findsCard(raw []byte) (found bool) {
 	return found
 }
 
-// digitsAlone reports whether a string, given with its quotes, has nothing else.
+// digitsAlone reports whether a quoted string consists of digits.
 func digitsAlone(raw []byte) bool {
 	for _, c := range raw[1 : len(raw)-1] {
 		if c < '0' || c > '9' {

@@ -17,15 +17,15 @@ const (
 	MaxStatementSuffix = 22
 )
 
-// terms are the members of a charge beside its amount, in the caller's own spelling: nil
-// where absent.
+// terms are the members of a charge beside its amount, in the caller's own spelling:
+// nil if absent.
 type terms struct {
 	offSession, customer, setupFutureUsage, statementSuffix, returnURL []byte
 	account, onBehalfOf, transferData, applicationFee                  []byte
 	captureMethod                                                      []byte
 }
 
-// setTerms takes in a member of a charge that few charges have; known is false for others.
+// setTerms stores a member that few charges have; known is false for others.
 func (in *Intent) setTerms(name string, raw []byte) (known bool, err error) {
 	t := &in.terms
 	switch name {
@@ -73,7 +73,7 @@ func (in *Intent) setTerms(name string, raw []byte) (known bool, err error) {
 	return true, err
 }
 
-// identifier checks a name at the provider.
+// identifier checks an identifier of the provider's.
 func identifier(member, prefix string, raw []byte) error {
 	s, ok := text(raw)
 	rest, has := strings.CutPrefix(s, prefix)
@@ -133,7 +133,7 @@ func transferData(raw []byte) (destination string, amount int64, err error) {
 	return destination, amount, nil
 }
 
-// agreed checks what no member can say alone.
+// agreed checks rules between members.
 func (in *Intent) agreed() error {
 	t := &in.terms
 	if t.returnURL == nil && t.transferData == nil && t.applicationFee == nil {
@@ -163,7 +163,7 @@ func (in *Intent) agreed() error {
 // everything that is no charge.
 func (in *Intent) Account() string { return spelled(in.terms.account) }
 
-// terms is what the provider is told beside the amount; nil for nothing.
+// terms returns what the provider receives beside the amount; nil for nothing.
 func (in *Intent) agreement() *psp.Terms {
 	t := &in.terms
 	if t.sent() == 0 && in.orderID == nil && in.metadata == nil {
@@ -177,19 +177,19 @@ func (in *Intent) agreement() *psp.Terms {
 	if t.transferData != nil {
 		p.TransferTo, p.TransferAmount, _ = transferData(t.transferData)
 	}
-	if len(t.applicationFee) > 0 { // else there would be an error to make
+	if len(t.applicationFee) > 0 { // otherwise it would allocate an error
 		p.ApplicationFee, _ = strconv.ParseInt(string(t.applicationFee), 10, 64)
 	}
 	return p
 }
 
-// sent is how many bytes t is shown in.
+// sent is the length of t as rendered.
 func (t *terms) sent() int {
 	return len(t.offSession) + len(t.customer) + len(t.setupFutureUsage) + len(t.statementSuffix) + len(t.returnURL) +
 		len(t.account) + len(t.onBehalfOf) + len(t.transferData) + len(t.applicationFee) + len(t.captureMethod)
 }
 
-// appendTerms shows t as it was sent.
+// appendTerms renders t as it was sent.
 func appendTerms(b []byte, t *terms) []byte {
 	b = appendSent(b, "off_session", t.offSession)
 	b = appendSent(b, "capture_method", t.captureMethod)

@@ -10,18 +10,18 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Happened is what a provider did without our asking, as it is booked.
+// Happened is a movement that the provider made without a request of ours, as booked.
 type Happened struct {
 	ledger.Transaction
 	// Of is the charge or transfer that it is about.
 	Of ledger.Transaction
-	// Dispute is the provider's id of the dispute that it is a step of, if of any.
+	// Dispute is the provider's id of the dispute that it is a step of, if any.
 	Dispute string
-	// Key is that of Of's claim, or stands for it where the claim is forgotten.
+	// Key is the key of Of's claim, or stands for it if the claim was deleted.
 	Key string
-	// Reason is the provider's code, Status its word for how a dispute stands.
+	// Reason is the provider's code, Status its status of a dispute.
 	Reason, Status string
-	// DueBy is until when a dispute can be answered; zero where nothing says so.
+	// DueBy is until when a dispute can be answered; zero if it is not known.
 	DueBy, At time.Time
 }
 
@@ -34,13 +34,13 @@ var happenings = map[ledger.Kind]string{
 	ledger.ProviderRefund: "refund.created", ledger.ProviderRefundFailed: "refund.failed", ledger.TransferReversal: "transfer.reversed",
 }
 
-// providerBody says where money moved, as in every object.
+// providerBody names the provider's movement, as in every object.
 type providerBody struct {
 	Name      string `json:"name"`
 	Reference string `json:"reference"`
 }
 
-// disputeBody is a dispute as merchants are told of it.
+// disputeBody is a dispute as merchants receive it.
 type disputeBody struct {
 	ID       string        `json:"id"`
 	Object   string        `json:"object"`
@@ -84,11 +84,12 @@ type reversalBody struct {
 	Amount int64  `json:"amount"`
 }
 
-// madeAtProvider is the reason of a refund that nobody asked us for.
+// madeAtProvider is the reason of a refund that we did not request.
 const madeAtProvider = "made_at_provider"
 
-// HappenedUnasked returns the messages that emit h to every sink, under one id however often
-// the provider reports it. There are none of what is no merchant's, as payouts and fees.
+// HappenedUnasked returns the messages that emit h to every sink, under the same id
+// however often the provider reports it. Movements that belong to no merchant, such as
+// payouts and fees, have none.
 func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 	kind, told := happenings[h.Kind]
 	if !told || len(sinks) == 0 {
@@ -102,7 +103,7 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 		Data    any    `json:"data"`
 	}{id, kind, h.At.Unix(), h.object()})
 	if err != nil {
-		panic("payment: an event cannot be written: " + err.Error()) // of strings and numbers alone
+		panic("payment: an event cannot be written: " + err.Error()) // strings and numbers always encode
 	}
 	all := make([]outbox.Message, len(sinks))
 	for i, sink := range sinks {
@@ -114,7 +115,7 @@ func HappenedUnasked(h Happened, sinks []outbox.Kind) []outbox.Message {
 	return all
 }
 
-// object is h as merchants are told of it.
+// object renders h as merchants receive it.
 func (h *Happened) object() any {
 	provider := providerBody{h.Provider, cmp.Or(h.Dispute, h.ProviderRef)}
 	switch h.Kind {
@@ -142,7 +143,7 @@ func (h *Happened) object() any {
 	}
 }
 
-// disputeStatus is the provider's word, or what follows from the step.
+// disputeStatus is the provider's status, or the one that follows from the step.
 func (h *Happened) disputeStatus() string {
 	switch {
 	case h.Kind == ledger.DisputeLost:
@@ -156,6 +157,6 @@ func (h *Happened) disputeStatus() string {
 	}
 }
 
-// nameOf is the id under which merchants know what is booked under id: the same for all
-// that is booked of it, and no id of an object that can be asked for.
+// nameOf is the id under which merchants know the bookings under id. All bookings of
+// one object share it, and it is not the id of an object that can be read.
 func nameOf(prefix, id string) string { return prefix + "_" + id[strings.LastIndexByte(id, '_')+1:] }

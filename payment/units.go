@@ -2,23 +2,24 @@ package payment
 
 import "bytes"
 
-// amountUnits is the member of a refund or capture whose amount Stripe's clients have sent:
-// it names no currency, so what it means is known once its charge has been read.
+// amountUnits marks a refund or capture whose amount is in Stripe's units. Such a
+// request names no currency, so the amount can be converted only once its charge has
+// been read.
 const amountUnits = "amount_units"
 
-// codeUnits refuses such an amount of a currency that Stripe counts in other units.
+// codeUnits refuses such an amount in a currency that Stripe counts in other units.
 const codeUnits = "amount_units"
 
 const otherUnitsDetail = "Stripe counts this charge's currency in other units than ISO 4217, in which the charge was made. Leave the amount out for all of it, or send the request as this API has it: as application/json, without Stripe-Version."
 
-// OtherUnits reports whether an amount of the currency, an ISO 4217 code in lower case, is
-// another number at Stripe ("Supported currencies", special cases).
+// OtherUnits reports whether Stripe writes amounts of the currency, an ISO 4217 code in
+// lower case, in other units ("Supported currencies", special cases).
 func OtherUnits(currency string) bool {
 	return currency == "isk" || currency == "ugx" || currency == "mga"
 }
 
-// InStripesUnits returns the canonical body of a refund or capture, which has an amount, with
-// a note that the amount is in Stripe's units. A body without one is returned as it is.
+// InStripesUnits returns the canonical body of a refund or capture with a mark that its
+// amount is in Stripe's units. It returns a body without an amount unchanged.
 func InStripesUnits(body []byte) []byte {
 	const amount = `{"amount":` // no member of these sorts before it
 	if !bytes.HasPrefix(body, []byte(amount)) {

@@ -21,7 +21,7 @@ func NewSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(random)
 }
 
-// secretKey is what a secret signs with. The error never holds the secret.
+// secretKey returns the signing key of a secret. The error never contains the secret.
 func secretKey(secret string) ([]byte, error) {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
@@ -31,7 +31,7 @@ func secretKey(secret string) ([]byte, error) {
 	return key, nil
 }
 
-// maxURL is what intermediaries on the way are known to take.
+// maxURL is a length that intermediaries are known to accept.
 const maxURL = 2048
 
 // CheckURL returns an error for a URL to which no event could be sent. The addresses

@@ -22,10 +22,10 @@ type Event struct {
 	Payload []byte
 }
 
-// errNotAnEvent: nobody could read it, however often it is sent.
+// errNotAnEvent: the row does not parse, so no retry can succeed.
 var errNotAnEvent = errors.New("this row holds no event; park or finish it by hand")
 
-// readEvent takes the event out of its row.
+// readEvent parses the event of a row.
 func readEvent(m outbox.Message) (Event, error) {
 	var envelope struct {
 		ID   string `json:"id"`

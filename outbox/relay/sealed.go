@@ -10,10 +10,10 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// sealedPrefix begins a secret that is sealed, in a store. None that signs begins so.
+// sealedPrefix begins a sealed secret in a store. No signing secret begins with it.
 const sealedPrefix = "sealed:"
 
-// rowOf is where the secrets of a tenant open.
+// rowOf is the context to which the secrets of a tenant are bound.
 func rowOf(tenant string) seal.Row { return seal.Row{Table: "endpoint", ID: tenant} }
 
 // Sealed wraps all so that ring seals the secrets in the store; a nil ring stores them
@@ -36,7 +36,7 @@ func (s sealed) Endpoint(ctx context.Context, tenant string) (Endpoint, bool, er
 }
 
 func (s sealed) PutEndpoint(ctx context.Context, e Endpoint) error {
-	// The store counts them: it refuses none, and too many.
+	// The store checks their number: it refuses none, and too many.
 	stored := make([]string, len(e.Secrets))
 	for i, secret := range e.Secrets {
 		value, err := s.ring.Seal(ctx, rowOf(e.Tenant), []byte(secret))
@@ -77,7 +77,7 @@ func (s sealed) opened(ctx context.Context, e Endpoint) (Endpoint, error) {
 	return e, nil
 }
 
-// text is a value as a store keeps it among texts.
+// text encodes a sealed value for a text column.
 func text(value []byte) string {
 	if _, sealed := seal.KeyOf(value); !sealed {
 		return string(value)
@@ -100,10 +100,10 @@ func bytesOf(stored string) ([]byte, error) {
 
 // Secrets is a store of endpoints whose secrets can be rewritten.
 type Secrets interface {
-	// RewriteSecrets hands the secrets of up to limit tenants, in the order of their ids
-	// and after one of them, to again. What that returns replaces them where they still
-	// are as they were, and nothing else of the endpoint; nil leaves them. last is the
-	// tenant that the next call goes on after, "" at the end.
+	// RewriteSecrets passes the secrets of up to limit tenants, in the order of their
+	// ids and after the given one, to again. It replaces secrets that have not changed
+	// since with the result, and nothing else of the endpoint; nil leaves them. last is
+	// the tenant after which the next call continues, "" at the end.
 	RewriteSecrets(ctx context.Context, after string, limit int, again func(tenant string, secrets []string) ([]string, error)) (last string, err error)
 }
 

@@ -33,7 +33,7 @@ const (
 	// DefaultPerEndpoint lets 16 endpoints be slow at once before others wait.
 	DefaultPerEndpoint = 4
 	// DisableAfter is longer than a long weekend with the day before and the day after
-	// it: somebody was there to see that events do not arrive.
+	// it, so that somebody has had the time to notice.
 	DisableAfter = 5 * 24 * time.Hour
 )
 
@@ -41,14 +41,14 @@ const (
 	// webhookSlots leaves a quarter of the worker's slots to the other sinks, however
 	// slow all endpoints together are.
 	webhookSlots = batch * 3 / 4
-	// maxDiscard is how much of an answer's body is read, so that the connection can
-	// be used again. Longer ones cost a new connection.
+	// maxDiscard is how much of an answer's body is read so that the connection can be
+	// reused. A longer body costs a new connection.
 	maxDiscard = 16 << 10
 	// maxAnswerHead bounds an answer's head.
 	maxAnswerHead = 16 << 10
-	// idleFor keeps connections through a burst and not through the night.
+	// idleFor keeps connections through a burst but not overnight.
 	idleFor = 30 * time.Second
-	// storePause is how long a row waits when the store does not say where to send it.
+	// storePause is how long a row waits if the store does not return its endpoint.
 	storePause = 5 * time.Second
 )
 
@@ -80,11 +80,7 @@ type WebhooksConfig struct {
 // id, webhook-timestamp the time of the try, webhook-signature has one signature for
 // each of the endpoint's secrets.
 //
-// An answer 2xx is success, 410 disables the endpoint at once, anything else is a
-// failure; redirects are not followed. An endpoint that has failed for DisableAfter
-// is disabled. The events of a disabled endpoint are parked; those of a tenant
-// without an endpoint are done. Webhooks uses no proxy, since only a direct
-// connection shows the address that it talks to.
+// appointments of events for which there was no slot
 type Webhooks struct {
 	c      WebhooksConfig
 	client *http.Client
@@ -133,8 +129,8 @@ func NewWebhooks(c WebhooksConfig) (*Webhooks, error) {
 	}
 	dialer := &net.Dialer{Timeout: c.Timeout}
 	if !c.AllowPrivate {
-		// Looked at when the address is dialled: a look at the name before would be
-		// undone by a name that changes its address in between.
+		// Check the address when it is dialled: a name checked earlier may resolve to
+		// another address by then.
 		dialer.Control = ssrf.New(ssrf.WithAnyPort()).Safe
 	}
 	return &Webhooks{
@@ -159,14 +155,14 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) outbox.Disposition {
 	to, found, err := w.c.Endpoints.Endpoint(ctx, e.Tenant)
 	switch {
 	case errors.Is(err, seal.ErrLost):
-		// Another node may have the key. Where none has, the row is parked in the end; the
-		// endpoint is not to blame, and nothing is noted against it.
+		// Another node may have the key. If none has, the worker parks the row in the
+		// end. The endpoint is not at fault, so no failure is recorded.
 		return outbox.Failed(fmt.Sprintf("%v; or give the tenant a new secret with homeward endpoint secret %s --only", err, e.Tenant))
 	case err != nil:
 		w.c.Logger.Warn("could not read a webhook endpoint; its event waits", "id", e.ID, "tenant", e.Tenant, "error", err)
 		return outbox.Later(storePause + rand.N(storePause))
 	case !found:
-		return outbox.Done() // nobody wants to be told
+		return outbox.Done() // no endpoint to notify
 	case !to.DisabledAt.IsZero():
 		return outbox.Parked(disabled(to))
 	}
@@ -198,8 +194,8 @@ func (w *Webhooks) Deliver(ctx context.Context, e Event) outbox.Disposition {
 }
 
 func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.Disposition {
-	// Nothing to note while it was not failing. Should it have begun to fail in this
-	// very moment, then by a row that is sent again.
+	// A success changes nothing while the endpoint is not failing. If it began to fail
+	// at this moment, the failed row is retried and corrects that.
 	if !to.FailingSince.IsZero() {
 		if _, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, true, w.c.DisableAfter); err != nil && !errors.Is(err, ErrNoEndpoint) {
 			w.c.Logger.Warn("webhook delivered, but the store could not record it; its endpoint still counts as failing", "id", e.ID, "tenant", e.Tenant, "error", err)
@@ -211,7 +207,8 @@ func (w *Webhooks) delivered(ctx context.Context, to Endpoint, e Event) outbox.D
 func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, a answer, reason string) outbox.Disposition {
 	now, err := w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, w.c.DisableAfter)
 	if a.status == http.StatusGone && err == nil && now.DisabledAt.IsZero() {
-		// At once. The first failure only says since when; the second is judged by it.
+		// Record at once. The first failure only sets since when; the second is judged
+		// by it.
 		now, err = w.c.Endpoints.NoteDelivery(ctx, to.Tenant, to.URL, false, 0)
 	}
 	switch {
@@ -227,25 +224,25 @@ func (w *Webhooks) failed(ctx context.Context, to Endpoint, e Event, a answer, r
 	return outbox.Parked(reason + "; " + disabled(now))
 }
 
-// disabled says how an endpoint and its events are brought back.
+// disabled describes how to enable an endpoint and requeue its events.
 func disabled(e Endpoint) string {
 	return fmt.Sprintf("the endpoint of %s was disabled at %s; enable it with homeward endpoint set %s URL, then send what was parked with homeward outbox retry --all --queue events --tenant %s",
 		e.Tenant, e.DisabledAt.UTC().Format(time.RFC3339), e.Tenant, e.Tenant)
 }
 
-// answer is what a receiver said to an event.
+// answer is a receiver's response to an event.
 type answer struct {
-	// status is 0 where there was no answer.
+	// status is 0 if there was no response.
 	status int
-	// retryAfter is how long it asks to be left alone; 0 where it does not say.
+	// retryAfter is the pause that the receiver asks for; 0 if none.
 	retryAfter time.Duration
 }
 
-// maxRetryAfter bounds what a receiver may ask for: its events grow old meanwhile.
+// maxRetryAfter bounds what a receiver may ask for, as its events grow old meanwhile.
 const maxRetryAfter = 30 * time.Minute
 
-// retryAfter reads the header of that name, seconds or a date (RFC 9110, 10.2.3), of the
-// answers that it belongs to here: 429 and 503.
+// retryAfter parses the header of that name, seconds or a date (RFC 9110, 10.2.3), of
+// the responses that may carry it here: 429 and 503.
 func retryAfter(r *http.Response, now time.Time) (wait time.Duration) {
 	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -283,7 +280,7 @@ func (w *Webhooks) post(ctx context.Context, to Endpoint, e Event) (a answer, er
 	if err != nil {
 		return a, err
 	}
-	// What its body says concerns nobody.
+	// The body is not used.
 	_, _ = io.CopyN(io.Discard, res.Body, maxDiscard)
 	_ = res.Body.Close()
 	return answer{res.StatusCode, retryAfter(res, time.Now())}, nil
@@ -310,8 +307,8 @@ func sign(secrets []string, e Event, now time.Time) (signatures, timestamp strin
 	return strings.Join(all, " "), strconv.FormatInt(now.Unix(), 10), nil
 }
 
-// why is one line for people, without the URL: what stands in its query may be a
-// secret of the merchant's.
+// why is one line for people. It leaves out the URL, whose query may contain a secret
+// of the merchant's.
 func (w *Webhooks) why(status int, err error) string {
 	if failed := (*url.Error)(nil); errors.As(err, &failed) {
 		err = failed.Err
@@ -329,7 +326,7 @@ func (w *Webhooks) why(status int, err error) string {
 	return oneLine(err.Error())
 }
 
-// maxReason bounds what is stored of an error.
+// maxReason bounds the stored text of an error.
 const maxReason = 300
 
 func oneLine(s string) string {

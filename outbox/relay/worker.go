@@ -19,19 +19,19 @@ type Sink interface {
 	Deliver(ctx context.Context, e Event) outbox.Disposition
 }
 
-// The pace of retries. With full jitter a pause is half its bound on average, so
-// the first twelve take half an hour together, and each further one half an hour:
-// 300 are six days, give or take five hours. That is longer than [DisableAfter], so
-// that an endpoint which is down is disabled, and its events parked with a reason,
-// before one of them runs out of tries.
+// The pace of retries. With full jitter a pause is half its bound on average, so the
+// first twelve take half an hour together, and each further one half an hour: 300 are
+// six days, give or take five hours. That is longer than [DisableAfter]: a failing
+// endpoint is disabled, and its events are parked with that reason, before one of them
+// runs out of tries.
 const (
 	backoffMin  = time.Second
 	backoffMax  = time.Hour
 	maxAttempts = 300
 )
 
-// batch is how many deliveries one node has in hand. They wait for others nearly all
-// the time: 64 cost some megabytes and no processor.
+// batch is how many deliveries one node runs at once. They spend nearly all their time
+// waiting: 64 cost some megabytes and no processor.
 const batch = 64
 
 // Config assembles a worker. Store, Regions and Sinks are required.

@@ -1,16 +1,16 @@
-// Package account keeps which account each provider's name stands for, and says what is
-// still open at a provider that somebody has taken out of the settings.
+// Package account records which account each provider's name stands for, and what is
+// still open at a provider that was removed from the settings.
 //
-// A name stands in the books, in provider keys and in the path of webhooks. A key of
-// another account under the same name would answer every look-up with "nothing here", and
-// what moved in the first account would be moved again in the second. So the account that a
-// provider says it is goes into a row at the name's first use, each start compares, and so
-// does each process every [CheckEvery], as a person may let the name stand for another account
-// meanwhile: then it sends nothing more under that name ([Keeper]). A provider that does not
-// say is in use under its name all the same, and is not compared.
+// A name is part of the books, of provider keys and of the path of webhooks. With a key
+// of another account under the same name, every look-up would find nothing, and
+// movements of the first account would be made again in the second. So the first use of
+// a name writes the provider's account id into a row. Each start compares, and so does
+// each process every [CheckEvery], as an operator may change the account meanwhile: the
+// process then sends nothing more under that name ([Keeper]). A provider that does not
+// report its account is in use under its name all the same, and is not compared.
 //
-// Rows are few, read and written at starts and by people, and never on a payment's way.
-// They are changed by compare-and-set.
+// Rows are few. Starts and operators read and write them; payments do not. They are
+// changed by compare-and-set.
 //
 // # Crash points
 //
@@ -36,17 +36,17 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Row is what is known of one provider's name.
+// Row is what is known about one provider's name.
 type Row struct {
 	Provider string `json:"-"`
-	// Version counts changes; 0 is a row that there is not.
+	// Version counts changes; 0 if there is no row.
 	Version uint64 `json:"-"`
-	// Account is the provider's id of the account; "" where it has never said.
+	// Account is the provider's id of the account; "" if it never reported one.
 	Account string `json:"account,omitempty"`
-	// Pinned is when Account was written, by the clock of whoever did; zero without one.
+	// Pinned is when Account was written, by the writer's clock; zero without one.
 	Pinned time.Time `json:"pinned,omitzero"`
-	// Unnamed: claims whose provider key names nobody, as older builds made it, were begun
-	// for this one. See [Nameless].
+	// Unnamed: claims whose provider key names no provider, as older builds made them,
+	// belong to this one. See [Nameless].
 	Unnamed bool `json:"unnamed,omitempty"`
 }
 
@@ -54,25 +54,27 @@ type Row struct {
 type Store interface {
 	// Accounts reads all rows, by provider.
 	Accounts(ctx context.Context) ([]Row, error)
-	// PutAccount writes a row if its version is still what it was read at; 0: if there is
-	// none. changed is false where it is not, and may be where the reply was lost.
+	// PutAccount writes a row if its version has not changed since it was read; 0: if
+	// there is none. changed is false if it has, and may be false if the reply was
+	// lost.
 	PutAccount(ctx context.Context, r Row) (changed bool, err error)
 }
 
-// Work is what is open in the regions. Both methods are for starts and for people.
+// Work reads what is open in the regions. Both methods are for starts and for
+// operators.
 type Work interface {
-	// Calls lists up to limit provider calls of home with an id above after, in order of
-	// ids, parked ones, too.
+	// Calls lists up to limit provider calls of home with an id above after, in order
+	// of ids, including parked ones.
 	Calls(ctx context.Context, home, after string, limit int) ([]outbox.Message, error)
-	// Ghosts lists the ghosts that are booked in home at a provider, up to limit behind an
+	// Ghosts lists up to limit ghosts that are booked in home at a provider, after an
 	// id, in order of ids.
 	Ghosts(ctx context.Context, home, provider, after string, limit int) ([]ledger.Transaction, error)
 	Get(ctx context.Context, key claim.Key, home string) (rec claim.Record, now time.Time, found bool, err error)
 	Transaction(ctx context.Context, home, id string) (t ledger.Transaction, found bool, err error)
 }
 
-// Homes is the work of a deployment: that of its regions, by Names, the code of each leading
-// to one.
+// Homes is the Work of a deployment: of the regions in Names, which Codes maps to their
+// codes.
 type Homes struct {
 	Work
 	Names []string
@@ -88,7 +90,8 @@ const maxTries = 8
 // errRestless: the rows change faster than they can be written.
 var errRestless = errors.New("the rows of the providers' accounts keep changing; try again")
 
-// OtherAccountError: a provider's key opens another account than its name stands for.
+// OtherAccountError: a provider's key belongs to another account than its name stands
+// for.
 type OtherAccountError struct {
 	Provider, Is, Pinned string
 	Since                time.Time
@@ -99,9 +102,9 @@ func (e *OtherAccountError) Error() string {
 		e.Provider, e.Is, e.Provider, e.Pinned, e.Since.UTC().Format(time.RFC3339), e.Provider, e.Is)
 }
 
-// Pin compares each provider's account with its row, and writes the rows that there are
-// not. doubts are lines about those that did not say; an error is one line for each that is
-// of another account, or that could not be read.
+// Pin compares each provider's account with its row, and writes missing rows. doubts
+// are lines about providers that did not answer; an error has one line for each
+// provider whose account differs, or that could not be compared.
 func Pin(ctx context.Context, store Store, providers psp.Providers, now time.Time) (doubts []string, err error) {
 	before, err := store.Accounts(ctx)
 	if err != nil {
@@ -129,7 +132,7 @@ func doubt(provider string, unsaid error) string {
 	return fmt.Sprintf("the provider %s does not say which account its key opens, so that it cannot be compared: %v", provider, unsaid)
 }
 
-// ask is the account of p, "" where it has none to tell.
+// ask returns the account of p, "" if it reports none.
 func ask(ctx context.Context, p psp.Provider) (string, error) {
 	asked, ok := p.(psp.Accounted)
 	if !ok {
@@ -183,12 +186,13 @@ func (e *OpenError) Error() string {
 	return fmt.Sprintf("open in the former account are, at %s; another account would be asked about them, would know nothing, and would be charged again. Let nodes with the former key end them first, or add --anyway", e.Open.String())
 }
 
-// Accept makes account the one of a provider's name, as a person has decided, unless work is
-// open at the former one, which is an [*OpenError]. Where work is nil that is not looked at.
-// changed is false where it is already the account.
+// Accept makes account the one of a provider's name, as an operator decided, unless
+// work is open at the former one, which is an [*OpenError]. If work is nil, Accept does
+// not check for open work. changed is false if it is the account already.
 //
-// Work is counted once, and the name is not stopped before: no process may have a key of the
-// former account any more, or what it begins meanwhile is asked of the new one, and made again.
+// Accept counts work once, and does not stop the name before. So no process may still
+// have a key of the former account: what such a process begins meanwhile would be
+// looked up in the new account, and made again.
 func Accept(ctx context.Context, store Store, work *Homes, provider, account string, now time.Time) (changed bool, err error) {
 	for range maxTries {
 		row, err := find(ctx, store, provider)
@@ -224,12 +228,13 @@ func Accept(ctx context.Context, store Store, work *Homes, provider, account str
 // Open is what is open at one provider.
 type Open struct {
 	Provider string
-	// Claims are charges, transfers and compensations whose outcome is to come; Refunds are
-	// refunds of charges that were made there; Ghosts is money there that has to go back.
+	// Claims counts charges, transfers and compensations with an open outcome; Refunds
+	// counts refunds of charges that were made there; Ghosts counts ghosts there that
+	// are not refunded.
 	Claims, Refunds, Ghosts int
 }
 
-// None reports whether nothing is.
+// None reports whether nothing is open.
 func (o *Open) None() bool { return o.Claims == 0 && o.Refunds == 0 && o.Ghosts == 0 }
 
 func (o *Open) String() string {
@@ -239,8 +244,8 @@ func (o *Open) String() string {
 // page is how many rows are read at once.
 const page = 1000
 
-// Left looks for what is open at providers that have been in use and are not among those
-// named; it reads every open call once for each. An error is one line with the numbers.
+// Left counts what is open at providers that have been in use and are not among those
+// named. It reads every open call once for each. An error is one line with the numbers.
 func Left(ctx context.Context, store Store, work *Homes, named []string) error {
 	rows, err := store.Accounts(ctx)
 	if err != nil {
@@ -274,7 +279,7 @@ func names(left []string) (all []string) {
 	return all
 }
 
-// openAt counts what is open at provider, unnamed being whom nameless claims are with.
+// openAt counts what is open at provider; nameless claims count for unnamed.
 func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open, err error) {
 	o.Provider = provider
 	for _, at := range work.Names {
@@ -316,7 +321,7 @@ func openAt(ctx context.Context, work *Homes, provider, unnamed string) (o Open,
 	return o, nil
 }
 
-// count counts a call that is the provider's.
+// count counts a call if it is the provider's.
 func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox.Message) error {
 	rec, _, found, err := work.Get(ctx, claim.Key{Tenant: m.Tenant, Value: m.Key}, m.Region)
 	if err != nil || !found || rec.Minted.ID != m.ID || rec.State != claim.InFlight {
@@ -333,7 +338,7 @@ func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox
 	}
 	in, err := payment.Parse(payment.Operation(m.Operation), m.Payload)
 	if err != nil {
-		return nil // nobody can make it, wherever
+		return nil // nobody can execute it, anywhere
 	}
 	_, code, _ := claim.ReadObjectID(in.Charge)
 	at, ok := work.Home(code)
@@ -347,17 +352,18 @@ func (o *Open) count(ctx context.Context, work *Homes, unnamed string, m *outbox
 	return err
 }
 
-// Owing is what has to go back to payers of one region.
+// Owing lists the ghosts of one region that are still to be refunded.
 type Owing struct {
 	// Ghosts are neither refunded nor failed.
 	Ghosts []ledger.Transaction
-	// Looked is how many were looked at; More: there are others.
+	// Looked is how many ghosts were checked; More: there are others.
 	Looked int
 	More   bool
 }
 
-// Owed looks at up to limit ghosts of each provider that has ever been in use, those booked
-// in home, in the order of their ids. It is for people: two or more reads for each ghost.
+// Owed checks up to limit ghosts of each provider that has ever been in use, those
+// booked in home, in the order of their ids. It is for operators: two or more reads for
+// each ghost.
 func Owed(ctx context.Context, store Store, work Work, home string, limit int) (o Owing, err error) {
 	rows, err := store.Accounts(ctx)
 	if err != nil {
@@ -384,7 +390,7 @@ func Owed(ctx context.Context, store Store, work Work, home string, limit int) (
 	return o, nil
 }
 
-// isOwed reports whether a ghost is neither given back nor failed.
+// isOwed reports whether a ghost is neither refunded nor failed.
 func isOwed(ctx context.Context, work Work, ghost *ledger.Transaction) (bool, error) {
 	_, failed, err := work.Transaction(ctx, ghost.Region, ledger.FailureID(ghost.ID))
 	if err != nil || failed {

@@ -14,11 +14,11 @@ import (
 // CheckEvery is how often a process compares its providers' accounts with their rows.
 const CheckEvery = time.Minute
 
-// pageAccount is what operators watch for.
+// Operators watch for pageAccount.
 const pageAccount = "page: a provider's key belongs to another account than the stored one; this node sends the provider nothing until it is restarted with the key of the stored account"
 
-// Keeper keeps the providers of a process to the accounts that their names stand for, and
-// knows whom nameless claims are with. It is safe for concurrent use.
+// Keeper keeps the providers of a process to the accounts that their names stand for,
+// and knows the provider of nameless claims. It is safe for concurrent use.
 type Keeper struct {
 	store    Store
 	kept     []*kept
@@ -26,7 +26,7 @@ type Keeper struct {
 	log      *slog.Logger
 }
 
-// NewKeeper returns a Keeper of providers, which are to be called by [Keeper.Providers] alone.
+// NewKeeper returns a Keeper of providers. Call them through [Keeper.Providers] alone.
 func NewKeeper(store Store, providers psp.Providers, log *slog.Logger) *Keeper {
 	k := &Keeper{store: store, log: log}
 	for _, p := range providers {
@@ -35,7 +35,7 @@ func NewKeeper(store Store, providers psp.Providers, log *slog.Logger) *Keeper {
 	return k
 }
 
-// Providers are those that k keeps, in their order.
+// Providers returns the kept providers, in their order.
 func (k *Keeper) Providers() psp.Providers {
 	all := make(psp.Providers, len(k.kept))
 	for i, p := range k.kept {
@@ -52,10 +52,11 @@ func (k *Keeper) Pin(ctx context.Context, now time.Time) (doubts []string, err e
 	return doubts, k.readNameless(ctx)
 }
 
-// Check compares again, for whoever runs. Where a key is of another account than its name
-// stands for by now, nothing more is sent to that provider until the two agree again: each
-// call is answered as one that was not sent. One that has not said whose account it is is asked
-// again. Where rows cannot be read all stays as it is: claims cannot be, either.
+// Check compares again, for a running process. If a key belongs to another account than
+// its name stands for, the Keeper sends nothing more to that provider until the two
+// agree again: each call returns [psp.NotSentError]. A provider that did not report its
+// account is asked again. If the rows cannot be read, nothing changes: claims cannot be
+// read, either.
 func (k *Keeper) Check(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, p := range k.kept {
@@ -88,7 +89,7 @@ func (k *Keeper) readNameless(ctx context.Context) error {
 	return err
 }
 
-// Nameless is [Nameless] of the rows as they were read last.
+// Nameless is [Nameless] of the rows as last read.
 func (k *Keeper) Nameless() string {
 	if provider := k.nameless.Load(); provider != nil {
 		return *provider
@@ -96,8 +97,8 @@ func (k *Keeper) Nameless() string {
 	return ""
 }
 
-// kept is a provider that is sent nothing while its key is of another account. It remembers
-// what it has said of that: a key is of one account for ever.
+// kept is a provider that receives nothing while its key belongs to another account. It
+// caches the account: a key belongs to one account for ever.
 type kept struct {
 	psp.Provider
 	other atomic.Pointer[OtherAccountError]
@@ -119,7 +120,7 @@ func (p *kept) Account(ctx context.Context) (string, error) {
 	return is, err
 }
 
-// stopped is the answer of a call that is not made.
+// stopped is the result of a call that is not made.
 func (p *kept) stopped() (err error, stopped bool) {
 	if p.other.Load() == nil {
 		return nil, false
@@ -159,7 +160,8 @@ func (p *kept) Cancel(ctx context.Context, call psp.Call) psp.Result {
 	return p.call(ctx, call, p.Provider.Cancel)
 }
 
-// Lookup implements [psp.Provider]: another account knows nothing, which proves nothing.
+// Lookup implements [psp.Provider]. Another account finds nothing, which proves
+// nothing.
 func (p *kept) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	if err, stopped := p.stopped(); stopped {
 		return psp.FoundUnknown, psp.Result{Err: err}

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// Nameless is the provider that claims were begun for whose provider key names nobody: the one
-// that there was when names came. "" where rows do not say: then no such claim is acted on
-// until a person says so, as another provider would know nothing of it, and charge again.
+// Nameless returns the provider of claims whose provider key names none: the one that
+// existed when names were introduced. It returns "" if the rows do not say; then no
+// such claim is acted on until an operator names the provider, as another one would
+// find nothing, and charge again.
 func Nameless(rows []Row) (provider string) {
 	for _, r := range rows {
 		switch {
 		case r.Unnamed && provider != "":
-			return "" // two first starts, each with a provider of its own
+			return "" // two concurrent first starts, each with a provider of its own
 		case r.Unnamed:
 			provider = r.Provider
 		}
@@ -20,19 +21,19 @@ func Nameless(rows []Row) (provider string) {
 	return provider
 }
 
-// inherit writes down whom nameless claims are with, where no other provider has been in use.
+// inherit records the provider of nameless claims if no other provider has been in use.
 func inherit(ctx context.Context, store Store, rows []Row) error {
 	if len(rows) != 1 || rows[0].Unnamed {
 		return nil
 	}
 	row := rows[0]
 	row.Unnamed = true
-	_, err := store.PutAccount(ctx, row) // or somebody else has
+	_, err := store.PutAccount(ctx, row) // or another process did
 	return err
 }
 
-// Inherit makes provider the one that nameless claims were begun for, as a person has found
-// out. changed is false where it is already.
+// Inherit makes provider the one of nameless claims, as an operator found out. changed
+// is false if it is already.
 func Inherit(ctx context.Context, store Store, provider string) (changed bool, err error) {
 	for range maxTries {
 		rows, err := store.Accounts(ctx)
@@ -42,7 +43,7 @@ func Inherit(ctx context.Context, store Store, provider string) (changed bool, e
 		if !slices.ContainsFunc(rows, func(r Row) bool { return r.Provider == provider }) {
 			return false, ErrUnknown
 		}
-		// First those that lose it: in between, nobody has it.
+		// First remove the mark from others: in between, no provider has it.
 		slices.SortStableFunc(rows, func(a, b Row) int { return rank(a.Provider == provider) - rank(b.Provider == provider) })
 		for i := 0; i < len(rows) && err == nil; i++ {
 			r := rows[i]

@@ -1,16 +1,15 @@
-// Package nats is the sink of events that publishes them to a stream of NATS
-// JetStream.
+// Package nats is the sink that publishes events to a stream of NATS JetStream.
 //
-// An event's subject is prefix.tenant.type, "homeward.events.acme.charge.succeeded",
-// so that a consumer can filter by tenant and by type; see [Subject]. Its payload is
-// the event's JSON, and its Nats-Msg-Id the event's id. Within the stream's duplicate
-// window the server keeps one message of each id: an event whose acknowledgement
-// was lost is published again under the same id, acknowledged as a duplicate, and
-// not stored twice. One that is repeated after the window is, so consumers must look
-// at the id all the same.
+// An event's subject is prefix.tenant.type, "homeward.events.acme.charge.succeeded", so
+// that a consumer can filter by tenant and by type; see [Subject]. Its payload is the
+// event's JSON, and its Nats-Msg-Id the event's id. Within the stream's duplicate
+// window the server keeps one message of each id: if an acknowledgement is lost, the
+// sink publishes the event again under the same id, and the server acknowledges it as a
+// duplicate without storing it twice. After the window it stores a repetition, so
+// consumers must compare ids all the same.
 //
-// A server that is down, or cannot be reached, costs no event a try: the events wait,
-// and charges never do.
+// If the server is down or cannot be reached, events wait without using up their tries.
+// Charges never wait for it.
 package nats
 
 import (
@@ -37,23 +36,23 @@ import (
 const (
 	DefaultStream = "HOMEWARD_EVENTS"
 	DefaultPrefix = "homeward.events"
-	// DefaultDuplicates is how long a stream that is made here remembers ids: longer
+	// DefaultDuplicates is how long a stream that Create makes remembers ids: longer
 	// than the lease of a row whose worker died, and than its first nine retries
 	// together. The server holds some 100 bytes for each event of that time.
 	DefaultDuplicates = 10 * time.Minute
-	// DefaultMaxAge is how long a stream that is made here keeps events: a consumer
+	// DefaultMaxAge is how long a stream that Create makes keeps events: a consumer
 	// that was down over a long weekend misses nothing.
 	DefaultMaxAge = 7 * 24 * time.Hour
-	// DefaultTimeout is how long an acknowledgement is waited for. It takes
-	// milliseconds, and seconds while a stream of several replicas elects a leader.
+	// DefaultTimeout bounds the wait for an acknowledgement. It takes milliseconds, and
+	// seconds while a stream of several replicas elects a leader.
 	DefaultTimeout = 5 * time.Second
 )
 
 const (
-	// inHand bounds the publishes that one node waits for at once: a quarter of the
-	// worker's slots, and 16,000 events per second at a millisecond each.
+	// inHand bounds a node's concurrent publishes: a quarter of the worker's slots, and
+	// 16,000 events per second at a millisecond each.
 	inHand = 16
-	// pings find a connection that was cut silently within half a minute.
+	// Pings detect a silently cut connection within half a minute.
 	pingEvery, pingsOut = 10 * time.Second, 2
 	// connectTime bounds one try to connect, TLS and all.
 	connectTime = 3 * time.Second
@@ -159,9 +158,9 @@ func (c Config) CheckFiles() error {
 	return nil
 }
 
-// plaintext is a server on another machine that the client would talk to without
-// insisting on TLS; "" if there is none. It insists on it at every server where one is
-// tls://, or where there are files of certificates.
+// plaintext returns a server on another machine to which the client would connect
+// without requiring TLS; "" if there is none. The client requires TLS at every server
+// if one URL is tls://, or if there are certificate files.
 func (c *Config) plaintext() (host string) {
 	if c.CAFile != "" || c.CertFile != "" {
 		return ""
@@ -174,7 +173,7 @@ func (c *Config) plaintext() (host string) {
 		u, err := url.Parse(server)
 		switch {
 		case err != nil:
-			continue // the client says so
+			continue // the client reports it
 		case u.Scheme == "tls" || u.Scheme == "wss":
 			return ""
 		}
@@ -191,22 +190,22 @@ type Sink struct {
 	conn *natsgo.Conn
 	js   jetstream.JetStream
 	gate *pace.Gate
-	// checked: the stream is there and takes our subjects.
+	// checked: the stream exists and takes our subjects.
 	checked  atomic.Bool
 	checking singleflight.Group
 }
 
-// Open connects and checks the stream, or makes it. An unreachable server is not an
+// Open connects and checks the stream, or creates it. An unreachable server is not an
 // error, as a node must take charges without one: the sink keeps reconnecting, and
-// checks the stream when it has a connection. The error is one line that says what
-// to do: settings that cannot work, credentials that are refused, a stream that is
-// not there or not ours. ctx bounds the opening only. The caller closes the sink.
+// checks the stream when it has a connection. The error is one line that says what to
+// do: settings that cannot work, refused credentials, a stream that is missing or not
+// ours. ctx bounds the opening only. The caller closes the sink.
 func Open(ctx context.Context, c Config) (*Sink, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
 	s := &Sink{c: c, gate: pace.NewGate(inHand)}
-	// The first try alone says why it failed.
+	// Only the first try reports why it failed.
 	conn, err := natsgo.Connect(c.URL, s.options()...)
 	if unreachable(err) {
 		c.Logger.Warn("NATS cannot be reached; events wait until it can", "error", err)
@@ -214,7 +213,7 @@ func Open(ctx context.Context, c Config) (*Sink, error) {
 	}
 	if err != nil {
 		if unread := (*url.Error)(nil); errors.As(err, &unread) {
-			err = errors.New("nats: the URL cannot be read; write nats://host:4222") // its text has the password
+			err = errors.New("nats: the URL cannot be read; write nats://host:4222") // its text contains the password
 		}
 		return nil, fmt.Errorf("%w; check the URL, the credentials and the certificates", err)
 	}
@@ -239,7 +238,7 @@ func Open(ctx context.Context, c Config) (*Sink, error) {
 	return s, nil
 }
 
-// unreachable: later may be better.
+// unreachable: a later try may succeed.
 func unreachable(err error) bool {
 	switch {
 	case err == nil:
@@ -258,9 +257,9 @@ func (s *Sink) options() []natsgo.Option {
 	options := []natsgo.Option{
 		natsgo.Name("homeward"), natsgo.Timeout(connectTime), natsgo.PingInterval(pingEvery), natsgo.MaxPingsOutstanding(pingsOut),
 		natsgo.MaxReconnects(-1),
-		// Credentials that are refused today may be mended tomorrow, without a restart.
+		// Refused credentials may be fixed later, without a restart.
 		natsgo.IgnoreAuthErrorAbort(),
-		// Nothing waits in memory for a connection: the row is what waits.
+		// Nothing waits in memory for a connection: the row waits.
 		natsgo.ReconnectBufSize(-1),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
 			if err != nil {
@@ -285,7 +284,7 @@ func (s *Sink) options() []natsgo.Option {
 // Close closes the connection. The worker should be drained before.
 func (s *Sink) Close() { s.conn.Close() }
 
-// check makes sure, once, that the stream is there and that our subjects lead to it.
+// check verifies, once, that the stream exists and that our subjects lead to it.
 func (s *Sink) check(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
@@ -373,26 +372,26 @@ func (s *Sink) publish(ctx context.Context, e relay.Event) error {
 	}
 	_, err := s.js.Publish(ctx, Subject(s.c.Prefix, e.Tenant, e.Type), e.Payload,
 		jetstream.WithMsgID(e.ID), jetstream.WithExpectStream(s.c.Stream),
-		jetstream.WithRetryAttempts(0)) // the worker's back-off knows better, and keeps no slot
+		jetstream.WithRetryAttempts(0)) // the worker's back-off is longer, and occupies no slot
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		s.checked.Store(false) // it may be gone
+		s.checked.Store(false) // it may have been deleted
 	}
 	return err
 }
 
-// neverSent: the connection went before anything was on it.
+// neverSent: the connection was lost before anything was written.
 func neverSent(err error) bool {
 	return errors.Is(err, natsgo.ErrReconnectBufExceeded) || errors.Is(err, natsgo.ErrConnectionClosed) || errors.Is(err, natsgo.ErrConnectionReconnecting)
 }
 
-// isPoison: the event itself is what is refused.
+// isPoison: the server refuses the event itself.
 func isPoison(err error) bool {
 	return errors.Is(err, natsgo.ErrMaxPayload) || errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum)
 }
 
-// Subject is where an event is published: prefix.tenant.type. The tenant is one
-// token, whatever stands in it, and each part of the type between dots another; a
-// byte that is not a letter, digit, '-' or '_' is written %XX.
+// Subject returns the subject of an event: prefix.tenant.type. The tenant is one token,
+// whatever it contains, and each part of the type between dots another; a byte that is
+// not a letter, digit, '-' or '_' is written %XX.
 func Subject(prefix, tenant, eventType string) string {
 	var b strings.Builder
 	b.WriteString(prefix)

@@ -1,5 +1,5 @@
-// Package relaytest is what every relay.Endpoints must do, as tests that run
-// unchanged on each backend.
+// Package relaytest is the conformance suite of relay.Endpoints. It runs unchanged on
+// each backend.
 package relaytest
 
 import (
@@ -15,28 +15,27 @@ import (
 	"github.com/homeward-io/homeward/seal/sealtest"
 )
 
-// Harness is one backend under test, without endpoints at first.
+// Harness is one backend under test, initially without endpoints.
 type Harness struct {
-	// Regions are at least two.
+	// Regions has at least two.
 	Regions []string
 	// Endpoints is the view of a node in a region.
 	Endpoints func(region string) relay.Endpoints
 	// Tenants are two that exist.
 	Tenants [2]string
-	// Pass lets the store's clock go on by at least d.
+	// Pass advances the store's clock by at least d.
 	Pass func(t testing.TB, d time.Duration)
 	// Now reads the store's clock.
 	Now func(t testing.TB) time.Time
 	// Patience is how long a tenant's endpoint may fail in the tests: longer than
 	// the steps between take, however slow the backend.
 	Patience time.Duration
-	// Raw is all that the store keeps, as whoever takes its disk away finds it.
+	// Raw returns all that the store keeps, as a thief of its disk would find it.
 	Raw func(t testing.TB) []byte
 }
 
-// Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest: with secrets as they are, with sealed ones, and from the
-// one to the other.
+// Exercise checks every promise of the contract: with plain secrets, with sealed ones,
+// and while secrets become sealed. newHarness opens a backend for each subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	exercise(t, newHarness, slices.Concat(tests, sealedTests))
 	t.Run("sealed", func(t *testing.T) {
@@ -86,8 +85,8 @@ func (w *world) get() relay.Endpoint {
 	return e
 }
 
-// note reports a delivery to the endpoint of put, and checks that what is returned
-// is what is stored.
+// note reports a delivery to the endpoint of put, and checks that the returned row is
+// the stored one.
 func (w *world) note(ok bool) relay.Endpoint {
 	w.Helper()
 	e, err := w.at().NoteDelivery(w.ctx, w.tenant, w.url, ok, w.Patience)
@@ -96,7 +95,7 @@ func (w *world) note(ok bool) relay.Endpoint {
 	return e
 }
 
-// fail reports a failure and checks when the endpoint has begun to fail.
+// fail reports a failure and checks since when the endpoint has been failing.
 func (w *world) fail() relay.Endpoint {
 	w.Helper()
 	e := w.note(false)

@@ -35,7 +35,7 @@ var sealedTests = []test{
 		require.NoError(w, err)
 		require.Equal(w, secrets, got)
 
-		// The row of one tenant is worth nothing in that of another.
+		// The row of one tenant cannot be opened as that of another.
 		stored, _, err := w.at().Endpoint(w.ctx, w.tenant)
 		require.NoError(w, err)
 		stored.Tenant = w.Tenants[1]

@@ -1,5 +1,5 @@
-// Package spill spreads more rows than fit into memory over temporary files, so that
-// those which belong together can be looked at together, a part at a time.
+// Package spill partitions more rows than fit into memory into temporary files, so that
+// rows of one key can be processed together, one part at a time.
 package spill
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// writeBuffer is small because every part has one for as long as rows come;
-	// readBuffer is not, for one part is read at a time.
+	// writeBuffer is small because every part has one while rows arrive; readBuffer is
+	// not, as one part is read at a time.
 	writeBuffer = 4 << 10
 	readBuffer  = 64 << 10
 )
@@ -53,7 +53,7 @@ func (p *Parts[T]) Put(key string, row T) error {
 	return nil
 }
 
-// Each hands the rows of part i to take, in the order in which they were put.
+// Each passes the rows of part i to take, in the order in which they were put.
 func (p *Parts[T]) Each(i int, take func(T)) error {
 	if err := p.bufs[i].Flush(); err != nil {
 		return fmt.Errorf("write a temporary file: %w; make room for it", err)
@@ -79,6 +79,6 @@ func (p *Parts[T]) Len() int { return len(p.files) }
 // Close closes the files; it deletes none.
 func (p *Parts[T]) Close() {
 	for _, f := range p.files {
-		_ = f.Close() // nothing in it is needed any more
+		_ = f.Close() // its content is not needed any more
 	}
 }

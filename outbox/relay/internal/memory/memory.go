@@ -1,4 +1,4 @@
-// Package memory is the queue of events and the endpoints in maps, for tests of the
+// Package memory keeps the queue of events and the endpoints in maps, for tests of the
 // sinks. Its clock is time.Now.
 package memory
 
@@ -13,9 +13,9 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay"
 )
 
-// Queue is outbox.Events of one region.
+// Queue implements outbox.Events of one region in memory.
 type Queue struct {
-	outbox.Store // what no worker calls
+	outbox.Store // methods that no worker calls
 	mu           sync.Mutex
 	rows         map[string]*outbox.Message
 	// Changed holds a token after each change.
@@ -141,13 +141,13 @@ func (q *Queue) Park(_ context.Context, _, id string, fence uint64, reason strin
 	return q.alter(id, fence, func(m *outbox.Message) { m.Parked, m.LastError = true, reason })
 }
 
-// Endpoints is relay.Endpoints in a map.
+// Endpoints implements relay.Endpoints in a map.
 type Endpoints struct {
 	mu  sync.Mutex
 	all map[string]relay.Endpoint
-	// Err is what every call returns, if set.
+	// Err, if set, is returned by every call.
 	Err error
-	// Notes counts what was noted.
+	// Notes counts the calls of NoteDelivery.
 	Notes int
 }
 

@@ -1,10 +1,9 @@
-// Package pace decides when a destination may be tried, so that one which is slow or
-// down keeps neither the slots of the worker nor the store busy.
+// Package pace decides when a destination may be tried, so that a slow or dead
+// destination occupies neither the slots of the worker nor the store.
 //
-// Who may not try now gets an appointment instead: appointments of one destination
-// are spread out, so that a backlog of any length comes back bit by bit and not all
-// at once. Everything here is one process's guess and may be wrong; it saves time
-// and decides nothing.
+// A try that is not admitted gets an appointment. Appointments of one destination are
+// spread out, so that a backlog of any length returns gradually. The state is local to
+// a process and may be wrong; it saves time and decides nothing.
 package pace
 
 import (
@@ -14,19 +13,19 @@ import (
 )
 
 const (
-	// tolerated is how many failures in a row are taken for bad luck, or for one
-	// event that is refused, and not for a destination that is down.
+	// tolerated is how many consecutive failures may be chance, or one refused event.
+	// After more the destination counts as down.
 	tolerated = 3
-	// maxPause bounds the pause between two tries of a destination that is down, and
-	// so how long it may be up again before it is noticed.
+	// maxPause bounds the pause between two tries of a destination that is down, and so
+	// the delay until its recovery is noticed.
 	maxPause = time.Minute
-	// maxWait bounds an appointment, and so what the longest backlog waits once the
-	// destination is up again. A backlog of 100,000 rows then costs the store some
-	// 300 postponements per second, not thousands.
+	// maxWait bounds an appointment, and so the delay of the longest backlog once the
+	// destination is up again. A backlog of 100,000 rows then costs the store some 300
+	// postponements per second, not thousands.
 	maxWait = 5 * time.Minute
 	// minWait is the shortest appointment, twice the worker's pause between looks.
 	minWait = time.Second
-	// step is the least between two appointments.
+	// step is the least time between two appointments.
 	step = 5 * time.Millisecond
 )
 
@@ -40,16 +39,16 @@ type Gate struct {
 	failures int           // in a row
 	until    time.Time     // no try before
 	last     time.Time     // the latest appointment
-	takes    time.Duration // how long a try takes, lately
+	takes    time.Duration // smoothed duration of a try
 	used     time.Time
 }
 
 // NewGate returns a gate that admits limit concurrent tries.
 func NewGate(limit int) *Gate { return &Gate{limit: limit, used: time.Now()} }
 
-// Enter admits a try, which must end with Leave, Cancel or Try, or says how long to wait before
-// asking again. After a few failures in a row one try at a time is admitted, with
-// growing pauses, until one succeeds.
+// Enter admits a try, which must end with Leave, Cancel or Try, or returns how long to
+// wait before asking again. After a few consecutive failures it admits one try at a
+// time, with growing pauses, until one succeeds.
 func (g *Gate) Enter() (wait time.Duration, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +65,7 @@ func (g *Gate) Enter() (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// Leave ends an admitted try that took so long; ok says whether the destination
+// Leave ends an admitted try that took so long; ok reports whether the destination
 // answered as it should.
 func (g *Gate) Leave(took time.Duration, ok bool) {
 	g.mu.Lock()
@@ -130,8 +129,8 @@ func (g *Gate) Postpone() time.Duration {
 	return g.appointment(now, time.Time{})
 }
 
-// appointment is the next free one that is not before earliest. The caller holds the
-// lock.
+// appointment returns the next free appointment that is not before earliest. The caller
+// holds the lock.
 func (g *Gate) appointment(now, earliest time.Time) time.Duration {
 	at := now.Add(max(minWait, g.takes))
 	if earliest.After(at) {
@@ -141,7 +140,7 @@ func (g *Gate) appointment(now, earliest time.Time) time.Duration {
 		at = next
 	}
 	if at.Sub(now) > maxWait {
-		return maxWait/2 + rand.N(maxWait/2) // the book is full
+		return maxWait/2 + rand.N(maxWait/2) // all appointments are taken
 	}
 	g.last = at
 	return at.Sub(now)
@@ -153,7 +152,7 @@ type Gates struct {
 	limit int
 	mu    sync.Mutex
 	all   map[string]*Gate
-	full  int // how many there are when the next look for forgotten ones is due
+	full  int // the number of gates at which unused ones are next dropped
 }
 
 // NewGates returns gates that each admit limit concurrent tries.
@@ -162,7 +161,8 @@ func NewGates(limit int) *Gates {
 }
 
 const (
-	// manyGates is when those that nobody used lately are dropped: some 200 bytes each.
+	// manyGates is the number of gates, at some 200 bytes each, at which unused ones
+	// are dropped.
 	manyGates = 4096
 	// lately is longer than any pause or appointment.
 	lately = time.Hour
@@ -181,7 +181,7 @@ func (g *Gates) To(destination string) *Gate {
 				delete(g.all, d)
 			}
 		}
-		g.full = max(manyGates, 2*len(g.all)) // so that looking costs little for each
+		g.full = max(manyGates, 2*len(g.all)) // so that the scan is cheap for each gate
 	}
 	one := NewGate(g.limit)
 	g.all[destination] = one
