@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/homeward-io/homeward/internal/node"
@@ -103,9 +104,52 @@ type endpointShown struct {
 	Tenant       string     `json:"tenant"`
 	URL          string     `json:"url"`
 	Secrets      int        `json:"secrets"`
-	Status       string     `json:"status"` // ok, failing, disabled
+	Status       string     `json:"status"`   // ok, failing, disabled, or off where Webhooks is
+	Webhooks     string     `json:"webhooks"` // the nodes' events.webhooks.on: on, off, unknown
 	FailingSince *time.Time `json:"failing_since,omitempty"`
 	DisabledAt   *time.Time `json:"disabled_at,omitempty"`
+}
+
+// Whether nodes deliver to endpoints at all.
+const (
+	webhooksOn      = "on"
+	webhooksOff     = "off"
+	webhooksUnknown = "unknown"
+)
+
+// webhooks is what events.webhooks.on says where the command works: at the node that runs it,
+// or in the demo's settings. A database does not know the settings of its nodes.
+func (c *endpointShowCommand) webhooks(ctx context.Context) (string, error) {
+	var on bool
+	b, here := ctx.Value(nodeKey{}).(node.Belongings)
+	switch {
+	case here:
+		on = b.Webhooks
+	case c.Data != "":
+		s, err := node.LoadSettings(c.Config, os.Environ())
+		if err != nil {
+			return "", err
+		}
+		on = s.Events.Webhooks.On
+	default:
+		return webhooksUnknown, nil
+	}
+	if on {
+		return webhooksOn, nil
+	}
+	return webhooksOff, nil
+}
+
+// explainWebhooks says what a value means for deliveries.
+func explainWebhooks(value string) string {
+	switch value {
+	case webhooksOn:
+		return "on"
+	case webhooksOff:
+		return "off: nothing is delivered until events.webhooks.on is set at the nodes"
+	default:
+		return "unknown: the nodes' setting events.webhooks.on decides whether they deliver; --node HOST:PORT asks one"
+	}
 }
 
 func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
@@ -113,7 +157,14 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 		if !found {
 			return noEndpoint(c.Tenant)
 		}
-		shown := endpointShown{Tenant: e.Tenant, URL: e.URL, Secrets: len(e.Secrets), Status: "ok"}
+		webhooks, err := c.webhooks(ctx)
+		if err != nil {
+			return err
+		}
+		shown := endpointShown{Tenant: e.Tenant, URL: e.URL, Secrets: len(e.Secrets), Status: "ok", Webhooks: webhooks}
+		if webhooks == webhooksOff {
+			shown.Status = webhooksOff
+		}
 		if !e.FailingSince.IsZero() {
 			shown.Status, shown.FailingSince = "failing", &e.FailingSince
 		}
@@ -134,6 +185,7 @@ func (c *endpointShowCommand) Run(ctx context.Context, io streams) error {
 		if shown.DisabledAt != nil {
 			fmt.Fprintf(t, "disabled at\t%s\n", shown.DisabledAt.UTC().Format(time.RFC3339))
 		}
+		fmt.Fprintf(t, "webhooks\t%s\n", explainWebhooks(shown.Webhooks))
 		return t.Flush()
 	})
 }

@@ -69,6 +69,15 @@ func (c *auditShowCommand) Run(ctx context.Context, io streams) error {
 	return errors.Join(err, bucket.Close())
 }
 
+// noTenant: a tenant is named, and there is none of that id.
+func (c *subjectFlags) noTenant(ctx context.Context, s *store) bool {
+	if c.Tenant == "" {
+		return false
+	}
+	_, err := s.Tenant(ctx, c.Tenant)
+	return errors.Is(err, claim.ErrUnknownTenant)
+}
+
 // show prints a history.
 func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect.Query, segments inspect.Segments) error {
 	regions, _, err := s.Regions(ctx)
@@ -79,6 +88,8 @@ func (c *subjectFlags) show(ctx context.Context, io streams, s *store, q inspect
 	q.Of, q.Tenant = c.Of, c.Tenant
 	h, err := r.Read(ctx, q)
 	switch {
+	case errors.Is(err, inspect.ErrNotFound) && c.noTenant(ctx, s):
+		return unknownTenant(c.Tenant, claim.ErrUnknownTenant)
 	case errors.Is(err, inspect.ErrNotFound):
 		return fmt.Errorf("nothing is known of %s, here and in any region%s", visible(c.Of), whereElse(segments))
 	case errors.Is(err, inspect.ErrSeveral):

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -69,6 +71,34 @@ func runAsked(ctx context.Context, io streams, parsed *kong.Context, args []stri
 		return fail(io, err), true
 	}
 	return code, true
+}
+
+// unlike are commands that no node runs although others of their kind are run by nodes, with
+// the reason.
+var unlike = map[string]string{
+	"reconcile": "it reads the statement, and with --heal the providers' secrets, where it is started; set HOMEWARD_DATABASE_URL, or stop the demo and name its directory with --data",
+	"tenant":    "it changes the database at HOMEWARD_DATABASE_URL",
+	"account":   "it works on the database at HOMEWARD_DATABASE_URL",
+	"secrets":   "it works with sealing keys that stay where they are; set HOMEWARD_DATABASE_URL, or name the directory of a stopped demo with --data",
+	"audit":     "it reads the bucket of the audit from here; set HOMEWARD_DATABASE_URL, or name the directory of a stopped demo with --data",
+	"restore":   "it works on the database at HOMEWARD_DATABASE_URL before nodes start",
+	"migrate":   "it makes the tables at HOMEWARD_DATABASE_URL that nodes need to start",
+}
+
+// withoutNode says why a command has no --node or --cluster, where err is that it has none.
+func withoutNode(err error) error {
+	wrong := (*kong.ParseError)(nil)
+	unknown, flag := strings.CutPrefix(err.Error(), "unknown flag --")
+	name := strings.FieldsFunc(unknown, func(r rune) bool { return r == ',' || r == ' ' || r == '=' })
+	if !flag || !errors.As(err, &wrong) || wrong.Context.Selected() == nil || !slices.Contains([]string{"node", "cluster"}, name[0]) {
+		return err
+	}
+	path := strings.Fields(wrong.Context.Selected().FullPath())
+	why, ok := unlike[path[1]]
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%s has no --%s: %s", strings.Join(path, " "), name[0], why)
 }
 
 // nodeKey is of a context in which commands work at a running node, with its

@@ -45,7 +45,16 @@ func TestCommandsAtARunningNode(t *testing.T) {
 
 func worksAt(t *testing.T, node string) {
 	require.Contains(t, does(t, "endpoint", "set", "acme", "https://acme.example/hooks", "--node", node), "signing secret: whsec_")
-	require.Contains(t, does(t, "endpoint", "show", "acme", "--node="+node), "https://acme.example/hooks")
+	shown := does(t, "endpoint", "show", "acme", "--node="+node)
+	require.Contains(t, shown, "https://acme.example/hooks")
+	require.Regexp(t, `status +off\nwebhooks +off: nothing is delivered`, shown, "the demo delivers none unless it is told to")
+	refuses(t, []string{`no tenant "nobody"`, "tenant list"}, "inspect", "order-1", "--tenant", "nobody", "--node", node)
+	refuses(t, []string{"nothing is known of order-1"}, "inspect", "order-1", "--tenant", "acme", "--node", node)
+	code, _, errs := homeward(t, "reconcile", "--statement", "x.csv", "--node", node)
+	require.Equal(t, exitUnread, code)
+	require.Regexp(t, "homeward reconcile has no --node: it reads the statement.* --data", errs)
+	refuses(t, []string{"homeward tenant create has no --cluster", "HOMEWARD_DATABASE_URL"}, "tenant", "create", "x", "--cluster", "x")
+	refuses(t, []string{"unknown flag --nodee"}, "tenant", "list", "--nodee", node)
 	require.Regexp(t, `[0-9a-f]{12} +valid +- +-`, does(t, "tenant", "keys", "acme", "--node", node))
 	require.Contains(t, does(t, "outbox", "list", "--node", node), "provider_calls")
 	require.Contains(t, does(t, "ledger", "verify", "--node", node), "0 failures")

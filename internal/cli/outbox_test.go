@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -168,7 +169,15 @@ func TestEndpoint(t *testing.T) {
 		require.Equal(t, relay.Endpoint{Tenant: "acme", URL: url, Secrets: []string{first}}, stored())
 		require.NoError(t, stored().Check(false))
 		show := does(t, with("show", "acme")...)
-		require.Regexp(t, `(?s)url +https://shop.example/hooks\nsecrets +1\nstatus +ok`, show)
+		require.Regexp(t, `(?s)url +https://shop.example/hooks\nsecrets +1\nstatus +(ok|off)\nwebhooks +(unknown|off): .*events.webhooks.on`, show)
+		if len(flags) > 0 { // a demo's directory, whose settings say
+			require.Regexp(t, `status +off`, show)
+			on := filepath.Join(t.TempDir(), "on.yaml")
+			require.NoError(t, os.WriteFile(on, []byte("events: {webhooks: {on: true}}"), 0o600))
+			require.Regexp(t, `status +ok\nwebhooks +on\n`, does(t, append(with("show", "acme"), "--config", on)...))
+		} else {
+			require.Regexp(t, `status +ok\nwebhooks +unknown: .*--node`, show)
+		}
 		require.NotContains(t, show, first)
 
 		// Another URL keeps the secret.
@@ -201,7 +210,7 @@ func TestEndpoint(t *testing.T) {
 		require.Equal(t, "disabled", shown.Status)
 		require.NotNil(t, shown.DisabledAt)
 		require.Contains(t, does(t, with("set", "acme", url)...), "homeward outbox retry --all --queue events --tenant acme")
-		require.Contains(t, does(t, with("show", "acme")...), "ok")
+		require.NotContains(t, does(t, with("show", "acme")...), "disabled")
 
 		require.Contains(t, does(t, with("remove", "acme")...), "nothing any more")
 		refuses(t, []string{"no webhook endpoint"}, with("remove", "acme")...)

@@ -53,7 +53,7 @@ func (reconcileCommand) Help() string {
 
 A statement has the members id, kind (charge, transfer or refund), reference (our id), amount (minor units), currency and created, as columns of CSV or on each line as JSON. With --format stripe it is Stripe's report "Balance change from activity", itemized, with --format adyen Adyen's settlement details report, with --format paypal PayPal's settlement report; --mapping describes any other. Kinds that are not known are counted and listed.
 
-` + storeHelp
+` + storeHelp + ` It has no --node: it reads the statement where it is started.`
 }
 
 // demoProvider is the name under which the demo books.

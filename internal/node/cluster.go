@@ -98,6 +98,8 @@ type Belongings struct {
 	Seal *seal.Ring
 	// Runs is the setting: the bucket that keeps what commands find.
 	Runs string
+	// Webhooks is the setting events.webhooks.on: this node delivers events to endpoints.
+	Webhooks bool
 }
 
 func (c Commands) of(b Belongings) admin.Run {
@@ -281,7 +283,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 		Console: console, Tuning: c.Tuning, Name: name + "-" + start, Region: home, APIListen: cmp.Or(at.Listen, anyPort), RPCListen: cmp.Or(at.RPCListen, anyPort), GossipListen: anyPort,
 		Seeds: seeds, Topology: topology, Store: store, Blobs: k.blobs, Providers: c.Providers, Failover: c.Failover,
 		Notifiers: c.Notifiers, Seal: c.Seal, Sinks: k.sinks.kinds, Network: c.Network, AuditObjects: k.audit.objects(), AuditKeys: k.audit.keys,
-		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
+		RunsBook: k.runs.Book(), WrapTransport: c.WrapTransport, LocalGossip: true, Run: c.Commands.of(Belongings{k.DB, c.Seal, c.Runs, c.Events.Webhooks.On}), Meters: meters, Clock: c.Clock, Logger: c.Logger,
 	})
 }
 

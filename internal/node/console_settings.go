@@ -102,12 +102,31 @@ func (o OIDCSettings) config(secret string) console.OIDCConfig {
 	}
 }
 
+// checkFiles reads the console's own certificate. What is wrong with it is said beside what
+// it is: it is easily taken for the node's, which stands under tls.
+func (c ConsoleSettings) checkFiles() error {
+	if c.Listen == "" || c.Cert == "" {
+		return nil
+	}
+	const hint = "console.cert is a server's certificate in PEM that names the console's host, from a CA that browsers trust, and console.key its key; the node's certificate (tls.cert) names no host"
+	if err := errors.Join(fileMistake("console.cert", c.Cert, hint), fileMistake("console.key", c.Key, hint)); err != nil {
+		return err
+	}
+	if _, err := tls.LoadX509KeyPair(c.Cert, c.Key); err != nil {
+		return fmt.Errorf("settings: console.cert %s with console.key %s: %w; %s", c.Cert, c.Key, err, hint)
+	}
+	return nil
+}
+
 // open is the console of a node with the certificates certs; nil, where there is none.
 func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger) (*Console, error) {
 	if c.Listen == "" {
 		return nil, nil
 	}
 	out := &Console{Listen: c.Listen, Actions: c.Actions, TraceURL: c.TraceURL}
+	if err := c.checkFiles(); err != nil {
+		return nil, err
+	}
 	if c.Cert != "" {
 		pair := &certPair{cert: c.Cert, key: c.Key, log: log}
 		if _, err := pair.get(nil); err != nil {

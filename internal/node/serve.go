@@ -89,7 +89,7 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	c.APIListen, c.RPCListen, c.GossipListen = settings.API.Listen, settings.RPC.Listen, settings.Gossip.Listen
 	c.RPCAdvertise, c.GossipAdvertise = settings.RPC.Advertise, settings.Gossip.Advertise
 	c.Seeds, c.LocalGossip, c.TLS, c.GossipKeys = settings.Gossip.Seeds, settings.Gossip.Local, certs, s.secrets.GossipKeys
-	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs})
+	c.Ready, c.Meters, c.Run = ready.check, s.meters, s.commands.of(Belongings{deployment.SQL(s.means.db), s.means.seal, settings.Runs, settings.Events.Webhooks.On})
 	if c.Console, err = settings.Console.open(certs, s.secrets.OIDC, s.log); err != nil {
 		return nil, err
 	}
@@ -213,6 +213,9 @@ func CheckFiles(settings ServeSettings, log *slog.Logger) error {
 	var errs []error
 	if settings.Events.validate() == nil { // else a mistake of the settings
 		errs = append(errs, settings.Events.checkFiles())
+	}
+	if settings.Console.validate(settings.TLS) == nil {
+		errs = append(errs, settings.Console.checkFiles())
 	}
 	if settings.TLS.on() && settings.TLS.validate(settings.RPC) == nil && region.ValidName(settings.Node.Region) {
 		_, err := settings.TLS.open(settings.Node.Region, log)

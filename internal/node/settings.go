@@ -148,12 +148,16 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("settings: %s:%s this is not a YAML mapping of settings", path, where)
 }
 
-// unknownSettings takes out of k what nothing knows, and says so.
+// unknownSettings takes out of k what nothing knows, and says so, and what may be meant.
 func unknownSettings(k, known *koanf.Koanf, from map[string]string) error {
 	var errs []error
 	for _, name := range k.Keys() {
 		if !known.Exists(name) {
-			errs = append(errs, fmt.Errorf("settings: there is no setting named %s%s", name, by(from, name)))
+			given, candidates := name, among(name, known.Keys())
+			if variable, ok := from[name]; ok {
+				given, candidates = variable, variablesOf(candidates)
+			}
+			errs = append(errs, fmt.Errorf("settings: there is no setting named %s%s%s", name, by(from, name), didYouMean(given, candidates)))
 			k.Delete(name)
 		}
 	}

@@ -3,7 +3,9 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 
 	"github.com/homeward-io/homeward/region"
 )
@@ -41,10 +43,27 @@ func (t TLSSettings) validate(rpc RPCSettings) error {
 	return errors.Join(errs...)
 }
 
+// fileMistake says of a setting that names a file which there is not, or which cannot be
+// looked at, what to do.
+func fileMistake(setting, path, hint string) error {
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("settings: %s: there is no file %s; %s", setting, path, hint)
+	case err != nil:
+		return fmt.Errorf("settings: %s: %w; %s", setting, err, hint)
+	}
+	return nil
+}
+
 // open reads the files of a node of a region; nil, where TLS is off.
 func (t TLSSettings) open(nodeRegion string, log *slog.Logger) (*region.TLS, error) {
 	if !t.on() {
 		return nil, nil
+	}
+	for _, f := range []struct{ name, path string }{{"cert", t.Cert}, {"key", t.Key}, {"ca", t.CA}} {
+		if err := fileMistake("tls."+f.name, f.path, "docs/RUNBOOK.md says what stands in it (Rotate certificates), and homeward dev-certs makes one to try"); err != nil {
+			return nil, err
+		}
 	}
 	return region.NewTLS(region.TLSConfig{
 		CertFile: t.Cert, KeyFile: t.Key, CAFile: t.CA, TrustDomain: t.TrustDomain, Region: nodeRegion, Logger: log,
