@@ -19,6 +19,7 @@ const (
 	certManager        = "github.com/cert-manager/cert-manager@v1.21.2"
 	gatewayAPI         = "sigs.k8s.io/gateway-api@v1.4.0"
 	kwok               = "sigs.k8s.io/kwok@v0.8.0"
+	kubernetes         = "k8s.io/kubernetes@v1.36.3"
 	// machines stand in three zones, two in each.
 	machines = 6
 )
@@ -62,7 +63,7 @@ current-context: here
 	program(t, dir, "kube-controller-manager", "--kubeconfig", c.config, "--service-account-private-key-file", key, fmt.Sprintf("--secure-port=%d", kcm),
 		"--bind-address=127.0.0.1", "--leader-elect=false")
 	program(t, dir, "kube-scheduler", "--kubeconfig", c.config, fmt.Sprintf("--secure-port=%d", scheduler), "--bind-address=127.0.0.1", "--leader-elect=false")
-	c.definitions()
+	c.define()
 	c.machines(dir)
 	return c
 }
@@ -105,21 +106,27 @@ func (c *cluster) helm(args ...string) (string, error) {
 	return command(c.t, "", "helm", append([]string{"--kubeconfig", c.config}, args...)...)
 }
 
-// definitions installs what the chart's objects are of.
-func (c *cluster) definitions() {
-	c.t.Helper()
-	operator := filepath.Join(module(c.t, prometheusOperator), "example/prometheus-operator-crd")
-	for _, path := range []string{
+// definitions are those that the chart's objects, and the page's, are of.
+func definitions(t *testing.T) []string {
+	t.Helper()
+	operator := filepath.Join(module(t, prometheusOperator), "example/prometheus-operator-crd")
+	manager := filepath.Join(module(t, certManager), "deploy/crds")
+	return []string{
 		filepath.Join(operator, "monitoring.coreos.com_podmonitors.yaml"),
 		filepath.Join(operator, "monitoring.coreos.com_prometheusrules.yaml"),
-		filepath.Join(module(c.t, certManager), "deploy/crds/cert-manager.io_certificates.yaml"),
-		filepath.Join(module(c.t, gatewayAPI), "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
-	} {
+		filepath.Join(manager, "cert-manager.io_certificates.yaml"),
+		filepath.Join(manager, "cert-manager.io_clusterissuers.yaml"),
+		filepath.Join(module(t, gatewayAPI), "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
+	}
+}
+
+// define installs them.
+func (c *cluster) define() {
+	c.t.Helper()
+	for _, path := range definitions(c.t) {
 		c.kubectl("apply", "--server-side", "-f", path)
 	}
-	for _, crd := range []string{"podmonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com", "certificates.cert-manager.io", "httproutes.gateway.networking.k8s.io"} {
-		c.kubectl("wait", "--for=condition=Established", "crd/"+crd, "--timeout=60s")
-	}
+	c.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 }
 
 // machines makes up six of them, whose pods get ready at once.

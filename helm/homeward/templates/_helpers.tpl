@@ -51,7 +51,21 @@ homeward.io/region: {{ .Values.region }}
   "gossip" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.gossip) "seeds" $seeds)
   "metrics" (dict "listen" (printf "0.0.0.0:%v" .Values.ports.metrics))
   "drain" .Values.drain -}}
-{{- toYaml (mustMerge $own (deepCopy .Values.config)) -}}
+{{- $config := deepCopy .Values.config -}}
+{{- include "homeward.respell" $config -}}
+{{- toYaml (mustMerge $own $config) -}}
+{{- end }}
+
+{{/*
+homeward.respell gives settings called on their name back, in place: in the YAML that Helm
+reads, on is true.
+*/}}
+{{- define "homeward.respell" -}}
+{{- $in := . -}}
+{{- range $name, $value := . -}}
+{{- if kindIs "map" $value }}{{ include "homeward.respell" $value }}{{ end -}}
+{{- if eq $name "true" }}{{ $_ := set $in "on" $value }}{{ $_ := unset $in "true" }}{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{/* homeward.seconds: a duration such as 45s, 2m, 1.5m or 1m30s in seconds. */}}
