@@ -32,7 +32,7 @@ func (c *accountListCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		t := table(io)
-		fmt.Fprintln(t, "PROVIDER\tACCOUNT\tSINCE\tUNNAMED CLAIMS")
+		accountColumns.head(t)
 		for _, r := range rows {
 			since := ""
 			if !r.Pinned.IsZero() {

@@ -141,7 +141,7 @@ func printAuditReport(io streams, r *audit.Report) error {
 		fmt.Fprintln(io.out, visible(f.String()))
 	}
 	t := table(io)
-	fmt.Fprintln(t, "REGION\tSEGMENTS\tENTRIES\tREPLIES LOST\tSPARE\tFROM\tTO\tLAST DIGEST")
+	segmentColumns.head(t)
 	for _, g := range r.Regions {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", visible(g.Region), g.Segments, g.Entries, g.RepliesLost, g.Spare, moment(g.From), moment(g.To), g.Digest)
 	}
@@ -205,7 +205,7 @@ func (c *auditStatusCommand) Run(ctx context.Context, io streams) error {
 		return indented(io, all)
 	}
 	t := table(io)
-	fmt.Fprintln(t, "REGION\tEXPORTED UNTIL\tBEHIND\tSEGMENTS\tROWS SWEPT UNTIL\tLAST DIGEST")
+	exportColumns.head(t)
 	for _, s := range all {
 		behind := "not begun"
 		if !s.Exported.IsZero() {

@@ -78,6 +78,7 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 		kong.Name("homeward"),
 		kong.Description("The idempotency layer of a payments API: retry any request, in any region; the card is charged at most once."),
 		kong.Writers(io.out, io.err),
+		kong.Help(helpWithColumns),
 		kong.Exit(func(code int) { exited, status = true, code }),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(io),

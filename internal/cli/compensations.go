@@ -19,9 +19,7 @@ type compensationsCommand struct {
 // Help is what homeward compensations --help adds.
 func (compensationsCommand) Help() string {
 	return "What is stopped is not lost: the money stays in the books as owed to its payers, and is given back within a minute or two of a release.\n\n" +
-		"show has a row for each provider that anything was given back at or that was stopped, and (all). " +
-		"STATUS is flowing: ghosts are given back by themselves; or held: none is until a release, and WHY says since when and for what. " +
-		"LAST HOUR is how many were let through. LAST DOUBT is when the provider last did not show a movement that it tells of; that one is parked, and stops no other.\n\n" + liveHelp
+		liveHelp
 }
 
 type compensationsShowCommand struct {
@@ -90,7 +88,7 @@ func (c *compensationsShowCommand) Run(ctx context.Context, io streams) error {
 			return nil
 		}
 		t := table(io)
-		fmt.Fprintln(t, "PROVIDER\tSTATUS\tLAST HOUR\tWHY\tLAST DOUBT")
+		brakeColumns.head(t)
 		for _, b := range all {
 			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", orAll(b.Provider), b.Status, b.LastHour, holdLine(b.Held), holdLine(b.Doubt))
 		}

@@ -123,7 +123,8 @@ func printHistory(io streams, h *inspect.History) error {
 		return err
 	}
 	t = table(io)
-	fmt.Fprintln(t, "\nTIME\tEVENT\tDETAIL\tREGION\tNODE\tFENCE\tGENERATION\tFROM")
+	fmt.Fprintln(t)
+	historyColumns.head(t)
 	for _, e := range h.Timeline {
 		from := "row"
 		if e.Segment != "" {

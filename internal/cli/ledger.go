@@ -172,7 +172,7 @@ func (l *balanceList) read(ctx context.Context, s *store, region string, after l
 
 func (l *balanceList) print(io streams) error {
 	t := table(io)
-	fmt.Fprintln(t, "REGION\tACCOUNT\tCURRENCY\tDEBITS\tCREDITS\tBALANCE\tTRANSACTIONS\t")
+	balanceColumns.head(t)
 	for _, b := range l.Balances {
 		note := ""
 		if b.Waiting {
@@ -333,7 +333,7 @@ func readPosition(text string) (region string, p ledger.Position, err error) {
 
 func (l *entryList) print(io streams, of string) error {
 	t := table(io)
-	fmt.Fprintln(t, "TIME\tREGION\tTRANSACTION\tKIND\tACCOUNT\tDEBIT\tCREDIT\tCURRENCY\tOBJECT\tPROVIDER REF\tREVERSES\tDECIDED BY, WHY")
+	entryColumns.head(t)
 	for _, e := range l.Entries {
 		debit, credit := fmt.Sprint(e.Amount), ""
 		if e.Amount < 0 {

@@ -177,7 +177,7 @@ func (c *outboxListCommand) read(ctx context.Context, all []stall) (outboxList, 
 
 func (l outboxList) print(io streams) error {
 	t := table(io)
-	fmt.Fprintln(t, "QUEUE\tREGION\tPENDING\tDUE\tOVERDUE\tPARKED")
+	queueColumns.head(t)
 	for _, q := range l.Queues {
 		overdue := ""
 		if q.OldestDue != nil {
@@ -191,7 +191,7 @@ func (l outboxList) print(io streams) error {
 	if len(l.Parked) > 0 {
 		fmt.Fprintln(io.out)
 		t = table(io)
-		fmt.Fprintln(t, "PARKED\tQUEUE\tREGION\tTENANT\tKEY\tAGE\tATTEMPTS\tREASON")
+		parkedColumns.head(t)
 		for _, m := range l.Parked {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", m.ID, m.Queue, m.Region, m.Tenant, visible(m.Key), age(m.CreatedAt), m.Attempts, visible(m.LastError))
 		}

@@ -307,7 +307,7 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 		return nil
 	}
 	fmt.Fprintln(io.out)
-	fmt.Fprintln(t, "MISMATCH\tREFERENCE\tPROVIDER REF\tTENANT\tSTATED\tBOOKED\tHEALING\tDETAIL")
+	mismatchColumns.head(t)
 	for _, m := range found.First {
 		detail := m.Detail
 		if m.HealDetail != "" {
@@ -344,7 +344,7 @@ func printUnknown(io streams, kinds map[string]int) error {
 	}
 	fmt.Fprintln(io.out)
 	t := table(io)
-	fmt.Fprintln(t, "UNKNOWN KIND\tLINES")
+	unknownColumns.head(t)
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		fmt.Fprintf(t, "%s\t%d\n", visible(kind), kinds[kind])
 	}

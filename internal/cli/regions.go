@@ -77,7 +77,7 @@ func (c *regionsCommand) Run(ctx context.Context, io streams) error {
 
 func printOverview(io streams, o *admin.Overview) error {
 	t := table(io)
-	fmt.Fprintln(t, "REGION\tCODE\tSTATUS\tNODES\tRTT\tLAST SEEN\tIN FLIGHT\tPENDING\tDUE\tOLDEST DUE\tPARKED")
+	regionColumns.head(t)
 	for _, r := range o.Regions {
 		seen, rtt, rows := "never", "-", "?\t?\t?\t?\t?"
 		if !r.LastSeen.IsZero() {
@@ -99,7 +99,7 @@ func printOverview(io streams, o *admin.Overview) error {
 		return err
 	}
 	fmt.Fprintln(io.out)
-	fmt.Fprintln(t, "NODE\tREGION\tHEALTH\tEPOCH\tREQUESTS\tFORWARDS\tVERSION\tRPC")
+	nodeColumns.head(t)
 	for _, m := range o.Members {
 		health, counts := "does not answer", "?\t?\t?"
 		if p := m.Part; p != nil {

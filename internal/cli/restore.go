@@ -100,7 +100,7 @@ func (c *restoreAuditCommand) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		t := table(io)
-		fmt.Fprintln(t, "REGION\tSEGMENTS\tCLAIMS\tTOO LITTLE KNOWN\tREAD UNTIL\tENDS BECAUSE")
+		witnessColumns.head(t)
 		r, err := restore.Audit(ctx, s, s.rows, bucket, trust, func(w restore.Witnessed) {
 			fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", w.Region, w.Segments, len(w.Witnesses), w.Blind, moment(w.Covered), visible(w.Broken))
 		})

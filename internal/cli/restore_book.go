@@ -49,7 +49,7 @@ func (c *restoreBookCommand) Run(ctx context.Context, io streams) error {
 	return c.do(ctx, func(s *store) error {
 		t, booked, lines := table(io), 0, json.NewEncoder(io.out)
 		if !c.JSON {
-			fmt.Fprintln(t, "OBJECT\tTENANT\tAMOUNT\tPROVIDER REF\tBOOKED")
+			lostColumns.head(t)
 		}
 		err := restore.Book(ctx, s, s.rows, all, func(b restore.Booking) {
 			said := "booked"

@@ -88,7 +88,7 @@ func goThrough(ctx context.Context, s *store, census *seal.Census) error {
 
 func printCensus(io streams, ring *seal.Ring, census *seal.Census) error {
 	t := table(io)
-	fmt.Fprintln(t, "KEY\tVALUES\t")
+	sealColumns.head(t)
 	shown := map[string]bool{}
 	for i, name := range ring.Names() {
 		note := ""

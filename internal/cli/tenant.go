@@ -125,7 +125,7 @@ func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 		}
 		page := all[:min(len(all), c.Limit)]
 		t := table(io)
-		fmt.Fprintln(t, "ID\tNAME\tREGISTRAR\tBEFORE\tMOVED\tRATE\tBURST\tCARD NUMBERS\tROUTES")
+		tenantColumns.head(t)
 		for _, one := range page {
 			moved := ""
 			if !one.RegistrarMovedAt.IsZero() {

@@ -69,7 +69,7 @@ func (c *tenantKeysCommand) Run(ctx context.Context, io streams) error {
 
 func printKeys(io streams, tenant string, all []keyShown) error {
 	t := table(io)
-	fmt.Fprintln(t, "KEY\tSTATE\tCREATED\tENDS")
+	keyColumns.head(t)
 	ending := false
 	for _, k := range all {
 		created, ends := "-", "-"

@@ -25,7 +25,7 @@ type topCommand struct {
 
 // Help is what homeward top --help adds.
 func (topCommand) Help() string {
-	return "REQ/S is of the last ten seconds, and the counts are since each node started. WAYS tells where the requests of a region went: home is a key at home there, forward a node of its home, replica the near copy of an answer, deputy the rows of a home that is lost. On a terminal the screen is renewed until Ctrl-C; otherwise it is printed again each time."
+	return "On a terminal the screen is renewed until Ctrl-C; otherwise it is printed again each time."
 }
 
 // topArrivals is how many of the latest requests are listed: with the regions of a large
@@ -107,7 +107,7 @@ func newTopRegion(members []admin.Member) topRegion {
 func printTop(out io.Writer, o *admin.Overview, now time.Time) error {
 	fmt.Fprintf(out, "homeward top   %s   as %s sees it, at epoch %d\n\n", now.UTC().Format(time.TimeOnly+"Z"), o.Node, o.Epoch)
 	t := table(streams{out: out})
-	fmt.Fprintln(t, "REGION\tSTATUS\tNODES\tRTT\tREQ/S\tREQUESTS\tREPLAYED\tREFUSED\tFAILED\tWAYS\tDEPUTY FOR")
+	topColumns.head(t)
 	for _, state := range o.Regions {
 		r := newTopRegion(o.Of(state.Name))
 		nodes, rtt := strconv.Itoa(r.nodes), "-"
@@ -153,7 +153,7 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 	}
 	fmt.Fprintln(out)
 	t := table(streams{out: out})
-	fmt.Fprintln(t, "ARRIVED\tENTRY\tREQUEST\tTENANT\tKEY\tWAY\tHOME\tANSWER\tTOOK")
+	arrivalColumns.head(t)
 	for _, a := range all[:min(len(all), topArrivals)] {
 		answer := strconv.Itoa(a.Status)
 		switch {

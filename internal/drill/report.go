@@ -77,6 +77,40 @@ func (r *Report) title() string {
 	return strings.TrimSpace(string(r.Scenario) + " " + r.Region)
 }
 
+// Term is a word of a report that a reader may not know.
+type Term struct{ Name, Means string }
+
+// Terms explain all that [Report.Text] prints, in its order.
+func Terms() []Term {
+	return []Term{
+		{"requests", "Requests that were sent under load."},
+		{"of them retries", "Those that were not the first of their call."},
+		{"payments", "Different payments. Each was asked for at least twice: under load, and once more at the end."},
+		{"answered for good", "Payments with a final answer, and how many of those were declined as they had to be: the drill pays with some stolen cards."},
+		{"charges at the provider", "How often money moved, as the provider counts it."},
+		{"answers read again", "Final answers that were compared with what a retry reads after the load."},
+		{"duplicates", "Movements of money beyond the first of a payment. Above 0 is a broken promise."},
+		{"differing replays", "Answers that were not the bytes of the first one. Above 0 is a broken promise."},
+		{"lost replies", "Payments without an answer, or with an answer that does not fit what moved. Above 0 is a broken promise; the next line says which."},
+		{"of them", "The lost replies by sort: without an answer, answered and not charged, refused and charged, answered wrongly."},
+		{"not checked", "What could not be checked, and why. Then nothing is promised."},
+		{"claims still open", "Keys in flight at the end. They are not lost: a worker settles them."},
+		{"beyond a client's patience", "Calls that took more requests than the Go client makes by default: a merchant would have seen an error."},
+		{"first one served without it", "Time from the outage until another region answered a new payment at home in the region that was taken away."},
+		{"last one sent away", "Time from the outage until the last such payment was refused."},
+		{"back at work", "Time from the order to bring the region back until it answered such a payment itself."},
+		{"phase", "before, during and after the outage."},
+		{"seconds", "From when to when, since the load began."},
+		{"new payments", "Calls for new payments. The next three are their times."},
+		{"repeats", "Calls that repeat an old payment. The next three are their times."},
+		{"p50", "The time that half of the callers waited at most, retries and pauses included."},
+		{"p99", "The time that 99 of 100 callers waited at most."},
+		{"longest", "The time that the last one waited."},
+		{"sent again", "Answers and failures of a phase after which the client had to retry, and how many of each."},
+		{"BROKEN", "A payment that broke a promise. Ten are named at most: homeward inspect KEY tells its history."},
+	}
+}
+
 // Figure is a line of the verdict. Bad: it should be none.
 type Figure struct {
 	Name, Value string

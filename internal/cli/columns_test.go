@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write docs/OUTPUT.md anew")
+
+// TestEachHeadingIsExplained: headings are printed from [tables] alone, each has its
+// explanation, and the help of its command and docs/OUTPUT.md have all of them.
+func TestEachHeadingIsExplained(t *testing.T) {
+	headings := regexp.MustCompile(`^\n?[A-Z][A-Z /,]+(\t[A-Z][A-Z /,]*)+\t?$`)
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		ast.Inspect(f, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				text, err := strconv.Unquote(lit.Value)
+				require.NoError(t, err)
+				require.NotRegexp(t, headings, text, "%s prints headings of its own; describe them in columns.go", name)
+			}
+			return true
+		})
+	}
+	for _, c := range tables {
+		for _, command := range append([]string{c.command}, c.like...) {
+			help := strings.Join(strings.Fields(does(t, append(strings.Fields(command)[1:], "--help")...)), " ")
+			require.Contains(t, help, "Output, a line for "+c.rows+":", command)
+			for _, one := range c.all {
+				require.NotEmpty(t, one.means, one.heading)
+				require.Contains(t, help, one.heading+" "+one.means, command)
+			}
+		}
+	}
+	page := filepath.Join("..", "..", "docs", "OUTPUT.md")
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(outputPage()), 0o600))
+	}
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Equal(t, outputPage(), string(text), "run go test ./internal/cli -run TestEachHeadingIsExplained -update")
+}
+
+// outputPage is docs/OUTPUT.md.
+func outputPage() string {
+	var page strings.Builder
+	page.WriteString("# What commands print\n\nThe columns of each command's tables, and the figures of a drill's verdict. `--help` of a command says the same. A test writes this page from internal/cli/columns.go.\n")
+	last := ""
+	for _, c := range tables {
+		if c.command != last {
+			fmt.Fprintf(&page, "\n## `%s`\n", c.command)
+			last = c.command
+		}
+		also := ""
+		for _, command := range c.like {
+			also += ", also of `" + command + "`"
+		}
+		fmt.Fprintf(&page, "\nA line for %s%s:\n\n| heading | what it means |\n| --- | --- |\n", c.rows, also)
+		for _, one := range c.all {
+			fmt.Fprintf(&page, "| %s | %s |\n", one.heading, one.means)
+		}
+	}
+	return page.String()
+}
