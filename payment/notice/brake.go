@@ -14,29 +14,31 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// AllProviders is the name of the brake that is every provider's.
+// AllProviders is the name of the brake that holds every provider's refunds.
 const AllProviders = ""
 
-// Brake is one provider's row: what keeps its automatic refunds from being made, and
-// how many were let through of late. It is the same row for every region.
+// Brake is the row that holds one provider's automatic refunds, and counts those
+// admitted recently. All regions share it.
 type Brake struct {
 	// Provider is its name in the books, or [AllProviders].
 	Provider string `json:"-"`
 	// Version counts the changes of the row; 0: there is none yet.
 	Version uint64 `json:"-"`
-	// Held: no compensation is begun or goes on until a person releases it.
+	// Held: no compensation is begun or continues until an operator releases the brake.
 	Held *Hold `json:"held,omitempty"`
-	// ReleasedAt is when a person last did. What was let through before counts no more.
+	// ReleasedAt is when an operator last released it. Refunds admitted before no
+	// longer count.
 	ReleasedAt time.Time `json:"released_at,omitzero"`
 	// Doubt is when the provider last did not confirm a movement to refund.
 	Doubt *Hold `json:"doubt,omitempty"`
 	// Waiting is when a payer had last waited for a day while refunds were held.
 	Waiting *Hold `json:"waiting,omitempty"`
-	// Admitted are the refunds that were let through in the last hour, oldest first.
+	// Admitted are the refunds that were admitted in the last hour, oldest first.
 	Admitted []Admission `json:"admitted,omitempty"`
-	// Let are the transactions of refunds that were one too many and that a person let
-	// through since, by a release; the latest last. No limit counts them. A node of an older
-	// build forgets them where it writes the row, and then such a one stops all once more.
+	// Let are the transactions of refunds that exceeded a limit and that an operator
+	// let through since, by a release; the latest last. No limit counts them. A node of
+	// an older build drops them when it writes the row; such a refund then sets the
+	// brake again.
 	Let []string `json:"let,omitempty"`
 }
 
@@ -47,12 +49,12 @@ type Hold struct {
 	// Paged: the page was logged. It is set after the log line, so that a process that dies
 	// in between leaves it to the next.
 	Paged bool `json:"paged"`
-	// Of is the transaction of the refund that was one too many; "" where a person put
-	// the brake on.
+	// Of is the transaction of the refund that exceeded a limit; "" if an operator set
+	// the brake.
 	Of string `json:"of,omitempty"`
 }
 
-// Admission is one refund that was let through.
+// Admission is one admitted refund.
 type Admission struct {
 	// ID is that of its transaction.
 	ID       string    `json:"id"`
@@ -71,8 +73,8 @@ type BrakeStore interface {
 	PutBrake(ctx context.Context, b Brake) (changed bool, err error)
 }
 
-// doubted is the rule for paging of movements that a provider does not show: once for
-// all of an hour.
+// doubted limits the pages about movements that a provider does not show: one per hour
+// for all.
 func doubted(b Brake, reason string, now time.Time) (next Brake) {
 	next = b
 	if b.Doubt == nil || now.Sub(b.Doubt.At) >= window {
@@ -81,7 +83,7 @@ func doubted(b Brake, reason string, now time.Time) (next Brake) {
 	return next
 }
 
-// waited is the rule for paging of payers whose money is held: once for all of a day.
+// waited limits the pages about payers whose refunds are held: one per day for all.
 func waited(b Brake, reason string, now time.Time) (next Brake) {
 	next = b
 	if b.Waiting == nil || now.Sub(b.Waiting.At) >= payment.PageAfter {
@@ -90,28 +92,29 @@ func waited(b Brake, reason string, now time.Time) (next Brake) {
 	return next
 }
 
-// pageAgain is when somebody else pages, where whoever put the brake on has not.
+// pageAgain is after how long another process pages if the one that set the brake has
+// not.
 const pageAgain = time.Minute
 
-// What operators are woken for: once, however many ghosts wait.
+// Lines that page an operator: once, however many ghosts wait.
 const (
 	pageHeldLong = "page: payers have waited a day because automatic refunds are stopped; check homeward compensations, as chargebacks may follow"
 	pageHeld     = "page: automatic refunds are stopped; check homeward compensations, find out why there are so many, then release them"
 	pageDoubt    = "page: the provider does not confirm movements that its notices or statement name; they are parked, and nothing is refunded"
 )
 
-// Brakes decide whether a compensation may go on. They hold no state and are safe for
-// concurrent use: what they go by is in the rows.
+// Brakes decide whether a compensation may proceed. They hold no state, since they act
+// on the rows alone, and are safe for concurrent use.
 //
 // # Crash points
 //
 //	count the refund | (ghost's claim, see Compensator)
-//	put the brake on, or note what somebody is to be told | page | note that it was paged
+//	set the brake, or record what to page about | page | record that it was paged
 //
 //	before the count        nothing has happened
 //	after it                the next try finds itself counted
-//	after the brake is on,  no refund is made; whoever looks a minute later pages
-//	or after the note
+//	after the brake is set, no refund is made; the next check, a minute later, pages
+//	or after the record
 //	after the page          it is paged once more
 type Brakes struct {
 	Store  BrakeStore
@@ -123,17 +126,17 @@ type Brakes struct {
 	Logger *slog.Logger
 }
 
-// offReason is said where Off.
+// offReason is the reason if Off.
 const offReason = "automatic refunds are switched off in this node's settings (compensations.on)"
 
-// maxChanges is how often a row is tried to be changed, each time by a winner before
-// us: as many as may be in hand in all regions.
+// maxChanges is how often a change of a row is retried: as often as all regions
+// together may have changes in progress.
 const maxChanges = 64
 
-// errContended: others were faster each time.
+// errContended: other processes were faster each time.
 var errContended = errors.New("webhook: others keep changing the brake; try again")
 
-// Held says why no compensation of provider may go on, "" if one may.
+// Held returns why no compensation of provider may proceed, "" if one may.
 func (b *Brakes) Held(ctx context.Context, provider string) (reason string, err error) {
 	if b.Off {
 		return offReason, nil
@@ -158,7 +161,7 @@ func (b *Brakes) held(ctx context.Context, rows []Brake, now time.Time, provider
 	return ""
 }
 
-// brakeOf is the provider's own.
+// brakeOf returns the provider's own brake.
 func brakeOf(rows []Brake, provider string) Brake {
 	for _, row := range rows {
 		if row.Provider == provider {
@@ -168,8 +171,8 @@ func brakeOf(rows []Brake, provider string) Brake {
 	return Brake{Provider: provider}
 }
 
-// Admit counts a refund of provider and says why it may not be made, "" if it may. The
-// one that is too many puts the brake on.
+// Admit counts a refund of provider and returns why it may not be made, "" if it may. A
+// refund that exceeds a limit sets the brake.
 func (b *Brakes) Admit(ctx context.Context, provider string, a Admission) (reason string, err error) {
 	if b.Off {
 		return offReason, nil
@@ -215,7 +218,7 @@ func (b *Brakes) Waits(ctx context.Context, provider, reason string) error {
 	return b.say(ctx, provider, reason, waited)
 }
 
-// say notes in the row what rule says, and pages if that is new.
+// say records in the row what rule decides, and pages if that is new.
 func (b *Brakes) say(ctx context.Context, provider, reason string, rule func(b Brake, reason string, now time.Time) Brake) error {
 	for range maxChanges {
 		rows, now, err := b.Store.Brakes(ctx)
@@ -243,7 +246,7 @@ func (b *Brakes) say(ctx context.Context, provider, reason string, rule func(b B
 	return errContended
 }
 
-// page wakes somebody for what row has that nobody was woken for, and notes it.
+// page pages an operator about holds in row that were not paged yet, and records it.
 func (b *Brakes) page(ctx context.Context, row Brake) {
 	held, doubt, waiting := row.Held.unpaged(), row.Doubt.unpaged(), row.Waiting.unpaged()
 	if held != nil {
@@ -257,7 +260,7 @@ func (b *Brakes) page(ctx context.Context, row Brake) {
 	}
 	for range maxChanges {
 		row.Held, row.Doubt, row.Waiting = row.Held.told(held), row.Doubt.told(doubt), row.Waiting.told(waiting)
-		// Where this is not known to be done, whoever looks in a minute pages again.
+		// If recording fails, the next check, a minute later, pages again.
 		if changed, err := b.Store.PutBrake(ctx, row); err != nil || changed {
 			return
 		}
@@ -269,12 +272,12 @@ func (b *Brakes) page(ctx context.Context, row Brake) {
 	}
 }
 
-// overdue reports whether whoever was to tell of h at once has not.
+// overdue reports whether the process that should have paged about h has not.
 func (h *Hold) overdue(now time.Time) bool {
 	return h.unpaged() != nil && now.Sub(h.At) >= pageAgain
 }
 
-// unpaged is h if nobody has been told of it.
+// unpaged returns h if it was not paged yet.
 func (h *Hold) unpaged() *Hold {
 	if h == nil || h.Paged {
 		return nil
@@ -282,7 +285,7 @@ func (h *Hold) unpaged() *Hold {
 	return h
 }
 
-// told is h as one that somebody has been told of, if it is that which was said.
+// told marks h as paged if it is the hold that was.
 func (h *Hold) told(said *Hold) *Hold {
 	if h == nil || said == nil || !h.At.Equal(said.At) {
 		return h
@@ -294,8 +297,8 @@ func (h *Hold) told(said *Hold) *Hold {
 
 func (b *Brakes) log() *slog.Logger { return cmp.Or(b.Logger, slog.Default()) }
 
-// Stop puts the brake of provider on, for a person who says why; of [AllProviders],
-// every one's. changed is false where it is on already.
+// Stop sets the brake of provider for an operator, who gives the reason; of
+// [AllProviders] for every one. changed is false if it is set already.
 func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
 		if b.Held != nil {
@@ -306,9 +309,9 @@ func Stop(ctx context.Context, s BrakeStore, provider, reason string) (changed b
 	})
 }
 
-// Release takes it off. What waits goes on, counted from now, and the refund that was one
-// too many is not counted at all: one that is above the limit by itself would stop
-// everything again. changed is false where the brake is off already.
+// Release releases the brake. Waiting refunds continue, counted from now, and the
+// refund that exceeded the limit is not counted at all: if it exceeds a limit by
+// itself, it would set the brake again. changed is false if the brake is not set.
 func Release(ctx context.Context, s BrakeStore, provider string) (changed bool, err error) {
 	return change(ctx, s, provider, func(b *Brake, now time.Time) bool {
 		if b.Held == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Ghost is money that moved at a provider for an object that was refused, expired
-// or given up on, or a second time for one that was paid.
+// Ghost is money that moved at a provider for an object that was refused, expired or
+// given up, or a second time for one that was paid.
 type Ghost struct {
 	Tenant string
 	// Object is the charge's id, Home the region that it names.
@@ -30,14 +30,14 @@ type Ghost struct {
 	// Amount is in minor units of Currency.
 	Amount   int64
 	Currency string
-	// Reason is why it is owed to no merchant, for logs: "late_success", "second_movement",
-	// or "refund_failed" where it had been given back and the refund has failed since.
+	// Reason is why no merchant is owed it, for logs: "late_success",
+	// "second_movement", or "refund_failed" if a refund of it has failed.
 	Reason string
-	// failed is how many refunds of it have been booked and have failed since.
+	// failed counts the refunds of it that were booked and have failed since.
 	failed int
 }
 
-// Progress is how far a compensation has come.
+// Progress is the progress of a compensation.
 type Progress uint8
 
 // The steps of progress.
@@ -46,14 +46,14 @@ const (
 	Pending Progress = iota
 	// Compensated: the money is on its way back, and booked.
 	Compensated
-	// Limbo: the provider refuses the refund for good. A person must decide; the
+	// Limbo: the provider refuses the refund for good. An operator must decide; the
 	// suspense account shows the debt.
 	Limbo
-	// Held: automatic refunds are stopped, see [Brakes]. It goes on when they are
-	// released.
+	// Held: automatic refunds are held, see [Brakes]. The compensation continues after
+	// the release.
 	Held
-	// Doubtful: the provider does not show what is to be given back, so it is not. A
-	// person must look; nothing is booked.
+	// Doubtful: the provider does not show the movement to refund, so it is not
+	// refunded. An operator must look; nothing is booked.
 	Doubtful
 )
 
@@ -69,9 +69,9 @@ func (p Progress) String() string {
 //	ask the provider | book the ghost | look for the claim | count it | begin the claim |
 //	call the provider | settle | whatever follows
 //
-// A compensation is a claim of its own, whose key follows from the provider, its
-// reference and how many refunds of it have failed, and which no merchant can name: see
-// [claim.OwnKey]. So whoever comes after a crash does all of it again, and:
+// A compensation is a claim of its own. Its key derives from the provider, its
+// reference and how many refunds of it have failed, and no merchant can send that key:
+// see [claim.OwnKey]. So a retry after a crash repeats every step, and:
 //
 //	before the booking      nothing has happened; the provider is asked again
 //	after it                Post finds the same transaction; suspense shows a debt
@@ -83,17 +83,17 @@ func (p Progress) String() string {
 //	after Settle            the refund is booked: the next try reads that first, for
 //	                        claims are forgotten after two days and the books never
 //
-// A refund that was refused for now, and could not be asked for again within a day, as
-// while refunds are held, waits until its key is free again. Another key would be one
-// beside which this one is begun anew.
+// A refund that was refused for now, and could not be retried within a day, as while
+// refunds are held, waits until its key is free again. Under another key it would be
+// begun a second time beside the first.
 //
 // # Older builds
 //
-// They gave a compensation the stamped key alone, which a merchant can compute and
-// spend. What they have begun there goes on there: each try looks first. A node of such
-// a build and one of this, in the same moment of a rolling upgrade, may begin both for
-// one ghost that is told of twice; then the books take one refund, and a provider does
-// not give back more than was paid.
+// Older builds gave a compensation the stamped key alone, which a merchant can compute
+// and use. Compensations that they began continue under it: each try looks first.
+// During a rolling upgrade a node of such a build and one of this may begin both for
+// one ghost that is reported twice; then the books accept one refund, and a provider
+// does not refund more than was paid.
 type Compensator struct {
 	// Books keep the ledger of every home.
 	Books ledger.Store
@@ -103,19 +103,19 @@ type Compensator struct {
 	Inspect func(ctx context.Context, key claim.Key, hint string) (claim.Status, bool, error)
 	// Code is the region code of a home.
 	Code func(home string) (claim.RegionCode, bool)
-	// Providers are asked for movements, each for its own.
+	// Providers show their own movements.
 	Providers psp.Providers
-	// Brakes say whether refunds may be made at all.
+	// Brakes decide whether refunds may be made at all.
 	Brakes *Brakes
 	// Meters count ghosts. Nil: none are counted.
 	Meters *meter.Set
 }
 
-// compensationPath stands for a path in the fingerprint: no request can have it.
+// compensationPath stands for the path in the fingerprint: no request can have it.
 const compensationPath = "compensations"
 
 // Compensate refunds g, or finds that it has been refunded. detail is one line for
-// people. An error means that nothing is known about this try; try again.
+// people. After an error nothing is known about this try; retry it.
 func (c *Compensator) Compensate(ctx context.Context, g Ghost) (p Progress, detail string, err error) {
 	p, detail, err = c.compensate(ctx, g)
 	c.Meters.Counter(meter.Compensations).Add(1, g.Provider, strings.ToLower(p.String()))
@@ -144,7 +144,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 		return Pending, "", err
 	}
 	if _, err := payment.Parse(payment.Compensation, req.Input.Canonical); err != nil {
-		return Limbo, "no refund can be asked for: " + err.Error(), nil // begun, it would never be sent
+		return Limbo, "no refund can be asked for: " + err.Error(), nil // it would be begun and never sent
 	}
 	if p, detail, err := c.book(ctx, &g); p != Pending || detail != "" || err != nil {
 		return p, detail, err
@@ -154,13 +154,13 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	case err != nil:
 		return Pending, "", fmt.Errorf("webhook: it could not be read whether the refund has begun: %w", err)
 	case begun && status.Age == claim.Expired && status.Record.State == claim.FailedRetry:
-		// It was not refused for good, only not asked for again within a day.
+		// It was not refused for good, only not retried within a day.
 		return Pending, "the provider refused the refund for now; it can be asked for again at " + status.FreeAt.UTC().Format(time.RFC3339), nil
 	case begun && status.Age == claim.Expired:
 		// Settled a day ago and not booked as refunded: it was refused.
 		return Limbo, "the provider refused the refund: " + cmp.Or(status.Record.Reason, status.Record.State.String()), nil
 	case !begun:
-		// One that has begun was counted then, however long it takes since.
+		// A compensation that has begun was counted then, however long it takes.
 		reason, err := c.Brakes.Admit(ctx, g.Provider, Admission{
 			ID: ledger.GhostRefundTryID(g.Provider, g.ProviderRef, g.failed+1), Amount: g.Amount, Currency: g.Currency,
 		})
@@ -197,7 +197,7 @@ func (c *Compensator) compensate(ctx context.Context, g Ghost) (p Progress, deta
 	}
 }
 
-// begun finds the claim of g's refund, if there is one already, and points req to it.
+// begun finds the claim of g's refund, if there is one, and points req to it.
 func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, stamped string) (s claim.Status, found bool, err error) {
 	for _, value := range []string{stamped, req.Key.Value} {
 		s, found, err = c.Inspect(ctx, claim.Key{Tenant: g.Tenant, Value: value}, g.Home)
@@ -205,7 +205,7 @@ func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, s
 		case err != nil:
 			return claim.Status{}, false, err
 		case found && s.Age != claim.Gone && s.Record.Operation == string(payment.Compensation):
-			// The API takes no such operation: it is ours.
+			// The API accepts no such operation: only Homeward sends it.
 			req.Key.Value = value
 			return s, true, nil
 		}
@@ -213,7 +213,7 @@ func (c *Compensator) begun(ctx context.Context, g *Ghost, req *claim.Request, s
 	return claim.Status{}, false, nil
 }
 
-// book puts g into suspense: Pending without detail where it is there.
+// book books g into suspense: Pending without detail if it is booked.
 func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
 	is := ledger.Transaction{
 		ID: ledger.GhostID(g.Provider, g.ProviderRef), Region: g.Home, Tenant: g.Tenant, Kind: ledger.Ghost,
@@ -226,7 +226,7 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 	}
 	if errors.Is(err, ledger.ErrConflict) {
 		was, ghost, err := c.Books.Transaction(ctx, g.Home, is.ID)
-		is.Debit = was.Debit // an older build booked it as if it lay in our account
+		is.Debit = was.Debit // an older build booked it in our own account
 		switch {
 		case err != nil:
 			return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
@@ -244,14 +244,14 @@ func (c *Compensator) book(ctx context.Context, g *Ghost) (p Progress, detail st
 	return Pending, "", nil
 }
 
-// request is the claim's: the same bytes for the same ghost, wherever it is seen.
-// stamped is the stamped key that its own is made of.
+// request returns the claim's request: the same bytes for the same ghost, whoever
+// reports it. stamped is the stamped key from which its own is derived.
 func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err error) {
 	code, ok := c.Code(g.Home)
 	if !ok {
 		return req, "", fmt.Errorf("webhook: there is no region %q", g.Home)
 	}
-	// As long as a stamp's random part may ever be; the name of the key is final.
+	// As long as a stamp's random part can ever be; the name of the key is final.
 	seed := sha256.Sum256(fmt.Appendf(nil, "homeward/refund/v1\x00%d:%s%s\x00REFUND%s", len(g.Provider), g.Provider, g.ProviderRef, g.again()))
 	stamped, err = claim.Stamp(code, bytes.NewReader(seed[:]))
 	if err != nil {
@@ -259,7 +259,7 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 	}
 	what := map[string]any{
 		"amount": g.Amount, "charge": g.Object, "currency": g.Currency, "provider_ref": g.ProviderRef,
-		// Not g.Reason, which may be another one at the next look.
+		// Not g.Reason, which may differ at the next look.
 		"reason": "ghost_payment",
 	}
 	if g.failed > 0 {
@@ -281,7 +281,7 @@ func (c *Compensator) request(g *Ghost) (req claim.Request, stamped string, err 
 	}, stamped, nil
 }
 
-// reason is what a refusal says of itself.
+// reason returns the reason of a refusal.
 func reason(r *claim.Response) string {
 	var p struct {
 		Detail string `json:"detail"`

@@ -2,8 +2,8 @@ package notice
 
 import "github.com/homeward-io/homeward/payment/psp"
 
-// What [Receiver.Receive] refuses a notice for because of the notice itself: those of
-// psp.Notifier, for rooms that know no providers.
+// Errors of [Receiver.Receive] about the notice itself: those of psp.Notifier, for
+// packages that know no providers.
 var (
 	ErrForged    = psp.ErrForged
 	ErrStale     = psp.ErrStale

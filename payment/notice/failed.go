@@ -14,17 +14,18 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// noMoney closes a notice of what never moved any.
+// noMoney closes a notice about a movement that never succeeded.
 const noMoney = "no money moved"
 
-// heardOf is how long a failure waits for its region to be in the topology: longer than
-// a new one takes to reach all nodes. After that it is another deployment's.
+// heardOf is how long a failure waits for its region to appear in the topology: longer
+// than a new one takes to reach all nodes. After that the notice belongs to another
+// deployment.
 const heardOf = time.Hour
 
-// failed acts on a movement that the provider says has failed. Where it is not booked
-// nothing follows, as nobody was told that it had succeeded. Where it is, it had: what
-// it moved is back, so the books take it back, and whoever was told of it is told. A
-// ghost whose refund has failed is refunded once more.
+// failed processes a movement that the provider reports as failed. If it is not booked,
+// nothing follows, as no merchant was sent a success. If it is booked, its money is
+// back: the books reverse it, and events notify the merchant. A ghost whose refund has
+// failed is refunded once more.
 //
 // # Crash points
 //
@@ -56,8 +57,8 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	case err != nil:
 		return p.later(m, "claim", err)
 	case !named && found && rec.State == claim.InFlight:
-		// The success may be learnt of after the failure: the answer to the call was lost,
-		// and the provider repeats it under the same key.
+		// The success may be learned after the failure: the answer to the call was
+		// lost, and the provider repeats it under the same key.
 		return outbox.Later(unreachable)
 	case !named:
 		// Read after the claim: whoever completed it has booked it in the same step.
@@ -93,7 +94,7 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 		} else if disposition != nil {
 			return *disposition
 		}
-		key := n.Reference // whose events there are none left of to come before
+		key := n.Reference // no event of it is left that would have to come first
 		if found {
 			key = rec.Key.Value
 		}
@@ -118,8 +119,8 @@ func (p *Processor) failed(ctx context.Context, m outbox.Message, n *psp.Notice)
 	return p.afterFailure(ctx, m, home, &of)
 }
 
-// booked finds what the movement of n is booked as. Where it is not named, of is what is
-// booked for the reference of n under another name.
+// booked finds the booking of n's movement. If that is not booked, of is the booking
+// for n's reference under another id.
 func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.Notice) (of ledger.Transaction, found, named bool, err error) {
 	of, found, err = p.c.Books.Transaction(ctx, home, n.Reference)
 	switch {
@@ -139,12 +140,12 @@ func (p *Processor) booked(ctx context.Context, provider, home string, n *psp.No
 	return of, found, found && of.ProviderRef == n.ProviderRef, nil
 }
 
-// otherwise decides what has failed where the movement that n names is not booked, and of
-// is for the same reference. Either n tells of another movement, which never succeeded: a
-// charge may be tried again. Or the provider names movements otherwise in its notices, and
-// it is this one. The provider, asked for each by its own id, says which. same reports that
-// of has failed. A claim of several generations was declined before, so that where nothing
-// is shown against it n tells of that.
+// otherwise decides what has failed if the movement that n names is not booked, and of
+// is booked for the same reference. Either n is about another movement, which never
+// succeeded: a charge may be retried. Or the provider uses another id in its notices,
+// and it is the same movement. The provider, asked for each by its own id, decides.
+// same reports that of has failed. A claim of several generations was declined before,
+// so if the provider shows nothing to the contrary, n is about that decline.
 func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, same bool) {
 	detail := fmt.Sprintf("the provider tells that %s has failed, and %s is booked as %s", n.ProviderRef, n.Reference, of.ProviderRef)
 	if provider, here := p.c.Compensator.Providers.Named(of.Provider); here && !provider.Capabilities().Blind {
@@ -154,7 +155,7 @@ func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Noti
 			switch {
 			case found == psp.FoundUnknown, ours && shown.Outcome == psp.Unknown:
 				return outbox.Failed(fmt.Sprintf("%s; it does not say what became of %s: %v", detail, ref, err)), false
-			case found == psp.FoundNo && ref == n.ProviderRef: // perhaps its API has another name for it
+			case found == psp.FoundNo && ref == n.ProviderRef: // its API may use another id
 			case found == psp.FoundNo:
 				return p.doubt(ctx, of.Provider, fmt.Sprintf("%s; asked for %s, it shows nothing of the name", detail, ref)), false
 			case ours && shown.ProviderRef == of.ProviderRef && shown.Outcome == psp.Declined:
@@ -173,7 +174,8 @@ func (p *Processor) otherwise(ctx context.Context, m outbox.Message, n *psp.Noti
 	return p.doubt(ctx, of.Provider, detail+"; it does not show what it tells of"), false
 }
 
-// doubt calls somebody, once for all that is doubtful, and leaves the notice to a person.
+// doubt pages an operator, once for all doubtful movements, and leaves the notice to
+// them.
 func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.Disposition {
 	if err := p.c.Compensator.Brakes.Doubts(ctx, provider, detail); err != nil {
 		return outbox.Failed(err.Error())
@@ -181,10 +183,10 @@ func (p *Processor) doubt(ctx context.Context, provider, detail string) outbox.D
 	return outbox.Parked(detail)
 }
 
-// asked has the provider confirm that a movement has failed, where it can be asked: a
-// notice may be older than what it tells of, and a refund is made on its word. A payment
-// that was declined for now is tried again under the same name, so that of a claim of
-// several generations the notice may tell of a try before.
+// asked has the provider confirm that a movement has failed, if it answers look-ups: a
+// notice may be out of date, and a refund follows from it. A declined payment is
+// retried under the same reference, so for a claim of several generations the notice
+// may be about an earlier try.
 func (p *Processor) asked(ctx context.Context, m outbox.Message, n *psp.Notice, of *ledger.Transaction, several bool) (v outbox.Disposition, contradicted bool) {
 	provider, here := p.c.Compensator.Providers.Named(of.Provider)
 	if !here || provider.Capabilities().Blind {
@@ -207,7 +209,8 @@ func (p *Processor) asked(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	return p.doubt(ctx, of.Provider, detail), true
 }
 
-// ghostOf is the ghost that a ghost's refund gave back; the zero value for all else.
+// ghostOf returns the ghost that a ghost's refund has refunded; the zero value for any
+// other transaction.
 func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost ledger.Transaction, v *outbox.Disposition, err error) {
 	if of.Kind != ledger.GhostRefund {
 		return ghost, nil, nil
@@ -220,7 +223,7 @@ func (p *Processor) ghostOf(ctx context.Context, of *ledger.Transaction) (ghost 
 	return ghost, nil, err
 }
 
-// afterFailure does what follows from a failure that is booked.
+// afterFailure processes what follows from a booked failure.
 func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home string, of *ledger.Transaction) outbox.Disposition {
 	switch of.Kind {
 	case ledger.GhostRefund:
@@ -248,7 +251,7 @@ func (p *Processor) afterFailure(ctx context.Context, m outbox.Message, home str
 	return p.close(ctx, m, ProcessedOK, "failed after it was booked")
 }
 
-// given reports whether money was given back for a charge or ghost, and stands.
+// given reports whether a charge or ghost was refunded, and the refund stands.
 func (p *Processor) given(ctx context.Context, of *ledger.Transaction) (bool, error) {
 	all, err := p.c.Books.Reversals(ctx, of.ID)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// codeOrderFailed is the decline of a capture or cancellation that came to nothing.
+// codeOrderFailed is the decline of a capture or cancellation that had no effect.
 const codeOrderFailed = "order_failed"
 
-// wordOf is what n says of a charge whose money is held; 0 where it says nothing of that.
+// wordOf returns the news in n about a charge whose money is held; 0 if there is none.
 func wordOf(n *psp.Notice) claim.HeldWord {
 	switch {
 	case !n.Held:
@@ -29,16 +29,17 @@ func wordOf(n *psp.Notice) claim.HeldWord {
 	}
 }
 
-// held acts on a word about held money of a provider that cannot be asked. The charge follows
-// it, and then the order that it answers, if any; an order that came to nothing is closed
-// first, as the charge is another one's to order from then on. done is false where the notice
-// is to be judged like any other, of a charge that is settled by now.
+// held processes a notice about held money from a provider that cannot be asked. The
+// charge follows it, and then the order that it answers, if any. An order that failed
+// is closed first, as another order may take the charge from then on. done is false if
+// the notice is to be processed like any other, about a charge that is settled by now.
 //
 // # Crash points
 //
 //	close the order that failed | the charge follows | the order that succeeded reads it | close
 //
-// Each step finds what it did before: the notice is told again until the last.
+// Each step finds what it did before: the notice is processed again until the last
+// step.
 func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (v outbox.Disposition, done bool) {
 	provider, here := p.c.Compensator.Providers.Named(m.Operation)
 	word := wordOf(n)
@@ -70,13 +71,14 @@ func (p *Processor) held(ctx context.Context, m outbox.Message, n *psp.Notice) (
 		return v, true
 	}
 	if word == claim.HeldReleased {
-		// Of a charge that was captured it is the rest: what has moved, has moved.
+		// For a captured charge this is the rest; the captured money has moved.
 		return p.close(ctx, m, ProcessedOK, "let go"), true
 	}
 	return v, false
 }
 
-// learnHeld has a charge in flight follow the word. waits is true where the notice has to.
+// learnHeld has a charge in flight follow the news. waits reports that the notice has
+// to wait.
 func (p *Processor) learnHeld(ctx context.Context, m outbox.Message, n *psp.Notice, rec *claim.Record, word claim.HeldWord) (v outbox.Disposition, waits bool) {
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
 	switch {
@@ -147,8 +149,8 @@ func (p *Processor) ordered(ctx context.Context, m outbox.Message, n *psp.Notice
 	return outbox.Later(lookAgain), found && rec.State == claim.InFlight
 }
 
-// letGo calls off what is held for a charge whose merchant was told that nothing is: nobody
-// will capture it, and the payer has the money back sooner than when it lapses.
+// letGo cancels a hold for a charge whose merchant was sent a refusal: nobody will
+// capture it, and the payer has the money back before it lapses.
 func (p *Processor) letGo(ctx context.Context, m outbox.Message, n *psp.Notice, provider psp.Provider, home string) outbox.Disposition {
 	r := provider.Cancel(ctx, psp.Call{
 		Kind: psp.KindCancel, Key: n.Reference + ":let-go", Reference: n.Reference, Of: n.Reference, Amount: n.Amount, Currency: n.Currency,

@@ -9,36 +9,40 @@ import (
 	"time"
 )
 
-// Limits bound the automatic refunds of a provider in an hour. What is beyond them puts
-// the brake on, until a person releases it.
+// Limits bound the automatic refunds of a provider in an hour. A refund beyond them
+// sets the brake until an operator releases it.
 type Limits struct {
-	// Count is how many.
+	// Count is the greatest number.
 	Count int
-	// Sum is how much of a currency, in minor units of usd. Of currencies whose minor
-	// units are worth far less there may be ten, a hundred or more times as many.
+	// Sum is the greatest sum for each currency, in minor units of usd. It is
+	// multiplied by ten, a hundred or more for currencies whose minor units are worth
+	// far less.
 	Sum int64
-	// Sums says so for single currencies, in their own minor units.
+	// Sums sets the sum for single currencies, in their own minor units.
 	Sums map[string]int64
 }
 
-// window is the time that limits are of.
+// window is the period that limits apply to.
 const window = time.Hour
 
 const (
-	// MaxCount bounds Limits.Count: the row has each of them, in some 120 bytes.
+	// MaxCount bounds Limits.Count: the row holds an entry of some 120 bytes for each
+	// refund.
 	MaxCount = 1000
-	// maxLet bounds Brake.Let: who releases as often within a short time has not looked.
+	// maxLet bounds Brake.Let: nobody can have checked that many releases within a
+	// short time.
 	maxLet = 100
 )
 
-// DefaultLimits let through what an outage of a provider leaves behind, and stop what a
-// provider whose answers have changed would cost.
+// DefaultLimits admit the refunds that follow an outage of a provider, and bound the
+// cost if a provider's answers are wrong.
 func DefaultLimits() Limits { return Limits{Count: 100, Sum: 5_000_000} }
 
-// cheap are the currencies whose minor unit, as ISO 4217 has it, is worth far less than a
-// cent of the US dollar. The keys are about how many of them make one. That is an order of
-// magnitude and no rate: a third of a limit and three times a limit are the same brake.
-// What stands nowhere counts as a cent, which stops too early rather than too late.
+// cheap are the currencies whose minor unit, by ISO 4217, is worth far less than a cent
+// of the US dollar. The keys are roughly how many of them make one. That is an order of
+// magnitude and no rate: a third of a limit and three times a limit serve the same
+// purpose. A currency that is not listed counts as a cent, which sets the brake too
+// early rather than too late.
 var cheap = map[int64]string{
 	10:      "aed bhd bif bob brl bwp clp cny czk dkk ghs gtq hkd hnl ils jod kmf krw mad mdl mop mvr mxn myr nad nok omr pen pln qar ron rwf sar scr sek stn szl tjs tnd ttd twd xaf xof zar zmw",
 	100:     "afn all bdt dop dzd egp etb gmd gnf htg inr jmd kes kgs lkr lrd lyd mkd mru mur mzn nio npr php pkr pyg rsd rub srd thb try uah ugx uyu vnd yer",
@@ -58,7 +62,7 @@ var perCent = func() map[string]int64 {
 	return all
 }()
 
-// sum is how much of a currency there may be, in its minor units.
+// sum returns the greatest sum of a currency, in its minor units.
 func (l Limits) sum(currency string) int64 {
 	if s, ok := l.Sums[currency]; ok {
 		return s
@@ -68,7 +72,7 @@ func (l Limits) sum(currency string) int64 {
 }
 
 // admit is the rule: whether one more refund may be made at now. b is the provider's
-// row and next what becomes of it.
+// row and next its new content.
 func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted bool) {
 	next = b
 	if b.Held != nil {
@@ -78,7 +82,7 @@ func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted
 		return next, true // a person has
 	}
 	if slices.ContainsFunc(b.Admitted, func(old Admission) bool { return old.ID == a.ID }) {
-		return next, true // it was counted when it was first tried
+		return next, true // it was counted at its first try
 	}
 	next.Admitted = nil
 	count, sum := 1, a.Amount
@@ -89,7 +93,7 @@ func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted
 		next.Admitted = append(next.Admitted, old)
 		count++
 		if old.Currency == a.Currency {
-			sum += old.Amount // an hour's cannot pass 64 bits: MaxCount times payment.MaxAmount
+			sum += old.Amount // an hour's sum fits 64 bits: MaxCount times payment.MaxAmount
 		}
 	}
 	switch most := l.sum(a.Currency); {
@@ -106,7 +110,7 @@ func (l Limits) admit(b Brake, a Admission, now time.Time) (next Brake, admitted
 	return next, next.Held == nil
 }
 
-// ParseSums reads limits of single currencies: "jpy=5000000".
+// ParseSums parses limits of single currencies: "jpy=5000000".
 func ParseSums(list []string) (map[string]int64, error) {
 	sums := make(map[string]int64, len(list))
 	for _, text := range list {

@@ -1,4 +1,4 @@
-// Package notice takes in what providers say unasked, and acts on it.
+// Package notice receives the webhooks of providers, and processes them.
 package notice
 
 import (
@@ -15,22 +15,22 @@ type Status string
 // The statuses.
 const (
 	Unprocessed Status = "UNPROCESSED"
-	// ProcessedOK: what it says was known, or has been recorded.
+	// ProcessedOK: its news was known, or has been recorded.
 	ProcessedOK Status = "PROCESSED_OK"
-	// ProcessedCompensated: the money it tells of has been given back.
+	// ProcessedCompensated: the money that it reports has been refunded.
 	ProcessedCompensated Status = "PROCESSED_COMPENSATED"
-	// Ignored: it tells of nothing that concerns a claim.
+	// Ignored: it concerns no claim.
 	Ignored Status = "IGNORED"
 )
 
-// Notice is one event of a provider, as it came.
+// Notice is one event of a provider, as received.
 type Notice struct {
 	// ID is [ID]: unique within Region for as long as the row is kept.
 	ID       string
 	Region   string
 	Provider string
-	// Body is the raw body, as a store is given it: sealed, where there are keys. It is
-	// empty once it has been dropped, see [KeepBodyFor].
+	// Body is the raw body as stored: sealed if there are keys. It is empty once it has
+	// been dropped, see [KeepBodyFor].
 	Body []byte
 	// ReceivedAt and ProcessedAt are the store's clock; ProcessedAt is zero while
 	// Status is Unprocessed.
@@ -38,29 +38,29 @@ type Notice struct {
 	Status                  Status
 	// Detail is one line about Status, for people.
 	Detail string
-	// TraceParent is the W3C context in which it came, or "".
+	// TraceParent is the W3C trace context of its request, or "".
 	TraceParent string
 }
 
-// ID is how a provider's event is named here.
+// ID returns the id of a provider's event in the store.
 func ID(provider, eventID string) string { return provider + ":" + eventID }
 
-// KeepFor is how long a notice is kept after it came: longer than any provider
+// KeepFor is how long a notice is kept after it was received: longer than any provider
 // repeats one (Stripe: three days).
 const KeepFor = 35 * 24 * time.Hour
 
-// KeepBodyFor is how long a body is kept after its notice was acted on: long enough for
-// a person to look into what was done, over a weekend and a holiday. Then housekeeping
-// drops it, and the notice says only that it came, and what became of it. What is not
-// acted on, as it waits or is parked for a person, keeps its body.
+// KeepBodyFor is how long a body is kept after its notice was processed: long enough
+// for an operator to look into it after a weekend and a holiday. Then housekeeping
+// drops the body, and the row keeps only that the notice came, and its result. A notice
+// that waits, or is parked, keeps its body.
 const KeepBodyFor = 7 * 24 * time.Hour
 
-// Store keeps notices, and drops bodies that were kept for KeepBodyFor, and notices that
-// were for KeepFor, by housekeeping. Each Unprocessed one has a row in outbox.Notices whose ID
-// is the notice's, Operation its provider and Payload its body, due at once.
+// Store keeps notices. Its housekeeping drops bodies after KeepBodyFor and notices
+// after KeepFor. Each Unprocessed notice has a row in outbox.Notices whose ID is the
+// notice's, Operation its provider and Payload its body, due at once.
 type Store interface {
-	// Keep makes notices of region durable with their rows, in one step. Those
-	// whose ID is there already are left as they are; fresh counts the others.
+	// Keep makes notices of region durable with their rows, in one step. It leaves
+	// notices unchanged whose ID exists already; fresh counts the others.
 	Keep(ctx context.Context, region string, notices []Notice) (fresh int, err error)
 	// Close sets status and detail of a notice and removes its row, in one step.
 	// outbox.ErrFenced unless fence is the row's.

@@ -19,12 +19,12 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// Claims finds claims by what a provider knows of them.
+// Claims finds claims by an object's id.
 type Claims interface {
 	// ByObject reads the claim of an object with authority, whoever's it is.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
-	// Unpaid reads with authority what is remembered, long after its claim is forgotten,
-	// of an object for which no money moved.
+	// Unpaid reads with authority the [claim.Unpaid] row of an object for which no
+	// money moved; it outlives its claim.
 	Unpaid(ctx context.Context, home, id string) (u claim.Unpaid, found bool, err error)
 }
 
@@ -39,14 +39,15 @@ type ProcessorConfig struct {
 	// Learn settles a claim in flight; claim.Service.Learn does. Without a result it looks
 	// the claim up at the provider.
 	Learn func(ctx context.Context, call outbox.Message, provider, told string) outbox.Disposition
-	// LearnRefusal is Learn for what a provider that cannot be asked says it has not made.
+	// LearnRefusal is Learn for a movement that a provider which cannot be asked
+	// reports as not made.
 	LearnRefusal func(ctx context.Context, call outbox.Message, provider, code string) outbox.Disposition
-	// LearnHeld is Learn for what such a provider says of held money.
+	// LearnHeld is Learn for news about held money from such a provider.
 	LearnHeld func(ctx context.Context, call outbox.Message, h claim.Held) outbox.Disposition
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
-	// Homes are all regions, at least one, in the order of their codes. What is no
-	// tenant's, as payouts, stands in the books of the first.
+	// Homes are all regions, at least one, in the order of their codes. Transactions
+	// that belong to no tenant, such as payouts, are booked in the first.
 	Homes       func() []string
 	Compensator *Compensator
 	// Seal opens bodies; nil opens those that are not sealed.
@@ -56,26 +57,26 @@ type ProcessorConfig struct {
 	// Meters count what the processor does. Nil: nothing is counted.
 	Meters *meter.Set
 	Logger *slog.Logger
-	// Now tells how old a notice is; nil means time.Now.
+	// Now is the clock that the age of a notice is computed by; nil means time.Now.
 	Now func() time.Time
 }
 
-// Processor acts on kept notices. It holds no state and is safe for concurrent use.
+// Processor processes stored notices. It holds no state and is safe for concurrent use.
 //
-// A notice is a hint that money moved. What that means is decided by rows that do
-// not change any more: a final claim, a transaction in the books, what is remembered
-// of an object that was not paid. While the claim is in flight the notice waits, or settles it. So notices may come late, twice, out
-// of order and in several regions: each comes to the same end.
+// A notice is a hint that money moved. Rows that no longer change decide what follows:
+// a final claim, a transaction in the books, the [claim.Unpaid] row of an object. While
+// the claim is in flight the notice waits, or settles it. So notices may come late,
+// twice, out of order and in several regions: the result is the same.
 //
 // # Crash points
 //
-// The row of a notice is due again when its lease ends, and every step before its
-// last one, which closes notice and row together, finds what it did before: see
-// [Compensator], [Processor.failed], [Processor.unasked], and claim.Service.Learn, which takes a claim over
-// like a recovery.
+// The row of a notice is due again when its lease ends. Every step before the last,
+// which closes notice and row together, finds what it did before: see [Compensator],
+// [Processor.failed], [Processor.unasked], and claim.Service.Learn, which takes a claim
+// over like a recovery.
 type Processor struct{ c ProcessorConfig }
 
-// NewProcessor checks the configuration.
+// NewProcessor returns a Processor, or an error if the configuration is invalid.
 func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	if c.Store == nil || c.Claims == nil || c.Calls == nil || c.Books == nil || c.Learn == nil || c.LearnRefusal == nil || c.LearnHeld == nil || c.Home == nil || c.Homes == nil || c.Compensator == nil {
 		return nil, errors.New("webhook: processor needs Store, Claims, Calls, Books, Learn, LearnRefusal, LearnHeld, Home, Homes and Compensator")
@@ -92,7 +93,7 @@ func NewProcessor(c ProcessorConfig) (*Processor, error) {
 	return &Processor{c}, nil
 }
 
-// What operators watch for.
+// Operators watch for these lines.
 const (
 	pageLimbo   = "page: a ghost payment cannot be refunded; decide by hand"
 	pageWaiting = "page: a payer has waited a day for a refund; a chargeback may follow"
@@ -101,16 +102,16 @@ const (
 )
 
 const (
-	// lookAgain is the longest pause while a claim is in flight: its own recovery is
+	// lookAgain is the longest pause while a claim is in flight, as its own recovery is
 	// at work.
 	lookAgain = 5 * time.Second
-	// unreachable is the pause when rows cannot be read: a region may be gone.
+	// unreachable is the pause if rows cannot be read, because a region may be lost.
 	unreachable = 30 * time.Second
-	// heldPause is the longest pause until a ghost goes on after a release.
+	// heldPause is the longest pause until a ghost continues after a release.
 	heldPause = time.Minute
 )
 
-// Handle works one notice off. It implements the handler of [outbox.KindNotice].
+// Handle processes one notice. It implements the handler of [outbox.KindNotice].
 func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposition {
 	notifier, ok := p.c.Notifiers[m.Operation]
 	if !ok {
@@ -141,7 +142,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	case n.Movement && n.Outcome == psp.Declined && n.ProviderRef != "":
 		return p.failed(ctx, m, &n)
 	case !n.Movement || n.Outcome != psp.Approved:
-		// Only money that moved changes anything: what was declined is asked for.
+		// Only a success changes anything; for a decline the claim's recovery asks the
+		// provider.
 		return p.close(ctx, m, Ignored, noMoney)
 	case n.Reference == "" || n.ProviderRef == "" || n.Amount <= 0:
 		return p.stranger(ctx, m, &n, "unknown charge: the notice names no movement of ours")
@@ -160,7 +162,7 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	case !ok:
 		return outbox.Failed(fmt.Sprintf("unknown charge: %s is at home in a region of code %d, which is not in the topology", n.Reference, code))
 	}
-	// Most notices tell of what has been booked: one look, and the books never change.
+	// Most notices are about booked movements: one read, and the books never change.
 	switch booked, isBooked, err := p.c.Books.Transaction(ctx, home, n.Reference); {
 	case err != nil:
 		return p.later(m, "books", err)
@@ -176,8 +178,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		case err != nil:
 			return p.later(m, "books", err)
 		case given && ghost.Object == n.Reference:
-			// A movement of a generation before, which is being given back: it cannot settle
-			// this one, and whatever becomes of this one need not be waited for.
+			// A movement of an earlier generation, which is being refunded: it cannot
+			// settle this one, so there is no need to wait for this one.
 			return p.compensate(ctx, m, p.ghost(m, &n, home, rec.Key.Tenant, false))
 		}
 		var pause time.Duration
@@ -197,8 +199,8 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 		return p.later(m, "books", err)
 	}
 	if !found && !isBooked && n.Kind == psp.KindRefund {
-		// That of a ghost is booked under the ghost's name, and outlives its claim: a bank
-		// gives it a number days later.
+		// A ghost's refund is booked under the ghost's name, and outlives its claim: a
+		// bank gives it a number days later.
 		if booked, isBooked, err = p.c.Books.GhostRefund(ctx, home, n.Reference); err != nil {
 			return p.later(m, "books", err)
 		}
@@ -211,11 +213,11 @@ func (p *Processor) Handle(ctx context.Context, m outbox.Message) outbox.Disposi
 	return p.judge(ctx, m, &n, home, rec, found, booked, isBooked)
 }
 
-// stirred asks about a claim that waits, of which the provider says something that is no
-// success: the provider's own answer, and not the notice, which may be old, settles it. A
-// provider that cannot be asked is taken at its word, where that is of the very movement
-// that the claim waits for and says that it never was made.
-// waits is true where the notice is worked off, or has to wait.
+// stirred asks about a waiting claim of which the provider reports something other than
+// success. The provider's own answer, and not the notice, which may be out of date,
+// settles the claim. The notice of a provider that cannot be asked settles it if it
+// names the very movement that the claim waits for and reports that it was never made.
+// waits reports that the notice is done, or has to wait.
 func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice) (_ outbox.Disposition, waits bool) {
 	_, code, ok := claim.ReadObjectID(n.Reference)
 	home, known := p.c.Home(code)
@@ -231,7 +233,7 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	case n.ProviderRef != "" && apart(rec.ProviderRef, n.ProviderRef):
 		return p.close(ctx, m, Ignored, foreign), true
 	case !rec.Waits():
-		return outbox.Later(lookAgain), true // it is being asked about, perhaps since before this was said
+		return outbox.Later(lookAgain), true // an attempt is asking, perhaps since before this notice
 	}
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
 	switch {
@@ -260,16 +262,16 @@ func (p *Processor) stirred(ctx context.Context, m outbox.Message, n *psp.Notice
 	return p.close(ctx, m, ProcessedOK, "asked about"), true
 }
 
-// refuses reports whether n says of what rec waits for that it was not made. A generation
-// before may have been told of late: its movement has another number, and where the one
-// that is waited for has none yet there must have been no other.
+// refuses reports whether n says that the movement that rec waits for was not made. The
+// notice may be late, about an earlier generation, whose movement has another id. If
+// the expected movement has no id yet, there must have been no other.
 func refuses(n *psp.Notice, rec *claim.Record) bool {
 	return n.Outcome == psp.Declined && n.Never && n.Decline != nil &&
 		(rec.ProviderRef == n.ProviderRef || rec.ProviderRef == "" && rec.Generation == 1)
 }
 
-// forgotten stands in for the claim of an unpaid object that is not stored any more.
-// Whatever its merchant was told, it cannot be tried again.
+// forgotten stands in for the claim of an unpaid object whose row was deleted. Whatever
+// its merchant was sent, it cannot be retried.
 func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Record, bool, error) {
 	u, found, err := p.c.Claims.Unpaid(ctx, home, id)
 	if err != nil || !found {
@@ -281,7 +283,7 @@ func (p *Processor) forgotten(ctx context.Context, home, id string) (claim.Recor
 	}, true, nil
 }
 
-// judge acts on a movement whose claim is final, released or forgotten.
+// judge processes a movement whose claim is final, released or deleted.
 func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, home string, rec claim.Record, found bool, booked ledger.Transaction, isBooked bool) outbox.Disposition {
 	tenant, same := rec.Key.Tenant, rec.ProviderRef == n.ProviderRef
 	if isBooked {
@@ -292,7 +294,7 @@ func (p *Processor) judge(ctx context.Context, m outbox.Message, n *psp.Notice, 
 	case apart(own, n.ProviderRef):
 		return p.close(ctx, m, Ignored, foreign)
 	case same || psp.AccountOf(n.ProviderRef) == "" || !found && !isBooked:
-	case own == "" && rec.ProviderKey == "": // all that is left of it says nothing of an account
+	case own == "" && rec.ProviderKey == "": // what is left of it names no account
 		return outbox.Parked(fmt.Sprintf("the provider tells that %s was paid in the account %s, and it is forgotten whether it was asked for there; give %s back by hand if it was", n.Reference, psp.AccountOf(n.ProviderRef), n.ProviderRef))
 	case !rec.Sent(n.Key, m.Operation), isBooked && (booked.Amount != n.Amount || booked.Currency != n.Currency):
 		return p.close(ctx, m, Ignored, foreign)
@@ -323,22 +325,23 @@ func (p *Processor) ghost(m outbox.Message, n *psp.Notice, home, tenant string, 
 	return g
 }
 
-// Whoever owns an account at the provider can write our ids on what is theirs, and the
-// provider tells us of it. So what is told of an account counts where it is the very movement
-// that we know, or where it carries a provider key of its claim; beside one that is booked it
-// has to be of the same money, too, as each generation asks for the same. That something of
-// ours lies in the account proves nothing: its owner has our id from it. All else is ignored,
-// and calls nobody.
+// The owner of an account at the provider can write our ids on their own objects, and
+// the provider notifies us of them. So a notice about an account counts only if it
+// names a movement that we know, or carries a provider key of the claim. Beside a
+// booked movement it must also have the same amount and currency, as each generation
+// asks for the same. That an object of ours lies in the account proves nothing: its
+// owner has our id from it. Any other notice is ignored, and pages nobody.
 const foreign = "of another account"
 
 var errForeign = errors.New("webhook: the notice is of another account than the claim")
 
-// apart reports whether two movements lie in different accounts. own is "" where ours is not
-// known.
+// apart reports whether two movements lie in different accounts. own is "" if ours is
+// not known.
 func apart(own, told string) bool { return own != "" && psp.AccountOf(own) != psp.AccountOf(told) }
 
-// copied reports whether n tells of a movement in a connected account that we have not made,
-// though it has our id on it: it lacks our key, or another one is waited for.
+// copied reports whether n is about a movement in a connected account that we have not
+// made, though it has our id on it: it lacks our key, or the claim waits for another
+// one.
 func (p *Processor) copied(provider string, rec *claim.Record, n *psp.Notice) bool {
 	if psp.AccountOf(n.ProviderRef) == "" || rec.ProviderKey == "" {
 		return false
@@ -346,8 +349,8 @@ func (p *Processor) copied(provider string, rec *claim.Record, n *psp.Notice) bo
 	return !rec.Sent(n.Key, provider) || rec.Interim != nil && rec.ProviderRef != "" && rec.ProviderRef != n.ProviderRef
 }
 
-// stranger is what becomes of a notice that fits nothing: a person looks, unless somebody
-// else's account is all that it is about.
+// stranger is the result for a notice that fits nothing: an operator looks, unless it
+// is only about somebody else's account.
 func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notice, detail string) outbox.Disposition {
 	if psp.AccountOf(n.ProviderRef) != "" {
 		return p.close(ctx, m, Ignored, foreign)
@@ -355,10 +358,9 @@ func (p *Processor) stranger(ctx context.Context, m outbox.Message, n *psp.Notic
 	return outbox.Parked(detail)
 }
 
-// learn settles the claim by what the notice says, if its lease lets it. pause is
-// when to try again if that does not: as soon as the lease lapses, for a provider that
-// cannot be asked is tried again and again by the claim's recovery, which learns
-// nothing and takes the lease anew each time.
+// learn settles the claim by the notice, if its lease allows. pause is when to retry if
+// not: as soon as the lease lapses, as the recovery of a claim whose provider cannot be
+// asked takes the lease again and again, and learns nothing.
 func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Record, n *psp.Notice) (_ claim.Record, _ bool, pause time.Duration, err error) {
 	pause = lookAgain
 	call, found, err := p.c.Calls.Message(ctx, rec.Home, n.Reference)
@@ -366,15 +368,15 @@ func (p *Processor) learn(ctx context.Context, provider string, rec *claim.Recor
 		return claim.Record{}, false, 0, err
 	}
 	if found {
-		// A notice that tells of other money than was asked for settles nothing. A refund
-		// need not say how much, and never says of which currency: its charge does.
+		// A notice about another amount than requested settles nothing. A refund need
+		// not have the amount, and never has the currency: its charge does.
 		in, err := payment.Parse(payment.Operation(rec.Operation), call.Payload)
 		if err == nil && !in.Operation.GivesBack() && in.Account() != psp.AccountOf(n.ProviderRef) || p.copied(provider, rec, n) {
 			return claim.Record{}, false, 0, errForeign
 		}
 		says, ref := provider, n.ProviderRef
 		if in.Holds() {
-			says, ref = "", "" // it may have been captured in part: the provider is asked how much of it
+			says, ref = "", "" // it may be captured in part: ask the provider for the amount
 		}
 		if err == nil && (in.Holds() || (in.Amount == 0 || in.Amount == n.Amount) && (in.Currency == "" || in.Currency == n.Currency)) {
 			told := p.c.Learn(ctx, call, says, ref)
@@ -402,10 +404,10 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	case progress == Limbo:
 		log.Error(pageLimbo, "reason", g.Reason, "detail", detail)
 		return outbox.Parked("LIMBO: " + detail)
-	case progress == Doubtful: // whoever is to be woken has been
+	case progress == Doubtful: // the operator was paged already
 		log.Warn("ghost payment is not refunded: the provider does not show it", "reason", g.Reason, "detail", detail)
 		return outbox.Parked("not given back: " + detail)
-	case progress == Held: // whoever is to be woken for the stop has been; not for what it costs
+	case progress == Held: // the operator was paged for the stop, not for its cost
 		if waited >= payment.PageAfter {
 			if err := p.c.Compensator.Brakes.Waits(ctx, g.Provider, detail); err != nil {
 				log.Warn("a payer has waited a day, and the page could not be recorded", "error", err)
@@ -421,11 +423,11 @@ func (p *Processor) compensate(ctx context.Context, m outbox.Message, g Ghost) o
 	return outbox.Failed(detail)
 }
 
-// late acts on a refund or transfer that was made though its claim says that it was
-// not, or twice. Nobody can take it back. A transfer is booked: the books follow the
-// money. A refund is left to a person, as the notice does not say of which charge. So
-// is a transfer that its merchant may try again: what is booked under its id by then
-// would keep that one from being settled.
+// late processes a refund or transfer that was made although its claim was refused, or
+// that was made twice. Nobody can reverse it. A transfer is booked: the books follow
+// the money. A refund is left to an operator, as the notice does not name its charge.
+// So is a transfer that its merchant may retry: a booking under its id would keep the
+// retry from being settled.
 func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, home, tenant string, second, released bool) outbox.Disposition {
 	log := p.c.Logger.With("notice", m.ID, "kind", n.Kind, "object", n.Reference, "tenant", tenant, "home", home, "provider_ref", n.ProviderRef)
 	if second || released || n.Kind != psp.KindTransfer {
@@ -452,7 +454,7 @@ func (p *Processor) late(ctx context.Context, m outbox.Message, n *psp.Notice, h
 
 func (p *Processor) later(m outbox.Message, what string, err error) outbox.Disposition {
 	if caught := (*fault.Error)(nil); errors.As(err, &caught) {
-		return outbox.Faulted(caught) // counted, so that it does not go on for ever
+		return outbox.Faulted(caught) // counted, so that the retries end
 	}
 	p.c.Logger.Warn("a notice is retried: rows that it concerns cannot be read", "notice", m.ID, "rows", what, "error", err)
 	return outbox.Later(unreachable)

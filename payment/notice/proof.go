@@ -16,8 +16,8 @@ func (g *Ghost) again() string {
 	return fmt.Sprintf("\x00%d", g.failed)
 }
 
-// returned says whether the payer has got g back without us, by a refund that somebody made
-// at the provider or by a dispute: Pending where not.
+// returned reports whether the payer got g back without us, by a manual refund at the
+// provider or by a dispute: Pending if not.
 func (c *Compensator) returned(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
 	sum, err := ledger.ReturnedWithout(ctx, c.Books, g.Home, ledger.GhostID(g.Provider, g.ProviderRef))
 	switch {
@@ -32,14 +32,14 @@ func (c *Compensator) returned(ctx context.Context, g *Ghost) (p Progress, detai
 	}
 }
 
-// wanted says whether g is to be given back now: Pending without detail where it is.
+// wanted reports whether g is to be refunded now: Pending without detail if so.
 //
-// The provider is asked for the movement by its own id, where it can be: a notice may be
-// older than what it tells of, and the notice of the movement's failure is closed where it
-// comes first. Beside a movement that is booked for the same object, it takes proof that
-// there are two: a provider that calls one movement by another name in its notices than
-// in its answers would have every good charge refunded. The proof is that the provider,
-// asked for each by its own id, shows each, for our reference, with what we know of it.
+// The provider is asked for the movement by its own id, if it can be: a notice may be
+// out of date, and the notice of the movement's failure is closed if it comes first. If
+// another movement is booked for the same object, the refund needs proof that there are
+// two: a provider that uses another id in its notices than in its answers would
+// otherwise have every good charge refunded. The proof is that the provider, asked for
+// each by its own id, shows both, for our reference, with the known data.
 func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail string, err error) {
 	unread := func(err error) (Progress, string, error) {
 		return Pending, "", fmt.Errorf("webhook: the books could not be read: %w", err)
@@ -54,7 +54,7 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 		} else if failed {
 			return Compensated, takenBack, nil
 		}
-		// What waits for a release asks no provider meanwhile.
+		// A ghost that waits for a release asks no provider.
 		if reason, err := c.Brakes.Held(ctx, g.Provider); err != nil || reason != "" {
 			if err != nil {
 				return Pending, "", err
@@ -101,18 +101,18 @@ func (c *Compensator) wanted(ctx context.Context, g *Ghost) (p Progress, detail 
 	return Pending, "", nil
 }
 
-// notHere is why a movement cannot be looked at: only a node that has its provider can.
+// notHere is why a movement cannot be verified: only a node with its provider can.
 func notHere(provider string) string {
 	return "this node does not have the provider " + provider + ", and cannot ask it for what it shows"
 }
 
 const takenBack = "the provider has taken the movement back itself"
 
-// stands is wanted for a ghost beside which nothing is paid. One that the provider shows
-// as failed needs no refund. If it is booked, so is its failure: the notice of it may have
-// been closed before the ghost was booked. Posted twice, that changes nothing, and nobody
-// was told of a ghost. While the provider does not answer, the ghost is booked, as whoever
-// told of it says that the payer waits, and is not refunded.
+// stands is wanted for a ghost whose object has no other paid movement. A movement that
+// the provider shows as failed needs no refund. If it is booked, its failure is booked,
+// too: the notice of it may have been closed before the ghost was booked. Posting it
+// twice changes nothing, and no event is emitted for a ghost. While the provider does
+// not answer, the ghost is booked, as the payer may be waiting, and is not refunded.
 func (c *Compensator) stands(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement, ghost ledger.Transaction, isBooked bool) (Progress, string, error) {
 	shows, p, detail, err := c.shown(ctx, g, provider, is)
 	if waits := shows == psp.Unknown && p == Pending && err == nil; waits && !isBooked {
@@ -131,8 +131,8 @@ func (c *Compensator) stands(ctx context.Context, g *Ghost, provider psp.Provide
 	return Compensated, takenBack, nil
 }
 
-// shown has a provider show a movement, and says how it does: Approved as it is, Declined
-// under its names but as failed, with detail. Otherwise p, detail and err are what follows.
+// shown has a provider show a movement: Approved if it stands, Declined if it is known
+// but failed, with detail. Otherwise p, detail and err are the result.
 func (c *Compensator) shown(ctx context.Context, g *Ghost, provider psp.Provider, is psp.Movement) (shows psp.Outcome, p Progress, detail string, err error) {
 	found, shown, err := provider.Show(ctx, psp.KindCharge, g.Object, is.ProviderRef)
 	same := shown.ProviderRef == is.ProviderRef && shown.Reference == is.Reference
@@ -157,7 +157,7 @@ func line(m *psp.Movement) string {
 	return fmt.Sprintf("%s of %d %s for %q, %s", m.ProviderRef, m.Amount, m.Currency, m.Reference, m.Outcome)
 }
 
-// doubt calls somebody, once for all that is doubtful, and leaves g alone.
+// doubt pages an operator, once for all doubtful movements, and leaves g alone.
 func (c *Compensator) doubt(ctx context.Context, g *Ghost, detail string) (Progress, string, error) {
 	if err := c.Brakes.Doubts(ctx, g.Provider, detail); err != nil {
 		return Pending, "", err

@@ -19,36 +19,34 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// What [Receiver.Receive] answers beside the errors of psp.Notifier.Verify.
+// Errors of [Receiver.Receive] beside those of psp.Notifier.Verify.
 var (
 	// ErrUnknownProvider: no provider of that name sends notices here.
 	ErrUnknownProvider = errors.New("webhook: no provider of this name sends notices here")
-	// ErrBusy: more notices wait to be kept than may; the provider repeats it.
+	// ErrBusy: too many notices wait to be stored; the provider repeats this one.
 	ErrBusy = errors.New("webhook: too many notices are waiting; send it again later")
 )
 
-// ErrRefused, of [Store.Keep]: the store does not take these notices, nor would it the
-// next time, because of what is in one of them. None of them was kept.
+// ErrRefused, of [Store.Keep]: the store cannot store these notices, now or later,
+// because of the content of one of them. None of them was stored.
 var ErrRefused = errors.New("webhook: the store refuses the notice")
 
 const (
-	// maxWaiting is how many notices may wait to be kept: two seconds' worth of
-	// 2,000 a second, which is as long as a provider should wait for its 200. At
-	// 256 KiB each, the most a body may have, they could take 1 GiB; at the usual
-	// 2 KiB they take 8 MiB.
+	// maxWaiting bounds the notices that wait to be stored: two seconds of 2,000 a
+	// second, which is as long as a provider should wait for its 200. At 256 KiB each,
+	// the largest body, they could take 1 GiB; at the usual 2 KiB they take 8 MiB.
 	maxWaiting = 4096
-	// maxBatch is how many are kept in one step: enough that 2,000 a second are
-	// eight steps, few enough that a step stays far below a statement's time-out.
+	// maxBatch bounds the notices of one step: enough that 2,000 a second are eight
+	// steps, few enough that a step stays far below a statement's time-out.
 	maxBatch = 256
-	// maxBatchBytes is the size of bodies at which a step takes no more: CockroachDB
-	// refuses messages above 16 MiB unless told otherwise. With one more of the largest
-	// it is far below that.
+	// maxBatchBytes is the size of bodies at which a step is full: CockroachDB refuses
+	// messages above 16 MiB by default. With one more of the largest bodies a step
+	// stays far below that.
 	maxBatchBytes = 4 << 20
 	// maxID bounds a notice's id, in bytes. Providers' have some 30; PostgreSQL indexes
 	// no more than 2,700.
 	maxID = 512
-	// keepers is how many steps may be under way at once: one on its way to the
-	// disk and one being filled.
+	// keepers bounds the concurrent steps: one being written while the next is filled.
 	keepers = 2
 	// keepTimeout bounds one step. Providers wait 10 s or more for an answer.
 	keepTimeout = 5 * time.Second
@@ -56,26 +54,26 @@ const (
 
 // ReceiverConfig assembles a [Receiver]. All but Seal, Logger and Now is required.
 type ReceiverConfig struct {
-	// Region is where notices are kept: the one that receives them, so that no
-	// other region is needed to take them in. A provider that repeats a notice in
-	// another region is kept twice, and acted on once: what is done about it is named
-	// by the movement, not by the notice.
+	// Region is where notices are stored: the one that receives them, so that receiving
+	// needs no other region. A notice that the provider repeats in another region is
+	// stored twice and acted on once: the movement identifies the action, not the
+	// notice.
 	Region string
 	Store  Store
-	// Notifiers check signatures, by the provider's name in the path.
+	// Notifiers verify signatures, by the provider's name in the path.
 	Notifiers map[string]psp.Notifier
 	// Seal seals bodies before they are kept; nil leaves them as they come.
 	Seal *seal.Ring
 	// Meters count verdicts. Nil: none are counted.
 	Meters *meter.Set
 	Logger *slog.Logger
-	// Now is compared with the time that is signed; nil means time.Now.
+	// Now is compared with the signed time; nil means time.Now.
 	Now func() time.Time
 }
 
-// Receiver takes notices in: it checks the signature, waits until the raw body is
-// durable, and that is all. Notices that come at once share a step, so their rate
-// is bounded by the disk's bandwidth and not by its latency. Safe for concurrent
+// Receiver receives notices: it verifies the signature and waits until the raw body is
+// durable, and does nothing else. Concurrent notices share a step, so their rate is
+// bounded by the disk's bandwidth and not by its latency. It is safe for concurrent
 // use; Stop ends it.
 type Receiver struct {
 	c       ReceiverConfig
@@ -110,7 +108,7 @@ func NewReceiver(c ReceiverConfig) (*Receiver, error) {
 	return r, nil
 }
 
-// Stop answers [ErrBusy] to whoever still waits. It is called when no more come.
+// Stop returns [ErrBusy] to waiting callers. Call it when no more notices arrive.
 func (r *Receiver) Stop() {
 	r.stop()
 	r.done.Wait()
@@ -122,21 +120,21 @@ func (r *Receiver) Knows(provider string) bool {
 	return ok
 }
 
-// Receive keeps one notice and returns once it is durable; nil also when it was
-// there already. After an error nothing may be assumed: the provider repeats it.
+// Receive stores one notice and returns once it is durable; nil also if it was stored
+// before. After an error nothing may be assumed: the provider repeats it.
 func (r *Receiver) Receive(ctx context.Context, provider string, header http.Header, body []byte) error {
 	err := r.receive(ctx, provider, header, body)
 	switch {
-	case err == nil: // the step that kept it has told
+	case err == nil: // the step that stored it has counted it
 	case errors.Is(err, ErrUnknownProvider):
-		r.told.Add(1, meter.Other, "unknown_provider") // anybody can name one
+		r.told.Add(1, meter.Other, "unknown_provider") // the name is unverified: anybody can send one
 	default:
 		r.told.Add(1, provider, verdictOf(err))
 	}
 	return err
 }
 
-// verdictOf is why a notice was not kept, as [meter.Notices] has it.
+// verdictOf returns why a notice was not stored, as in [meter.Notices].
 func verdictOf(err error) string {
 	switch {
 	case errors.Is(err, ErrForged):
@@ -190,9 +188,9 @@ func (r *Receiver) receive(ctx context.Context, provider string, header http.Hea
 	}
 }
 
-// storable says whether every store can keep n: its texts are valid UTF-8 without NUL,
-// which PostgreSQL has no place for, and the id is not long. One that is not would be
-// the end of the whole step that it is in.
+// storable reports whether every store can store n: its texts are valid UTF-8 without
+// NUL, which PostgreSQL cannot store, and the id is short enough. Otherwise the whole
+// step would fail.
 func (n *Notice) storable() error {
 	if len(n.ID) > maxID {
 		return fmt.Errorf("%w: its event id has more than %d bytes; look at what the provider sends", ErrMalformed, maxID-len(ID(n.Provider, "")))
@@ -207,7 +205,7 @@ func (n *Notice) storable() error {
 	return nil
 }
 
-// keep makes what waits durable, as much at once as there is.
+// keep stores the waiting notices, as many at once as there are.
 func (r *Receiver) keep() {
 	batch := make([]arrival, 0, maxBatch)
 	for {
@@ -236,8 +234,8 @@ func (r *Receiver) keep() {
 			}
 			continue
 		}
-		// One of them is to blame, and no other may suffer for it. With another error
-		// the store is, and the rest need not try it.
+		// One of the notices is at fault; store the others one by one. After any other
+		// error the store is at fault, and the rest need not be tried.
 		for i := range batch {
 			if err == nil || oneToBlame(err) {
 				err = r.store(batch[i : i+1])
@@ -247,8 +245,8 @@ func (r *Receiver) keep() {
 	}
 }
 
-// kept tells how many were new. Where one step has notices of several providers it is not
-// known whose they were.
+// kept counts the new notices. If one step has notices of several providers, it is not
+// known whose were new.
 func (r *Receiver) kept(notices []Notice, fresh int) {
 	provider := notices[0].Provider
 	for _, n := range notices {
@@ -260,14 +258,15 @@ func (r *Receiver) kept(notices []Notice, fresh int) {
 	r.told.Add(int64(len(notices)-fresh), provider, "duplicate")
 }
 
-// oneToBlame: the step failed for what is in one of its notices. A panic is taken for
-// that; whether it was kept is unknown, and it is kept once, whoever tries.
+// oneToBlame reports whether the step failed because of the content of one notice. It
+// treats a panic so, too; whether the step was stored is then unknown, and a retry
+// stores it once.
 func oneToBlame(err error) bool {
 	var caught *fault.Error
 	return errors.Is(err, ErrRefused) || errors.As(err, &caught)
 }
 
-// store makes a batch durable in one step.
+// store stores a batch in one step.
 func (r *Receiver) store(batch []arrival) (err error) {
 	defer func() {
 		if caught := (*fault.Error)(nil); errors.As(err, &caught) {
@@ -279,7 +278,7 @@ func (r *Receiver) store(batch []arrival) (err error) {
 	for i := range batch {
 		notices[i] = batch[i].notice
 	}
-	// Not under r.ctx: a step that was begun is finished.
+	// Not under r.ctx: a step that has begun is finished.
 	ctx, cancel := context.WithTimeout(context.Background(), keepTimeout)
 	defer cancel()
 	fresh, err := r.c.Store.Keep(ctx, r.c.Region, notices)

@@ -13,20 +13,20 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// booksAs are the transactions that a thing is booked as.
+// booksAs maps kinds of movements to the transactions that book them.
 var booksAs = map[psp.Kind]ledger.Kind{
 	psp.KindDisputeOpened: ledger.DisputeOpened, psp.KindDispute: ledger.Dispute, psp.KindDisputeReversal: ledger.DisputeReversal,
 	psp.KindDisputeWon: ledger.DisputeWon, psp.KindDisputeLost: ledger.DisputeLost,
 	psp.KindRefund: ledger.ProviderRefund, psp.KindTransferReversal: ledger.TransferReversal,
 }
 
-// unasked books what a provider did without our asking, each thing once, by the provider's
-// own reference of it, in the books of the charge or transfer that it is about, and tells
-// the merchant.
+// unasked books a movement that the provider made without a request of ours, each once,
+// by the provider's own reference of it, in the books of its charge or transfer, and
+// emits events to the merchant.
 //
-// The steps of a dispute may be told in any order, and some never: each books that the
-// dispute was opened, if that is not booked. A refund that has failed is booked as made
-// and failed, if it was not booked before.
+// The steps of a dispute may be reported in any order, and some never: each books the
+// opening of the dispute if that is not booked. A refund that has failed is booked as
+// made and failed if it was not booked before.
 //
 // # Crash points
 //
@@ -53,7 +53,7 @@ func (p *Processor) unasked(ctx context.Context, m outbox.Message, n *psp.Notice
 	return p.close(ctx, m, status, detail)
 }
 
-// happened books one thing. v is what becomes of the notice, nil where it goes on.
+// happened books one movement. v is the disposition of the notice, nil if it continues.
 func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked) (ours bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (bool, *outbox.Disposition) { return false, &d }
 	if u.Kind == psp.KindPayout || u.Kind == psp.KindPayoutReversal {
@@ -98,7 +98,8 @@ func (p *Processor) happened(ctx context.Context, m outbox.Message, n *psp.Notic
 	return true, nil
 }
 
-// knows reports whether a dispute has been opened. It may be told of later.
+// knows reports whether a dispute is booked as opened. Its opening may be reported
+// later.
 func (p *Processor) knows(ctx context.Context, m outbox.Message, u *psp.Unasked, opened *ledger.Transaction) (known bool, v *outbox.Disposition) {
 	_, known, err := p.c.Books.Transaction(ctx, opened.Region, opened.ID)
 	switch {
@@ -112,9 +113,9 @@ func (p *Processor) knows(ctx context.Context, m outbox.Message, u *psp.Unasked,
 	return known, nil
 }
 
-// bookAll books steps, each with the events that tell of it.
+// bookAll books steps, each with its events.
 func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice, u *psp.Unasked, of *ledger.Transaction, steps []ledger.Transaction) *outbox.Disposition {
-	key := of.Object // whose events there are none left of to come before
+	key := of.Object // no event of it is left that would have to come first
 	rec, found, err := p.c.Claims.ByObject(ctx, of.Region, of.Object)
 	if err != nil {
 		d := p.later(m, "claim", err)
@@ -125,7 +126,7 @@ func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice
 	}
 	for _, t := range steps {
 		var events []outbox.Message
-		if of.Kind != ledger.Ghost { // of which no merchant was told
+		if of.Kind != ledger.Ghost { // of which no merchant was notified
 			events = payment.HappenedUnasked(payment.Happened{
 				Transaction: t, Of: *of, Dispute: cmp.Or(u.Dispute, u.ProviderRef), Key: key, Reason: u.Reason, Status: u.Status, DueBy: u.DueBy, At: n.At,
 			}, p.c.Sinks)
@@ -146,8 +147,8 @@ func (p *Processor) bookAll(ctx context.Context, m outbox.Message, n *psp.Notice
 	return nil
 }
 
-// about finds the charge, ghost or transfer that u is about. Where it is not booked the
-// provider, asked for it, says whether it is one of ours.
+// about finds the charge, ghost or transfer that u is about. If it is not booked, the
+// provider is asked whether it is one of ours.
 func (p *Processor) about(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
 	if u.Reference != "" {
@@ -184,8 +185,8 @@ func (p *Processor) homeOf(reference string) (prefix, home string, known bool) {
 	return prefix, home, ok
 }
 
-// unbooked decides about what is told of a movement that is not booked: it may be yet, may
-// never have been ours, or there is no telling.
+// unbooked decides about a movement that is not booked: it may be booked later, may
+// never have been ours, or cannot be decided.
 func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unasked) (of ledger.Transaction, found bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (ledger.Transaction, bool, *outbox.Disposition) { return of, false, &d }
 	kind := psp.KindCharge
@@ -201,7 +202,7 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 		case known == psp.FoundYes:
 			_, home, ours := p.homeOf(shown.Reference)
 			if !ours {
-				return of, false, nil // somebody else's, who has the same account
+				return of, false, nil // another party's, who uses the same account
 			}
 			booked, _, err := p.c.Books.Transaction(ctx, home, shown.Reference)
 			switch {
@@ -214,15 +215,15 @@ func (p *Processor) unbooked(ctx context.Context, m outbox.Message, u *psp.Unask
 	}
 	switch old := p.c.Now().Sub(m.CreatedAt) >= heardOf; {
 	case old && psp.AccountOf(u.Of) != "":
-		return of, false, nil // as above, perhaps: the statement of that account has it
+		return of, false, nil // possibly as above: the statement of that account has it
 	case old:
 		return is(outbox.Parked("unknown charge: " + detail))
 	}
 	return is(outbox.Failed(detail))
 }
 
-// payout books a payout, or that it came back, in the books of the whole deployment. No
-// merchant is told: it is the money of all.
+// payout books a payout, or its return, in the books of the whole deployment. It
+// belongs to no merchant, so no event is emitted.
 func (p *Processor) payout(ctx context.Context, m outbox.Message, u *psp.Unasked) (ours bool, v *outbox.Disposition) {
 	is := func(d outbox.Disposition) (bool, *outbox.Disposition) { return false, &d }
 	ref := u.ProviderRef
@@ -231,7 +232,7 @@ func (p *Processor) payout(ctx context.Context, m outbox.Message, u *psp.Unasked
 	}
 	homes := p.c.Homes()
 	out := ledger.PayoutOf(homes[0], m.Operation, ref, u.Amount, u.Currency)
-	for _, home := range homes[1:] { // which was the first, perhaps, when it was booked
+	for _, home := range homes[1:] { // which may have been the first when it was booked
 		switch there, booked, err := p.c.Books.Transaction(ctx, home, out.ID); {
 		case err != nil:
 			return is(p.later(m, "books", err))

@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// Notice is what a provider says unasked, in a webhook.
+// Notice is what a provider reports in a webhook.
 type Notice struct {
 	// ID is the provider's id of the event, the same each time it is sent.
 	ID string
-	// Movement reports whether the event has the outcome of a movement that we requested.
-	// Where it is false nothing below but At and Unasked need be set, and without Unasked
-	// nothing follows from the notice.
+	// Movement reports whether the event has the outcome of a movement that we
+	// requested. If it is false, nothing below but At and Unasked need be set, and
+	// without Unasked nothing follows from the notice.
 	Movement bool
 	Kind     Kind
 	// Reference is our own id of the object, [Call.Reference].
 	Reference string
 	// ProviderRef is the provider's own id of the movement. Set when Approved, and when
-	// Declined where the event names what it says has failed: if that movement has
-	// succeeded before, which the books tell, its money is back where it was.
+	// Declined if the event names the movement that failed: if that had succeeded
+	// before, by the books, its money is back.
 	ProviderRef string
-	// Key is the provider key under which the movement was asked for, where the event
-	// repeats it: who owns another account cannot know it.
+	// Key is the provider key under which the movement was requested, if the event
+	// repeats it: the owner of another account cannot know it.
 	Key string
 	// Outcome is Unknown while the provider has not decided.
 	Outcome Outcome
-	// Never: the event says of a movement that is Declined that it was not made, and never
-	// had been. Without it one that had succeeded may have failed since. It settles what is
-	// pending at a provider that cannot be asked.
+	// Never: the event reports that a Declined movement was not made, and never had
+	// been. Without it the movement may have succeeded and failed since. It settles a
+	// pending movement at a provider that cannot be asked.
 	Never bool
 	// Decline is set when Outcome is Declined, nil otherwise.
 	Decline *Decline
-	// Held: it is about a charge with Terms.Manual. Authorized says that its money is held,
-	// Approved that Amount of it was captured, and Declined with the code canceled that it
-	// was let go. Order is our id of the capture or cancellation that it answers, "" for
-	// none; with Authorized that order came to nothing.
+	// Held: it is about a charge with Terms.Manual. Authorized means that its money is
+	// held, Approved that Amount of it was captured, and Declined with the code
+	// canceled that it was released. Order is our id of the capture or cancellation
+	// that it answers, "" for none; with Authorized that order had no effect.
 	Held  bool
 	Order string
 	// Amount is in minor units of Currency, an ISO 4217 code in lower case.
@@ -47,24 +47,23 @@ type Notice struct {
 	At time.Time
 }
 
-// What a [Notifier] refuses a notice for. Errors wrap one of them and are one
-// line that may be shown to the sender: none repeats the body.
+// Why a [Notifier] refuses a notice. Errors wrap one of them and are one line that may
+// be shown to the sender: none repeats the body.
 var (
-	// ErrForged: no signature of ours stands on it.
+	// ErrForged: it has no signature of ours.
 	ErrForged = errors.New("the webhook's signature does not match: check the signing secret on both sides")
-	// ErrStale: it was signed too long ago, or too far ahead; perhaps it is replayed.
+	// ErrStale: it was signed too long ago, or too far ahead, and may be replayed.
 	ErrStale = errors.New("the webhook was signed outside the tolerance window: check both clocks")
-	// ErrMalformed: it cannot be read.
+	// ErrMalformed: it does not parse.
 	ErrMalformed = errors.New("the webhook is malformed")
-	// ErrUnchecked: there is no secret here to check it with. It may be good, and is
-	// welcome once there is one.
+	// ErrUnchecked: there is no secret to verify it with. It may be genuine, and can be
+	// sent again once there is one.
 	ErrUnchecked = errors.New("webhooks cannot be checked here now")
 )
 
-// NoticeTolerance is how old the signature of a notice may be, and, where the
-// scheme has a say in it, how far ahead: the five minutes that Standard Webhooks
-// and Stripe use by default. Providers sign each delivery anew, so a late or
-// repeated one is within it.
+// NoticeTolerance is how old the signature of a notice may be, and, if the scheme
+// allows, how far ahead: the five minutes that Standard Webhooks and Stripe use by
+// default. Providers sign each delivery anew, so a late or repeated one is within it.
 const NoticeTolerance = 5 * time.Minute
 
 // MaxNotice bounds a notice's body in bytes: the largest event that a provider
@@ -74,12 +73,11 @@ const MaxNotice = 256 << 10
 // Notifier is a [Provider] that sends notices. Both methods are pure, and safe
 // for concurrent use.
 type Notifier interface {
-	// Verify says whether a notice that came at now is the provider's, and the id
+	// Verify checks that a notice received at now is the provider's, and returns the id
 	// of its event. Errors wrap [ErrForged], [ErrStale], [ErrMalformed] or
 	// [ErrUnchecked].
 	Verify(header http.Header, body []byte, now time.Time) (eventID string, err error)
-	// Read says what a verified body tells. An event of a kind that is none of our
-	// business is a Notice without Movement and no error. Errors wrap
-	// [ErrMalformed].
+	// Read parses a verified body. An event of an unrelated kind is a Notice without
+	// Movement and no error. Errors wrap [ErrMalformed].
 	Read(body []byte) (Notice, error)
 }

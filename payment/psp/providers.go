@@ -1,7 +1,7 @@
 package psp
 
 // Providers are those that a process can call, each under a name of its own; the first
-// is the default. It is not written to once it is in use.
+// is the default. Do not modify it once it is in use.
 type Providers []Provider
 
 // Named finds the provider of that name.
@@ -14,7 +14,7 @@ func (ps Providers) Named(name string) (Provider, bool) {
 	return nil, false
 }
 
-// Names are the providers', the default's first.
+// Names returns the names of the providers, the default's first.
 func (ps Providers) Names() []string {
 	names := make([]string, len(ps))
 	for i, p := range ps {

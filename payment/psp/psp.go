@@ -1,16 +1,15 @@
 // Package psp is the contract between Homeward and the payment providers that
 // move money for it.
 //
-// A call to a provider has three outcomes, never two. [Approved] and
-// [Declined] are things the provider said. [Unknown] is everything else: a
-// time-out, a lost connection, a 5xx. The zero [Outcome] is Unknown, so an
-// adapter that forgets to decide has not decided.
+// A call to a provider has three outcomes, never two. [Approved] and [Declined] are
+// answers of the provider. [Unknown] is everything else: a time-out, a lost connection,
+// a 5xx. The zero [Outcome] is Unknown, so an adapter that forgets to set an outcome
+// returns Unknown.
 //
-// Two more are answers, too, and not the last ones: [Pending], where the provider has
-// the call and waits for the payer or for a bank, and [Authorized], where it holds the
-// money until a capture.
+// Two more answers are not final: [Pending] if the provider has the call and waits for
+// the payer or for a bank, and [Authorized] if it holds the money until a capture.
 //
-// What a provider says unasked comes as a [Notice], from one that is a [Notifier].
+// A provider that is a [Notifier] also reports by webhook, as a [Notice].
 //
 // Adapters never retry on their own. The claim above decides whether a second
 // call is safe, which depends on [Capabilities]; an adapter that retried would
@@ -32,12 +31,12 @@ type Outcome uint8
 const (
 	// Unknown: the call may or may not have moved money.
 	Unknown Outcome = iota
-	// Approved: the provider says that money moved.
+	// Approved: the provider reports that money moved.
 	Approved
-	// Declined: the provider says that no money moved, see [Result.Decline].
+	// Declined: the provider reports that no money moved, see [Result.Decline].
 	Declined
-	// Pending: the provider has the call and has not decided, see [Result.Wait]. It is
-	// asked again under its own reference, and never sent the call anew.
+	// Pending: the provider has the call and has not decided, see [Result.Wait]. The
+	// executor asks for it under its own reference, and never sends the call anew.
 	Pending
 	// Authorized: the provider holds the money of a charge with Terms.Manual. None moves
 	// before [Provider.Capture].
@@ -95,8 +94,8 @@ type Decline struct {
 	// Member is the member of the merchant's request that is at fault, where one is
 	// known to be: "amount". Of an Invalid decline only.
 	Member string
-	// RetryIn is how long the provider, or the payer's bank, says to wait before the same
-	// payment is tried again; 0 where it does not say. Of a Soft decline only.
+	// RetryIn is how long the provider, or the payer's bank, asks to wait before the
+	// same payment is retried; 0 if it does not say. Of a Soft decline only.
 	RetryIn time.Duration
 }
 
@@ -113,11 +112,11 @@ const (
 // Wait says what a Pending payment waits for.
 type Wait struct {
 	State State
-	// ClientSecret is what the merchant's page needs to go on with the payment; "" where
-	// the provider has none.
+	// ClientSecret is what the merchant's page needs to continue the payment; "" if the
+	// provider has none.
 	ClientSecret string
-	// NextAction is a JSON object in the provider's own words that says what the payer
-	// has to do; nil where there is nothing to do.
+	// NextAction is a JSON object, in the provider's own format, of what the payer has
+	// to do; nil if there is nothing to do.
 	NextAction json.RawMessage
 }
 
@@ -149,31 +148,31 @@ type Call struct {
 	Amount int64
 	// Currency is an ISO 4217 code in lower case.
 	Currency string
-	// Source is the payment method token of a charge, the destination of a
-	// transfer, the provider's reference of the charge for all else.
+	// Source is the payment method token of a charge, the destination of a transfer, or
+	// the provider's reference of the charge for all else.
 	Source string
 	// Description is optional text for the payer's statement.
 	Description string
 	// Again is the provider's own id of a charge under the same Reference that it has
-	// declined for now. A provider that can tries that one again, under Key, instead of
+	// declined for now. A provider that can retries that charge, under Key, instead of
 	// making another. "": there is none.
 	Again string
 	// Terms is what else the merchant asks for; nil for nothing.
 	Terms *Terms
 	// Home is the home region of the claim, the same in every attempt, whichever node
-	// makes it. A provider that knows a key only in the place that it was sent to is
+	// makes it. A provider that knows a key only at the endpoint that received it is
 	// called there, see [Capabilities].RegionalKeys.
 	Home string
 }
 
-// Terms is what a merchant may ask of a charge, and of a transfer so far as it has such
-// things, beside its amount. An adapter refuses, as [Invalid] and before it sends
-// anything, what its provider cannot do.
+// Terms is what a merchant may request for a charge, and partly for a transfer, beside
+// its amount. An adapter refuses, as [Invalid] and before it sends anything, what its
+// provider cannot do.
 type Terms struct {
 	// Customer is the provider's own id of the payer, whose saved method Source is.
 	Customer string
-	// OnSession: the payer is there and can be asked to act. Without it what would need
-	// the payer is declined.
+	// OnSession: the payer is present and can be asked to act. Without it a payment
+	// that would need the payer is declined.
 	OnSession bool
 	// SetupFutureUsage keeps the payment method: "on_session", "off_session" or "".
 	SetupFutureUsage string
@@ -200,7 +199,7 @@ func (t *Terms) Own() (orderID string, metadata map[string]string) {
 	if t == nil {
 		return "", nil
 	}
-	// Whoever made t has checked both.
+	// The maker of t has checked both.
 	if t.OrderID != nil {
 		_ = json.Unmarshal(t.OrderID, &orderID)
 	}
@@ -210,9 +209,9 @@ func (t *Terms) Own() (orderID string, metadata map[string]string) {
 	return orderID, metadata
 }
 
-// Special names the first member of t, as merchants spell it, that not every provider
-// knows; "" for none. What is left can be ignored: the merchant's own data, and that the
-// payer is there.
+// Special returns the first member of t, as merchants spell it, that not every provider
+// knows; "" for none. The others can be ignored: the merchant's own data, and
+// OnSession.
 func (t *Terms) Special() string {
 	switch {
 	case t == nil:
@@ -238,7 +237,7 @@ func (t *Terms) Special() string {
 	}
 }
 
-// Result is what came of a [Call] or a look-up.
+// Result is the result of a [Call] or a look-up.
 type Result struct {
 	Outcome Outcome
 	// ProviderRef is the provider's own id of the movement. Set when Approved, Authorized
@@ -254,9 +253,9 @@ type Result struct {
 	Err error
 }
 
-// NotSentError is in the Err of an Unknown result, or of a look-up without an
-// answer, when the request certainly never left: this call has moved no money.
-// Whoever returns it is sure; a connection that broke is no proof.
+// NotSentError is in the Err of an Unknown result, or of a look-up without an answer,
+// if the request certainly was not sent: this call has moved no money. A broken
+// connection is no proof.
 type NotSentError struct {
 	// RetryIn is when the next try is useful.
 	RetryIn time.Duration
@@ -269,9 +268,10 @@ func (e *NotSentError) Error() string { return "nothing was sent: " + e.Reason }
 // AccountPrefix is how the ids of connected accounts begin.
 const AccountPrefix = "acct_"
 
-// AccountOf is the account at the provider, not ours, that a movement lies in; "" is ours.
-// An adapter that can move money in others' accounts spells a ProviderRef as the movement's
-// id, "@" and the account ([InAccount]). The books know it so, too (ledger.Where).
+// AccountOf returns the account at the provider, not ours, that a movement lies in; ""
+// is ours. An adapter that can move money in others' accounts spells a ProviderRef as
+// the movement's id, "@" and the account ([InAccount]). The books use the same spelling
+// (ledger.Where).
 func AccountOf(providerRef string) string {
 	if i := strings.LastIndex(providerRef, "@"+AccountPrefix); i >= 0 {
 		return providerRef[i+1:]
@@ -279,7 +279,7 @@ func AccountOf(providerRef string) string {
 	return "" // an id that has an '@' of its own
 }
 
-// InAccount is how what is known as id in an account is named; account "" is ours.
+// InAccount returns the name of id in an account; account "" is ours.
 func InAccount(id, account string) string {
 	if account == "" || id == "" {
 		return id
@@ -287,17 +287,17 @@ func InAccount(id, account string) string {
 	return id + "@" + account
 }
 
-// ErrKeyReused is in the Err of an Unknown result when the provider knows [Call.Key] from
-// a call with other parameters, as one of another version of this program may have sent
-// them. This call has done nothing. What became of the first one only a look-up tells: a
-// repeat is answered so for as long as the provider remembers the key.
+// ErrKeyReused is in the Err of an Unknown result if the provider knows [Call.Key] from
+// a call with other parameters, as another version of this program may have sent them.
+// This call has done nothing. Only a look-up finds out about the first one: the
+// provider answers a repeat so for as long as it remembers the key.
 var ErrKeyReused = errors.New("the provider has seen the key with other parameters")
 
 // Found is a provider's answer to "do you know this reference?".
 type Found uint8
 
 const (
-	// FoundUnknown: the question itself got no answer.
+	// FoundUnknown: the look-up itself got no answer.
 	FoundUnknown Found = iota
 	// FoundYes: the provider knows the reference; the Result is its outcome.
 	FoundYes
@@ -338,12 +338,12 @@ type Capabilities struct {
 	NoTransfers bool
 	// Lookup: the provider can be asked by our Reference.
 	Lookup bool
-	// Blind: the provider shows no movement by its own id, so that nothing can be proved with
-	// [Provider.Show]. Only a [Notice] settles what a Blind provider without Lookup leaves
-	// Pending.
+	// Blind: the provider shows no movement by its own id, so that [Provider.Show]
+	// proves nothing. Only a [Notice] settles what a Blind provider without Lookup
+	// leaves Pending.
 	Blind bool
-	// Asynchronous: a refund, a capture or a cancellation is answered Pending, each time
-	// that it is asked for, and a [Notice] tells what came of it.
+	// Asynchronous: the provider answers each request for a refund, a capture or a
+	// cancellation with Pending, and a [Notice] reports its result.
 	Asynchronous bool
 	// Captures: the provider knows Terms.Manual, Capture and Cancel.
 	Captures bool
@@ -366,36 +366,36 @@ type Provider interface {
 	Charge(ctx context.Context, call Call) Result
 	Transfer(ctx context.Context, call Call) Result
 	Refund(ctx context.Context, call Call) Result
-	// Capture moves the money of the authorized charge that call.Source names, as much of
-	// it as call.Amount says; what is left is let go. Approved has the charge's own
-	// ProviderRef.
+	// Capture moves the money of the authorized charge that call.Source names, as much
+	// of it as call.Amount says; the provider releases the rest. Approved has the
+	// charge's own ProviderRef.
 	Capture(ctx context.Context, call Call) Result
 	// Cancel ends the charge that call.Source names, which is authorized or pending.
-	// Approved says that its money cannot move any more. A charge whose money has moved
-	// is Declined.
+	// Approved means that its money cannot move any more. A charge whose money has
+	// moved is Declined.
 	Cancel(ctx context.Context, call Call) Result
-	// Lookup returns the outcome of the movement with call's Kind and Reference, which are
-	// set. So are Key, Amount, Currency, Source, Again and Terms where it was called for with
-	// them; for a capture or a cancellation Source is what it is asked by, and so is FoundNo
-	// while the charge is neither captured nor canceled. Several attempts may stand under one
-	// reference, each with its own key; if any of them was approved the answer is that
-	// approval, whatever declines came before or after it: a decline would let the money move
-	// again.
+	// Lookup returns the outcome of the movement with call's Kind and Reference, which
+	// are set. Key, Amount, Currency, Source, Again and Terms are set if the call had
+	// them. A capture or a cancellation is looked up by Source, and is FoundNo while
+	// the charge is neither captured nor canceled. Several attempts may exist under one
+	// reference, each with its own key. If any of them was approved, Lookup returns
+	// that approval, whatever declines came before or after it: a decline would let the
+	// money move again.
 	Lookup(ctx context.Context, call Call) (Found, Result)
-	// Show asks for the movement that the provider knows by its own id, as it stands
-	// now. reference is ours, for a provider that wants it too; whether the movement
-	// has it is the caller's to look at. An error comes with FoundUnknown alone.
+	// Show returns the present state of the movement with the provider's own id.
+	// reference is ours, for a provider that needs it too; the caller checks whether
+	// the movement has it. An error comes with FoundUnknown alone.
 	Show(ctx context.Context, kind Kind, reference, providerRef string) (Found, Movement, error)
 }
 
-// Movement is what a provider shows of one.
+// Movement is a movement as a provider shows it.
 type Movement struct {
 	// ProviderRef is the provider's own id of it, Reference ours, "" for none.
 	ProviderRef, Reference string
 	// Amount is in minor units of Currency.
 	Amount   int64
 	Currency string
-	// Outcome is Declined where it never succeeded, or has failed since.
+	// Outcome is Declined if it never succeeded, or has failed since.
 	Outcome Outcome
 	// Decline and Wait are as in a [Result].
 	Decline *Decline

@@ -23,7 +23,7 @@ var asides = map[ledger.Kind]psp.Kind{
 	ledger.Fee: psp.KindFee, ledger.FeeRefund: psp.KindFeeRefund, ledger.Conversion: KindConversion,
 }
 
-// bookedAs is the inverse of asides, for what notices tell of.
+// bookedAs is the inverse of asides, for the kinds that notices report.
 var bookedAs = map[psp.Kind]ledger.Kind{
 	psp.KindDispute: ledger.Dispute, psp.KindDisputeReversal: ledger.DisputeReversal, psp.KindTransferReversal: ledger.TransferReversal,
 	psp.KindRefund: ledger.ProviderRefund,
@@ -34,13 +34,13 @@ func unstated(k ledger.Kind) bool {
 	return k == ledger.DisputeOpened || k == ledger.DisputeWon || k == ledger.DisputeLost || k == ledger.Adjustment
 }
 
-// byItself reports whether a line is of money that belongs to no movement.
+// byItself reports whether a line is money that belongs to no movement.
 func byItself(k psp.Kind) bool {
 	return k == psp.KindPayout || k == psp.KindPayoutReversal || k == psp.KindTopUp || k == psp.KindFee || k == psp.KindFeeRefund
 }
 
-// states reports whether the statement would have bookings of a kind. Reports that have no
-// payouts, or no fees, are common.
+// states reports whether the statement has lines of a kind. Reports without payouts, or
+// without fees, are common.
 func (r *run) states(kind psp.Kind) bool {
 	if r.has[kind] || asked(kind) {
 		return true
@@ -56,7 +56,7 @@ func (r *run) states(kind psp.Kind) bool {
 	return false
 }
 
-// ref says what object is booked by a provider's reference.
+// ref is the object that is booked by a provider's reference.
 type ref struct{ Ref, Object string }
 
 // isNameless reports whether a line must be joined by the provider's references: it has none
@@ -68,14 +68,14 @@ func (r *run) isNameless(l *line) bool {
 	return l.Reference == "" || r.about(l)
 }
 
-// about reports whether a line's reference is that of what it is about.
+// about reports whether a line's reference is that of the movement that it is about.
 func (r *run) about(l *line) bool {
 	prefix, _, ok := claim.ReadObjectID(l.Reference)
 	return ok && (!asked(l.Kind) || l.Kind == psp.KindRefund && l.Of != "" && prefix == payment.Prefix(payment.Charge))
 }
 
-// name joins nameless lines by the provider's references: with what is booked in the
-// period, and, for the few that are left, with what is booked at any time.
+// name joins nameless lines by the provider's references: with the bookings of the
+// period, and, for the few that are left, with those of any time.
 func (r *run) name(ctx context.Context) error {
 	if r.names == 0 {
 		return nil
@@ -134,7 +134,7 @@ func (r *run) outside(l *line) bool {
 	return !r.c.From.IsZero() && at.Before(r.c.From) || !r.c.To.IsZero() && !at.Before(r.c.To)
 }
 
-// reduce takes what was never captured off the charge that a statement has whole.
+// reduce subtracts the uncaptured part from a charge that a statement lists whole.
 func (o *object) reduce() {
 	var rests []line
 	o.lines = slices.DeleteFunc(o.lines, func(l line) bool {
@@ -153,8 +153,8 @@ func (o *object) reduce() {
 	}
 }
 
-// unbookedAside judges what the provider did without us and is not among the bookings of
-// the period.
+// unbookedAside judges a movement that the provider made without us and that is not
+// among the bookings of the period.
 func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 	m := Mismatch{
 		Class: UnaskedNotBooked, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
@@ -188,8 +188,8 @@ func (r *run) unbookedAside(ctx context.Context, l line) (*booking, error) {
 	return nil, r.found(ctx, m)
 }
 
-// ownRefund finds a refund that was asked for by the provider's id of it, among those of
-// the charge that it gives back.
+// ownRefund finds a refund that we requested by the provider's id of it, among the
+// refunds of its charge.
 func (r *run) ownRefund(ctx context.Context, l *line) (t ledger.Transaction, found bool, err error) {
 	charges, err := r.c.Books.Arrivals(ctx, r.c.Provider, l.Of)
 	for i := 0; i < len(charges) && err == nil; i++ {
@@ -253,8 +253,8 @@ func (r *run) alone(ctx context.Context, o *object, l *line) error {
 	}
 }
 
-// onlyStated compares what nobody but the statement tells of with how it is booked, or has
-// it booked as ts, the last of which it is.
+// onlyStated compares a line that only the statement has with its booking, or books it
+// as ts, the last of which is the line itself.
 func (r *run) onlyStated(ctx context.Context, o *object, l *line, kind psp.Kind, ts ...ledger.Transaction) error {
 	want := &ts[len(ts)-1]
 	for i := range o.bookings {

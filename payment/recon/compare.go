@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// object is everything about one reference.
+// object collects everything under one reference.
 type object struct {
 	lines    []line
 	bookings []booking
@@ -23,8 +23,8 @@ type object struct {
 	stated map[side]bool
 }
 
-// own is the booking of the object itself, as against those of ghosts and of failures,
-// or nil.
+// own is the booking of the object itself, not of ghosts or failures; nil if there is
+// none.
 func (o *object) own() *booking {
 	for i := range o.bookings {
 		switch b := &o.bookings[i]; b.Kind {
@@ -71,7 +71,7 @@ func (r *run) found(ctx context.Context, m Mismatch) error {
 	return r.c.Found(ctx, m)
 }
 
-// judge compares what is stated, booked and claimed of one reference.
+// judge compares the lines, bookings and claim of one reference.
 func (r *run) judge(ctx context.Context, o *object) error {
 	o.reduce()
 	booked := make(map[side]*booking, len(o.bookings))
@@ -97,7 +97,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 			o.stated[side{ID: l.Entry, Aside: psp.KindFeeRefund}] = true
 		}
 		if !byItself(l.Kind) {
-			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // of a dispute it is not known
+			o.stated[side{ID: l.Entry, Aside: KindConversion}] = true // for a dispute it is not known
 		}
 	}
 	seen := make(map[side]bool, len(o.lines))
@@ -135,7 +135,7 @@ func (r *run) judge(ctx context.Context, o *object) error {
 	return r.claimed(ctx, o)
 }
 
-// mismatch is one that the statement has no part in.
+// mismatch is one without a line of the statement.
 func (b *booking) mismatch(c Class) Mismatch {
 	return Mismatch{
 		Class: c, Reference: b.Object, Home: b.Home, Tenant: b.Tenant, ProviderRef: b.Ref, Kind: kindOf(b.Kind),
@@ -143,7 +143,7 @@ func (b *booking) mismatch(c Class) Mismatch {
 	}
 }
 
-// stated judges a line, b its booking among those of the period or nil.
+// stated judges a line; b is its booking among those of the period, or nil.
 func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 	if b == nil && r.outside(&l) {
 		r.report.Outside++
@@ -166,7 +166,8 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 		}
 	}
 	if !asked(l.Kind) && l.Currency != b.Currency && l.Currency == l.Settled {
-		// Of what nobody paid the statement may have the settled amount alone.
+		// For a movement that no payer paid the statement may have the settled amount
+		// alone.
 		l.Amount, l.Currency = b.Amount, b.Currency
 	}
 	m := b.mismatch("")
@@ -185,8 +186,8 @@ func (r *run) stated(ctx context.Context, o *object, l line, b *booking) error {
 	return r.found(ctx, m)
 }
 
-// unbooked judges a movement that is not among the bookings of the period. Where it
-// turns out to be booked outside of the period, or while we looked, that is returned.
+// unbooked judges a movement that is not among the bookings of the period. It returns
+// the booking if there is one outside of the period, or a new one.
 func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error) {
 	m := Mismatch{
 		Class: ChargedButUnknown, Reference: l.Reference, ProviderRef: l.ID, Kind: l.Kind, Stated: l.Amount, StatedCurrency: l.Currency,
@@ -209,7 +210,7 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		return nil, r.found(ctx, m)
 	}
 	// With authority, and the claim first: whoever completes it books it in the same
-	// step, so that what is booked afterwards is all that it could speak of.
+	// step, so the books read afterwards have everything that the claim could explain.
 	rec, known, err := r.c.Claims.ByObject(ctx, m.Home, l.Reference)
 	if err != nil {
 		return nil, fmt.Errorf("recon: the claims of %s cannot be read: %w", m.Home, err)
@@ -244,22 +245,23 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 		m.Detail = fmt.Sprintf("the claim was %v (%s) and is forgotten: the merchant was told on %s that no money moved", unpaid.State, unpaid.Reason, unpaid.At.Format(time.DateOnly))
 	case booked && own.Provider != r.c.Provider:
 		// The provider's name in the settings may have changed since, or another was in
-		// use: which of them is the charge that the merchant is owed, nothing here says.
+		// use: nothing here tells which of them is the charge that the merchant is
+		// owed.
 		m.Class, m.Tenant, m.second, proved = Duplicate, own.Tenant, true, false
 		m.Detail = fmt.Sprintf("booked at the provider %s, as %s: decide by hand which of them is to be given back, if they are two", own.Provider, own.ProviderRef)
 	case booked:
 		m.Class, m.Tenant, m.second = Duplicate, own.Tenant, true
 		m.Detail, proved = o.beside(own.ProviderRef)
 	case known && rec.State == claim.InFlight:
-		r.report.Undecided++ // its outcome is being asked for
+		r.report.Undecided++ // its outcome is being looked up
 		return nil, nil
 	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID && payment.Operation(rec.Operation) == payment.Compensation:
-		r.report.Undecided++ // booked in the same step, under the name of what it gives back
+		r.report.Undecided++ // booked in the same step, under the name of its payment
 		return nil, nil
 	case known && rec.State == claim.Completed && rec.ProviderRef == l.ID:
-		// Money that the merchant knows of, and is owed: never one to give back.
+		// The merchant knows of this money, and is owed it: never refund it.
 		if o.claim != nil && o.claim.State == claim.Completed {
-			return nil, nil // named once, with the claim
+			return nil, nil // reported once, with the claim
 		}
 		m.Class, m.Tenant, m.Detail = ClaimWithoutBooking, rec.Key.Tenant, withoutBooking
 		return nil, r.found(ctx, m)
@@ -282,8 +284,8 @@ func (r *run) unbooked(ctx context.Context, o *object, l line) (*booking, error)
 	return nil, r.found(ctx, m)
 }
 
-// unbookedFailure is unbooked for the failure of a movement. One of a movement that is
-// not booked changes nothing: nobody was told that it had succeeded.
+// unbookedFailure is unbooked for the failure of a movement. A failure of a movement
+// that is not booked changes nothing: no merchant was sent a success.
 func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking, error) {
 	_, code, ok := claim.ReadObjectID(l.Reference)
 	home := ""
@@ -326,9 +328,9 @@ func (r *run) unbookedFailure(ctx context.Context, _ *object, l line) (*booking,
 	return nil, r.found(ctx, m)
 }
 
-// beside says of a movement that it is one more than ref, which was paid, and whether
-// that is proved: the statement has both. If it has not, its ids may be others than
-// the provider's answers had, and the two one.
+// beside reports that a movement is one more than ref, which was paid, and whether that
+// is proved: the statement has both. Otherwise its ids may differ from those of the
+// provider's answers, and the two may be one.
 func (o *object) beside(ref string) (detail string, proved bool) {
 	if o.stated[side{ID: ref}] {
 		return "a second movement beside " + ref, true
@@ -338,7 +340,7 @@ func (o *object) beside(ref string) (detail string, proved bool) {
 
 const withoutBooking = "the claim is COMPLETED and its money is not booked"
 
-// transaction reads one of the books with authority.
+// transaction reads a transaction with authority.
 func (r *run) transaction(ctx context.Context, home, id string) (ledger.Transaction, bool, error) {
 	t, found, err := r.c.Books.Transaction(ctx, home, id)
 	if err != nil {
@@ -409,7 +411,7 @@ func (r *run) owed(ctx context.Context, b *booking) (bool, error) {
 	return !failed, err
 }
 
-// end is since when what is booked may be stated after the period.
+// end is since when bookings may be stated after the period.
 func (r *run) end() time.Time {
 	if r.c.To.IsZero() && r.c.Lag == DefaultLag {
 		return r.upTo
@@ -430,7 +432,7 @@ func (r *run) paid(ctx context.Context, o *object, b *booking) (bool, error) {
 func (r *run) claimed(ctx context.Context, o *object) error {
 	s := o.claim
 	if s == nil {
-		return nil // claims are forgotten after two days, the books never
+		return nil // claims are deleted after two days, the books never
 	}
 	own := o.own()
 	m := Mismatch{Reference: s.Object, Home: s.Home, Tenant: s.Tenant, ProviderRef: s.Ref}

@@ -2,8 +2,8 @@ package recon
 
 import "github.com/homeward-io/homeward/payment/notice"
 
-// Ghost is a refundable mismatch as a compensation takes it: the same ghost as a
-// notice of the movement makes, so that both together refund it once.
+// Ghost converts a refundable mismatch to the ghost that a notice of the movement would
+// make, so that both together refund it once.
 func (m *Mismatch) Ghost(provider string) notice.Ghost {
 	g := notice.Ghost{
 		Tenant: m.Tenant, Object: m.Reference, Home: m.Home, Provider: provider, ProviderRef: m.ProviderRef,

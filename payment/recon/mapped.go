@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Spellings of numbers and times.
+// Formats of numbers and times.
 const (
 	unitMajor     = "major"
 	unitMinor     = "minor"
@@ -23,9 +23,9 @@ const (
 	formatUnix    = "unix"
 )
 
-// Read is [Read] for a statement as m describes it. Lines of a kind that m does not have, and
-// those whose money moved the other way than their kind's does, are left out: other is called
-// for each, with the provider's word for it.
+// Read is [Read] for a statement in m's format. It skips lines of a kind that m does
+// not have, and those whose money moved the other way than their kind's does, and calls
+// other for each, with the provider's term for it.
 func (m *Mapping) Read(r io.Reader, each func(Line) error, other func(kind string)) (lines int, err error) {
 	limit := &bounded{in: r}
 	in := csv.NewReader(limit)
@@ -89,7 +89,7 @@ type sheet struct {
 	fields []string
 }
 
-// head learns where columns stand. Each sort of thing needs one of its columns.
+// head finds the columns. Each required field needs one of its columns.
 func (s *sheet) head(fields []string) error {
 	s.at = make(map[string]int, len(fields))
 	for i, name := range fields {
@@ -111,7 +111,7 @@ func fold(name string) string { return strings.ToLower(strings.TrimSpace(name)) 
 
 func (s *sheet) has(name string) bool { _, ok := s.at[fold(name)]; return ok }
 
-// get is what the first column of names holds that is not empty.
+// get returns the value of the first column of names that is not empty.
 func (s *sheet) get(names Names) string {
 	for _, name := range names {
 		if i, ok := s.at[fold(name)]; ok && i < len(s.fields) {
@@ -123,8 +123,8 @@ func (s *sheet) get(names Names) string {
 	return ""
 }
 
-// line reads a line. It is without an ID where nothing follows from it, and word is its kind
-// where there is no such kind.
+// line reads a line. It has no ID if nothing follows from it, and word is its kind if
+// that is unknown.
 func (s *sheet) line() (l Line, word string, err error) {
 	c := &s.m.Columns
 	word = s.get(c.Kind)
@@ -180,14 +180,14 @@ const maxWord = 64
 
 func short(word string) string { return word[:min(len(word), maxWord)] }
 
-// wrongWayError is of a line whose money moved the other way than that of its kind does. Its
-// text is what the line is counted as.
+// wrongWayError is about a line whose money moved the other way than that of its kind
+// does. Its text is the term that the line is counted under.
 type wrongWayError string
 
 func (e wrongWayError) Error() string { return string(e) }
 
-// amounts reads what moved. A line that moved nothing loses its ID. Which way it moved is
-// what the settled amount says, where there is one: some providers state what the payer saw
+// amounts reads what moved. A line that moved nothing loses its ID. The settled amount,
+// if there is one, decides the direction: some providers state the payer's amount
 // without a sign.
 func (s *sheet) amounts(l *Line) error {
 	c := &s.m.Columns
@@ -216,7 +216,7 @@ func (s *sheet) amounts(l *Line) error {
 		settled += l.Fee
 	}
 	if amount == 0 && !asked(l.Kind) {
-		amount, currency = settled, in // it never was money of a payer
+		amount, currency = settled, in // it was never a payer's money
 	}
 	if amount < 0 != (settled < 0) && settled != 0 {
 		amount = -amount
@@ -245,7 +245,7 @@ func (s *sheet) amounts(l *Line) error {
 	return nil
 }
 
-// fees sums up what the provider keeps.
+// fees sums the provider's fees.
 func (s *sheet) fees(currency string) (sum int64, err error) {
 	for _, name := range s.m.Columns.Fees {
 		one, err := s.number(s.get(Names{name}), currency)
@@ -269,7 +269,7 @@ func wentOr(amount int64) string {
 	return "came"
 }
 
-// money reads an amount, above 0 where it came. Without a currency there is none.
+// money reads an amount, above 0 if it came in. Without a currency there is none.
 func (s *sheet) money(m *Money) (amount int64, currency string, err error) {
 	value, credit, debit := s.get(m.Value), s.get(m.Credit), s.get(m.Debit)
 	if value+credit+debit == "" {
@@ -292,7 +292,7 @@ func (s *sheet) money(m *Money) (amount int64, currency string, err error) {
 	return plus - minus, currency, err
 }
 
-// number reads an amount as minor units of currency; nothing is 0.
+// number reads an amount as minor units of currency; an empty one is 0.
 func (s *sheet) number(text, currency string) (int64, error) {
 	n := s.m.Numbers
 	bad := func() (int64, error) {
@@ -357,7 +357,7 @@ func (s *sheet) time() (at time.Time, err error) {
 }
 
 func inYears(at time.Time, text string) (time.Time, error) {
-	if y := at.Year(); y < 1970 || y > 2200 { // what nanoseconds in 64 bits can count, and then some
+	if y := at.Year(); y < 1970 || y > 2200 { // nanoseconds in 64 bits cannot count further
 		return at, fmt.Errorf("created must be in the years 1970 to 2200, is %.40q", text)
 	}
 	return at, nil

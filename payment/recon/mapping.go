@@ -31,21 +31,21 @@ type Mapping struct {
 	// Header is how the line with the names of columns begins, in its first column; "": it
 	// is the first line. Lines before it are skipped.
 	Header string `yaml:"header"`
-	// Rows is how the lines that count begin, in their first column; "": all behind the
+	// Rows is how the lines that count begin, in their first column; "": all after the
 	// header do.
 	Rows string `yaml:"rows"`
-	// Columns name where things stand. Of several names, the first that the statement has
-	// and that is not empty in a line counts.
+	// Columns name the columns of the fields. Of several names, the first counts that
+	// the statement has and that is not empty in a line.
 	Columns Columns `yaml:"columns"`
-	// Numbers and Time say how amounts and times are spelled.
+	// Numbers and Time are the formats of amounts and times.
 	Numbers Numbers `yaml:"numbers"`
 	Time    Times   `yaml:"time"`
 	// Lag is how much later than booked a movement may be stated.
 	Lag time.Duration `yaml:"lag"`
-	// Marked is what stands behind our references where the adapter has put it there; it is
-	// cut off, with what follows it. "": nothing does.
+	// Marked is the mark that the adapter puts behind our references; it is cut off,
+	// with what follows it. "": none.
 	Marked string `yaml:"marked"`
-	// Kinds says what the provider's words for kinds mean.
+	// Kinds maps the provider's terms for kinds.
 	Kinds map[string]KindOf `yaml:"kinds"`
 
 	zone  *time.Location
@@ -54,7 +54,7 @@ type Mapping struct {
 
 // Columns are names of columns.
 type Columns struct {
-	// Line is the statement's own id of a line; none: that of the movement.
+	// Line is the statement's own id of a line; if it has none, that of the movement.
 	Line Names `yaml:"line"`
 	// ID is the provider's id of the movement, as its API and its notices have it.
 	ID Names `yaml:"id"`
@@ -66,70 +66,70 @@ type Columns struct {
 	Created   Names `yaml:"created"`
 	// Zone names the time zone of Created in each line.
 	Zone Names `yaml:"zone"`
-	// Amount is what the payer saw, as the books have it.
+	// Amount is the payer's amount, as the books have it.
 	Amount Money `yaml:"amount"`
-	// Settled is the same money as it is settled with us, before fees; Net after them.
-	// One of them, or neither.
+	// Settled is the same money in the settlement currency, before fees; Net after
+	// them. One of them, or neither.
 	Settled Money `yaml:"settled"`
 	Net     Money `yaml:"net"`
-	// Fees are all summed up; they are in the currency of Settled, or of Amount.
+	// Fees are all summed; they are in the currency of Settled, or of Amount.
 	Fees Names `yaml:"fees"`
-	// FeesNegative: a fee that the provider keeps is below zero. FeesSide is a column that
-	// says FeesCredits of fees that the provider returns, where they have no sign.
+	// FeesNegative: a fee that the provider keeps is below zero. FeesSide is a column
+	// that says FeesCredits for fees that the provider returns, if they have no sign.
 	FeesNegative bool   `yaml:"fees_negative"`
 	FeesSide     Names  `yaml:"fees_side"`
 	FeesCredits  string `yaml:"fees_credits"`
 }
 
-// Money is where an amount stands: in one column with a sign, in one without a sign beside
-// one that says the side, or in one of two columns.
+// Money is where an amount stands: in one column with a sign, in one without a sign
+// beside one with the side, or in one of two columns.
 type Money struct {
 	Value    Names `yaml:"value"`
 	Credit   Names `yaml:"credit"`
 	Debit    Names `yaml:"debit"`
 	Currency Names `yaml:"currency"`
 	Side     Names `yaml:"side"`
-	// Debits is what Side says of money that went.
+	// Debits is the value of Side for money that went out.
 	Debits string `yaml:"debits"`
 }
 
 // given reports whether m names anything.
 func (m *Money) given() bool { return len(m.Value)+len(m.Credit)+len(m.Debit) > 0 }
 
-// Numbers say how amounts are spelled.
+// Numbers is the format of amounts.
 type Numbers struct {
 	// Unit is "major" (12.50 for dollars, 1250 for yen) or "minor" (1250 for both). It
-	// must be said: a wrong guess is a hundred times too much.
+	// is required: a wrong guess is off by a factor of a hundred.
 	Unit string `yaml:"unit"`
 	// Decimal is the decimal separator, "." by default; Group may stand between digits.
 	Decimal string `yaml:"decimal"`
 	Group   string `yaml:"group"`
 }
 
-// Times say how times are spelled.
+// Times is the format of times.
 type Times struct {
 	// Format is rfc3339, unix, or how 2 January 2006, 15:04:05 is written.
 	Format string `yaml:"format"`
-	// Zone is where times without one are: a name as Europe/Berlin; "" is UTC.
+	// Zone is the time zone of times without one: a name as Europe/Berlin; "" is UTC.
 	Zone string `yaml:"zone"`
-	// Zones are what Columns.Zone may say beside such names, as CEST.
+	// Zones are the values of Columns.Zone beside such names, as CEST.
 	Zones map[string]string `yaml:"zones"`
 }
 
-// KindOf is what a word for a kind means: in YAML the kind alone, or an object.
+// KindOf is the meaning of a term for a kind: in YAML the kind alone, or an object.
 type KindOf struct {
 	// Kind is as in the column kind of [CSV]. "skip" is no movement.
 	Kind string `yaml:"kind"`
-	// ID, Of and Reference are other columns than those of all, for this kind.
+	// ID, Of and Reference override the columns for this kind.
 	ID        Names `yaml:"id"`
 	Of        Names `yaml:"of"`
 	Reference Names `yaml:"reference"`
-	// Suffix stands behind the id, where the adapter has it there: the statement repeats an
-	// id of which the books have two.
+	// Suffix follows the id if the adapter appends it: the statement repeats an id of
+	// which the books have two.
 	Suffix string `yaml:"suffix"`
 }
 
-// skipped are lines of which nothing follows.
+// skipped are lines that nothing follows from.
 const skipped = "skip"
 
 // UnmarshalYAML implements yaml.Unmarshaler.
@@ -157,8 +157,8 @@ func (c *Names) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*[]string)(c))
 }
 
-// strict decodes n and refuses members that to has not: Node.Decode forgets that its
-// decoder was to.
+// strict decodes n and refuses members that to does not have: Node.Decode loses the
+// option of its decoder.
 func strict(n *yaml.Node, to any) error {
 	text, err := yaml.Marshal(n)
 	if err != nil {
@@ -175,7 +175,7 @@ func strict(n *yaml.Node, to any) error {
 //go:embed mapping/*.yaml
 var mappings embed.FS
 
-// Mappings are the names of the mappings that are built in, each of which is a [Format].
+// Mappings returns the names of the built-in mappings, each of which is a [Format].
 func Mappings() (names []string) {
 	all, err := mappings.ReadDir("mapping")
 	if err != nil {
@@ -187,7 +187,7 @@ func Mappings() (names []string) {
 	return names
 }
 
-// MappingOf is a mapping that is built in, by its name.
+// MappingOf returns a built-in mapping by its name.
 func MappingOf(name string) (*Mapping, error) {
 	text, err := mappings.ReadFile("mapping/" + name + ".yaml")
 	if err != nil {
@@ -213,7 +213,8 @@ func OpenMapping(name string) (*Mapping, error) {
 // maxMapping bounds a mapping, in bytes.
 const maxMapping = 1 << 20
 
-// ReadMapping reads a mapping, and says in one line all that is wrong with it.
+// ReadMapping reads a mapping. Its error lists everything that is wrong with it, in one
+// line.
 func ReadMapping(r io.Reader) (*Mapping, error) {
 	m := &Mapping{}
 	d := yaml.NewDecoder(io.LimitReader(r, maxMapping))
@@ -229,7 +230,8 @@ func inOneLine(err error) string {
 	return strings.Join(strings.Fields(notFound.ReplaceAllString(text, "there is no member $1")), " ")
 }
 
-// notFound is how the library names a member that is not there, with a type of ours.
+// notFound matches the library's error about an unknown member, which names a type of
+// ours.
 var notFound = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 func (m *Mapping) validate() error {
@@ -360,7 +362,7 @@ func (m *Mapping) In(zone *time.Location) *Mapping {
 	return &in
 }
 
-// kinds are what a line can be of, and whether its money came or went.
+// kinds are the kinds of lines, and whether their money came in or went out.
 var kinds = map[psp.Kind]direction{
 	psp.KindCharge: came, psp.KindTransfer: went, psp.KindRefund: went,
 	psp.KindDispute: went, psp.KindDisputeReversal: came, psp.KindTransferReversal: came,
@@ -376,7 +378,7 @@ const (
 
 const kindNames = "charge, transfer, refund, or one of these with _failed, dispute, dispute_reversal, transfer_reversal, payout, payout_reversal, top_up, fee, fee_refund, capture_reversal"
 
-// kindIn reads a kind as statements have it.
+// kindIn parses a kind as statements have it.
 func kindIn(word string) (kind psp.Kind, failed, ok bool) {
 	base, failed := strings.CutSuffix(strings.ToLower(word), "_failed")
 	kind = psp.Kind(base)
@@ -387,7 +389,7 @@ func kindIn(word string) (kind psp.Kind, failed, ok bool) {
 	return kind, failed, ok
 }
 
-// asked reports whether kind is of movements that we ask for.
+// asked reports whether kind is of movements that we request.
 func asked(kind psp.Kind) bool {
 	return kind == psp.KindCharge || kind == psp.KindTransfer || kind == psp.KindRefund
 }

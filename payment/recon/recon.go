@@ -1,19 +1,18 @@
-// Package recon compares what a provider states with the books and the claims, and
-// names each way in which they disagree.
+// Package recon compares a provider's statement with the books and the claims, and
+// names each mismatch.
 //
-// The three are joined by our id of the movement, which the provider was given with
-// the call. Each is read once, in order, and spread by a hash of that id over
-// temporary files; then one file of each is compared at a time. So memory is bounded
-// by a part of the statement ([Config.Parts]), whatever its size. Nothing is changed:
-// what is to be refunded is handed to [Config.Found] by whoever wants to.
+// The three are joined by our id of the movement, which the provider received with the
+// call. Each is read once, in order, and partitioned by a hash of that id into
+// temporary files; then one part of each is compared at a time. So memory is bounded by
+// a part of the statement ([Config.Parts]), whatever its size. Nothing is changed:
+// recon passes refundable mismatches to [Config.Found], and the caller may refund them.
 //
-// Money moves while we look. The claims are read before the books, so that every
-// claim that was read as COMPLETED is booked in what is read after it; and what looks
-// like a mismatch that a later step may have explained is read again, with authority,
-// before it is called one.
+// Money moves while recon reads. The claims are read before the books, so that the
+// books have every claim that was read as COMPLETED. A possible mismatch that a later
+// step may have explained is read again, with authority, before it is reported.
 //
-// A period of time has soft edges: a movement is stated at one moment and booked at
-// a later one, after hours where its outcome was unknown. What is on one side only,
+// A period has soft edges: a movement is stated at one moment and booked at a later
+// one, after hours if its outcome was unknown. A movement that only one side has,
 // within [Config.Slack] of an edge, is counted as undecided and not as a mismatch.
 package recon
 
@@ -32,7 +31,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Class names a disagreement. Part of the output; values never change.
+// Class names a mismatch. Part of the output; values never change.
 type Class string
 
 // The classes.
@@ -41,44 +40,43 @@ const (
 	ChargedButUnknown Class = "charged_but_unknown_to_us"
 	// NotOnStatement: booked, and not stated; or booked once more than stated.
 	NotOnStatement Class = "not_on_statement"
-	// AmountDiffers, also where one side says that money came and the other that it
-	// went.
+	// AmountDiffers, also if one side has the money coming in and the other going out.
 	AmountDiffers Class = "amount_differs"
 	// CurrencyDiffers comes without AmountDiffers: amounts of two currencies do not
 	// compare.
 	CurrencyDiffers Class = "currency_differs"
 	// Duplicate: stated beside another movement for the same object, and not booked.
 	Duplicate Class = "duplicate"
-	// RefundMissing: a ghost that has not been given back, or a refund that is booked
-	// and not stated.
+	// RefundMissing: a ghost that has not been refunded, or a refund that is booked and
+	// not stated.
 	RefundMissing Class = "refund_missing"
-	// ClaimWithoutBooking: the claim says that money moved, the books do not.
+	// ClaimWithoutBooking: by the claim money moved, by the books it did not.
 	ClaimWithoutBooking Class = "claim_without_booking"
-	// BookingWithoutClaim: the claim says that no money moved, the books say it did.
+	// BookingWithoutClaim: by the claim no money moved, by the books it did.
 	BookingWithoutClaim Class = "booking_without_claim"
 	// FailedButBooked: stated as failed after it had succeeded, and booked as if it had
 	// not.
 	FailedButBooked Class = "failed_but_booked"
-	// UnaskedNotBooked: stated as done by the provider without us, as a dispute or a refund
-	// by hand, and not booked.
+	// UnaskedNotBooked: stated as made by the provider without a request, such as a
+	// dispute or a manual refund, and not booked.
 	UnaskedNotBooked Class = "unasked_not_booked"
 	// RepeatedLine: the statement has the same movement twice.
 	RepeatedLine Class = "repeated_line"
 )
 
-// Classes are all of them, in the order of reports.
+// Classes lists all classes, in the order of reports.
 func Classes() []Class {
 	return []Class{ChargedButUnknown, NotOnStatement, AmountDiffers, CurrencyDiffers, Duplicate, RefundMissing, ClaimWithoutBooking, BookingWithoutClaim, FailedButBooked, UnaskedNotBooked, RepeatedLine}
 }
 
-// Mismatch is one disagreement.
+// Mismatch is one difference between statement, books and claim.
 type Mismatch struct {
 	Class Class `json:"class"`
 	// Reference is our id of the movement, "" where the provider states none.
 	Reference string `json:"reference"`
-	// Home is the region that the reference names, "" for none that we know.
+	// Home is the region that the reference names, "" if none that is known.
 	Home string `json:"home,omitempty"`
-	// Tenant is whose it is, "" where nothing of ours says so.
+	// Tenant is the tenant of the movement, "" if none of our records has it.
 	Tenant string `json:"tenant,omitempty"`
 	// ProviderRef is the provider's id of the movement.
 	ProviderRef string   `json:"provider_ref,omitempty"`
@@ -104,18 +102,17 @@ type Report struct {
 	Claims   int `json:"claims"`
 	// Agree counts movements that are stated and booked alike.
 	Agree int `json:"agree"`
-	// Outside counts lines of another period that none of the bookings read is for.
+	// Outside counts lines of another period without a booking among those read.
 	Outside int `json:"outside"`
-	// Undecided counts what is too near an edge of the period, or still in flight.
+	// Undecided counts movements too near an edge of the period, or still in flight.
 	Undecided  int           `json:"undecided"`
 	Mismatches map[Class]int `json:"mismatches"`
 	// NotBooked counts fees, payouts and conversions that are stated and not booked, which is
 	// no mismatch: only the statement has them. Posted are those that Config.Book has booked.
 	NotBooked map[psp.Kind]int `json:"not_booked,omitempty"`
 	Posted    map[psp.Kind]int `json:"posted,omitempty"`
-	// Unknown counts lines whose kind is not known here, or whose money moved the other way
-	// than that of their kind, by the provider's word for it.
-	// Nothing follows from them.
+	// Unknown counts lines of an unknown kind, or whose money moved the other way than
+	// that of their kind, by the provider's term for it. Nothing follows from them.
 	Unknown map[string]int `json:"unknown_kinds,omitempty"`
 }
 
@@ -132,7 +129,8 @@ type Claims interface {
 	// Settled lists up to limit claims of home that are not in flight, after a key,
 	// in order, without their responses.
 	Settled(ctx context.Context, home string, after claim.Key, limit int) ([]claim.Record, error)
-	// ByObject reads the claim of an object, whoever's it is.
+	// Unpaid reads the [claim.Unpaid] row of an object for which no money moved; it
+	// outlives its claim.
 	ByObject(ctx context.Context, home, id string) (rec claim.Record, found bool, err error)
 	// Unpaid reads what is remembered, long after its claim is forgotten, of an object
 	// for which no money moved.
@@ -146,31 +144,31 @@ type Config struct {
 	Claims Claims
 	// Provider is the name under which the provider is booked.
 	Provider string
-	// Account is the connected account that the statement is of; "": our own. What is booked
-	// in another account is on another statement. The account may have other business than
-	// ours: a line without our reference that is not booked is none of it.
+	// Account is the connected account that the statement is of; "": our own. Bookings
+	// in another account are on another statement. The account may have other business
+	// than ours: a line without our reference that is not booked is ignored.
 	Account string
 	// Regions are the homes whose books and claims are read.
 	Regions []string
 	// Home names the region of a code.
 	Home func(claim.RegionCode) (string, bool)
-	// From and To are the period that the statement is of, To excluded. Zero: from the
-	// beginning, or up to now, which is when Run is called. With neither, everything
-	// that is booked has to be stated.
+	// From and To are the period that the statement covers, To excluded. Zero: from the
+	// beginning, or up to now, which is when Run is called. With neither, every booking
+	// has to be stated.
 	From, To time.Time
 	// Slack is how much later than stated a movement may be booked; 0 means
 	// [DefaultSlack].
 	Slack time.Duration
-	// Lag is how much later than booked a movement may be stated: what is booked so shortly
-	// before the end of the period, and not stated, is in flight. 0 means that of the
-	// statement's mapping, or [DefaultLag].
+	// Lag is how much later than booked a movement may be stated: a booking that is
+	// this near the end of the period, and not stated, counts as in flight. 0 means
+	// that of the statement's mapping, or [DefaultLag].
 	Lag time.Duration
-	// Book books fees, payouts and conversions that only the statement tells of, as
-	// ledger.Store's Post does; nil: they are not booked. What is no tenant's is booked in
-	// the books of Common.
+	// Book books fees, payouts and conversions that only the statement has, as
+	// ledger.Store's Post does; nil: they are not booked. Those that belong to no
+	// tenant are booked in the books of Common.
 	Book   func(context.Context, ledger.Transaction) (posted bool, err error)
 	Common string
-	// Mapping describes a statement in a format that is not built in. Nil: Run takes a
+	// Mapping is the format of the statement if it is not built in. Nil: Run takes a
 	// format.
 	Mapping *Mapping
 	// Parts is how many parts are compared one after the other; 0 means 64: a million
@@ -185,12 +183,12 @@ type Config struct {
 	Now func() time.Time
 }
 
-// DefaultSlack is four hours: as long as an unknown outcome is asked for by
+// DefaultSlack is four hours: as long as the worker asks about an unknown outcome by
 // claim.DefaultPolicy.
 const DefaultSlack = 4 * time.Hour
 
-// DefaultLag is how far the provider's clock may be ahead of the store's: then a movement
-// is booked before it is stated. A minute is a broken clock already.
+// DefaultLag is how far the provider's clock may be ahead of the store's, so that a
+// movement is booked before it is stated. A clock that is a minute off is broken.
 const DefaultLag = time.Minute
 
 const (
@@ -199,7 +197,7 @@ const (
 	page = 1000
 )
 
-// line, booking and settled are what is kept of a row in a temporary file.
+// line, booking and settled are the parts of a row in a temporary file.
 type line struct {
 	ID        string
 	Kind      psp.Kind
@@ -213,7 +211,7 @@ type line struct {
 	Gross, Fee         int64
 }
 
-// side tells a movement, its failure, and what else has its id apart.
+// side distinguishes a movement, its failure, and other records with its id.
 type side struct {
 	ID     string
 	Failed bool
@@ -243,8 +241,8 @@ type booking struct {
 	Amount                    int64
 	Currency                  string
 	At                        int64 // ns since the Unix epoch
-	// Elsewhere: at another provider, or in another account there, whose statement this is
-	// not.
+	// Elsewhere: at another provider, or in another account there, which this statement
+	// does not cover.
 	Elsewhere bool
 }
 
@@ -256,7 +254,7 @@ func (r *run) booking(t *ledger.Transaction) booking {
 	return booking{t.Object, t.ProviderRef, t.Tenant, t.Region, t.Kind, t.Amount, t.Currency, t.At.UnixNano(), !r.here(t)}
 }
 
-// here reports whether t moved in the account that the statement is of.
+// here reports whether t moved in the account that the statement covers.
 func (r *run) here(t *ledger.Transaction) bool {
 	return t.Provider == r.c.Provider && psp.AccountOf(t.ProviderRef) == r.c.Account
 }
@@ -267,8 +265,8 @@ type settled struct {
 	At                                int64 // ns since the Unix epoch
 }
 
-// Run compares a statement. It reads all of it before it looks at anything else, so
-// that one which cannot be read leaves nothing half-done.
+// Run compares a statement. It reads all of it before it compares anything, so that a
+// statement which cannot be read leaves nothing half-done.
 func Run(ctx context.Context, c Config, statement io.Reader, f Format) (_ *Report, err error) {
 	if c.Books == nil || c.Claims == nil || c.Provider == "" || len(c.Regions) == 0 || c.Home == nil || c.Found == nil {
 		return nil, errors.New("recon: Books, Claims, Provider, Regions, Home and Found are required")
@@ -339,16 +337,16 @@ type run struct {
 	lines    *spill.Parts[line]
 	bookings *spill.Parts[booking]
 	claims   *spill.Parts[settled]
-	// nameless are lines without our reference, and refs how movements are booked by the
-	// provider's: read only where there are nameless ones.
+	// nameless are lines without our reference, and refs how movements are booked by
+	// the provider's: read only if there are nameless ones.
 	nameless *spill.Parts[line]
 	refs     *spill.Parts[ref]
 	names    int
 	has      map[psp.Kind]bool // the kinds that the statement has
 }
 
-// key is what rows are joined by. A movement without our reference joins with
-// nothing: it stands alone under its own id.
+// key is the join key of rows. A movement without our reference joins with nothing: it
+// stands alone under its own id.
 func (l *line) key() string {
 	switch {
 	case l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal || l.Kind == psp.KindTopUp:
@@ -392,8 +390,8 @@ func (r *run) read(statement io.Reader, f Format, each func(Line) error) (lines 
 	return read(statement, f, each, r.unknown)
 }
 
-// unknown counts a line of a kind that is not known. A column that is no kind at all would
-// have as many as there are lines: those are counted together.
+// unknown counts a line of an unknown kind. If the column is no kind at all there would
+// be as many terms as lines: beyond a bound they are counted together.
 func (r *run) unknown(kind string) {
 	if r.report.Unknown == nil {
 		r.report.Unknown = map[string]int{}
@@ -460,7 +458,7 @@ func (r *run) readClaims(ctx context.Context) error {
 				rec := &rows[i]
 				at = rec.Key
 				if payment.Operation(rec.Operation).Orders() {
-					continue // what moved by it is its charge's
+					continue // the charge's own line has its money
 				}
 				r.report.Claims++
 				row := settledOf(rec)

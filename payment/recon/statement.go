@@ -29,17 +29,18 @@ type Line struct {
 	Currency string
 	// At is when the money moved, by the provider's clock.
 	At time.Time
-	// Failed: the movement of this ID, which had succeeded, has failed at At, and its
-	// money is back where it was.
+	// Failed: the movement of this ID, which had succeeded, failed at At, and its money
+	// is back.
 	Failed bool
-	// Entry is the statement's own id of the line, ID where it has none.
+	// Entry is the statement's own id of the line, ID if it has none.
 	Entry string
 	// Of is the provider's id of the charge or transfer that this movement is about, ""
-	// where it is not said.
+	// if it is not stated.
 	Of string
 	// Settled is the currency in which the provider settles the movement with us, Gross
-	// as what, in minor units, above 0 as Amount is. Fee is what it keeps of it; below 0
-	// where it gives a fee back. Settled is Currency where nothing is converted, or said.
+	// its amount in that, in minor units, above 0 as Amount is. Fee is the part that
+	// the provider keeps; below 0 if it returns a fee. Settled is Currency if nothing
+	// is converted, or stated.
 	Settled    string
 	Gross, Fee int64
 }
@@ -58,7 +59,7 @@ type Line struct {
 //	of         may be missing: the provider's reference of the charge or transfer that
 //	           this is about
 //
-// Every other format is a [Mapping]: those that are built in go by its name, see
+// Every other format is a [Mapping]: those that are built in are selected by name, see
 // [Mappings]. Members that are not in this list are ignored: statements have many.
 type Format string
 
@@ -100,13 +101,13 @@ func (e *StatementError) Error() string {
 	return fmt.Sprintf("statement, line %d: %s", e.Line, e.Reason)
 }
 
-// Read hands every line of a statement to each, in order. It keeps one line in
-// memory. The error is a [*StatementError] where the statement is at fault.
+// Read passes every line of a statement to each, in order. It keeps one line in memory.
+// The error is a [*StatementError] if the statement is at fault.
 func Read(r io.Reader, f Format, each func(Line) error) (lines int, err error) {
 	return read(r, f, each, func(string) {})
 }
 
-// read is Read. other is told of each line of a kind that is not known, by its name.
+// read is Read. It calls other for each line of an unknown kind, with its name.
 func read(r io.Reader, f Format, each func(Line) error, other func(kind string)) (lines int, err error) {
 	switch f {
 	case CSV:
@@ -134,7 +135,7 @@ type raw struct {
 	created string
 }
 
-// countUnknown tells other of a line whose kind nobody knows.
+// countUnknown calls other for a line of an unknown kind.
 func countUnknown(kind string, other func(string)) (unknown bool) {
 	if _, _, ok := kindIn(kind); ok {
 		return false
@@ -176,8 +177,8 @@ func readJSON(r io.Reader, each func(Line) error, other func(string)) (lines int
 	return lines, nil
 }
 
-// columns of a CSV statement, in the order in which readCSV looks for them; of what is
-// behind the needed ones each may be missing.
+// columns of a CSV statement, in the order in which readCSV looks for them; those after
+// the required ones may be missing.
 var columns = []string{"id", "kind", "reference", "amount", "currency", "created", "of"}
 
 const needed = 6
@@ -240,16 +241,16 @@ func csvError(err error, at int, otherwise string) error {
 	}
 }
 
-// bounded fails where a line goes on for too long, be it because there is no new line
-// or because a quote is never closed: all of it would be read into memory.
+// bounded fails if a line is too long, because of a missing new line or an unclosed
+// quote: all of it would be read into memory.
 type bounded struct {
 	in io.Reader
-	// since is how much was read since the last line was whole.
+	// since is how much was read since the last whole line.
 	since int
 }
 
-// readAhead is the buffer of csv.Reader: of what it reads for one line, as much may
-// be the next one's.
+// readAhead is the buffer of csv.Reader: that much of what it reads may belong to the
+// next line.
 const readAhead = 4096
 
 var errLongLine = fmt.Errorf("is longer than %d bytes", maxLine)

@@ -1,5 +1,5 @@
-// Package verify proves the books from their rows. It is no part of package ledger, which
-// settles money and needs no disk.
+// Package verify proves the books from their rows. It is separate from package ledger,
+// which settles money and needs no disk.
 package verify
 
 import (
@@ -20,20 +20,19 @@ import (
 type Report struct {
 	Regions      []string `json:"regions"`
 	Transactions int64    `json:"transactions"`
-	// Balances is how many were proved to the last unit. Moving is how many changed
-	// each time they were looked at and were proved to lie between what was booked
-	// before and after.
+	// Balances is how many were proved exactly. Moving is how many changed at each read
+	// and were proved to lie between the bookings before and after.
 	Balances int `json:"balances"`
 	Moving   int `json:"moving"`
-	// Failed counts what is wrong; Failures are the first of them.
+	// Failed counts the failures; Failures are the first of them.
 	Failed   int       `json:"failed"`
 	Failures []Failure `json:"failures"`
 }
 
-// OK reports whether nothing is wrong.
+// OK reports whether there are no failures.
 func (r *Report) OK() bool { return r.Failed == 0 }
 
-// Failure is one thing that is wrong in the books.
+// Failure is one error in the books.
 type Failure struct {
 	Check  Check  `json:"check"`
 	Region string `json:"region"`
@@ -53,12 +52,12 @@ type Check string
 const (
 	// CheckRow: each row is a movement as package ledger describes it.
 	CheckRow Check = "row"
-	// CheckOrder: rows are listed in the order of time, and go on.
+	// CheckOrder: rows are listed in order of time, and paging continues.
 	CheckOrder Check = "order"
-	// CheckUnique: an id is there once in its region.
+	// CheckUnique: an id exists once in its region.
 	CheckUnique Check = "unique"
-	// CheckReversal: what is reversed is there, is of the same currency, and is taken
-	// back from the same accounts and not more than once.
+	// CheckReversal: a reversed transaction exists, has the same currency, and is
+	// reversed from the same accounts and not more than once.
 	CheckReversal Check = "reversal"
 	// CheckBalance: the store's balances are the sums of its rows.
 	CheckBalance Check = "balance"
@@ -67,27 +66,26 @@ const (
 )
 
 const (
-	// maxFailures is how many are kept: where there are more, something is wrong with
-	// all of them.
+	// maxFailures bounds Failures: if there are more, they have a common cause.
 	maxFailures = 1000
 	// verifyPage and balancePage are how many rows are read at a time. The store sums
 	// all of a region for each page of balances, so those are large.
 	verifyPage  = 1000
 	balancePage = 10_000
-	// idParts is in how many parts ids are compared: 16,000 of a million at a time.
+	// idParts is in how many parts ids are compared: of a million, 16,000 at a time.
 	idParts = 64
 )
 
-// Books proves the books of regions from their rows alone: it reads every
-// transaction from the first, checks it, sums it up, and compares the sums with the
-// store's balances. regions are all that there are, for a reversal may be booked in
-// another one than what it reverses. Memory is that of the accounts and a part of the
-// ids, which are spread over temporary files.
+// Books proves the books of regions from their rows alone: it reads every transaction
+// from the first, checks it, sums it up, and compares the sums with the store's
+// balances. Pass all regions, as a reversal may be booked in another one than the
+// transaction that it reverses. Memory holds the accounts and a part of the ids, which
+// are partitioned into temporary files.
 //
-// Money may be booked meanwhile: a balance that differs is compared again with the
-// sums before and after it was read, between which it has to lie, since sums only
-// grow. What is wrong is in the report; an error means that the books could not be
-// read to their end.
+// Money may be booked meanwhile: Books compares a balance that differs again, with the
+// sums before and after it was read. It must lie between them, since sums only grow.
+// The report has the failures; an error means that the books could not be read to their
+// end.
 func Books(ctx context.Context, store ledger.Store, regions []string) (_ Report, err error) {
 	dir, err := os.MkdirTemp("", "homeward-verify-")
 	if err != nil {
@@ -159,7 +157,7 @@ func follows(last, next ledger.Position) bool {
 	return next.At.After(last.At) || next.At.Equal(last.At) && next.ID > last.ID
 }
 
-// walk hands out every transaction of region with the position of the one before it.
+// walk passes every transaction of region with the position of the one before it.
 func (v *verifier) walk(ctx context.Context, region string, each func(last ledger.Position, t *ledger.Transaction) error) error {
 	last := ledger.Position{}
 	for {
@@ -183,9 +181,9 @@ func (v *verifier) walk(ctx context.Context, region string, each func(last ledge
 	}
 }
 
-// accounts are those of a kind of transaction. Where a kind has one of several, as what is
-// owed to a merchant or to a payer, they follow from what it reverses, and ok is false.
-// where is as in ledger.Where.
+// accounts returns the accounts of a kind of transaction. If a kind has one of several,
+// such as the debt to a merchant or to a payer, they follow from the transaction that
+// it reverses, and ok is false. where is as in ledger.Where.
 func accounts(t *ledger.Transaction, where string) (debit, credit ledger.Account, ok bool) {
 	provider, withheld := ledger.Provider(where), ledger.Withheld(where)
 	switch t.Kind {
@@ -218,7 +216,7 @@ func accounts(t *ledger.Transaction, where string) (debit, credit ledger.Account
 	}
 }
 
-// free reports whether a kind's accounts are not of the kind alone.
+// free reports whether a kind's accounts depend on more than the kind.
 func free(t *ledger.Transaction, where string) bool {
 	switch t.Kind {
 	case ledger.DisputeOpened:
@@ -239,8 +237,8 @@ func free(t *ledger.Transaction, where string) bool {
 	}
 }
 
-// whereOf is whose books at its provider t is in. Builds that knew no connected accounts have
-// booked what lies there as if it were ours, and what follows from that as well.
+// whereOf returns whose books at its provider t is in. Builds without connected
+// accounts booked movements there as ours, and their reversals as well.
 func whereOf(t *ledger.Transaction) string {
 	for _, a := range []ledger.Account{t.Debit, t.Credit} {
 		if _, owner, tenant, ok := ledger.ReadAccount(a); ok && tenant == "" && owner == t.Provider {
@@ -272,7 +270,7 @@ func (v *verifier) row(region string, t *ledger.Transaction) {
 	}
 }
 
-// unasked reports whether t is named by what its provider calls it.
+// unasked reports whether t is named by the provider's own id.
 func unasked(t *ledger.Transaction) bool {
 	switch t.Kind {
 	case ledger.DisputeOpened, ledger.Dispute, ledger.DisputeReversal, ledger.DisputeWon, ledger.DisputeLost,
@@ -283,7 +281,7 @@ func unasked(t *ledger.Transaction) bool {
 	}
 }
 
-// takesBack is what t's kind takes back.
+// takesBack returns the kinds that t's kind reverses.
 func takesBack(t *ledger.Transaction) []ledger.Kind {
 	if of, ok := t.Kind.Failed(); ok {
 		return []ledger.Kind{of}
@@ -306,7 +304,8 @@ func takesBack(t *ledger.Transaction) []ledger.Kind {
 	}
 }
 
-// reversal checks what t takes back, and, where t is the first to do so, all of it.
+// reversal checks what t reverses, and, if t is the first to do so, all of its
+// reversals.
 func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transaction) error {
 	of, found, err := v.reversed(ctx, region, t.Reverses)
 	if err != nil {
@@ -339,7 +338,7 @@ func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transa
 			listed = true
 		}
 		if !givesBack(&all[i]) {
-			continue // what is given back of a movement that failed is money all the same
+			continue // a refund of a movement that failed is money all the same
 		}
 		if cmp.Or(cmp.Compare(all[i].ID, t.ID), cmp.Compare(all[i].Region, t.Region)) < 0 {
 			first = false
@@ -365,8 +364,8 @@ func (v *verifier) reversal(ctx context.Context, region string, t *ledger.Transa
 	return nil
 }
 
-// givesBack reports whether t takes back a part of what it reverses. A dispute does not: a
-// payer may dispute what was refunded.
+// givesBack reports whether t reverses a part of a transaction. A dispute does not: a
+// payer may dispute a refunded payment.
 func givesBack(t *ledger.Transaction) bool { return !failed(t) && t.Kind != ledger.DisputeOpened }
 
 func failed(t *ledger.Transaction) bool {
@@ -374,7 +373,7 @@ func failed(t *ledger.Transaction) bool {
 	return ok
 }
 
-// isGhostRefundID reports whether id is that of one of a ghost's refunds.
+// isGhostRefundID reports whether id names a refund of a ghost.
 func isGhostRefundID(id string, of *ledger.Transaction) bool {
 	for n := range ledger.MaxGhostRefunds {
 		if id == ledger.GhostRefundTryID(of.Provider, of.ProviderRef, n+1) {
@@ -384,7 +383,7 @@ func isGhostRefundID(id string, of *ledger.Transaction) bool {
 	return false
 }
 
-// standing sums up the reversals that have not failed since.
+// standing sums the reversals that have not failed since.
 func (v *verifier) standing(ctx context.Context, all []ledger.Transaction) (sum int64, err error) {
 	for i := range all {
 		if !givesBack(&all[i]) {
@@ -405,7 +404,7 @@ func (v *verifier) standing(ctx context.Context, all []ledger.Transaction) (sum 
 	return sum, nil
 }
 
-// reversed finds what a transaction of region reverses, wherever it is booked.
+// reversed finds the transaction that t reverses, wherever it is booked.
 func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Transaction, bool, error) {
 	t, found, err := v.store.Transaction(ctx, region, id)
 	for _, other := range v.report.Regions {
@@ -419,10 +418,10 @@ func (v *verifier) reversed(ctx context.Context, region, id string) (ledger.Tran
 	return t, found, err
 }
 
-// sums are balances by what they are of.
+// sums are balances by account and currency.
 type sums map[ledger.AccountKey]ledger.Balance
 
-// add is false where a sum is too large to be one.
+// add returns false if a sum overflows.
 func (s sums) add(t *ledger.Transaction) bool {
 	fits := true
 	change := func(a ledger.Account, debit, credit int64) {
@@ -435,15 +434,15 @@ func (s sums) add(t *ledger.Transaction) bool {
 		b.Debits, b.Credits, b.Transactions = b.Debits+debit, b.Credits+credit, b.Transactions+1
 		s[ledger.AccountKey{Account: a, Currency: t.Currency}] = b
 	}
-	if t.Amount > 0 { // else the row is wrong, which has been said
+	if t.Amount > 0 { // otherwise the row is wrong, which is reported already
 		change(t.Debit, t.Amount, 0)
 		change(t.Credit, 0, t.Amount)
 	}
 	return fits
 }
 
-// balances compares the store's with the sums of what was booked before they are
-// read, and where that does not agree, with those of what is booked afterwards.
+// balances compares the store's balances with the sums of the bookings before they are
+// read, and if that does not agree, with those of the bookings afterwards.
 func (v *verifier) balances(ctx context.Context, region string, before sums) error {
 	stored, err := v.stored(ctx, region)
 	if err != nil {
@@ -459,7 +458,7 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 	zero, moving := map[string]int64{}, map[string]bool{} // by currency
 	for _, key := range keysOf(after, stored) {
 		low, high, have := before[key], after[key], stored[key]
-		zero[key.Currency] += have.Debits - have.Credits // around 64 bits and back to zero is still zero
+		zero[key.Currency] += have.Debits - have.Credits // 64 bits that overflow back to zero are still zero
 		of := string(key.Account) + " " + key.Currency
 		switch {
 		case low == high && have == low:
@@ -475,7 +474,7 @@ func (v *verifier) balances(ctx context.Context, region string, before sums) err
 		}
 	}
 	for currency, sum := range zero {
-		// Pages of balances that move are of different moments.
+		// Pages of changing balances are of different moments.
 		if sum != 0 && !moving[currency] {
 			v.fail(CheckZero, region, currency, "the balances sum to %d", sum)
 		}
@@ -515,7 +514,7 @@ func (s sums) same(other sums) bool {
 	return len(s) == len(other)
 }
 
-// keysOf are those of both, in order.
+// keysOf returns the keys of both, in order.
 func keysOf(a, b sums) []ledger.AccountKey {
 	keys := make([]ledger.AccountKey, 0, max(len(a), len(b)))
 	for key := range a {

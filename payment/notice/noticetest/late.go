@@ -24,7 +24,7 @@ import (
 	"github.com/homeward-io/homeward/payment/recon"
 )
 
-// Rows are all contracts of a backend, as a node sees them.
+// Rows are all stores of a backend, as a node sees them.
 type Rows interface {
 	claim.Store
 	outbox.Queues
@@ -40,19 +40,19 @@ type LateHarness struct {
 	Code   claim.RegionCode
 	Policy claim.Policy
 	Rows   Rows
-	// Pass moves the store's clock on, Sweep is all of its housekeeping, and Now reads
-	// the clock.
+	// Pass advances the store's clock, Sweep runs all of its housekeeping, and Now
+	// reads the clock.
 	Pass  func(t testing.TB, d time.Duration)
 	Sweep func(t testing.TB)
 	Now   func(t testing.TB) time.Time
 }
 
-// later is long after every claim is forgotten.
+// later is long after every claim was deleted.
 const later = 60 * 24 * time.Hour
 
-// ExerciseLate checks, with the real claims, books and compensations of a backend, that a
-// success which a provider tells of months after its charge was refused is refunded once,
-// whichever path finds it.
+// ExerciseLate checks, with the real claims, books and compensations of a backend, that
+// a success which a provider reports months after its charge was refused is refunded
+// once, whichever path finds it.
 func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	for name, verdicts := range map[string][]claim.Verdict{
 		"refused":  {{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}},
@@ -90,9 +90,9 @@ func ExerciseLate(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
-// ExerciseKeys checks that no merchant can spend the key of a compensation, which is a
-// hash of what a provider tells it, and that one which an older build has begun, under
-// a key that can be spent, goes on there. Of the harness it needs no Sweep.
+// ExerciseKeys checks that no merchant can use the key of a compensation, and that one
+// which an older build has begun, under a key that can be used, continues there. It
+// needs no Sweep.
 func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	t.Run("keys: what a merchant can spell is not the key of a compensation", func(t *testing.T) {
@@ -154,9 +154,9 @@ func ExerciseKeys(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
-// ExerciseHeld checks that a refund which the provider refused for now, and which was held
-// for longer than a claim answers, is asked for again once its key is free; and that one
-// which was refused for good is a person's. Of the harness it needs no Sweep.
+// ExerciseHeld checks that a refund which the provider refused for now, and which was
+// held for longer than a claim answers, is retried once its key is free; and that one
+// which was refused for good is left to an operator. It needs no Sweep.
 func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	refused := []claim.Verdict{{Outcome: claim.OutcomeRefused, Reason: "stolen_card", Response: claim.Response{Status: 402, Body: []byte("{}")}}}
 	for name, c := range map[string]struct {
@@ -200,7 +200,8 @@ func ExerciseHeld(t *testing.T, newHarness func(t *testing.T) LateHarness) {
 	}
 }
 
-// olderKey is what builds before this one named the compensation of pay_1 at bank.
+// olderKey is the key that builds before this one gave the compensation of pay_1 at
+// bank.
 func olderKey(t *testing.T, code claim.RegionCode) string {
 	seed := sha256.Sum256([]byte("homeward/refund/v1\x004:bankpay_1\x00REFUND"))
 	key, err := claim.Stamp(code, bytes.NewReader(seed[:]))
@@ -249,7 +250,7 @@ func newLateWorld(t *testing.T, h LateHarness) *lateWorld {
 	return w
 }
 
-// refuse lets a charge end so, and time pass until its claim is forgotten.
+// refuse refuses a charge and waits until its claim is deleted.
 func (w *lateWorld) refuse(verdicts []claim.Verdict) (id string) {
 	w.Helper()
 	id = w.settled(w.charge(), verdicts).Minted.ID
@@ -295,7 +296,7 @@ func (w *lateWorld) settled(rec claim.Record, verdicts []claim.Verdict) claim.Re
 	return rec
 }
 
-// tell brings a notice of the late success, and returns what became of it.
+// tell processes a notice of the late success, and returns its result.
 func (w *lateWorld) tell(event, id string) notice.Status {
 	w.Helper()
 	body, err := json.Marshal(psp.Notice{
@@ -316,8 +317,8 @@ func (w *lateWorld) tell(event, id string) notice.Status {
 	return kept.Status
 }
 
-// reconcile compares a statement that has the late charge and every refund, and
-// returns what differs; heal is told of it.
+// reconcile compares a statement that has the late charge and every refund, and returns
+// the mismatches; heal receives each.
 func (w *lateWorld) reconcile(id string, heal func(recon.Mismatch)) (classes []recon.Class) {
 	w.Helper()
 	at := w.Now(w).Unix()
@@ -342,8 +343,7 @@ func (w *lateWorld) reconcile(id string, heal func(recon.Mismatch)) (classes []r
 	return classes
 }
 
-// givenBack checks that the money of the late charge was given back once, and that
-// the books say so.
+// givenBack checks that the late charge was refunded once, and booked so.
 func (w *lateWorld) givenBack(id string) {
 	w.Helper()
 	require.Len(w, w.bank.all(), 1, "one refund")
@@ -372,7 +372,7 @@ type bank struct {
 	psp.NoCapture
 	mu      sync.Mutex
 	refunds map[string]string // references, by key
-	decline *psp.Decline      // what it answers, if not nil
+	decline *psp.Decline      // its answer, if not nil
 }
 
 type refund struct{ id, reference string }
@@ -419,7 +419,7 @@ func (b *bank) Lookup(context.Context, psp.Call) (psp.Found, psp.Result) {
 	return psp.FoundUnknown, psp.Result{}
 }
 
-// noBlobs: no body is so large.
+// noBlobs: no body is that large.
 type noBlobs struct{}
 
 func (noBlobs) Put(context.Context, []byte) (string, error) { return "", errors.New("no objects here") }

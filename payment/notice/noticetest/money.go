@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// refund is booked at home, and returned with what says that it has failed.
+// refund books a refund at home and returns it with the transaction of its failure.
 func (w *world) refund(id string) (of, failed ledger.Transaction) {
 	w.Helper()
 	of = ledger.Transaction{

@@ -1,5 +1,5 @@
-// Package noticetest is what every notice.Store must do, as tests that run
-// unchanged on each backend.
+// Package noticetest is the conformance suite of notice.Store. It runs unchanged on
+// each backend.
 package noticetest
 
 import (
@@ -19,30 +19,30 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Harness is one backend under test, without notices at first.
+// Harness is one backend under test, initially without notices.
 type Harness struct {
-	// Regions are at least two.
+	// Regions has at least two.
 	Regions []string
 	// Store and Queue, of outbox.Notices, are the view of a node in a region.
 	Store func(region string) notice.Store
 	Queue func(region string) outbox.Store
-	// Events are the queue of outbox.Events, Books the ledger, as such a node has them.
+	// Events is the queue outbox.Events, Books the ledger, as such a node sees them.
 	Events func(region string) outbox.Store
 	Books  func(region string) ledger.Store
 	// Lease is how long the tests take rows for.
 	Lease time.Duration
-	// Pass lets the store's clock go on by at least d; exactly d if Exact.
+	// Pass advances the store's clock by at least d; exactly d if Exact.
 	Pass  func(t testing.TB, d time.Duration)
 	Exact bool
 	// Now reads the store's clock.
 	Now func(t testing.TB) time.Time
-	// Sweep does the housekeeping of a region until nothing is left to do.
+	// Sweep runs the housekeeping of a region until nothing is left to do.
 	Sweep func(t testing.TB, region string)
-	// Raw is all that the store keeps, as whoever takes its disk away finds it.
+	// Raw returns all that the store keeps, as a thief of its disk would find it.
 	Raw func(t testing.TB) []byte
 }
 
-// Queue makes of h what outboxtest wants of outbox.Notices.
+// Queue adapts h to an outboxtest harness for outbox.Notices.
 func Queue(h Harness) outboxtest.Harness {
 	return outboxtest.Harness{
 		Regions: h.Regions, Queue: outbox.Notices, Store: h.Queue, Lease: h.Lease, Pass: h.Pass, Exact: h.Exact,
@@ -57,8 +57,8 @@ func Queue(h Harness) outboxtest.Harness {
 	}
 }
 
-// Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest.
+// Exercise checks every promise of the contract. newHarness opens a backend for each
+// subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, tc := range slices.Concat(tests, sealedTests) {
 		t.Run(tc.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func (w *world) take() []outbox.Message {
 	return got
 }
 
-// takeOne takes the only row that is due.
+// takeOne takes the only due row.
 func (w *world) takeOne() outbox.Message {
 	w.Helper()
 	got := w.take()
@@ -211,7 +211,7 @@ var tests = []struct {
 			for i := range racers {
 				var batch []notice.Notice
 				for j := range events {
-					// In another order on every side: no two may wait for each other.
+					// In another order on every side: no two may deadlock.
 					n := (j*7 + i*3) % events
 					batch = append(batch, newNotice(fmt.Sprintf("evt_%d_%d", round, n), "body"))
 				}

@@ -18,7 +18,7 @@ import (
 // payer is personal data as a provider sends it.
 const payer = `{"id":"evt_1","email":"erika.mustermann@example.org"}`
 
-// postbox believes every signature.
+// postbox accepts every signature.
 type postbox struct{}
 
 func (postbox) Verify(h http.Header, _ []byte, _ time.Time) (string, error) {
@@ -27,7 +27,7 @@ func (postbox) Verify(h http.Header, _ []byte, _ time.Time) (string, error) {
 
 func (postbox) Read([]byte) (psp.Notice, error) { return psp.Notice{}, errors.New("nobody reads here") }
 
-// receive takes a notice in as a node does.
+// receive receives a notice as a node does.
 func (w *world) receive(r *seal.Ring, event, body string) (id string) {
 	w.Helper()
 	receiver, err := notice.NewReceiver(notice.ReceiverConfig{
@@ -39,7 +39,7 @@ func (w *world) receive(r *seal.Ring, event, body string) (id string) {
 	return notice.ID("sim", event)
 }
 
-// opens checks what is in a stored body.
+// opens checks the content of a stored body.
 func (w *world) opens(r *seal.Ring, id string, stored []byte, want string) {
 	w.Helper()
 	plain, err := r.Open(w.ctx, seal.Row{Table: "notice", Region: w.home, ID: id}, stored)
@@ -47,7 +47,7 @@ func (w *world) opens(r *seal.Ring, id string, stored []byte, want string) {
 	require.Equal(w, want, string(plain))
 }
 
-// closeNow acts on the only notice that is due.
+// closeNow processes the only due notice.
 func (w *world) closeNow() {
 	w.Helper()
 	m := w.takeOne()
@@ -75,7 +75,7 @@ var sealedTests = []struct {
 	{"sealed: bodies go from no key to one, and from key to key", func(w *world) {
 		old, both, last := sealtest.Ring(1), sealtest.Ring(2, 1), sealtest.Ring(2)
 		var ids []string
-		for i := range 150 { // more than a page of any size that is used
+		for i := range 150 { // more than one page
 			r := old
 			if i%2 == 0 {
 				r = nil
@@ -143,7 +143,7 @@ var sealedTests = []struct {
 			w.Skip("nobody waits a week for a clock that cannot be set")
 		}
 		w.keep(newNotice("evt_1", payer))
-		w.Pass(w, time.Hour) // it is acted on later
+		w.Pass(w, time.Hour) // it is processed later
 		w.closeNow()
 		w.keep(newNotice("evt_parked", payer))
 		m := w.takeOne()

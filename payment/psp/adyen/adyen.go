@@ -8,8 +8,8 @@
 //
 // Our reference is the merchant's reference of each request. A charge whose money is
 // held ([psp.Terms].Manual) has [heldMark] behind it: Adyen's event for an authorised
-// payment does not tell whether a capture follows, and nothing else in it that we choose
-// is signed. A capture or cancellation has that reference, too, and its own behind it.
+// payment does not say whether a capture follows, and no other signed member is ours to
+// choose. A capture or cancellation has that reference, too, and its own behind it.
 //
 // # What the answer to a payment says
 //
@@ -22,14 +22,14 @@
 //	Pending, Received                             Pending, the method takes its time
 //	PartiallyAuthorised, and all others           Unknown
 //
-// Where the payer has to act, the page that has sent the payer on submits what comes back
-// to Adyen's /payments/details, and the event tells us what became of it.
+// If the payer has to act, the merchant's page submits the result to Adyen's
+// /payments/details, and the event reports the outcome.
 //
 // # Modifications are asynchronous
 //
-// The answer to a refund, a capture or a cancellation is the word received ("Refund",
-// "Capture", "Cancel"): Adyen has the request, and tells in an event what came of it.
-// That is Pending, until the event; a repeat of the call tells nothing new.
+// The answer to a refund, a capture or a cancellation is the status received ("Refund",
+// "Capture", "Cancel"): Adyen has the request, and reports the result in an event.
+// Until then it is Pending; a repeat of the call learns nothing new.
 //
 // # Errors
 //
@@ -46,24 +46,22 @@
 //
 // # Idempotency keys
 //
-// Adyen keeps a key for at least 7 days, per company account, in up to 64 characters. It
-// answers a repeat with the first answer, and does not say that it compares what came
-// with it: the adapter does, by the reference and the amount of the answer, and where they
-// differ says psp.ErrKeyReused. A key is not
-// known in another region's endpoints. So each home region has one endpoint
-// ([Config].Endpoints), and every call of a claim goes to that of its home, whichever
-// node makes it.
+// Adyen keeps a key for at least 7 days, per company account, in up to 64 characters.
+// It answers a repeat with the first answer, and does not document that it compares the
+// parameters: the adapter does, by the reference and the amount of the answer, and
+// returns psp.ErrKeyReused if they differ. A key is not known in another region's
+// endpoints. So each home region has one endpoint ([Config].Endpoints), and every call
+// of a claim goes to that of its home, whichever node makes it.
 //
 // # No look-up
 //
-// The Checkout API shows no payment, neither by the merchant's reference nor by its own.
-// A call without an answer is repeated under its key. What the repeat answers, or the
-// event, is all there is to learn; after the key's 7 days only the event, and the
-// statement.
+// The Checkout API shows no payment, neither by the merchant's reference nor by its
+// own. A call without an answer is repeated under its key. Only the repeat's answer or
+// the event has the outcome; after the key's 7 days only the event, and the statement.
 //
 // # No retries
 //
-// One call is one request: the adapter neither repeats one nor follows a redirect, and
+// One call is one request: the adapter neither repeats it nor follows a redirect, and
 // net/http cannot repeat it, as it has no second copy of the body.
 package adyen
 
@@ -82,16 +80,16 @@ import (
 )
 
 const (
-	// DefaultName is what the provider is called in records.
+	// DefaultName is the provider's name in records.
 	DefaultName = "adyen"
-	// APIVersion is the version of the Checkout API that is spoken.
+	// APIVersion is the version of the Checkout API that the adapter uses.
 	APIVersion = "v71"
 	// TestURL is the test environment ("Live endpoints").
 	TestURL = "https://checkout-test.adyen.com"
-	// DefaultTimeout is that of Adyen's own Go library (src/adyen/api.go, NewClient):
-	// a shorter one turns charges that an issuer is slow about into unknown ones.
+	// DefaultTimeout is that of Adyen's own Go library (src/adyen/api.go, NewClient): a
+	// shorter one turns charges at slow issuers into unknown ones.
 	DefaultTimeout = 60 * time.Second
-	// KeyLife is how long a key is valid at least ("API idempotency", "Key scope and
+	// KeyLife is the least time that a key is valid ("API idempotency", "Key scope and
 	// validity time").
 	KeyLife = 7 * 24 * time.Hour
 	// maxKey is the longest key, in characters (same page).
@@ -99,8 +97,8 @@ const (
 	// maxReference is the longest reference of a payment, in characters ("/payments",
 	// reference).
 	maxReference = 80
-	// heldMark stands behind the reference of a charge whose money is held. Adyen splits a
-	// merchant's reference at hyphens for nothing but its own search ("/payments", reference).
+	// heldMark follows the reference of a charge whose money is held. Adyen splits a
+	// merchant's reference at hyphens only for its own search ("/payments", reference).
 	heldMark = "-held"
 	// orderMark stands between that and the reference of a capture or cancellation.
 	orderMark = "-"
@@ -120,17 +118,17 @@ type Config struct {
 	Key string
 	// HMACKey is the webhook's key, in hexadecimal; "" refuses all notices.
 	HMACKey string
-	// MerchantAccount is whose money moves.
+	// MerchantAccount is the account that receives and pays.
 	MerchantAccount string
-	// ReturnURL is where a payer comes back to, where the merchant names none: Adyen wants
+	// ReturnURL is where a payer returns to if the merchant names none: Adyen requires
 	// one with every payment.
 	ReturnURL string
 	// BaseURL is an absolute http or https URL without query, to which the API's version
 	// is added: [TestURL], a [LiveURL], or "", which means the former.
 	BaseURL string
-	// Endpoints are such URLs by the home region of a claim, for those that have another
-	// than BaseURL. One must not change while claims of its region are open: a key is known
-	// at the endpoint alone that it was sent to.
+	// Endpoints are such URLs by the home region of a claim, for those that have
+	// another than BaseURL. One must not change while claims of its region are open:
+	// only the endpoint that received a key knows it.
 	Endpoints map[string]string
 	// Timeout bounds one call; 0 means [DefaultTimeout].
 	Timeout time.Duration

@@ -2,15 +2,15 @@ package adyen
 
 import "strings"
 
-// decimals are how many more decimals Adyen's amounts have than those of ISO 4217, where
+// decimals are how many more decimals Adyen's amounts have than those of ISO 4217, if
 // they differ ("Currency codes and minor units", where each is marked "differs from
 // standard").
 var decimals = map[string]int{"clp": 2, "isk": 2, "cve": -2, "idr": -2}
 
-// centum is what two decimals make.
+// centum is the factor of two decimals.
 const centum = 100
 
-// maxAmount keeps amounts, with two decimals more, inside 64 bits.
+// maxAmount keeps amounts, with two more decimals, inside 64 bits.
 const maxAmount = 1 << 56
 
 // amount is Adyen's Amount: minor units by Adyen's own decimals.
@@ -19,7 +19,7 @@ type amount struct {
 	Value    int64  `json:"value"`
 }
 
-// amountOf spells minor units of ISO 4217 as Adyen does. ok is false for an amount that
+// amountOf converts minor units of ISO 4217 to Adyen's. ok is false for an amount that
 // Adyen cannot express, as 10.50 CVE.
 func amountOf(minor int64, currency string) (a amount, ok bool) {
 	a = amount{strings.ToUpper(currency), minor}
@@ -38,7 +38,8 @@ func amountOf(minor int64, currency string) (a amount, ok bool) {
 	return a, true
 }
 
-// minor is the inverse of amountOf. ok is false for what no amount of ours could be.
+// minor is the inverse of amountOf. ok is false for an amount that minor units cannot
+// express.
 func (a amount) minor() (minor int64, currency string, ok bool) {
 	currency = strings.ToLower(a.Currency)
 	if len(currency) != len("usd") || strings.Trim(currency, "abcdefghijklmnopqrstuvwxyz") != "" || a.Value < 0 || a.Value > maxAmount {

@@ -6,18 +6,19 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// secondMark stands behind the reference of a dispute where its money was withdrawn for the
-// second time: Adyen has one reference for all events of a dispute, and the money moves
-// twice. The mapping of Adyen's statement has the same.
+// secondMark follows the reference of a dispute whose money was withdrawn a second
+// time: Adyen has one reference for all events of a dispute, and the money moves twice.
+// The mapping of Adyen's statement has the same.
 const secondMark = "/second"
 
-// disputes is what follows from the events of a dispute ("Dispute webhooks", dispute events;
-// the descriptions of each in Adyen's Webhooks-v1.json). Money moves by CHARGEBACK,
-// CHARGEBACK_REVERSED and SECOND_CHARGEBACK alone.
+// disputes maps the events of a dispute to movements ("Dispute webhooks", dispute
+// events; the descriptions of each in Adyen's Webhooks-v1.json). Money moves by
+// CHARGEBACK, CHARGEBACK_REVERSED and SECOND_CHARGEBACK alone.
 //
-// Nothing follows from a request for information or a notification of fraud, as no event
-// says that it came to nothing; from what was uploaded or commented; nor from an opened,
-// accepted, declined or escalated pre-arbitration, which is not decided.
+// Nothing follows from a request for information or a notification of fraud, as no
+// event reports that it was dropped; nor from uploads and comments; nor from a
+// pre-arbitration that is opened, accepted, declined or escalated, which is not
+// decided.
 var disputes = map[string][]step{
 	"NOTIFICATION_OF_CHARGEBACK": {{kind: psp.KindDisputeOpened}},
 	"CHARGEBACK":                 {{kind: psp.KindDispute}},
@@ -39,15 +40,16 @@ type step struct {
 	second, known bool
 }
 
-// words are how a dispute stands after a step, as the API's other providers say it.
+// words maps a step to the status of a dispute, as the API's other providers spell it.
 var words = map[psp.Kind]string{
 	psp.KindDisputeOpened: "needs_response", psp.KindDispute: "needs_response", psp.KindDisputeReversal: "under_review",
 	psp.KindDisputeWon: "won", psp.KindDisputeLost: "lost",
 }
 
-// unasked is what the event tells of that nobody here asked for: steps of a dispute, and what
-// became of a refund that somebody made in the Customer Area, which has the reference of its
-// payment. ok is false for all else. Neither reason nor time to answer is signed.
+// unasked reads an event about a movement that we did not request: a step of a dispute,
+// or the result of a refund that somebody made in the Customer Area, which has the
+// reference of its payment. ok is false for all else. Neither reason nor time to answer
+// is signed.
 func (i *item) unasked() (all []psp.Unasked, ok bool, err error) {
 	steps, disputed := disputes[i.EventCode]
 	refund := i.EventCode == eventRefund || i.EventCode == eventRefundFailed || i.EventCode == eventRefundedReversed

@@ -19,7 +19,7 @@ const (
 	// maxReply bounds an answer in bytes; one with an action for the payer has some kB.
 	maxReply    = 1 << 20
 	maxRespHead = 64 << 10 // bytes
-	// maxError bounds what is kept of an error, in bytes.
+	// maxError bounds the stored text of an error, in bytes.
 	maxError = 500
 )
 
@@ -35,15 +35,15 @@ type serviceError struct {
 // codeInProgress is "request already processed or in progress" ("API idempotency").
 const codeInProgress = "704"
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	status    int
 	transient bool
 	body      []byte
 }
 
-// post makes one call to the endpoint of its home, and reads the answer into to where it
-// is a good one. Otherwise it says what the answer means.
+// post makes one call to the endpoint of its home. It decodes a good response into to;
+// otherwise it returns the meaning of the response.
 func (p *Provider) post(ctx context.Context, call psp.Call, path []string, body, to any) (refused *psp.Result) {
 	unknown := func(err error) *psp.Result { return &psp.Result{Err: err} }
 	switch {
@@ -72,7 +72,7 @@ func (p *Provider) post(ctx context.Context, call psp.Call, path []string, body,
 	return &r
 }
 
-// at is where the claims of a home region are known.
+// at returns the endpoint for claims of a home region.
 func (p *Provider) at(home string) *url.URL {
 	if at, ok := p.endpoints[home]; ok {
 		return at
@@ -121,8 +121,8 @@ func (p *Provider) exchange(ctx context.Context, to *url.URL, key string, body [
 	return ans, nil
 }
 
-// refusal reads an answer that is none of the good ones. Only in Adyen's own words:
-// gateways answer with these codes, too.
+// refusal reads an error response. It requires Adyen's own format: gateways answer with
+// these codes, too.
 func (a answer) refusal() psp.Result {
 	var e serviceError
 	if err := json.Unmarshal(a.body, &e); err != nil || e.ErrorCode == "" {
@@ -135,7 +135,7 @@ func (a answer) refusal() psp.Result {
 	return psp.Result{Err: fmt.Errorf("adyen: status %d, type %q, code %q, transient %t, reference %q", a.status, e.ErrorType, e.ErrorCode, a.transient, e.PSPReference)}
 }
 
-// word is s as a part of a code: lower case letters, digits and '_'.
+// word returns s as a part of a code: lower case letters, digits and '_'.
 func word(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -148,7 +148,7 @@ func word(s string) string {
 	}, s)
 }
 
-// line is s as one line, cut where it goes on for pages.
+// line returns s as one line, cut if it is long.
 func line(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "")
 	if len(s) > maxError {

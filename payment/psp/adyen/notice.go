@@ -23,8 +23,8 @@ type webhook struct {
 	} `json:"notificationItems"`
 }
 
-// item is a NotificationRequestItem. Its signature covers what is named by signed, and
-// nothing else: what follows from an event is read off those members alone.
+// item is a NotificationRequestItem. Its signature covers the members that signed
+// names, and nothing else: only those decide anything.
 type item struct {
 	PSPReference        string `json:"pspReference"`
 	OriginalReference   string `json:"originalReference"`
@@ -40,9 +40,9 @@ type item struct {
 	} `json:"additionalData"`
 }
 
-// signed is what the signature stands on ("Verify HMAC signatures", Standard webhooks):
-// the values as they are, without any escape. [item.sane] sees to it that no other than
-// the merchant's reference holds a colon, so that one text stands for one event.
+// signed returns the text that the signature covers ("Verify HMAC signatures", Standard
+// webhooks): the values as they are, without any escape. [item.sane] ensures that only
+// the merchant's reference contains a colon, so that one text stands for one event.
 func (i *item) signed() string {
 	return strings.Join([]string{
 		i.PSPReference, i.OriginalReference, i.MerchantAccountCode, i.MerchantReference,
@@ -50,7 +50,7 @@ func (i *item) signed() string {
 	}, ":")
 }
 
-// sane reports whether the signed members are what Adyen sends: short, visible, and
+// sane reports whether the signed members look as Adyen sends them: short, visible, and
 // without a colon. The merchant's reference may be anything: not every payment is ours.
 func (i *item) sane() bool {
 	for _, s := range []string{i.PSPReference, i.MerchantAccountCode, i.Amount.Currency, i.EventCode} {
@@ -77,9 +77,9 @@ func (i *item) ours(account string) bool {
 		readable(ref) && !strings.Contains(ref, ":")
 }
 
-// id names an event, which has no id of Adyen's: "Handle webhook events" tells duplicates
-// by eventCode and pspReference. An event may come again with the other outcome, and is
-// another one then.
+// id names an event, which has no id of Adyen's: "Handle webhook events" identifies
+// duplicates by eventCode and pspReference. An event that comes again with the other
+// outcome is another event.
 func (i *item) id() string { return i.EventCode + "." + i.PSPReference + "." + i.Success }
 
 // itemOf reads the one event that a webhook in JSON has.
@@ -101,8 +101,8 @@ func itemOf(body []byte) (*item, error) {
 	return w.Items[0].Item, nil
 }
 
-// Verify implements [psp.Notifier]. The signature is in the body and has no time in it: an
-// event is never stale. One that is repeated has the same id, and is kept once.
+// Verify implements [psp.Notifier]. The signature is in the body and covers no time: an
+// event is never stale. A repeated event has the same id, and is stored once.
 func (p *Provider) Verify(_ http.Header, body []byte, _ time.Time) (eventID string, err error) {
 	if p.hmacKey == nil {
 		return "", fmt.Errorf("adyen: %w", psp.ErrUnchecked)
@@ -124,10 +124,10 @@ func (p *Provider) Verify(_ http.Header, body []byte, _ time.Time) (eventID stri
 	return i.id(), nil
 }
 
-// canceled is the code of a charge that was let go.
+// canceled is the code of a charge that was released.
 const canceled = "canceled"
 
-// Events that are acted on ("Webhook types"; the pages of each modification).
+// Events that are processed ("Webhook types"; the pages of each modification).
 const (
 	eventAuthorisation    = "AUTHORISATION"
 	eventCapture          = "CAPTURE"
@@ -140,12 +140,11 @@ const (
 	eventRefundedReversed = "REFUNDED_REVERSED"
 )
 
-// Read implements [psp.Notifier]. An event of another merchant account of the company, or
-// of a payment that has no reference of ours, is none of our business.
+// Read implements [psp.Notifier]. It ignores an event of another merchant account of
+// the company, or of a payment that has no reference of ours.
 //
-// An event that tells of a decline does not say why in any member that is signed, so that
-// the decline is soft: the payment may be tried again, and Adyen then answers with the
-// reason.
+// No signed member of a decline has its reason, so the decline is soft: the payment may
+// be retried, and Adyen then answers with the reason.
 func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	i, err := itemOf(body)
 	if err != nil {
@@ -180,13 +179,13 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	return n, nil
 }
 
-// says notes in n what became of the movement. false: nothing that follows from it.
+// says records the outcome of the movement in n. false: nothing follows from it.
 func (i *item) says(n *psp.Notice) bool {
 	done := i.Success == "true"
 	declined := func(code, message string) {
 		n.Outcome, n.Decline = psp.Declined, &psp.Decline{Class: psp.Soft, Code: code, Message: message}
 	}
-	n.ProviderRef = i.OriginalReference // of what is done to a charge, the charge's
+	n.ProviderRef = i.OriginalReference // of an order about a charge, the charge's
 	switch i.EventCode {
 	case eventAuthorisation:
 		n.ProviderRef = i.PSPReference
@@ -208,7 +207,7 @@ func (i *item) says(n *psp.Notice) bool {
 		default:
 			declined("capture_failed", "The payment was authorized, and could not be captured.")
 		}
-	case eventCaptureFailed: // "Failed capture": the scheme has rejected what had succeeded
+	case eventCaptureFailed: // "Failed capture": the scheme rejected what had succeeded
 		n.Held = false
 		declined("capture_failed", "The payment was authorized, and could not be captured.")
 	case eventCancellation, eventTechnicalCancel:
@@ -220,7 +219,7 @@ func (i *item) says(n *psp.Notice) bool {
 		default:
 			return false
 		}
-	case eventExpire: // what is not captured; perhaps a part is. It may name the payment alone.
+	case eventExpire: // the uncaptured rest, or all of it. It may name the payment alone.
 		n.ProviderRef = cmp.Or(i.OriginalReference, i.PSPReference)
 		declined(canceled, "The authorization has expired before it was captured.")
 	case eventRefund, eventRefundFailed, eventRefundedReversed:

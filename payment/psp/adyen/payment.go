@@ -18,12 +18,12 @@ type paymentRequest struct {
 	Reference       string       `json:"reference"`
 	ReturnURL       string       `json:"returnUrl"`
 	PaymentMethod   storedMethod `json:"paymentMethod"`
-	// ShopperReference is whose stored payment method it is.
+	// ShopperReference is the owner of the stored payment method.
 	ShopperReference         string `json:"shopperReference,omitempty"`
 	ShopperInteraction       string `json:"shopperInteraction"`
 	RecurringProcessingModel string `json:"recurringProcessingModel"`
 	// CaptureDelayHours 0 captures at once, whatever the account's setting ("Capture",
-	// delayed capture of an individual payment). Left out where the money is held.
+	// delayed capture of an individual payment). It is omitted if the money is held.
 	CaptureDelayHours      *int              `json:"captureDelayHours,omitempty"`
 	AdditionalData         map[string]string `json:"additionalData,omitempty"`
 	ShopperStatement       string            `json:"shopperStatement,omitempty"`
@@ -47,7 +47,7 @@ type paymentResponse struct {
 	Action            json.RawMessage `json:"action"`
 }
 
-// What a payment can have come to ("Payment result codes").
+// The results of a payment ("Payment result codes").
 const (
 	resultAuthorised = "Authorised"
 	resultRefused    = "Refused"
@@ -74,7 +74,7 @@ func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 	return res.result(&req, call)
 }
 
-// payment spells a charge, or says why Adyen cannot make it.
+// payment builds a charge, or returns why Adyen cannot make it.
 func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) {
 	var terms psp.Terms
 	if call.Terms != nil {
@@ -92,8 +92,8 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 	req = paymentRequest{
 		Amount: money, MerchantAccount: p.account, Reference: reference(call.Reference, terms.Manual), ReturnURL: terms.ReturnURL,
 		PaymentMethod: storedMethod{"scheme", token}, ShopperReference: shopper,
-		// "Tokenization": with the payer there, one of his cards on file; without, one that
-		// the merchant takes the money from when it is due.
+		// "Tokenization": with the payer present, a card on file; without, one that the
+		// merchant charges when a payment is due.
 		ShopperInteraction: "ContAuth", RecurringProcessingModel: "UnscheduledCardOnFile",
 		ShopperStatement: terms.StatementSuffix, MerchantOrderReference: order, Metadata: own,
 	}
@@ -117,9 +117,9 @@ func (p *Provider) payment(call psp.Call) (req paymentRequest, no *psp.Decline) 
 	return req, nil
 }
 
-// stored reads a merchant's name for a stored payment method: Adyen's token, with pm_
-// before it as all have at Homeward, and before it, where no customer is named, the
-// shopper that it belongs to: pm_SHOPPER-TOKEN. Adyen's tokens have no hyphen.
+// stored parses a merchant's name for a stored payment method: Adyen's token, prefixed
+// with pm_ as all are at Homeward, and, if no customer is named, with the shopper that
+// it belongs to: pm_SHOPPER-TOKEN. Adyen's tokens have no hyphen.
 func stored(source, customer string) (token, shopper string) {
 	token, shopper = strings.TrimPrefix(source, "pm_"), customer
 	if at := strings.LastIndexByte(token, '-'); at >= 0 && customer == "" {
@@ -128,7 +128,7 @@ func stored(source, customer string) (token, shopper string) {
 	return token, shopper
 }
 
-// reference is what Adyen knows a charge by.
+// reference is the merchant's reference of a charge at Adyen.
 func reference(ours string, held bool) string {
 	if held {
 		return ours + heldMark
@@ -147,7 +147,8 @@ const (
 	shownStatement = 22
 )
 
-// unmakeable says which of a merchant's terms Adyen has no such thing for, or does not take.
+// unmakeable returns the first of a merchant's terms that Adyen does not have, or does
+// not accept.
 func unmakeable(t *psp.Terms) *psp.Decline {
 	_, own := t.Own()
 	switch {
@@ -170,8 +171,8 @@ func unmakeable(t *psp.Terms) *psp.Decline {
 	return nil
 }
 
-// statement is text as a bank's statement can show it: other characters become spaces,
-// and the rest is cut ("/payments", shopperStatement).
+// statement converts text to what a bank's statement can show: other characters become
+// spaces, and the rest is cut ("/payments", shopperStatement).
 func statement(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" .,'_-?+*/", r) {
@@ -199,7 +200,7 @@ func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result 
 	case resultRefused, resultError, resultCancelled:
 		return psp.Result{Outcome: psp.Declined, Decline: declined(r.ResultCode, r.RefusalReasonCode)}
 	case resultAuthorised:
-		// What Adyen says it takes has to be what was asked for, and ours.
+		// The accepted amount and reference must be the requested ones.
 		if r.MerchantReference == "" || r.Amount == nil {
 			return unknown("an authorisation without merchantReference or amount")
 		}
@@ -218,7 +219,7 @@ func (r *paymentResponse) result(req *paymentRequest, call psp.Call) psp.Result 
 		return pending(r.PSPReference, psp.Processing, nil)
 	case resultRedirect, resultIdentify, resultChallenge, resultPresent:
 		if call.Terms == nil || !call.Terms.OnSession {
-			// Nobody is shown the action, without which no money moves.
+			// The action is shown to nobody, and without it no money moves.
 			return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{Class: psp.Soft, Code: "authentication_required", Message: "The payment needs the payer to authenticate."}}
 		}
 		return pending(r.PSPReference, psp.RequiresAction, r.Action)
@@ -234,15 +235,15 @@ func unknown(format string, args ...any) psp.Result {
 	return psp.Result{Err: fmt.Errorf("adyen: "+format, args...)}
 }
 
-// modification is what PaymentRefundRequest, PaymentCaptureRequest and PaymentCancelRequest
-// have in common.
+// modification has the common members of PaymentRefundRequest, PaymentCaptureRequest
+// and PaymentCancelRequest.
 type modification struct {
 	MerchantAccount string  `json:"merchantAccount"`
 	Reference       string  `json:"reference"`
 	Amount          *amount `json:"amount,omitempty"` // not of a cancellation
 }
 
-// modified is what their responses have in common.
+// modified has the common members of their responses.
 type modified struct {
 	PSPReference        string  `json:"pspReference"`
 	PaymentPSPReference string  `json:"paymentPspReference"`
@@ -251,7 +252,7 @@ type modified struct {
 	Amount              *amount `json:"amount"`
 }
 
-// statusReceived is the only status that the answer to a modification has.
+// statusReceived is the only status in the answer to a modification.
 const statusReceived = "received"
 
 // Refund implements [psp.Provider]. The answer is Pending: an event tells the outcome.
@@ -269,8 +270,8 @@ func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
 	return p.modify(ctx, call, "cancels", order(call), false)
 }
 
-// order is what Adyen knows a capture or cancellation by, which its event repeats: the
-// reference of the held charge, and behind it that of the order, where it has one.
+// order is Adyen's reference of a capture or cancellation, which its event repeats: the
+// reference of the held charge, and behind it that of the order, if it has one.
 func order(call psp.Call) string {
 	of := reference(cmp.Or(call.Of, call.Reference), true)
 	if call.Of == "" || call.Of == call.Reference {
@@ -308,7 +309,7 @@ func (p *Provider) modify(ctx context.Context, call psp.Call, what, reference st
 	return pending(ref, psp.Processing, nil)
 }
 
-// noTransfers is the answer to each: nothing was sent, now or before.
+// noTransfers is the answer to each transfer: nothing was sent, now or before.
 var noTransfers = psp.Decline{Class: psp.Invalid, Code: "transfers_unsupported", Message: "This provider makes no transfers: Adyen's payouts are another product."}
 
 // Transfer implements [psp.Provider]. It sends nothing.

@@ -2,16 +2,16 @@ package adyen
 
 import "github.com/homeward-io/homeward/payment/psp"
 
-// refusal is what a refusalReasonCode means for the same payment with the same payment
-// method: soft where waiting, funds, the issuer or the payer can change the answer; hard
-// where only another payment method can, or where another attempt is forbidden.
+// refusal classifies a refusalReasonCode for the same payment with the same payment
+// method: soft if waiting, funds, the issuer or the payer can change the answer; hard
+// if only another payment method can, or if another attempt is forbidden.
 type refusal struct {
 	class psp.Class
 	code  string
 }
 
 // refusals are those of "Refusal reasons". A code that is not listed is soft: a hard
-// decline is remembered, and a word that nobody here knows is no ground for that.
+// decline is remembered, and an unknown code is no ground for that.
 var refusals = map[string]refusal{
 	"2":  {psp.Soft, "do_not_honor"}, // Refused: the issuer gives no reason
 	"3":  {psp.Soft, "call_issuer"},  // Referral
@@ -55,12 +55,12 @@ var refusals = map[string]refusal{
 	"43": {psp.Hard, "online_pin_required"},
 	"44": {psp.Soft, "try_another_interface"},
 	"45": {psp.Soft, "chip_downgrade"},
-	// Adyen refuses by itself what the card schemes would fine another attempt for.
+	// Adyen itself refuses attempts for which the card schemes would impose a fine.
 	"46": {psp.Hard, "do_not_try_again"},
 }
 
 // declined reads the reason of a payment that is Refused, Cancelled or in Error. The
-// merchant is told the code. The message is for payers, too, and does not repeat it: "do
+// merchant gets the code. The message is for payers, too, and does not repeat it: "do
 // not expose the details of the refusal reason to shoppers".
 func declined(result, reasonCode string) *psp.Decline {
 	r, ok := refusals[reasonCode]

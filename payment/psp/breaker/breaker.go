@@ -1,21 +1,20 @@
-// Package breaker spares a provider that does not answer: a circuit breaker around
-// a [psp.Provider].
+// Package breaker protects a provider that does not answer: a circuit breaker around a
+// [psp.Provider].
 //
-// Each call to a provider that hangs holds a claim, a connection and a goroutine for
-// the provider's whole time-out, and keeps the provider from recovering. Once half
-// of the answers stay away the circuit opens: for [OpenFor] nothing is sent, and
-// every call is answered at once with an Unknown outcome whose Err is a
-// *[psp.NotSentError]. That is the truth, and more than a call would have brought to
-// light: whoever asks knows that this call moved nothing, and when to try again. Then
-// [Probes] calls are let through; the circuit closes when all of them are answered,
-// and opens again with the first that is not.
+// Each call to a hanging provider holds a claim, a connection and a goroutine for the
+// provider's whole time-out, and keeps the provider from recovering. Once half of the
+// calls get no answer the circuit opens: for [OpenFor] nothing is sent, and every call
+// returns at once with an Unknown outcome whose Err is a *[psp.NotSentError]. The
+// caller then knows that this call moved nothing, and when to retry. After that
+// [Probes] calls are let through; the circuit closes when all of them are answered, and
+// opens again with the first that is not.
 //
-// Only silence counts against a provider. An approval and a decline are answers, and
-// so are "nothing under this reference" and [psp.ErrKeyReused]. Look-ups count like calls: they go the same
-// way, and after an outage they come first.
+// Only missing answers count against a provider. An approval and a decline are answers,
+// and so are "nothing under this reference" and [psp.ErrKeyReused]. Look-ups count like
+// calls: they take the same path, and after an outage they come first.
 //
-// The breaker decides nothing about money. What a claim may do after an Unknown is
-// decided as always; an open circuit only makes it cheaper and later.
+// The breaker decides nothing about money. The executor handles its Unknown like any
+// other; an open circuit only makes it cheaper and later.
 package breaker
 
 import (
@@ -34,40 +33,39 @@ const (
 	// Window is how far back answers count. It exceeds the usual time-out of one
 	// call (30 s), so that calls that began together and hang are counted together.
 	Window = time.Minute
-	// bucket is by how much the window moves on at a time.
+	// bucket is the step in which the window moves on.
 	bucket = 5 * time.Second
-	// MinCalls is how many answers, or their absence, the window must hold before
-	// the circuit may open. Fewer may be one merchant's bad luck, and at such a rate
-	// hanging calls hold nothing up.
+	// MinCalls is how many calls, answered or not, the window must hold before the
+	// circuit may open. Fewer may fail by chance, and at such a rate hanging calls
+	// block nothing.
 	MinCalls = 20
-	// MaxUnknownShare is the share of them that may stay away. Healthy providers
-	// lose fewer than one in a hundred; one that loses half is not slow but down, and
-	// the other half gets through once it is left alone.
+	// MaxUnknownShare is the share of them that may go unanswered. Healthy providers
+	// lose fewer than one in a hundred; a provider that loses half is down, not slow,
+	// and needs the pause to recover.
 	MaxUnknownShare = 0.5
-	// OpenFor is how long nothing is sent: long enough that a provider which
-	// restarts is not met by everything at once, short enough that a merchant who
-	// retries hardly notices the difference.
+	// OpenFor is how long nothing is sent: long enough for a provider to restart
+	// without load, short enough that a merchant who retries hardly notices.
 	OpenFor = 10 * time.Second
 	// Probes is how many calls are let through after that, and must all be answered.
-	// One could be luck; more than a few would be load.
+	// One could succeed by chance; more than a few would be load.
 	Probes = 3
-	// probeWait is when to try again while the probes are under way: an answer
-	// usually takes less than a second.
+	// probeWait is when to retry while the probes are under way: an answer usually
+	// takes less than a second.
 	probeWait = time.Second
 )
 
-// Provider decorates a provider. It is no psp.Notifier: notices are read by the
-// adapter behind it, whatever its circuit. It is safe for concurrent use.
+// Provider decorates a provider. It is not a psp.Notifier: the adapter behind it reads
+// notices, whatever the circuit's state. It is safe for concurrent use.
 type Provider struct {
 	psp.Provider
 	circuit *gobreaker.TwoStepCircuitBreaker[answer]
-	// opened is when the circuit opened last, in nanoseconds since began: gobreaker
-	// does not tell.
+	// opened is when the circuit last opened, in nanoseconds since began: gobreaker
+	// does not report it.
 	began  time.Time
 	opened atomic.Int64
 }
 
-// answer is what came of a call or a look-up.
+// answer is the result of a call or a look-up.
 type answer struct {
 	found  psp.Found
 	result psp.Result
@@ -76,13 +74,13 @@ type answer struct {
 // Outcomes of a call as the circuit sees them.
 var (
 	errNoAnswer = errors.New("breaker: no answer")
-	// errAbandoned: we hung up ourselves, or our adapter panicked, which says nothing
+	// errAbandoned: the caller gave up, or our adapter panicked, which proves nothing
 	// about the provider.
 	errAbandoned = errors.New("breaker: abandoned")
 )
 
-// New puts a closed circuit around p, of which there must be one for each provider
-// and process. A nil logger means slog.Default.
+// New puts a closed circuit around p. Use one for each provider and process. A nil
+// logger means slog.Default.
 func New(p psp.Provider, log *slog.Logger) *Provider {
 	if log == nil {
 		log = slog.Default()
@@ -91,7 +89,7 @@ func New(p psp.Provider, log *slog.Logger) *Provider {
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[answer](gobreaker.Settings{
 		Name: p.Name(), MaxRequests: Probes, Interval: Window, BucketPeriod: bucket, Timeout: OpenFor,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			answered := c.TotalSuccesses + c.TotalFailures // Requests has those under way, too
+			answered := c.TotalSuccesses + c.TotalFailures // Requests includes those under way
 			return answered >= MinCalls && float64(c.TotalFailures) >= MaxUnknownShare*float64(answered)
 		},
 		IsExcluded: func(err error) bool { return errors.Is(err, errAbandoned) },
@@ -146,10 +144,10 @@ func (b *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 	return a.found, a.result
 }
 
-// run lets ask go ahead if the circuit does, and counts whether it was answered. What was
-// not sent from below says nothing of the provider. An
-// adapter that panics counts for nothing: the fault is ours, and a request that is sent
-// again and again because of it must not stop everybody else's.
+// run runs ask if the circuit allows it, and counts whether it was answered. A call
+// that ask did not send counts for nothing, and neither does a panic of the adapter:
+// the fault is ours, and one request that is retried because of it must not open the
+// circuit for all.
 func (b *Provider) run(ctx context.Context, ask func() (answer, bool)) answer {
 	done, err := b.circuit.Allow()
 	switch {
@@ -178,5 +176,5 @@ func held(reason string, retryIn time.Duration) answer {
 	return answer{result: psp.Result{Err: &psp.NotSentError{RetryIn: retryIn, Reason: reason}}}
 }
 
-// State is the circuit's, for people: "closed", "open" or "half-open".
+// State returns the circuit's state for people: "closed", "open" or "half-open".
 func (b *Provider) State() string { return b.circuit.State().String() }

@@ -1,5 +1,5 @@
-// Package httpjson is the adapter for providers that speak plain JSON over
-// HTTP, in the shape that package simulator documents:
+// Package httpjson is the adapter for providers with a plain JSON API over HTTP, in the
+// format that package simulator documents:
 //
 //	POST {base}/v1/charges, /v1/transfers, /v1/refunds
 //	GET  {base}/v1/lookup?kind=…&reference=…
@@ -12,23 +12,23 @@
 //	400, 404, 422, class invalid                    Declined, Invalid
 //	everything else                                 Unknown
 //
-// Everything else is: 409 (of class key_reuse, psp.ErrKeyReused: the key met
+// Everything else is: 409 (of class key_reuse, psp.ErrKeyReused: the key was used with
 // other parameters, and the first call may well have moved money), 429, 5xx, a
-// redirect, any other class or shape, a reply too large, malformed, or about
-// another movement, a network error, a time-out.
+// redirect, any other class or shape, a reply too large, malformed, or about another
+// movement, a network error, a time-out.
 //
 // # Notices
 //
-// The provider tells of movements unasked with a POST signed in the manner of
+// The provider reports movements by webhook, with a POST signed in the manner of
 // Standard Webhooks (HMAC-SHA256 over id, time and body):
 //
 //	{"id":"evt_…","type":"charge.succeeded","created":1772366400,
 //	 "data":{"id":"psp_ch_…","status":"succeeded","reference","amount","currency"}}
 //
-// The type is charge, transfer or refund, a dot, and the status, which for a
-// refusal is declined and comes with the error object of a reply. What had succeeded
-// and has failed since is failed, with the id of the movement and an error object.
-// Any other type is none of our business.
+// The type is charge, transfer or refund, a dot, and the status. A refusal has the
+// status declined and the error object of a reply. A movement that succeeded and has
+// failed since has the status failed, with its id and an error object. Any other type
+// is ignored.
 //
 // # Configuration
 //
@@ -38,13 +38,12 @@
 //
 // # No retries
 //
-// The adapter makes one attempt per call, and sees to it that net/http does
-// too. net/http's Transport sends a POST again on its own, on a fresh
-// connection, when a kept-alive one turns out to be dead and either the request
-// carries an Idempotency-Key or its body can be rewound. Without GetBody it can
-// do neither, so requests here have none; nor are redirects followed. The
-// price is an Unknown where a connection died under us, which idle time-outs
-// shorter than the provider's keep rare.
+// The adapter makes one attempt per call, and ensures that net/http does too.
+// net/http's Transport resends a POST on a fresh connection if a kept-alive one turns
+// out to be dead and either the request carries an Idempotency-Key or its body can be
+// rewound. Without GetBody it can do neither, so requests here have none; nor are
+// redirects followed. The price is an Unknown if a connection dies during a call, which
+// idle time-outs shorter than the provider's keep rare.
 package httpjson
 
 import (
@@ -85,25 +84,26 @@ type Config struct {
 	// Name identifies the provider in records and metrics: lower case letters,
 	// digits, '-' and '_'.
 	Name string
-	// Account is the provider's id of our account, which its API does not tell; "" is not
-	// known.
+	// Account is the provider's id of our account, which its API does not report; "" if
+	// it is not known.
 	Account string
 	// BaseURL is an absolute http or https URL, without query.
 	BaseURL string
-	// Paths are below BaseURL; members left out are those of the package comment.
+	// Paths are relative to BaseURL; members left out default to those of the package
+	// comment.
 	Paths Paths
 	// KeyHeader carries the provider key; "" means Idempotency-Key.
 	KeyHeader string
-	// Header is sent with each request as it stands: credentials, a version. It
-	// must not hold what the adapter sets itself.
+	// Header is sent with each request unchanged: credentials, a version. It must not
+	// contain the headers that the adapter sets itself.
 	Header http.Header
 	// Client sends the requests; nil means one with a transport tuned for a
 	// single busy host. It is copied, and follows no redirect. Its transport
 	// must not retry.
 	Client *http.Client
-	// Capabilities is what the provider can do. Without dedupe (psp.DedupeNone)
-	// no provider key is sent, so that nothing on the way may take the call
-	// for one that is safe to repeat. Timeout 0 means [DefaultTimeout].
+	// Capabilities is what the provider can do. Without dedupe (psp.DedupeNone) the
+	// adapter sends no provider key, so that no proxy takes the call for one that is
+	// safe to repeat. Timeout 0 means [DefaultTimeout].
 	Capabilities psp.Capabilities
 	// Notices says how the provider's notices are signed.
 	Notices Notices
@@ -112,8 +112,7 @@ type Config struct {
 // Paths are where a provider takes calls and questions.
 type Paths struct{ Charges, Transfers, Refunds, Lookup, Movements string }
 
-// Notices says how a provider signs what it sends, in the manner of Standard
-// Webhooks.
+// Notices says how a provider signs its webhooks, in the manner of Standard Webhooks.
 type Notices struct {
 	// Secret is base64, with or without "whsec_" before it; "" refuses all notices.
 	Secret string
@@ -202,8 +201,8 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// sendable refuses headers that net/http would not send: each call would end before it
-// began, and be an outcome that nobody knows. Values are not shown: they may be secrets.
+// sendable refuses headers that net/http would not send: each call would fail with an
+// unknown outcome. The error does not contain the values, which may be secrets.
 func (p *Provider) sendable() error {
 	if !isHeader(p.keyHeader) {
 		return fmt.Errorf("httpjson: key header %q cannot be the name of a header; write one as Idempotency-Key", p.keyHeader)
@@ -221,7 +220,7 @@ func (p *Provider) sendable() error {
 	return nil
 }
 
-// isHeader reports whether net/http takes name for a header's: RFC 9110's token.
+// isHeader reports whether net/http accepts name as a header's: RFC 9110's token.
 func isHeader(name string) bool {
 	return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") == ""
 }
@@ -245,7 +244,7 @@ func (p *Provider) Close() error {
 // Name implements [psp.Provider].
 func (p *Provider) Name() string { return p.name }
 
-// Account implements [psp.Accounted] by what the configuration says.
+// Account implements [psp.Accounted] from the configuration.
 func (p *Provider) Account(context.Context) (string, error) { return p.account, nil }
 
 // Capabilities implements [psp.Provider].
@@ -271,8 +270,8 @@ func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 	return p.move(ctx, p.refunds, call)
 }
 
-// errNoKey is a programming error above. It is not folded into a decline: the
-// caller may have sent the call before, with its key.
+// errNoKey is a bug of the caller. It is not folded into a decline: the caller may have
+// sent the call before, with its key.
 var errNoKey = errors.New("httpjson: the call has no provider key, without which the provider cannot dedupe it")
 
 func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Result {
@@ -284,7 +283,7 @@ func (p *Provider) move(ctx context.Context, to string, call psp.Call) psp.Resul
 	if err != nil {
 		return psp.Result{Err: fmt.Errorf("httpjson: encode call: %w", err)}
 	}
-	// A caller that has set this time-out himself, a moment ago, need not pay for it again.
+	// A caller that has just set this time-out need not pay for it again.
 	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > p.caps.Timeout {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.caps.Timeout)
@@ -344,11 +343,11 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, reference, providerR
 	return reply.shown(status)
 }
 
-// do sends the request once and reads a reply of at most maxReply bytes. An
-// error says that no whole, well-formed reply arrived, and nothing more.
+// do sends the request once and reads a reply of at most maxReply bytes. An error means
+// that no whole, well-formed reply arrived, and nothing more.
 //
-// The provider is not told of the trace: it is another company's, whose own trace
-// must not hang on ours.
+// The trace context is not sent: the provider belongs to another company, whose trace
+// must not continue ours.
 func (p *Provider) do(req *http.Request) (r reply, status int, err error) {
 	_, sp := span.Client(req.Context(), req.Method)
 	defer func() {
@@ -358,8 +357,7 @@ func (p *Provider) do(req *http.Request) (r reply, status int, err error) {
 	return p.exchange(req)
 }
 
-// trace says of a call no more than where it went and what came of it: the query
-// and the header are not shown.
+// trace records where a call went and its result, without the query and the headers.
 func trace(sp span.Span, req *http.Request, status int, err error) {
 	if !sp.IsRecording() {
 		return

@@ -33,7 +33,7 @@ func (p *Provider) setNotices(w Notices) error {
 		return nil
 	}
 	var err error
-	// The error is not wrapped: it would show a part of the secret.
+	// The error is not wrapped: it would contain a part of the secret.
 	if p.signature, err = standardwebhooks.NewWebhook(w.Secret); err != nil || len(strings.TrimPrefix(w.Secret, "whsec_")) == 0 {
 		return fmt.Errorf("httpjson: the webhook secret of %s is not base64, with or without whsec_ before it: copy it again from the provider", p.name)
 	}
@@ -56,7 +56,7 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 	signed.Set(standardwebhooks.HeaderWebhookID, id)
 	signed.Set(standardwebhooks.HeaderWebhookTimestamp, at)
 	signed.Set(standardwebhooks.HeaderWebhookSignature, header.Get(p.notices.SignatureHeader))
-	// The library would judge the time by a clock of its own.
+	// The library would compare the time with a clock of its own.
 	if err := p.signature.VerifyIgnoringTimestamp(body, signed); err != nil {
 		return "", fmt.Errorf("httpjson: %w", psp.ErrForged)
 	}
@@ -106,7 +106,7 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if status != statusSucceeded && status != statusDeclined && status != statusFailed {
 		return psp.Notice{ID: n.ID, At: n.At}, nil
 	}
-	// Read only now: an event of another type may hold anything.
+	// Decoded only now: an event of another type may contain anything.
 	var data reply
 	if json.Unmarshal(head.Data, &data) != nil || data.Status != status {
 		return psp.Notice{}, malformed("data is not that of %s.%s", n.Kind, status)

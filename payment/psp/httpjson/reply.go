@@ -7,8 +7,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What a movement can have come to, in replies and in events. Failed is what had
-// succeeded before; declined never had.
+// The statuses of a movement, in replies and in events. Failed had succeeded before;
+// declined never had.
 const (
 	statusSucceeded = "succeeded"
 	statusDeclined  = "declined"
@@ -23,7 +23,7 @@ type moveBody struct {
 	Description string `json:"description,omitempty"`
 }
 
-// reply is every member this adapter reads. Unknown members are ignored:
+// reply has every member that this adapter reads. Unknown members are ignored:
 // providers add them.
 type reply struct {
 	ID        string      `json:"id"`
@@ -44,8 +44,8 @@ type replyError struct {
 func (r reply) result(status int, call psp.Call) psp.Result {
 	switch status {
 	case http.StatusOK:
-		// What the provider says it moved has to be what was asked for. Anything
-		// else is somebody else's approval, or half of ours.
+		// The reply must be about the requested movement. Anything else approves
+		// another one, or a part of it.
 		if r.Status != statusSucceeded || r.ID == "" {
 			return unknown(status, "an approval without id or with status %q", r.Status)
 		}
@@ -57,8 +57,8 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 	case http.StatusPaymentRequired:
 		return r.declined(status)
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusUnprocessableEntity:
-		// Only in the provider's own words: gateways answer with these codes too,
-		// before or after the provider has acted.
+		// This requires the provider's own format: gateways answer with these codes
+		// too, before or after the provider has acted.
 		if r.Error == nil || r.Error.Class != classInvalid {
 			return r.unread(status)
 		}
@@ -75,14 +75,14 @@ func (r reply) result(status int, call psp.Call) psp.Result {
 }
 
 const (
-	// classInvalid says that the provider refused the request itself.
+	// classInvalid: the provider refused the request itself.
 	classInvalid = "invalid"
-	// classKeyReuse says that the key met other parameters.
+	// classKeyReuse: the key was used with other parameters.
 	classKeyReuse = "key_reuse"
 )
 
-// found reads the reply to a look-up. A 404 counts as no only when the provider
-// itself says so: a proxy's, or that of a wrong path, knows nothing.
+// found reads the reply to a look-up. A 404 counts as no only in the provider's own
+// format: that of a proxy, or of a wrong path, proves nothing.
 func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
 	switch {
 	case status == http.StatusNotFound && r.Error != nil && r.Error.Class == "not_found":
@@ -107,8 +107,8 @@ func (r reply) found(status int, reference string) (psp.Found, psp.Result) {
 	return psp.FoundYes, res
 }
 
-// shown reads the reply to a question for one movement. Whether it is the one that
-// was asked for is the caller's to see.
+// shown reads the reply to a request for one movement. The caller checks whether it is
+// the right one.
 func (r reply) shown(status int) (psp.Found, psp.Movement, error) {
 	switch {
 	case status == http.StatusNotFound && r.Error != nil && r.Error.Class == "not_found":
@@ -128,8 +128,8 @@ func (r reply) shown(status int) (psp.Found, psp.Movement, error) {
 	return psp.FoundYes, m, nil
 }
 
-// declined reads a decline, whose class decides what becomes of the key: one
-// that we do not know is no decline we can act on.
+// declined reads a decline, whose class decides what happens to the key. A decline of
+// an unknown class cannot be acted on.
 func (r reply) declined(status int) psp.Result {
 	if r.Error == nil {
 		return unknown(status, "a decline without error object")
@@ -150,7 +150,7 @@ func (e replyError) decline(c psp.Class) *psp.Decline {
 	return &psp.Decline{Class: c, Code: e.Code, Message: e.Message}
 }
 
-// unread is the Unknown for a reply that says neither yes nor no.
+// unread is the Unknown for a reply that is neither an approval nor a decline.
 func (r reply) unread(status int) psp.Result {
 	if r.Error == nil {
 		return unknown(status, "no error object")

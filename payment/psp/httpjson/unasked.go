@@ -7,8 +7,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// unaskedEvents are the types of events about money that moves without us. A refund is one
-// where its reference is "", as nobody here gave it any.
+// unaskedEvents are the types of events about movements that we did not request. A
+// refund with the reference "" is one, as we always send one.
 var unaskedEvents = map[string]psp.Kind{
 	"dispute.opened": psp.KindDisputeOpened, "dispute.withdrawn": psp.KindDispute, "dispute.reinstated": psp.KindDisputeReversal,
 	"dispute.won": psp.KindDisputeWon, "dispute.lost": psp.KindDisputeLost,
@@ -16,7 +16,7 @@ var unaskedEvents = map[string]psp.Kind{
 	"transfer.reversed": psp.KindTransferReversal, "payout.paid": psp.KindPayout, "payout.returned": psp.KindPayoutReversal,
 }
 
-// unasked reads such an event; of others it is nil.
+// unasked reads such an event; it returns nil for any other.
 func unasked(event string, raw json.RawMessage) ([]psp.Unasked, error) {
 	kind, ok := unaskedEvents[event]
 	if !ok {

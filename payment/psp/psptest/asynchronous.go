@@ -6,13 +6,13 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// heard is what has come in of notices, by our reference.
+// heard collects notices by our reference.
 type heard struct {
 	in    <-chan Delivery
 	about map[string]psp.Notice
 }
 
-// listening has an Asynchronous provider send its notices from the beginning.
+// listening makes an Asynchronous provider send its notices from the beginning.
 func (h Harness) listening() Harness {
 	if h.Provider.Capabilities().Asynchronous {
 		h.heard = &heard{h.Notices(), map[string]psp.Notice{}}
@@ -20,7 +20,7 @@ func (h Harness) listening() Harness {
 	return h
 }
 
-// told waits until a notice tells what became of call.
+// told waits for the notice that reports the outcome of call.
 func (h Harness) told(t *testing.T, call psp.Call) psp.Notice {
 	t.Helper()
 	n, ok := h.Provider.(psp.Notifier)
@@ -41,13 +41,13 @@ func (h Harness) told(t *testing.T, call psp.Call) psp.Notice {
 		}
 		about := told.Reference
 		if told.Order != "" {
-			about += " " + told.Order // a word about a charge that answers an order
+			about += " " + told.Order // a notice about a charge that answers an order
 		}
 		h.heard.about[about] = told
 	}
 }
 
-// wantRefund makes a refund that succeeds, at once or as a notice tells.
+// wantRefund makes a refund that succeeds, at once or by a notice.
 func (h Harness) wantRefund(t *testing.T, call psp.Call) (providerRef string) {
 	t.Helper()
 	r := h.Provider.Refund(t.Context(), call)
@@ -77,8 +77,8 @@ func (h Harness) wantNoRefund(t *testing.T, call psp.Call) {
 	}
 }
 
-// A refund that is under way is neither a success nor a failure, however often it is
-// asked for, and is made once.
+// A refund under way is neither a success nor a failure, however often it is requested,
+// and is made once.
 func refundsPend(t *testing.T, h Harness) {
 	charge := wantApproved(t, h.Provider.Charge(t.Context(), h.charge("1")))
 	call := h.refund("2", charge, 1000)
@@ -93,7 +93,7 @@ func refundsPend(t *testing.T, h Harness) {
 func refusesTransfers(t *testing.T, h Harness) {
 	call := h.transfer("1")
 	wantDeclined(t, h.Provider.Transfer(t.Context(), call), psp.Invalid)
-	h.FailBefore(true) // were it sent, it would be unknown now
+	h.FailBefore(true) // if it were sent, it would be unknown now
 	wantDeclined(t, h.Provider.Transfer(t.Context(), call), psp.Invalid)
 	h.wantEffects(t, psp.KindTransfer, call.Reference, 0)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Money that is held moves when it is captured, as much of it as is asked for, and not after
-// it was let go; whatever is repeated, it moves once.
+// Held money moves when it is captured, as much as is requested, and not after its
+// release; whatever is repeated, it moves once.
 func holdsMoney(t *testing.T, h Harness) {
 	held := func(n string) (psp.Call, string) {
 		t.Helper()
@@ -56,7 +56,7 @@ func wantAuthorized(t *testing.T, r psp.Result) (providerRef string) {
 }
 
 // wantOrder asserts that a capture or cancellation is done: at once, with the charge's
-// reference, or, where it is told of later, as a word about the charge that names it.
+// reference, or, if it is reported later, by a notice about the charge that names it.
 func (h Harness) wantOrder(t *testing.T, call psp.Call, r psp.Result, told psp.Outcome) {
 	t.Helper()
 	if !h.Provider.Capabilities().Asynchronous {
@@ -87,7 +87,7 @@ func (h Harness) wantNoOrder(t *testing.T, call psp.Call, r psp.Result) {
 	}
 }
 
-// toldOfOrder is the word about the charge that answers call.
+// toldOfOrder waits for the notice about the charge that answers call.
 func (h Harness) toldOfOrder(t *testing.T, call psp.Call) psp.Notice {
 	t.Helper()
 	named := call

@@ -7,8 +7,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A provider that says it does not dedupe does not: everything above relies on
-// it being taken at its word.
+// A provider that declares no dedupe must not dedupe: the executor relies on the
+// declaration.
 func eachCallMoves(t *testing.T, h Harness) {
 	call := h.charge("1")
 	first := wantApproved(t, h.Provider.Charge(t.Context(), call))
@@ -18,7 +18,7 @@ func eachCallMoves(t *testing.T, h Harness) {
 	h.wantEffects(t, psp.KindCharge, call.Reference, 2)
 }
 
-// Money that moves after the caller has given up is what ghosts are made of.
+// Money that moves after the caller has given up becomes a ghost.
 func lateCall(t *testing.T, h Harness) {
 	call := h.charge("1")
 	release := h.Late()
@@ -120,14 +120,14 @@ func (h Harness) wantShown(t *testing.T, call psp.Call, ref string, want psp.Out
 	if err != nil || found != psp.FoundYes {
 		t.Fatalf("%s is not shown: found %d, %v", ref, found, err)
 	}
-	m.Decline = nil // why it has failed is the provider's own
+	m.Decline = nil // the provider chooses the cause of the failure
 	if want := (psp.Movement{ProviderRef: ref, Reference: call.Reference, Amount: call.Amount, Currency: call.Currency, Outcome: want}); m != want {
 		t.Errorf("got  %+v\nwant %+v", m, want)
 	}
 }
 
-// Two movements under one reference are shown as two, each by its own id: that is what
-// proves that there are two.
+// Two movements under one reference are shown as two, each by its own id: that proves
+// that there are two.
 func showsEach(t *testing.T, h Harness) {
 	first, second := h.charge("1"), h.charge("2")
 	second.Reference, second.Amount = first.Reference, 777
@@ -148,7 +148,7 @@ func showsNoOther(t *testing.T, h Harness) {
 	if found, m, err := h.Provider.Show(ended, call.Kind, call.Reference, ref); found != psp.FoundUnknown || err == nil {
 		t.Errorf("with an ended context: found %d, %+v, %v; want FoundUnknown with a reason", found, m, err)
 	}
-	// A name that the provider's notices might have for it, and another kind.
+	// An id that the provider's notices might use for it, and another kind.
 	for _, other := range []string{"tx_" + ref, ref + "0", call.Reference} {
 		if found, m, err := h.Provider.Show(t.Context(), call.Kind, call.Reference, other); found != psp.FoundNo || err != nil {
 			t.Errorf("%q: found %d, %+v, %v; want FoundNo", other, found, m, err)
@@ -159,8 +159,8 @@ func showsNoOther(t *testing.T, h Harness) {
 	}
 }
 
-// What has succeeded may fail. It is shown so, it is not found as an approval any more,
-// and its money can be given back, or taken, anew.
+// A movement that succeeded may fail. It is shown as failed and no longer found as an
+// approval, and its money can be refunded, or charged, anew.
 func failsAfterSuccess(t *testing.T, h Harness) {
 	ctx, charge := t.Context(), h.charge("1")
 	chargeRef := wantApproved(t, h.Provider.Charge(ctx, charge))

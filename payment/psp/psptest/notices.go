@@ -77,8 +77,8 @@ func notices(t *testing.T, h Harness) {
 	h.tellsOfFailures(t, n, in, map[string]psp.Call{refundRef: refund, chargeRef: charge})
 }
 
-// tellsOfFailures: what has succeeded and fails is told again, by the same reference of
-// the provider's, under an event id of its own.
+// tellsOfFailures: a movement that succeeded and fails is reported again, with the same
+// provider reference, under an event id of its own.
 func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Delivery, movements map[string]psp.Call) {
 	t.Helper()
 	for ref, call := range movements {
@@ -105,7 +105,8 @@ func (h Harness) tellsOfFailures(t *testing.T, n psp.Notifier, in <-chan Deliver
 	}
 }
 
-// keyOf takes the provider key out of a notice. One that repeats it repeats that of the call.
+// keyOf takes the provider key out of a notice. A notice with a key must have that of
+// the call.
 func (h Harness) keyOf(t *testing.T, got *psp.Notice, calls map[string]psp.Call) {
 	t.Helper()
 	if want := calls[got.ProviderRef].Key; got.Key != "" && got.Key != want {
@@ -132,7 +133,7 @@ func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, sign
 		tampered.Body = bytes.Clone(d.Body)
 		tampered.Body[i] ^= 1
 		if _, err := n.Verify(tampered.Header, tampered.Body, tampered.At); err == nil && h.SignsValues {
-			// No more than when it happened can have changed.
+			// Only the time may have changed.
 			got, err := n.Read(tampered.Body)
 			if got.At = signed.At; err != nil || !reflect.DeepEqual(got, signed) {
 				t.Errorf("%s is signed, and reads as %+v, %v; want %+v", tampered.Body, got, err, signed)
@@ -166,14 +167,15 @@ func (h Harness) refusesForgeries(t *testing.T, n psp.Notifier, d Delivery, sign
 			refuses("a changed "+name, n, changed, psp.ErrForged)
 		}
 	}
-	// The signature was made before d.At, if by no more than it took to arrive.
+	// The signature was made before d.At, by no more than the delivery took.
 	stale := d
 	stale.At = d.At.Add(psp.NoticeTolerance + time.Second)
 	refuses("a replay", n, stale, psp.ErrStale)
 }
 
-// FuzzNotifier feeds n arbitrary webhooks. Nothing panics; what is refused is refused for
-// being malformed, in one line; what is read is whole. Nothing that is not signed verifies.
+// FuzzNotifier sends n arbitrary webhooks. Nothing may panic; an error must be
+// ErrMalformed, in one line; a notice must be complete. Nothing that is not signed
+// verifies.
 func FuzzNotifier(f *testing.F, n psp.Notifier, signatureHeader string, seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s), "t=1,v1=00")

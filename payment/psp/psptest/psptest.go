@@ -1,6 +1,6 @@
-// Package psptest holds what every [psp.Provider] must do. An adapter's test
-// hands [Exercise] the adapter and a provider to point it at whose books can be
-// read; the books, not the adapter, say how many times money moved.
+// Package psptest is the conformance suite of [psp.Provider]. An adapter's test passes
+// [Exercise] the adapter and a provider whose books can be read; the books, not the
+// adapter, count how many times money moved.
 package psptest
 
 import (
@@ -15,59 +15,58 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Harness is an adapter and the provider behind it. All functions are called
-// from the test's goroutine and must be set, but for Unasked, Notices and Stranger, and for
-// Terms.
+// Harness is an adapter and the provider behind it. All functions are called from the
+// test's goroutine and must be set, except Unasked, Notices and Stranger, and Terms.
 type Harness struct {
 	Provider psp.Provider
 
 	// Sources of a charge and the destination of a transfer, by what happens.
 	Approves, DeclinesSoftly, DeclinesHard, Invalid, Destination string
 
-	// Effects reads off the provider's books how many times money moved.
+	// Effects counts in the provider's books how many times money moved.
 	Effects func(kind psp.Kind, reference string) int
-	// DropReplies makes the provider move money and then answer nothing.
+	// DropReplies makes the provider move money and then drop the reply.
 	DropReplies func(on bool)
 	// FailBefore makes the provider answer 5xx and move nothing.
 	FailBefore func(on bool)
-	// Hold makes calls wait inside the provider, before money moves. arrived
-	// receives once per call that has come; release lets all go on, and later
-	// ones through.
+	// Hold makes calls wait inside the provider, before money moves. arrived receives
+	// once per call that has arrived; release lets all continue, and later ones
+	// through.
 	Hold func() (arrived <-chan struct{}, release func())
 	// Late makes calls lose their reply and move no money before release.
 	Late func() (release func())
-	// Fail makes a charge or refund fail that has succeeded, by the provider's id of it.
+	// Fail makes a charge or refund that succeeded fail, by the provider's id of it.
 	Fail func(providerRef string)
-	// Unasked makes the provider do something by itself, and returns its id of it: a
-	// refund or a dispute of the charge of, a reversal of the transfer of, a payout of amount
-	// usd, or what goes on with the dispute or payout of. Nil, and "": it tells of no such
-	// thing.
+	// Unasked makes the provider act without a request, and returns its id of the
+	// movement: a refund or a dispute of the charge of, a reversal of the transfer of,
+	// a payout of amount usd, or the next step of the dispute or payout of. Nil, or "":
+	// it does not report such movements.
 	Unasked func(kind psp.Kind, of string, amount int64) (id string)
-	// Notices makes the provider send its notices from now on, and returns what
-	// comes in. Nil for a provider that sends none. Stranger is the same adapter
-	// with another signing secret.
+	// Notices makes the provider send its notices from now on, and returns those
+	// received. Nil for a provider that sends none. Stranger is the same adapter with
+	// another signing secret.
 	Notices  func() <-chan Delivery
 	Stranger psp.Notifier
-	// SignsValues: a notice's signature is in its body, and covers what follows from it,
-	// but neither the other bytes nor the time of sending.
+	// SignsValues: a notice's signature is in its body, and covers the members that
+	// decide anything, but neither the other bytes nor the time of sending.
 	SignsValues bool
 	// Terms come with each charge.
 	Terms *psp.Terms
 
-	// heard is what the notices of an Asynchronous provider have said.
+	// heard collects the notices of an Asynchronous provider.
 	heard *heard
 }
 
-// Delivery is a notice as it came.
+// Delivery is a notice as received.
 type Delivery struct {
 	Header http.Header
 	Body   []byte
-	// At is when it came.
+	// At is when it was received.
 	At time.Time
 }
 
-// Receiver returns a handler that takes notices in, and the channel it puts
-// them on, which holds the first 64.
+// Receiver returns a handler that receives notices, and the channel it puts them on,
+// which holds the first 64.
 func Receiver() (http.Handler, <-chan Delivery) {
 	in := make(chan Delivery, 64)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,9 +82,9 @@ func Receiver() (http.Handler, <-chan Delivery) {
 // sameKeyCalls at once is more than any claim would ever cause.
 const sameKeyCalls = 32
 
-// Exercise runs the conformance suite. open is called once per case, for a
-// provider with empty books in good health; it cleans up with t.Cleanup. Cases
-// that need dedupe or look-up are skipped where Capabilities has none.
+// Exercise runs the conformance suite. open is called once per case, for a healthy
+// provider with empty books; it cleans up with t.Cleanup. Cases that need dedupe or
+// look-up are skipped if Capabilities has none.
 func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range []struct {
@@ -306,7 +305,7 @@ func failureBefore(t *testing.T, h Harness) {
 
 func droppedReply(t *testing.T, h Harness) {
 	call := h.charge("1")
-	// A connection that has served before is the one net/http would retry on.
+	// net/http would retry on a connection that has served before.
 	wantApproved(t, h.Provider.Charge(t.Context(), h.charge("0")))
 	h.DropReplies(true)
 	wantUnknown(t, h.Provider.Charge(t.Context(), call))
@@ -325,7 +324,7 @@ func hungUp(t *testing.T, h Harness) {
 	go func() { result <- h.Provider.Charge(ctx, call) }()
 	<-arrived
 	cancel()
-	wantUnknown(t, <-result) // hangs, and fails by time-out, if ctx is not obeyed
+	wantUnknown(t, <-result) // hangs, and fails by time-out, if ctx is ignored
 	h.wantEffects(t, psp.KindCharge, call.Reference, 0)
 	release()
 	if dedupes(h.Provider.Capabilities()) {
@@ -346,8 +345,8 @@ func endedContext(t *testing.T, h Harness) {
 	}
 }
 
-// wantResolved finds out what became of an unknown call that did move money, or
-// moves it when asked again, in each way the provider offers.
+// wantResolved finds the outcome of an unknown call that did move money, or moves it on
+// a retry, in each way the provider offers.
 func (h Harness) wantResolved(t *testing.T, call psp.Call) {
 	t.Helper()
 	caps := h.Provider.Capabilities()

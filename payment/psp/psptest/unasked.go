@@ -8,8 +8,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// What the provider does by itself is told as such, with its ids and amounts, and never as
-// a movement that we asked for.
+// A movement that the provider makes by itself is reported as such, with its ids and
+// amounts, and never as one that we requested.
 func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 	charge, transfer, transferRef := h.charge("5"), h.transfer("6"), ""
 	chargeRef := wantApproved(t, h.Provider.Charge(t.Context(), charge))
@@ -22,7 +22,7 @@ func unasked(t *testing.T, h Harness, n psp.Notifier, in <-chan Delivery) {
 		t.Helper()
 		id := h.Unasked(want.Kind, of, amount)
 		if id == "" {
-			return "" // it tells of no such thing
+			return "" // it does not report such movements
 		}
 		d := <-in
 		if _, err := n.Verify(d.Header, d.Body, d.At); err != nil {

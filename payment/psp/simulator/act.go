@@ -11,15 +11,15 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// An act changes a charge that is not decided, or holds money: the payer authenticates, a
-// bank settles, the merchant confirms it again, captures or cancels it. It is a record of
-// its own, with its own event, whose outcome is the charge's from then on. Its source is
-// the charge's id, where a charge's own is a payment method.
+// An act changes a charge that is undecided, or holds money: the payer authenticates, a
+// bank settles, the merchant confirms it again, captures or cancels it. It is a record
+// of its own, with its own event, and its outcome becomes the charge's. Its source is
+// the charge's id, while a charge's own is a payment method.
 
-// acted is how a charge stands after its last act.
+// acted is the state of a charge after its last act.
 type acted struct {
 	outcome outcome
-	amount  int64 // captured, or what was asked for
+	amount  int64 // captured, or requested
 	record  int   // the act
 }
 
@@ -32,7 +32,7 @@ func (b *book) about(call psp.Call) (int, bool) {
 	return n, ok && n < b.len() && b.at(n).kind() == psp.KindCharge
 }
 
-// state is how record i, a movement, stands: what became of it by acts, but for a failure.
+// state is the state of record i, a movement: its last act's, ignoring failures.
 func (b *book) state(i int) (o outcome, amount int64) {
 	if a, ok := b.acts[uint32(i)]; ok {
 		return a.outcome, a.amount
@@ -40,7 +40,7 @@ func (b *book) state(i int) (o outcome, amount int64) {
 	return b.at(i).outcome, b.at(i).amount
 }
 
-// act notes in record i what has become of record n.
+// act records in record i the new state of record n.
 func (b *book) act(i, n int, refText string) {
 	r := b.at(i)
 	b.actOf[uint32(i)] = uint32(n)
@@ -59,7 +59,7 @@ func (b *book) act(i, n int, refText string) {
 	b.byRef[refText] = ref
 }
 
-// judgeAct decides an act on charge n: may it be, and what comes of it.
+// judgeAct decides whether an act on charge n is allowed, and its outcome.
 func (b *book) judgeAct(n int, asks outcome, call psp.Call) (outcome, error) {
 	is, _ := b.state(n)
 	if _, failed := b.failed[uint32(n)]; failed {
@@ -102,7 +102,7 @@ var errUnexpected = errors.New("simulator: the charge is not in a state that all
 // take is decide for an act on the charge that call.Source names.
 func (s *Simulator) take(call psp.Call, asks outcome) (record, int, error) {
 	sum := fingerprint(call)
-	sum[0] ^= byte(asks) + 1 // a key is bound to what it asks for, too
+	sum[0] ^= byte(asks) + 1 // a key is bound to the amount, too
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
 		s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Simulator) take(call psp.Call, asks outcome) (record, int, error) {
 	return rec, i, waiting.wait()
 }
 
-// addLocked adds an outcome, and sees to it that it becomes durable. mu is held.
+// addLocked adds an outcome and schedules its sync. The caller holds mu.
 func (s *Simulator) addLocked(call psp.Call, sum [16]byte, v outcome) int {
 	i := s.book.add(call, sum, v, s.now().UnixNano())
 	if s.journal == nil {
@@ -155,10 +155,10 @@ func (s *Simulator) addLocked(call psp.Call, sum [16]byte, v outcome) int {
 // What a test makes the payer or the bank do.
 const (
 	ActSucceed = "succeed" // the payer authenticates, the bank settles
-	ActFail    = "fail"    // it comes to nothing; the charge may be confirmed again
+	ActFail    = "fail"    // it fails; the charge may be confirmed again
 )
 
-// Act makes a charge that waits succeed or fail, by the provider's id of it in either
+// Act makes a waiting charge succeed or fail, by the provider's id of it in either
 // spelling. It returns once that is durable.
 func (s *Simulator) Act(id, what string) error {
 	asks, ok := map[string]outcome{ActSucceed: settledLater, ActFail: unsettledLater}[what]
@@ -188,9 +188,9 @@ func (s *Simulator) Waiting() (ids []string) {
 	return ids
 }
 
-// actsAfter reads from a payment method when its payer, or its bank, acts by itself:
-// pm_card_3ds_240s authenticates after four minutes, pm_bank_debit_172800s settles after
-// two days, and either fails then with _fails behind it.
+// actsAfter reads from a payment method when its payer, or its bank, acts:
+// pm_card_3ds_240s authenticates after four minutes, pm_bank_debit_172800s settles
+// after two days; with _fails behind it, either fails then.
 func actsAfter(source string) (after time.Duration, what outcome, ok bool) {
 	what = settledLater
 	if rest, fails := strings.CutSuffix(source, "_fails"); fails {
@@ -205,22 +205,22 @@ func actsAfter(source string) (after time.Duration, what outcome, ok bool) {
 	return 0, 0, false
 }
 
-// arm lets record i be acted on by itself, where its payment method says so. mu is held,
-// or not yet needed.
+// arm schedules the act of record i, if its payment method has one. The caller holds
+// mu, or it is not needed yet.
 func (s *Simulator) arm(i int, source string) {
 	after, what, ok := actsAfter(source)
 	if o := s.book.at(i).outcome; !ok || o != needsAction && o != processing {
 		return
 	}
 	if s.journal != nil && source != "" {
-		after -= s.now().Sub(time.Unix(0, s.book.at(i).at)) // of one that was read back
+		after -= s.now().Sub(time.Unix(0, s.book.at(i).at)) // of a record read from the journal
 	}
 	d := &dueAct{at: s.now().Add(max(after, 0)), id: formatID(psp.KindCharge, i), what: what}
 	d.timer = time.AfterFunc(max(after, 0), func() { s.actNow(d) })
 	s.due = append(s.due, d)
 }
 
-// dueAct is what a payer or a bank will do by itself.
+// dueAct is a scheduled act of a payer or a bank.
 type dueAct struct {
 	at    time.Time // by the provider's clock
 	id    string
@@ -228,7 +228,8 @@ type dueAct struct {
 	timer *time.Timer
 }
 
-// actNow does what is due. What has been done before, or cannot be done any more, is left.
+// actNow performs the due acts. It skips those that were done before, or are no longer
+// possible.
 func (s *Simulator) actNow(d *dueAct) {
 	_, _, err := s.take(psp.Call{Kind: psp.KindCharge, Source: d.id}, d.what)
 	if err != nil && !errors.Is(err, errUnexpected) && !errors.Is(err, errClosed) {
@@ -236,8 +237,8 @@ func (s *Simulator) actNow(d *dueAct) {
 	}
 }
 
-// Elapse has payers and banks do what is due by the provider's clock, which a test has set
-// ahead. It returns once that is durable.
+// Elapse performs the acts that are due by the provider's clock, which a test has
+// advanced. It returns once they are durable.
 func (s *Simulator) Elapse() {
 	s.mu.Lock()
 	var due []*dueAct

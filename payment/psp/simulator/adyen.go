@@ -17,9 +17,9 @@ import (
 )
 
 // The Adyen-shaped API, version 71 of Checkout, as far as an adapter needs it. It shows
-// the same books, with references in Adyen's spelling.
+// the same books, with references in Adyen's format.
 
-// adyenAccount is the one merchant account there is.
+// adyenAccount is the only merchant account.
 const adyenAccount = "HomewardSimulator"
 
 // adyenPrefix starts Adyen's references of 16 characters.
@@ -30,8 +30,8 @@ func adyenPrefix(k psp.Kind) string {
 	return "HWC"
 }
 
-// adyenID and fromAdyenID turn record i into Adyen's spelling, and that into the
-// provider's own.
+// adyenID and fromAdyenID convert record i to Adyen's reference, and that to the
+// provider's own id.
 func adyenID(k psp.Kind, i int) string {
 	return adyenPrefix(k) + "0" + strings.ToUpper(strings.TrimPrefix(formatID(k, i), idPrefix(k)))
 }
@@ -42,7 +42,8 @@ func fromAdyenID(k psp.Kind, id string) (string, bool) {
 }
 
 // adyenMoreDecimals is how many more decimals Adyen has than ISO 4217 ("Currency codes
-// and minor units"). It is spelled out here, and not taken from the adapter.
+// and minor units"). It is a copy, so that the adapter is tested against an independent
+// one.
 func adyenMoreDecimals(currency string) int {
 	switch currency {
 	case "clp", "isk":
@@ -53,7 +54,7 @@ func adyenMoreDecimals(currency string) int {
 	return 0
 }
 
-// adyenToken is before Adyen's tokens in the books.
+// adyenToken prefixes Adyen's tokens in the books.
 const adyenToken = "pm_"
 
 type adyenAmount struct {
@@ -61,7 +62,7 @@ type adyenAmount struct {
 	Value    int64  `json:"value"`
 }
 
-// hundred is what two decimals make.
+// hundred is the factor of two decimals.
 const hundred = 100
 
 func toAdyenAmount(minor int64, currency string) adyenAmount {
@@ -74,7 +75,7 @@ func toAdyenAmount(minor int64, currency string) adyenAmount {
 	return adyenAmount{strings.ToUpper(currency), minor}
 }
 
-// books is a as the books have it.
+// books converts a to the books' units.
 func (a adyenAmount) books() (minor int64, currency string, err error) {
 	currency = strings.ToLower(a.Currency)
 	if currency == a.Currency || a.Value < 1 || a.Value > 1<<56 {
@@ -92,8 +93,8 @@ func (a adyenAmount) books() (minor int64, currency string, err error) {
 	return a.Value, currency, nil
 }
 
-// adyenPayment is PaymentRequest, adyenModification what the requests of modifications
-// have in common. Any other member is refused.
+// adyenPayment is PaymentRequest, adyenModification the common members of the requests
+// for modifications. Any other member is refused.
 type adyenPayment struct {
 	Amount          adyenAmount `json:"amount"`
 	MerchantAccount string      `json:"merchantAccount"`
@@ -200,7 +201,7 @@ func (s *Simulator) readAdyenCall(w http.ResponseWriter, r *http.Request, kind p
 	return call, http.StatusUnprocessableEntity, validate(call)
 }
 
-// check refuses what Adyen would, or what this provider does not know.
+// check refuses what Adyen would refuse, or what this provider does not know.
 func (m *adyenPayment) check() error {
 	for name, missing := range map[string]bool{
 		"returnUrl": m.ReturnURL == "", "reference": m.Reference == "", "paymentMethod.type": m.PaymentMethod.Type != "scheme",
@@ -223,7 +224,7 @@ func (m *adyenPayment) manual() bool {
 	return m.CaptureDelayHours == nil && m.AdditionalData["manualCapture"] == "true"
 }
 
-// adyenRefusals are declines of a charge in Adyen's words ("Refusal reasons").
+// adyenRefusals are declines of a charge in Adyen's terms ("Refusal reasons").
 var adyenRefusals = map[outcome]struct{ code, reason string }{
 	insufficientFunds: {"12", "Not enough balance"},
 	stolenCard:        {"5", "Blocked Card"},
@@ -260,7 +261,7 @@ func (s *Simulator) referenceAtAdyen(i int) string {
 	return s.adyenReference(i)
 }
 
-// adyenCharge is the charge that refund i was to give back.
+// adyenCharge is the charge that refund i refunds.
 func (s *Simulator) adyenCharge(i int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,7 +272,8 @@ func writeAdyenError(w http.ResponseWriter, status int, code, message string) {
 	write(w, status, adyenError{status, code, message, "validation"})
 }
 
-// refuseAdyen spells a refusal. What happened to nothing is transient ("API idempotency").
+// refuseAdyen writes a refusal. A request that had no effect is transient ("API
+// idempotency").
 func refuseAdyen(w http.ResponseWriter, status int, class, code, message string) {
 	switch {
 	case status == http.StatusForbidden:
@@ -301,7 +303,7 @@ type adyenItem struct {
 	Success             string            `json:"success"`
 }
 
-// adyenEvent is a notice as Adyen would send it: of record i, about movement id.
+// adyenEvent is the notice that Adyen would send: of record i, about movement id.
 func adyenEvent(rec record, reference string, i, id, charge int, failed bool, key []byte) ([]byte, error) {
 	item := adyenItem{
 		Amount: toAdyenAmount(rec.amount, string(rec.currency[:])), EventCode: "AUTHORISATION",
@@ -341,5 +343,5 @@ func (item adyenItem) signed(key []byte) ([]byte, error) {
 	}{"false", []wrapped{{item}}})
 }
 
-// adyenKey reads the key that events are signed with.
+// adyenKey parses the key that signs events.
 func adyenKey(secret string) ([]byte, error) { return hex.DecodeString(secret) }

@@ -10,14 +10,15 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Captures and cancellations of held charges as Adyen has them ("Capture", "Cancel"): each is
-// received, and an event tells what came of it, also that it came to nothing.
+// Captures and cancellations of held charges as Adyen has them ("Capture", "Cancel"):
+// each is received, and an event reports its result, including a failure.
 
-// adyenHeld is in a merchant's reference of a charge whose money is held. The books have what
-// is before it, which is the same in all that is about one charge; events repeat all of it.
+// adyenHeld marks a merchant's reference of a charge whose money is held. The books
+// have what is before it, which is the same for all orders about one charge; events
+// repeat the whole reference.
 const adyenHeld = "-held"
 
-// adyenOrder is what is known of a capture or cancellation beside its record, for as long as
+// adyenOrder holds what the books lack of a capture or cancellation, for as long as
 // this process lives.
 type adyenOrder struct {
 	reference string // the merchant's
@@ -59,7 +60,7 @@ func (s *Simulator) adyenOrders(asks outcome) http.HandlerFunc {
 	return s.moveBy(psp.KindCharge, d, func(call psp.Call) (record, int, error) { return s.receive(call, asks) })
 }
 
-// receive is take for a provider that says later what came of it.
+// receive is take for a provider that reports the result later.
 func (s *Simulator) receive(call psp.Call, asks outcome) (record, int, error) {
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
@@ -93,10 +94,10 @@ func (s *Simulator) receive(call psp.Call, asks outcome) (record, int, error) {
 	return rec, i, waiting.wait()
 }
 
-// adyenOrderID is Adyen's reference of what record i asked for.
+// adyenOrderID is Adyen's reference of the order of record i.
 func adyenOrderID(i int) string { return fmt.Sprintf("HWA0%012X", i+1) }
 
-// adyenReference is the merchant's reference of charge n. The lock is held.
+// adyenReference is the merchant's reference of charge n. The caller holds the lock.
 func (s *Simulator) adyenReference(n int) string {
 	ref := s.book.at(n).reference()
 	if s.book.manual[uint32(n)] {
@@ -105,15 +106,15 @@ func (s *Simulator) adyenReference(n int) string {
 	return ref
 }
 
-// adyenActEvent is the event of record i, an act on charge n; ok is false for what Adyen
-// tells as it tells of a payment. The lock is held.
+// adyenActEvent is the event of record i, an act on charge n; ok is false if Adyen
+// reports it as it reports a payment. The caller holds the lock.
 func (s *Simulator) adyenActEvent(rec record, i, n int) (item adyenItem, ok bool) {
 	o, ordered := s.orders[i]
 	item = adyenItem{
 		Amount: toAdyenAmount(rec.amount, string(rec.currency[:])), EventDate: time.Unix(0, rec.at).UTC().Format(time.RFC3339), MerchantAccountCode: adyenAccount,
 		MerchantReference: o.reference, OriginalReference: adyenID(psp.KindCharge, n), PaymentMethod: "visa", PSPReference: adyenOrderID(i), Success: "true",
 	}
-	if !ordered { // by a person, or before this process began
+	if !ordered { // by an operator, or before this process began
 		item.MerchantReference = s.adyenReference(n)
 	}
 	switch {
@@ -130,7 +131,7 @@ func (s *Simulator) adyenActEvent(rec record, i, n int) (item adyenItem, ok bool
 	return item, true
 }
 
-// bookedReference is what the books have of a merchant's reference.
+// bookedReference is the part of a merchant's reference that the books have.
 func bookedReference(reference string) string {
 	ref, _, _ := strings.Cut(reference, adyenHeld)
 	return ref

@@ -7,18 +7,18 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// adyenDisputes are the events of a dispute ("Dispute webhooks"). The money of one that is
-// lost for the second time is withdrawn again.
+// adyenDisputes are the events of a dispute ("Dispute webhooks"). The money of a
+// dispute that is lost a second time is withdrawn again.
 var adyenDisputes = map[psp.Kind]string{
 	psp.KindDisputeOpened: "NOTIFICATION_OF_CHARGEBACK", psp.KindDispute: "CHARGEBACK", psp.KindDisputeReversal: "CHARGEBACK_REVERSED",
 	psp.KindDisputeWon: "ISSUER_RESPONSE_TIMEFRAME_EXPIRED", psp.KindDisputeLost: "DISPUTE_DEFENSE_PERIOD_ENDED",
 }
 
-// adyenHappenings start Adyen's references of what happens by itself.
+// adyenHappenings prefix Adyen's references of movements without a request.
 var adyenHappenings = map[psp.Kind]string{psp.KindDisputeOpened: "HWD0", psp.KindRefund: "HWB0"}
 
-// adyenID is the reference of the thing, of a dispute the same all along; "" where Adyen's
-// standard webhooks tell of no such thing.
+// adyenID is the reference of the movement, for a dispute the same in all steps; "" if
+// Adyen's standard webhooks do not report it.
 func (h *happening) adyenID() string {
 	kind, n := h.kind, h.n
 	if from := begins[kind]; from != "" {
@@ -31,7 +31,7 @@ func (h *happening) adyenID() string {
 	return fmt.Sprintf("%s%012X", prefix, n+1)
 }
 
-// adyenEvent is how Adyen tells of it; nil where it does not.
+// adyenEvent is Adyen's event about it; nil if there is none.
 func (h *happening) adyenEvent(key []byte) ([]byte, error) {
 	id := h.adyenID()
 	if id == "" {

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// Stripe's own decimals, as its page "Supported currencies" lists them, where they are not
-// those of ISO 4217, in whose minor units the books are. The lists are spelled out here, and not taken from the
-// adapter that is tested against them.
+// Stripe's own decimals, from its page "Supported currencies", if they differ from ISO
+// 4217, in whose minor units the books are. The lists are copies, so that the adapter
+// is tested against an independent one.
 var (
 	stripeWholeOnly    = []string{"isk", "ugx"}
 	stripeThreeDecimal = []string{"bhd", "jod", "kwd", "omr", "tnd"}
 )
 
-// fromStripeAmount is amount as the books have it. The error says what Stripe would refuse.
+// fromStripeAmount converts amount to the books' units. The error is what Stripe would
+// refuse.
 func fromStripeAmount(amount int64, currency string) (int64, error) {
 	switch {
 	case slices.Contains(stripeWholeOnly, currency) && amount%100 != 0:
@@ -22,14 +23,14 @@ func fromStripeAmount(amount int64, currency string) (int64, error) {
 		return 0, fmt.Errorf("amount: the last digit of an amount of %s must be 0", currency)
 	case slices.Contains(stripeWholeOnly, currency):
 		return amount / 100, nil
-	case currency == "mga": // of which ISO 4217 has two decimals
+	case currency == "mga": // which have two decimals in ISO 4217
 		return amount * 100, nil
 	default:
 		return amount, nil
 	}
 }
 
-// toStripeAmount is amount, as the books have it, in Stripe's unit.
+// toStripeAmount converts amount from the books' units to Stripe's.
 func toStripeAmount(amount int64, currency string) int64 {
 	switch {
 	case slices.Contains(stripeWholeOnly, currency):

@@ -9,8 +9,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// record is one outcome. A million of them, with their indexes, take about
-// 250 MB, so it holds one string and no pointers besides.
+// record is one outcome. A million records with their indexes take about 250 MB, so a
+// record holds one string and no other pointers.
 type record struct {
 	text      string // provider key, kind letter, reference: both index keys are slices of it
 	sum       [16]byte
@@ -53,18 +53,18 @@ func kindOf(letter byte) psp.Kind {
 // no call pays for it.
 const chunkLen = 4096
 
-// book is every outcome in order, and how to find one. The owner locks it.
+// book holds every outcome in order, with indexes. The owner locks it.
 type book struct {
 	chunks   []*[chunkLen]record
 	n        int
 	byKey    map[string]uint32    // provider key → record
 	byRef    map[string]refRecord // kind letter and reference → records
 	refunded map[uint32]int64     // charge → minor units refunded so far
-	refundOf map[uint32]uint32    // refund, declined ones too → the charge it gives back
-	failed   map[uint32]uint32    // movement → the record that says that it has failed
+	refundOf map[uint32]uint32    // refund, including declined ones → its charge
+	failed   map[uint32]uint32    // movement → the record of its failure
 	failure  map[uint32]uint32    // such a record → the movement
 	unasked  map[uint32]occurrence
-	acts     map[uint32]acted  // charge → what its last act made of it
+	acts     map[uint32]acted  // charge → its state after its last act
 	actOf    map[uint32]uint32 // act → the charge
 	manual   map[uint32]bool   // charges that are to be captured
 }
@@ -155,8 +155,8 @@ func (b *book) add(call psp.Call, sum [16]byte, v outcome, at int64) int {
 	return i
 }
 
-// fingerprint binds a key to its parameters. Lengths are in it, so that no two
-// calls spell the same bytes. 128 bits: collisions are not a test's concern.
+// fingerprint binds a key to its parameters. It includes lengths, so that no two calls
+// hash the same bytes. 128 bits suffice for a test.
 func fingerprint(c psp.Call) [16]byte {
 	buf := make([]byte, 0, 256)
 	for _, s := range [...]string{string(c.Kind), c.Reference, c.Currency, c.Source, c.Description} {
@@ -172,14 +172,14 @@ func fingerprint(c psp.Call) [16]byte {
 	return [16]byte(full[:16])
 }
 
-// Summary is what happened at the provider. Everything but Calls is durable.
+// Summary counts what happened at the provider. Everything but Calls is durable.
 type Summary struct {
 	// Effects is how many times money moved, refunds included.
 	Effects int64 `json:"effects"`
 	// Keys is how many distinct provider keys have an outcome, declines included.
 	Keys int64 `json:"keys"`
-	// DuplicateEffects is how many of Effects are beyond the first of their kind
-	// and reference: the number that has to be 0.
+	// DuplicateEffects is how many of Effects are beyond the first of their kind and
+	// reference: it must be 0.
 	DuplicateEffects int64 `json:"duplicate_effects"`
 	// Refunds is how many of Effects are refunds.
 	Refunds int64 `json:"refunds"`
@@ -188,8 +188,8 @@ type Summary struct {
 	Calls int64 `json:"calls"`
 }
 
-// Stats is Summary and what helps to explain it. Declines and Failures are durable; the
-// rest counts since this process started.
+// Stats is Summary and counters that help to explain it. Declines and Failures are
+// durable; the rest counts since this process started.
 type Stats struct {
 	Summary
 	// Declines is how many outcomes are declines.
@@ -203,7 +203,7 @@ type Stats struct {
 	ErrorsBefore   int64 `json:"errors_before"`
 	ErrorsAfter    int64 `json:"errors_after"`
 	RepliesDropped int64 `json:"replies_dropped"`
-	// LateEffects counts the calls that took effect after their reply was given up,
+	// LateEffects counts the calls that took effect after their caller had given up,
 	// LatePending those that have yet to.
 	LateEffects int64 `json:"late_effects"`
 	LatePending int   `json:"late_pending"`
@@ -246,7 +246,7 @@ func (s *Simulator) Effects() []Effect {
 	return all
 }
 
-// effectsPage bounds how long a reader of effects holds up the calls.
+// effectsPage bounds how long a reader of effects blocks the calls.
 const effectsPage = 1024
 
 // effects appends the movements among a page of records from i on, and returns
@@ -280,5 +280,5 @@ func idPrefix(k psp.Kind) string {
 	}
 }
 
-// formatID spells record i as the provider's id: its number from 1, in hex.
+// formatID formats record i as the provider's id: its number from 1, in hex.
 func formatID(k psp.Kind, i int) string { return fmt.Sprintf("%s%012x", idPrefix(k), i+1) }

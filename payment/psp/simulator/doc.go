@@ -1,7 +1,6 @@
-// Package simulator is a payment provider to test against: an HTTP service
-// with a durable memory of its own, scriptable faults, and an honest count of
-// how many times money moved. It shares nothing with Homeward, which is why a
-// test may take its word.
+// Package simulator is a payment provider for tests: an HTTP service with durable
+// dedupe of its own, scriptable faults, and a count of how many times money moved. It
+// shares no code with Homeward, so a test may rely on its count.
 //
 // # Movements
 //
@@ -25,16 +24,16 @@
 // ever declined, with "status":"declined" and the last decline's error; 404 with
 // class "not_found" when nothing is known (yet).
 //
-// A provider of less ability is had with Config: IgnoreParameters repeats a key's
-// first answer whatever comes with it, IgnoreKeys makes each call a movement of
-// its own, and NoLookup answers look-ups with 501. A simulator with both is a
+// Config makes a provider with fewer capabilities: IgnoreParameters repeats a key's
+// first answer whatever parameters come with it, IgnoreKeys makes each call a movement
+// of its own, and NoLookup answers look-ups with 501. A simulator with both is a
 // provider with no dedupe at all.
 //
 //	GET /v1/movements?kind=charge&id=psp_ch_…
 //
-// answers with the body of that approval, or with 404 as above. What has failed since
-// (see POST /_sim/fail) has "status":"failed" and an error in both; its key goes on
-// answering what it answered first.
+// answers with the body of that approval, or with 404 as above. A movement that has
+// failed since (see POST /_sim/fail) has "status":"failed" and an error in both; its
+// key keeps its first answer.
 //
 // # Stripe's spelling
 //
@@ -87,35 +86,34 @@
 //	POST /_sim/webhooks/release?order=in_order|reversed|shuffled
 //	POST /_sim/webhooks/discard   forgets what is held
 //
-// A statement has one line per movement, see [StatementLine]; its CSV form starts
-// with the line id,kind,reference,of,amount,currency,created. The bounds are
-// times as in RFC 3339; from is within, to is not. As stripe it is Stripe's itemized report
-// of the balance: settle=usd&rates=eur:1.084 convert what payers paid, fee=290:30 (in
-// ten-thousandths, and minor units) and dispute_fee=1500 are kept, and metadata=no leaves
-// our references out.
+// A statement has one line per movement, see [StatementLine]; its CSV form starts with
+// the line id,kind,reference,of,amount,currency,created. The bounds are times as in RFC
+// 3339; from is inclusive, to exclusive. As stripe it is Stripe's itemized report of
+// the balance: settle=usd&rates=eur:1.084 convert what payers paid, fee=290:30 (in
+// ten-thousandths, and minor units) and dispute_fee=1500 are deducted, and metadata=no
+// omits our references.
 //
 // # Notices
 //
-// Each movement is told to every target of [Notices], in a POST signed as
-// Standard Webhooks has it, until the target answers 2xx:
+// Each movement is reported to every target of [Notices], in a POST signed as Standard
+// Webhooks has it, until the target answers 2xx:
 //
 //	{"id":"evt_…","type":"charge.succeeded","created","data":{…}}
 //
-// where data is the body of a look-up. One that fails later is told as refund.failed or
-// charge.failed, with the id of the movement, and stated in a line of its own, whose
-// kind is refund_failed or charge_failed. What the provider does unasked is told as
+// where data is the body of a look-up. A movement that fails later is reported as
+// refund.failed or charge.failed, with its id, and stated in a line of its own, whose
+// kind is refund_failed or charge_failed. Movements without a request are reported as
 // dispute.opened, .withdrawn, .reinstated, .won or .lost, refund.succeeded without a
-// reference, transfer.reversed, payout.paid or .returned, with the id of what it is about
-// in of. A target with "stripe" gets Stripe's event
-// and signature instead, one with "adyen" Adyen's. At least once: what a process did not see taken before
-// it ended, the next sends again, with the same id. Nobody is told twice what was
-// noted as taken (webhooks.json, each second).
+// reference, transfer.reversed, payout.paid or .returned, with the id of the movement
+// that they are about in of. A target with "stripe" gets Stripe's event and signature
+// instead, one with "adyen" Adyen's. Delivery is at least once: if a process ends
+// before it saw an event accepted, the next sends the event again, with the same id. An
+// event recorded as accepted (webhooks.json, each second) is not sent again.
 //
 // # Durability
 //
-// An outcome is in the journal (journal.jsonl, one line each) and synced before
-// it is answered or counted; concurrent calls share a sync. A line cut short by
-// the death of the process was never answered, and is dropped at the next
-// start. Damage anywhere else stops the start with an error: a judge that
-// guesses is worse than none.
+// An outcome is in the journal (journal.jsonl, one line each) and synced before it is
+// answered or counted; concurrent calls share a sync. A last line that the death of the
+// process cut short was never answered, and is dropped at the next start. Damage
+// anywhere else stops the start with an error: a wrong count would be worse than none.
 package simulator

@@ -8,9 +8,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// A movement that has succeeded can fail later: a bank sends a refund back, a debit is
-// not honoured. That is a record of its own, with its own event and its own line in
-// the statement, under the id of the movement. The key's answer stays what it was.
+// A movement that has succeeded can fail later: a bank returns a refund, a debit is not
+// honoured. The failure is a record of its own, with its own event and its own line in
+// the statement, under the id of the movement. The key keeps its answer.
 
 // stands reports whether record i is a movement that has not failed since.
 func (b *book) stands(i int) bool {
@@ -20,9 +20,9 @@ func (b *book) stands(i int) bool {
 	return o == approved && !failed && !act
 }
 
-// fail notes in record i that the movement of call.Source has failed.
+// fail records in record i that the movement of call.Source has failed.
 func (b *book) fail(call psp.Call, i uint32, refText string) {
-	n, _ := parseID(call.Kind, call.Source) // whoever adds it has looked
+	n, _ := parseID(call.Kind, call.Source) // the code that adds it has checked
 	b.failed[uint32(n)], b.failure[i] = i, uint32(n)
 	if charge, ok := b.refundOf[uint32(n)]; ok {
 		b.refunded[charge] -= call.Amount
@@ -41,14 +41,14 @@ func (b *book) fail(call psp.Call, i uint32, refText string) {
 	b.byRef[refText] = ref
 }
 
-// kinds that can fail later.
+// Kinds that can fail later.
 var failing = []psp.Kind{psp.KindCharge, psp.KindRefund}
 
-// errNoMovement is the answer for what cannot fail.
+// errNoMovement is the answer for a record that cannot fail.
 var errNoMovement = errors.New("simulator: there is no such charge or refund that has succeeded and stands: name one by the provider's id")
 
-// Fail makes a charge or refund fail that has succeeded, by the provider's own id of
-// it in any spelling: its money is back where it was. It returns once that is durable.
+// Fail makes a charge or refund that succeeded fail, by the provider's own id of it in
+// any spelling: its money is back. It returns once that is durable.
 func (s *Simulator) Fail(id string) error {
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
@@ -81,8 +81,8 @@ func (s *Simulator) Fail(id string) error {
 	return waiting.wait()
 }
 
-// told is a record as an event or a statement names it: of a failure, the movement
-// that has failed, with its number. mu is held.
+// told is a record as an event or a statement names it: for a failure, the movement
+// that has failed, with its number. The caller holds mu.
 func (s *Simulator) told(i int) (rec record, id int, failed bool) {
 	rec = *s.book.at(i)
 	if n, ok := s.book.failure[uint32(i)]; ok {
@@ -94,7 +94,8 @@ func (s *Simulator) told(i int) (rec record, id int, failed bool) {
 	return rec, i, false
 }
 
-// standing is a record as it stands, against how it was answered: see [Simulator.Fail].
+// standing is a record in its present state, as opposed to its first answer: see
+// [Simulator.Fail].
 func (s *Simulator) standing(rec record, i int) outcomeBody {
 	s.mu.Lock()
 	if a, ok := s.book.acts[uint32(i)]; ok {
@@ -116,8 +117,8 @@ func (o *outcomeBody) failed() {
 	o.Status, o.Error = "failed", &errorValue{Class: d.Class.String(), Code: d.Code, Message: d.Message}
 }
 
-// serveMovement shows one movement by the provider's own id, as it stands. A provider
-// that cannot be asked by our reference can be asked so: it knows its own ids.
+// serveMovement shows one movement by the provider's own id, in its present state. A
+// provider without look-ups by our reference answers this, too: it knows its own ids.
 func (s *Simulator) serveMovement(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	kind := psp.Kind(q.Get("kind"))
@@ -151,7 +152,8 @@ func (s *Simulator) serveFail(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// everMoved reports whether record i is a movement that has succeeded, whatever since.
+// everMoved reports whether record i is a movement that has succeeded, even if it has
+// failed since.
 func (s *Simulator) everMoved(i int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

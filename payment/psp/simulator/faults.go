@@ -35,11 +35,11 @@ type Faults struct {
 	ErrorAfter float64
 	// DropReply: the call takes effect, and the connection is cut.
 	DropReply float64
-	// LateEffect: the reply is a 504, or a cut connection where DropReply strikes
-	// too, and the call takes effect only LateBy after it, as one that was stuck on
-	// its way. It is how money moves that nobody waits for any more. Drawn apart
-	// from the others; where ErrorBefore strikes too nothing moves at all. What has
-	// not taken effect when the process ends never does.
+	// LateEffect: the reply is a 504, or a cut connection if DropReply is drawn too,
+	// and the call takes effect only LateBy after it, like one delayed in transit. So
+	// money moves after its caller has given up. Drawn independently of the others; if
+	// ErrorBefore is drawn too nothing moves at all. A call that has not taken effect
+	// when the process ends never does.
 	LateEffect float64
 	LateBy     time.Duration
 	// Seed restarts the sequence of draws, each time faults are set.
@@ -137,15 +137,14 @@ func (f Faults) validate() error {
 }
 
 func probability(name string, p float64) error {
-	if !(p >= 0 && p <= 1) { // so written that NaN is refused
+	if !(p >= 0 && p <= 1) { // written so that NaN is refused
 		return fmt.Errorf("%s must be a probability, 0 to 1", name)
 	}
 	return nil
 }
 
-// SetFaults replaces all faults and restarts the draws from f.Seed. It changes
-// nothing when a member is out of range. Calls already drawn for keep what they
-// drew.
+// SetFaults replaces all faults and restarts the draws from f.Seed. It changes nothing
+// if a member is out of range. Calls whose faults are already drawn keep them.
 func (s *Simulator) SetFaults(f Faults) error {
 	if err := f.validate(); err != nil {
 		return fmt.Errorf("simulator: %w", err)
@@ -154,20 +153,20 @@ func (s *Simulator) SetFaults(f Faults) error {
 	return nil
 }
 
-// Faults returns what is set.
+// Faults returns the present faults.
 func (s *Simulator) Faults() Faults { return s.faults.get() }
 
-// faultSource draws each call's fate.
+// faultSource draws each call's faults.
 type faultSource struct {
 	mu  sync.Mutex
 	now Faults
 	rng *rand.Rand
-	// late has draws of its own, so that the others' sequence is what it was before
-	// there was a LateEffect.
+	// late has draws of its own, so that adding LateEffect did not change the others'
+	// sequence.
 	late *rand.Rand
 }
 
-// fate is what one call will suffer.
+// fate is the faults of one call.
 type fate struct {
 	delay                              time.Duration
 	errorBefore, errorAfter, dropReply bool
@@ -205,7 +204,7 @@ func (s *faultSource) draw() fate {
 	}
 }
 
-// pause waits out the delay, or until the client is gone.
+// pause waits for the delay, or until the client disconnects.
 func (f fate) pause(ctx context.Context) error {
 	if f.delay <= 0 {
 		return ctx.Err()
@@ -220,13 +219,13 @@ func (f fate) pause(ctx context.Context) error {
 	}
 }
 
-// Hooks let a test in the same process stand at a known point of a call. Each is
-// called on the call's own goroutine, which it may hold up. ctx ends when the
-// client hangs up. Nil members are skipped.
+// Hooks let a test in the same process stop a call at a known point. Each runs on the
+// call's own goroutine, which it may block. ctx ends when the client disconnects. Nil
+// members are skipped.
 type Hooks struct {
-	// Before runs after the latency and before the decision. The call is decided
-	// once Before returns, even if the client hung up meanwhile: it stands for a
-	// call that is still on its way.
+	// Before runs after the latency and before the decision. The call is decided once
+	// Before returns, even if the client has disconnected: it stands for a call in
+	// transit.
 	Before func(ctx context.Context, call psp.Call)
 	// After runs once the outcome is durable and before the reply is sent.
 	After func(ctx context.Context, call psp.Call)

@@ -22,8 +22,8 @@ const (
 	// readTimeout bounds header and body. net/http lifts it once the body is read,
 	// so it does not run while a call is held.
 	readTimeout = 15 * time.Second
-	// idleTimeout is longer than any client of ours keeps a connection, so that
-	// the client is the one to close it and never writes to a closed one.
+	// idleTimeout is longer than any client of ours keeps a connection, so that the
+	// client closes it first and never writes to a closed one.
 	idleTimeout = 2 * time.Minute
 	// writeTimeout exceeds the longest latency and jitter together.
 	writeTimeout = 5 * time.Minute
@@ -46,9 +46,8 @@ func (s *Simulator) NewServer(addr string) *http.Server {
 	}
 }
 
-// Handler returns the provider's API, see the package comment. To drop a reply
-// it panics with http.ErrAbortHandler, which net/http's server takes as the
-// order to cut the connection.
+// Handler returns the provider's API, see the package comment. To drop a reply it
+// panics with http.ErrAbortHandler, on which net/http's server cuts the connection.
 func (s *Simulator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	plain := dialect{read: readCall, outcome: writeOutcome, refuse: refuse}
@@ -76,7 +75,7 @@ func (s *Simulator) Handler() http.Handler {
 	return mux
 }
 
-// moveBody is what a movement is asked for with.
+// moveBody is the request for a movement.
 type moveBody struct {
 	Reference   string `json:"reference"`
 	Amount      int64  `json:"amount"`
@@ -85,7 +84,7 @@ type moveBody struct {
 	Description string `json:"description"`
 }
 
-// outcomeBody is an approval, or a decline as a look-up tells it.
+// outcomeBody is an approval, or a decline in a look-up.
 type outcomeBody struct {
 	ID        string      `json:"id,omitempty"`
 	Status    string      `json:"status"`
@@ -106,17 +105,17 @@ type errorValue struct {
 	Message string `json:"message"`
 }
 
-// released answers what ends a wait.
+// released answers a request that ends a wait.
 type released struct {
 	Released int `json:"released"`
 }
 
-// dialect is how an API spells a call, its outcome and a refusal.
+// dialect is how an API encodes a call, its outcome and a refusal.
 type dialect struct {
 	read    func(w http.ResponseWriter, r *http.Request, kind psp.Kind) (psp.Call, int, error)
 	outcome func(w http.ResponseWriter, rec record, i int)
 	refuse  func(w http.ResponseWriter, status int, class, code, message string)
-	// firstAnswer: a key is answered as the first time, whatever comes with it.
+	// firstAnswer: a key repeats its first answer, whatever parameters come with it.
 	firstAnswer bool
 }
 
@@ -138,7 +137,7 @@ func (s *Simulator) moveBy(kind psp.Kind, d dialect, decide func(psp.Call) (reco
 		ctx := r.Context()
 		fate := s.faults.draw()
 		if fate.pause(ctx) != nil {
-			return // nobody is left to read a reply, and nothing has happened
+			return // nobody reads the reply, and nothing has happened
 		}
 		if fate.errorBefore {
 			s.errorsBefore.Add(1)
@@ -287,7 +286,7 @@ func (s *Simulator) serveEffects(w http.ResponseWriter, _ *http.Request) {
 		page, i, more = s.effects(page[:0], i)
 		for k := range page {
 			if enc.Encode(&page[k]) != nil {
-				return // the reader is gone
+				return // the reader has disconnected
 			}
 		}
 	}
@@ -309,11 +308,11 @@ func refuse(w http.ResponseWriter, status int, class, code, message string) {
 
 func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
-	if err != nil { // no value above can fail to encode; said rather than hidden
+	if err != nil { // no value above can fail to encode; the error is reported all the same
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a reader that is gone asks again
+	_, _ = w.Write(append(body, '\n')) // a reader that disconnected retries
 }

@@ -88,7 +88,8 @@ func appendEntry(b []byte, n int, r record, source string) []byte {
 	return append(b, '"', '}', '\n')
 }
 
-// parseEntry is the inverse of appendEntry, without the newline.
+// openJournal locks dir, passes every entry to apply, in order, and leaves the file
+// ready to append to.
 func parseEntry(line []byte) (entry, error) {
 	var e entry
 	at := bytes.LastIndex(line, []byte(crcMember))
@@ -162,8 +163,8 @@ func (j *journal) load(dir string, logger *slog.Logger, apply func(entry) error)
 	return syncDir(dir)
 }
 
-// replay returns the offset up to which the file is whole. A line without its
-// newline is one whose write was cut short; anything else amiss is an error.
+// replay returns the offset up to which the file is whole. A line without its newline
+// is a write that was cut short; any other damage is an error.
 func (j *journal) replay(apply func(entry) error) (good int64, err error) {
 	in := bufio.NewReaderSize(j.file, 1<<16) // larger than maxLine, so ReadSlice never fills up on a good line
 	for n := 1; ; n++ {

@@ -25,7 +25,7 @@ func (s *Simulator) decideLater(call psp.Call, after time.Duration, decide func(
 	s.late[n] = lateCall{call, decide, time.AfterFunc(after, func() { s.takeLate(n) })}
 }
 
-// takeLate decides a late call, unless somebody else has.
+// takeLate decides a late call, unless it was decided already.
 func (s *Simulator) takeLate(n int64) {
 	s.mu.Lock()
 	l, waiting := s.late[n]
@@ -44,8 +44,8 @@ func (s *Simulator) takeLate(n int64) {
 	}
 }
 
-// ReleaseLate lets every call of Faults.LateEffect that is still on its way take
-// effect now, and returns how many there were once the last has.
+// ReleaseLate lets every pending call of Faults.LateEffect take effect now, and returns
+// their number once the last has.
 func (s *Simulator) ReleaseLate() int {
 	s.mu.Lock()
 	waiting := make([]int64, 0, len(s.late))

@@ -13,16 +13,16 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// Notices is how the provider tells of movements unasked. Each target is sent
-// one event per movement, signed anew at each try, until it answers 2xx; ids are
-// the same however often it is sent. The zero value sends nothing.
+// Notices configures the provider's webhooks. Each target is sent one event per
+// movement, signed anew at each try, until it answers 2xx; ids are the same however
+// often it is sent. The zero value sends nothing.
 type Notices struct {
 	Targets []NoticeTarget
 	// Delay, plus up to Jitter, passes between a movement and its event. Jitter
 	// puts events out of order. Both are 0 to [MaxLate].
 	Delay, Jitter time.Duration
-	// Duplicate is how likely an event is sent a second time, with a delay of its
-	// own; Drop how likely it is never sent.
+	// Duplicate is the probability that an event is sent a second time, with a delay of
+	// its own; Drop that it is never sent.
 	Duplicate, Drop float64
 	// RetryAfter is the pause after the first failed try, doubled up to a minute;
 	// 0 means a second.
@@ -45,24 +45,25 @@ type NoticeTarget struct {
 	// Stripe sends events in Stripe's shape, signed in Stripe's way, in place of
 	// those of the package comment with Standard Webhooks signatures.
 	Stripe bool `json:"stripe,omitempty"`
-	// Adyen sends Adyen's, which tell of refunds that were declined, too: nothing else does.
+	// Adyen sends Adyen's events, which also report declined refunds, as nothing else
+	// does.
 	Adyen bool `json:"adyen,omitempty"`
 }
 
-// NoticeStats is what has been set and what came of it. The counters are those
-// of this process.
+// NoticeStats is the configuration and its results. The counters are those of this
+// process.
 type NoticeStats struct {
 	Notices noticesWire `json:"webhooks"`
-	// Sent is how many deliveries were answered 2xx, Failed how many tries were
-	// not, Abandoned how many deliveries were given up for that.
+	// Sent is how many deliveries were answered 2xx, Failed how many tries were not,
+	// Abandoned how many deliveries were given up after failing.
 	Sent      int64 `json:"sent"`
 	Failed    int64 `json:"failed"`
 	Abandoned int64 `json:"abandoned"`
 	// Dropped and Duplicated count the faults injected.
 	Dropped    int64 `json:"dropped"`
 	Duplicated int64 `json:"duplicated"`
-	// Pending is how many deliveries are to be made, Held how many of them wait for
-	// a release.
+	// Pending is how many deliveries are still to be made, Held how many of them wait
+	// for a release.
 	Pending int `json:"pending"`
 	Held    int `json:"held"`
 }
@@ -106,12 +107,12 @@ const (
 	maxTargets = 16
 	// sendingAtOnce bounds the deliveries under way.
 	sendingAtOnce = 64
-	// sendTimeout bounds one try: a receiver has only to keep the body.
+	// sendTimeout bounds one try: a receiver only has to store the body.
 	sendTimeout  = 10 * time.Second
 	firstRetry   = time.Second
 	slowestRetry = time.Minute
-	// triesPerDelivery give a receiver that is down three days to come back, as
-	// Stripe does.
+	// triesPerDelivery give a receiver that is down three days to recover, as Stripe
+	// does.
 	triesPerDelivery = 3 * 24 * 60
 	// saveEvery bounds how much a process that dies sends again.
 	saveEvery = time.Second
@@ -121,7 +122,7 @@ const (
 	noticesName = "webhooks.json"
 )
 
-// signer signs and spells events for a target.
+// signer signs and encodes events for a target.
 type signer struct {
 	NoticeTarget
 	standard *standardwebhooks.Webhook // of the provider's own
@@ -169,7 +170,7 @@ func (w Notices) signers() ([]signer, error) {
 	return out, nil
 }
 
-// resumeNotices goes on where an earlier process stopped, or as told.
+// resumeNotices continues where an earlier process stopped, or as configured.
 func (s *Simulator) resumeNotices(told *Notices) error {
 	n := s.notices
 	if n.path != "" {
@@ -199,11 +200,11 @@ func (s *Simulator) resumeNotices(told *Notices) error {
 	return nil
 }
 
-// SetNotices replaces what is set, restarts the draws from Seed, and, in a
-// simulator with a Dir, remembers it. Where nobody was told before, only what
-// moves from now on is told; deliveries already due to a target keep their time
-// and URL. Without targets what is due is forgotten. It changes nothing when a
-// member is out of range.
+// SetNotices replaces the configuration, restarts the draws from Seed, and, in a
+// simulator with a Dir, stores it. If there was no target before, only movements from
+// now on are reported; deliveries already due to a target keep their time and URL.
+// Without targets due deliveries are dropped. It changes nothing if a member is out of
+// range.
 func (s *Simulator) SetNotices(w Notices) error {
 	s.mu.Lock()
 	from := s.durable
@@ -211,7 +212,7 @@ func (s *Simulator) SetNotices(w Notices) error {
 	return s.notices.apply(w, from)
 }
 
-// NoticeStats returns what is set and what came of it.
+// NoticeStats returns the configuration and its results.
 func (s *Simulator) NoticeStats() NoticeStats {
 	n := s.notices
 	n.mu.Lock()
@@ -233,8 +234,8 @@ const (
 	ReleaseShuffled = "shuffled"
 )
 
-// ReleaseNotices sends what is held back by now, one after the other in the
-// given order, and returns how many. Hold goes on for what comes later.
+// ReleaseNotices sends the events that are held now, one after the other in the given
+// order, and returns their number. Hold keeps applying to later events.
 func (s *Simulator) ReleaseNotices(order string) (int, error) {
 	if order == "" {
 		order = ReleaseInOrder
@@ -249,7 +250,7 @@ func (s *Simulator) ReleaseNotices(order string) (int, error) {
 	return n.releaseLocked(order), nil
 }
 
-// DiscardNotices forgets what is held back by now, and returns how many.
+// DiscardNotices drops the events that are held now, and returns their number.
 func (s *Simulator) DiscardNotices() int {
 	n := s.notices
 	n.look()

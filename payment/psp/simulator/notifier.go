@@ -50,9 +50,9 @@ func (d *deliveries) Pop() any {
 	return x
 }
 
-// notifier sends events. It reads the durable records by their number, so that
-// what it remembers across a restart is one number: below it all is sent. What
-// was sent above it is sent again.
+// notifier sends events. It reads the durable records by their number, so that its
+// state across a restart is one number: everything below it was sent. What was sent
+// above it is sent again.
 type notifier struct {
 	sim  *Simulator
 	path string // of its file; "" in memory
@@ -110,7 +110,7 @@ type savedNotices struct {
 	Sent int `json:"sent"`
 }
 
-// apply sets w. Records from on are told of, where nobody is told of any yet.
+// apply applies w. Events start with record from if there was no target before.
 func (n *notifier) apply(w Notices, from int) error {
 	signers, err := w.signers()
 	if err != nil {
@@ -200,7 +200,7 @@ func (n *notifier) run() {
 	}
 }
 
-// look queues the events of records that have become durable since it last did.
+// look queues the events of records that have become durable since its last call.
 func (n *notifier) look() {
 	for {
 		n.mu.Lock()
@@ -239,13 +239,14 @@ func (n *notifier) look() {
 	}
 }
 
-// tidings is a record that targets are told of, or those alone that get Adyen's events.
+// tidings is a record to report to all targets, or only to those that get Adyen's
+// events.
 type tidings struct {
 	record int
 	adyen  bool
 }
 
-// queueLocked takes the same number of draws per target, whatever they come to.
+// queueLocked takes the same number of draws per target, whatever their results.
 func (n *notifier) queueLocked(of tidings) {
 	i := of.record
 	for _, t := range n.signers {
@@ -316,7 +317,7 @@ func (n *notifier) deliver(d delivery) {
 		return
 	}
 	if n.tries.Err() != nil {
-		return // not sent, and remembered as such
+		return // not sent, and stored as such
 	}
 	n.stats.Failed++
 	if d.tries++; d.tries >= triesPerDelivery {
@@ -374,7 +375,7 @@ func (n *notifier) saveLocked() error {
 	return nil
 }
 
-// stop ends all sending. What is not sent is sent by the next process.
+// stop ends all sending. The next process sends the rest.
 func (n *notifier) stop() error {
 	n.mu.Lock()
 	n.stopped = true
@@ -429,7 +430,7 @@ func (n *notifier) post(d delivery) error {
 			return err
 		}
 	case d.target.Adyen && (rec.outcome == needsAction || rec.outcome == processing):
-		return nil // it tells when that is over
+		return nil // it reports when that is over
 	case d.target.Adyen:
 		if body, err = adyenEvent(rec, reference, d.record, id, int(charge), failed, d.target.adyen); err != nil {
 			return err

@@ -23,7 +23,7 @@ const (
 	currencyMismatch
 	// failedSince is no outcome of a call: an approved movement has failed.
 	failedSince
-	// happened is no outcome of a call, either: money moved that nobody asked for.
+	// happened is no outcome of a call, either: money moved without a request.
 	happened
 	// A charge waits for its payer or for a bank, or holds money.
 	needsAction
@@ -34,19 +34,19 @@ const (
 	authenticationFailed
 	tryAgainLater
 	doNotTryAgain
-	// orderRefused is of a capture or cancellation that was received and came to nothing: the
-	// charge is as it was.
+	// orderRefused is a capture or cancellation that was received and had no effect:
+	// the charge is unchanged.
 	orderRefused
-	// What an act asks for. No record has these.
+	// What an act requests. No record has these.
 	confirmedAgain
 	settledLater
 	unsettledLater
 )
 
-// open reports whether v is of a charge that may yet become either.
+// open reports whether v leaves a charge undecided.
 func (v outcome) open() bool { return v == needsAction || v == processing || v == authorized }
 
-// Payment methods with a mind of their own, see the package comment.
+// Payment methods with special behaviour, see the package comment.
 const (
 	tokenAction = "pm_card_3ds"
 	tokenDebit  = "pm_bank_debit"
@@ -184,7 +184,7 @@ const (
 	currencyLen = 3
 )
 
-// validate refuses what no provider could act on. The error names the member.
+// validate refuses requests that no provider could execute. The error names the member.
 func validate(c psp.Call) error {
 	switch c.Kind {
 	case psp.KindCharge, psp.KindTransfer, psp.KindRefund:

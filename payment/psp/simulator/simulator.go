@@ -31,7 +31,7 @@ type Config struct {
 	// Notices is where notices go, see [Simulator.SetNotices]; nil leaves them as
 	// Dir remembers them.
 	Notices *Notices
-	// Now is the provider's clock; nil means time.Now. Whoever sets it ahead calls
+	// Now is the provider's clock; nil means time.Now. A test that advances it calls
 	// [Simulator.Elapse].
 	Now func() time.Time
 	// Logger receives warnings; nil discards them.
@@ -64,17 +64,17 @@ type Simulator struct {
 	declines  int64
 	failures  int64
 	open      *batch // collects; nil in memory
-	syncing   *batch // on its way to disk; nil when idle
-	failed    error  // sticky: the journal cannot be trusted with more
+	syncing   *batch // being written to disk; nil when idle
+	failed    error  // sticky: the journal must not be appended to any more
 	closed    bool
 
-	late        map[int64]lateCall // calls still on their way, by number
+	late        map[int64]lateCall // calls in transit, by number
 	lateLast    int64
 	lateEffects int64
 	lateRunning sync.WaitGroup
-	captures    map[int]string // charge → what the capture that moved it called itself
+	captures    map[int]string // charge → the reference of the capture that moved it
 	orders      map[int]adyenOrder
-	due         []*dueAct // of payers and banks that act by themselves
+	due         []*dueAct // of payers and banks with scheduled acts
 
 	wake      chan struct{} // capacity 1: the open batch has lines, or closed is set
 	done      chan struct{} // the committer has ended; nil in memory
@@ -97,8 +97,8 @@ var (
 	errKeyReuse = errors.New("simulator: the key was used with other parameters")
 )
 
-// Open starts a simulator and reads back what Dir holds. It fails with one
-// clear line when Dir is in use, unreadable or damaged. The caller must Close.
+// Open starts a simulator and reads back what Dir holds. It fails with a one-line error
+// if Dir is in use, unreadable or damaged. The caller must Close.
 func Open(cfg Config) (*Simulator, error) {
 	s := &Simulator{
 		now:              cfg.Now,
@@ -140,7 +140,7 @@ func Open(cfg Config) (*Simulator, error) {
 	return s, nil
 }
 
-// restore takes one journal entry into memory; it runs before any concurrency.
+// restore loads one journal entry; it runs before any concurrency.
 func (s *Simulator) restore(e entry) error {
 	if e.N != s.book.len()+1 {
 		return fmt.Errorf("entry %d follows entry %d", e.N, s.book.len())
@@ -172,10 +172,9 @@ func (s *Simulator) restore(e entry) error {
 	return nil
 }
 
-// Close makes what is pending durable, stops, and releases Dir. Calls still
-// running are answered 503, and those of Faults.LateEffect that have not taken
-// effect never do. It is idempotent: later calls return the first's
-// result.
+// Close makes pending outcomes durable, stops, and releases Dir. Running calls are
+// answered 503, and those of Faults.LateEffect that have not taken effect never do. It
+// is idempotent: later calls return the first's result.
 func (s *Simulator) Close() error {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()
@@ -207,14 +206,14 @@ func (s *Simulator) kick() {
 	}
 }
 
-// decide gives the call its outcome: the one its key already has, or a new one.
-// It returns once the outcome is durable. The context ends nothing here: money
-// that moved has moved, whoever still listens.
+// decide returns the call's outcome: the one its key already has, or a new one. It
+// returns once the outcome is durable. The context ends nothing here: money that moved
+// has moved, whether or not anybody reads the reply.
 func (s *Simulator) decide(call psp.Call) (record, int, error) {
 	return s.decideAs(call, s.ignoreParameters)
 }
 
-// decideAs is decide; a key whose parameters have changed has its first answer, or is
+// decideAs is decide; a key whose parameters have changed gets its first answer, or is
 // refused.
 func (s *Simulator) decideAs(call psp.Call, firstAnswer bool) (record, int, error) {
 	if s.ignoreKeys {
@@ -243,7 +242,7 @@ func (s *Simulator) decideAs(call psp.Call, firstAnswer bool) (record, int, erro
 	return rec, i, waiting.wait()
 }
 
-// refusal says why no call may be decided any more, nil while one may.
+// refusal returns why no call may be decided any more, nil while one may.
 func (s *Simulator) refusal() error {
 	if s.failed != nil {
 		return s.failed
@@ -294,7 +293,8 @@ func (s *Simulator) lookup(kind psp.Kind, reference string) (rec record, i int, 
 	return rec, i, true, waiting.wait()
 }
 
-// count takes records up to end into the totals. mu is held, or not yet needed.
+// count adds records up to end to the totals. The caller holds mu, or it is not needed
+// yet.
 func (s *Simulator) count(end int) {
 	for ; s.durable < end; s.durable++ {
 		r := s.book.at(s.durable)
@@ -324,8 +324,8 @@ func (s *Simulator) count(end int) {
 	s.notices.kick()
 }
 
-// commit makes batches durable, one at a time, each holding whatever arrived
-// while the one before was being synced.
+// commit makes batches durable, one at a time, each holding the records that arrived
+// while the previous one was being synced.
 func (s *Simulator) commit() {
 	defer close(s.done)
 	for range s.wake {

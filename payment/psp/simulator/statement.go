@@ -18,12 +18,12 @@ import (
 type StatementLine struct {
 	// ID is the provider's own id of the movement.
 	ID string `json:"id"`
-	// Kind has "_failed" behind it in a line that takes the movement of the same id
-	// back, at the time that it failed.
+	// Kind has the suffix "_failed" in a line that reverses the movement of the same
+	// id, at the time when it failed.
 	Kind      psp.Kind `json:"kind"`
 	Reference string   `json:"reference"`
-	// Of is the provider's id of the charge that was refunded, or that a dispute is about, of
-	// the transfer that was reversed, of the payout that came back.
+	// Of is the provider's id of the charge that was refunded or disputed, of the
+	// transfer that was reversed, or of the payout that was returned.
 	Of string `json:"of,omitempty"`
 	// Amount is in minor units of Currency, above 0 whatever the kind.
 	Amount   int64     `json:"amount"`
@@ -36,7 +36,7 @@ type StatementLine struct {
 // statementHeader names the columns of the CSV form.
 var statementHeader = []string{"id", "kind", "reference", "of", "amount", "currency", "created"}
 
-// Statement says which one [Simulator.WriteStatement] writes.
+// Statement selects the statement that [Simulator.WriteStatement] writes.
 type Statement struct {
 	// Format is "csv", with a header line, "jsonl", or "stripe": Stripe's report "Balance
 	// change from activity", itemized, with payouts, settled as Settlement says.
@@ -48,9 +48,8 @@ type Statement struct {
 	Stripe, Adyen bool
 }
 
-// WriteStatement writes the movements in the order they were made. It holds a
-// page of them at a time, however many there are, and shows none that is not
-// durable.
+// WriteStatement writes the movements in the order they were made. It holds one page of
+// them in memory, and writes none that is not durable.
 func (s *Simulator) WriteStatement(w io.Writer, q Statement) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	var line func(StatementLine) error

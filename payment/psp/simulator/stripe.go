@@ -12,13 +12,13 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// The Stripe-shaped API, as far as an adapter needs it. It shows the same books,
-// with ids in Stripe's spelling.
+// The Stripe-shaped API, as far as an adapter needs it. It shows the same books, with
+// ids in Stripe's format.
 
-// StripeAPIVersion is what events say they are written in.
+// StripeAPIVersion is the API version of events.
 const StripeAPIVersion = "2026-03-25.dahlia"
 
-// Where the caller's reference and provider key stand in an object's metadata.
+// The members of an object's metadata with the caller's reference and provider key.
 const (
 	referenceMember = "homeward_reference"
 	keyMember       = "homeward_key"
@@ -35,8 +35,8 @@ func stripePrefix(k psp.Kind) string {
 	}
 }
 
-// stripeID and fromStripeID turn record i into Stripe's spelling, and the id of
-// that spelling into the provider's own.
+// stripeID and fromStripeID convert record i to Stripe's id, and that to the provider's
+// own.
 func stripeID(k psp.Kind, i int) string {
 	return stripePrefix(k) + strings.TrimPrefix(formatID(k, i), idPrefix(k))
 }
@@ -103,7 +103,7 @@ type stripeList struct {
 	Data    []stripeObject `json:"data"`
 }
 
-// describeStripe renders a record; charge is what a refund gives back.
+// describeStripe renders a record; charge is the charge that a refund refunds.
 func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 	amount := toStripeAmount(rec.amount, string(rec.currency[:]))
 	o := stripeObject{
@@ -129,7 +129,7 @@ func describeStripe(rec record, i, charge int, refund bool) stripeObject {
 	return o
 }
 
-// stand gives a PaymentIntent the status that an outcome is.
+// stand sets the status of a PaymentIntent by its outcome.
 func (o *stripeObject) stand(v outcome) {
 	if v == approved {
 		return
@@ -150,7 +150,7 @@ func (o *stripeObject) stand(v outcome) {
 	}
 }
 
-// failed makes of an object that has succeeded one that has failed since.
+// failed marks an object that had succeeded as failed since.
 func (o *stripeObject) failed() {
 	switch o.Object {
 	case "refund":
@@ -161,7 +161,7 @@ func (o *stripeObject) failed() {
 	}
 }
 
-// stripeDecline spells a decline as an error of a card, or of a request.
+// stripeDecline renders a decline as an error of a card, or of a request.
 func stripeDecline(v outcome) stripeError {
 	d := outcomes[v]
 	e := stripeError{Type: "invalid_request_error", Message: d.Message}
@@ -195,13 +195,13 @@ func stripeDecline(v outcome) stripeError {
 	return e
 }
 
-// made reports whether a record left an object behind: a request that was
-// refused outright did not.
+// made reports whether a record has an object: a request that was refused outright has
+// none.
 func (r *record) made() bool {
 	return r.outcome == approved || r.outcome.open() || (r.outcome != failedSince && r.outcome != happened && r.kind() == psp.KindCharge && stripeDecline(r.outcome).Type == "card_error")
 }
 
-// stripeEvent is a notice as Stripe would send it: of record i, about object id.
+// stripeEvent is the notice that Stripe would send: of record i, about object id.
 func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 	if failed {
 		rec.outcome = approved // as it had been
@@ -233,7 +233,7 @@ func stripeEvent(rec record, i, id, charge int, refund, failed bool) any {
 	}{eventID(i), "event", StripeAPIVersion, o.Created, false, kind, data{o, before}}
 }
 
-// StripeAccount is the account that every key opens in Stripe's spelling.
+// StripeAccount is the account of every key in the Stripe-shaped API.
 const StripeAccount = "acct_1Simulator"
 
 // stripeHandler serves /v1/… in Stripe's spelling.
@@ -314,7 +314,7 @@ func (s *Simulator) stripeObject(rec record, i int) stripeObject {
 	return o
 }
 
-// standingStripe is stripeObject as it stands now.
+// standingStripe is stripeObject in its present state.
 func (s *Simulator) standingStripe(rec record, i int) stripeObject {
 	s.mu.Lock()
 	if a, ok := s.book.acts[uint32(i)]; ok {
@@ -342,7 +342,7 @@ func refuseStripe(w http.ResponseWriter, status int, class, code, message string
 	write(w, status, stripeErrorBody{e})
 }
 
-// ask answers a question after the latency, unless there is no look-up.
+// ask answers a look-up after the latency, unless look-ups are off.
 func (s *Simulator) ask(answer func(r *http.Request) (any, *stripeError)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.noLookup {
@@ -368,7 +368,7 @@ func badStripeQuery(format string, args ...any) *stripeError {
 	return &stripeError{Type: "invalid_request_error", Message: fmt.Sprintf(format, args...)}
 }
 
-// byMetadata is the one query that is understood.
+// byMetadata is the one supported query.
 var byMetadata = regexp.MustCompile(`^metadata\['` + referenceMember + `'\]:'((?:[^'\\]|\\.)*)'$`)
 
 func (s *Simulator) searchPaymentIntents(r *http.Request) (any, *stripeError) {

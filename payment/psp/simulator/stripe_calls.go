@@ -81,8 +81,8 @@ func known(form url.Values, parameters []string) error {
 	return nil
 }
 
-// termsOf is what decides the outcome of a charge, and what else its key is bound to; nil
-// for a charge off session that has none of it.
+// termsOf is what decides the outcome of a charge, and what else its key is bound to;
+// nil for a charge off session without either.
 func termsOf(form url.Values) *psp.Terms {
 	t := psp.Terms{
 		OnSession: form.Get("off_session") != "true", Manual: form.Get("capture_method") == "manual",
@@ -139,8 +139,8 @@ func (s *Simulator) acts(asks outcome) http.HandlerFunc {
 	return s.moveBy(psp.KindCharge, d, func(call psp.Call) (record, int, error) { return s.take(call, asks) })
 }
 
-// captured remembers what a capture said of itself, for as long as this process lives: the
-// first that said it.
+// captured remembers the reference of a charge's first capture, for as long as this
+// process lives.
 func (s *Simulator) captured(i int, reference string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// stripeColumns are those of Stripe's report balance_change_from_activity.itemized.3 that say
-// anything here (its page "Balance report type"), with payouts among the lines.
+// stripeColumns are the relevant columns of Stripe's report
+// balance_change_from_activity.itemized.3 (its page "Balance report type"), with
+// payouts among the lines.
 var stripeColumns = []string{
 	"balance_transaction_id", "created_utc", "created", "available_on_utc", "available_on", "currency", "gross", "fee", "net",
 	"reporting_category", "source_id", "description", "customer_facing_amount", "customer_facing_currency", "charge_id", "payment_intent_id",
@@ -24,21 +25,21 @@ var stripeColumns = []string{
 // withMetadata is where the columns of metadata begin.
 const withMetadata = 16
 
-// Settlement is how a statement in Stripe's format settles what moved.
+// Settlement is how a statement in Stripe's format settles movements.
 type Settlement struct {
-	// Currency is what everything is converted into; "": nothing is.
+	// Currency is the currency that all amounts are converted into; "": none is.
 	Currency string
-	// Rates are how much of Currency one unit of another is. Without one it is 1.
+	// Rates are how much of Currency one unit of another is. The default is 1.
 	Rates map[string]float64
 	// PerMyriad and Fixed are a charge's fee: a share in ten-thousandths, and minor units.
 	// Dispute is that of a dispute, returned with a reversal.
 	PerMyriad, Fixed, Dispute int64
-	// Anonymous leaves our references out, as a report does that is asked for without
-	// metadata.
+	// Anonymous omits our references, as a report without metadata does.
 	Anonymous bool
 }
 
-// readSettlement reads what a query says: settle=usd&rates=eur:1.084,gbp:1.3&fee=290:30&dispute_fee=1500&metadata=no.
+// readSettlement parses a query:
+// settle=usd&rates=eur:1.084,gbp:1.3&fee=290:30&dispute_fee=1500&metadata=no.
 func readSettlement(q url.Values) (s Settlement, err error) {
 	s = Settlement{Currency: q.Get("settle"), Rates: map[string]float64{}, Anonymous: q.Get("metadata") == "no"}
 	for pair := range strings.SplitSeq(q.Get("rates"), ",") {
@@ -65,8 +66,8 @@ func readSettlement(q url.Values) (s Settlement, err error) {
 	return s, nil
 }
 
-// categories are Stripe's words for kinds, and whether the money comes (its page "Reporting
-// categories and types").
+// categories are Stripe's terms for kinds, and whether the money comes in (its page
+// "Reporting categories and types").
 var categories = map[psp.Kind]struct {
 	name  string
 	comes bool
@@ -127,7 +128,7 @@ func (w *stripeWriter) line(l StatementLine) error {
 	})
 }
 
-// settle converts what payers paid. Payouts and transfers are of the balance as it is.
+// settle converts what payers paid. Payouts and transfers move the balance as it is.
 func (w *stripeWriter) settle(l StatementLine, amount int64) (currency string, gross int64) {
 	if w.Currency == "" || w.Currency == l.Currency || l.Kind == psp.KindPayout || l.Kind == psp.KindPayoutReversal || l.Kind == psp.KindTransfer || l.Kind == psp.KindTransferReversal {
 		return l.Currency, amount
@@ -156,7 +157,7 @@ func (w *stripeWriter) fee(kind psp.Kind, gross int64) int64 {
 	}
 }
 
-// major writes an amount in major units, as "12.50" or "1250".
+// major formats an amount in major units, as "12.50" or "1250".
 func major(amount int64, currency string) string {
 	sign := ""
 	if amount < 0 {

@@ -10,47 +10,48 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Money moves at a provider without anybody's asking: payers dispute charges, people make
-// refunds by hand, transfers come back, balances are paid out. Each such thing is a record
-// of its own, with its own event, and a line in the statement where it moves money.
+// Money moves at a provider without a request: payers dispute charges, people make
+// refunds by hand, transfers are returned, balances are paid out. Each such movement is
+// a record of its own, with its own event, and a line in the statement if it moves
+// money.
 
-// Unasked is something that the provider does by itself, see [Simulator.Do].
+// Unasked is a movement that the provider makes by itself, see [Simulator.Do].
 type Unasked struct {
 	// Kind is psp.KindRefund, by hand, or one of psp.Unasked's others.
 	Kind psp.Kind `json:"kind"`
-	// Of is the provider's id, in either spelling: of the charge that is refunded, or that a
-	// dispute is opened of; of the transfer that comes back; of the dispute, or the payout,
-	// that goes on.
+	// Of is the provider's id, in either spelling: of the charge that is refunded or
+	// disputed; of the transfer that is returned; of the dispute, or the payout, that
+	// the next step is about.
 	Of string `json:"of"`
-	// Amount is in minor units; 0: all of it. What goes on has the amount that it began with.
+	// Amount is in minor units; 0: all of it. A later step has the amount of the first.
 	Amount int64 `json:"amount"`
-	// Currency is of a payout alone.
+	// Currency applies to a payout alone.
 	Currency string `json:"currency"`
-	// Reason is of a dispute's opening: Stripe's word for it.
+	// Reason applies to a dispute's opening: Stripe's code for it.
 	Reason string `json:"reason"`
 }
 
-// occurrence is what is known of such a record beside it.
+// occurrence holds what such a record does not.
 type occurrence struct {
 	kind psp.Kind
-	// about is the record of what it is about: a charge, a transfer, the opening of a
+	// about is the record that it is about: a charge, a transfer, the opening of a
 	// dispute, a payout; of a payout itself that payout.
 	about  uint32
 	reason string
-	// second: a dispute's money is withdrawn once more.
+	// second: a dispute's money is withdrawn a second time.
 	second bool
 }
 
-// happening is a record of something unasked, with what it is about.
+// happening is a record of a movement without a request, and what it is about.
 type happening struct {
 	occurrence
 	n        int // its own record
 	rec      record
-	movement int // of the charge or transfer that it is about in the end; -1 for payouts
+	movement int // the charge or transfer at its origin; -1 for payouts
 	ref      string
 }
 
-// happening says what record i is, if it is such a record. The lock is held.
+// happening returns the happening of record i, if it is one. The caller holds the lock.
 func (b *book) happening(i int) (h happening, ok bool) {
 	o, ok := b.unasked[uint32(i)]
 	if !ok {
@@ -68,7 +69,7 @@ func (b *book) happening(i int) (h happening, ok bool) {
 	return h, true
 }
 
-// begins is what a kind goes on from; "" where it begins by itself.
+// begins maps a kind to the kind that it follows; "" if it follows none.
 var begins = map[psp.Kind]psp.Kind{
 	psp.KindDispute: psp.KindDisputeOpened, psp.KindDisputeReversal: psp.KindDisputeOpened,
 	psp.KindDisputeWon: psp.KindDisputeOpened, psp.KindDisputeLost: psp.KindDisputeOpened,
@@ -89,7 +90,7 @@ func spelling(stripe bool) int {
 	return 0
 }
 
-// id is that of the thing: of a dispute or payout, the same all along.
+// id is that of the movement: for a dispute or payout, the same in all steps.
 func (h *happening) id(stripe bool) string {
 	kind, n := h.kind, h.n
 	if from := begins[kind]; from != "" {
@@ -102,7 +103,7 @@ func (h *happening) id(stripe bool) string {
 	return id
 }
 
-// secondMark is behind the id of a dispute whose money is withdrawn once more.
+// secondMark follows the id of a dispute whose money is withdrawn a second time.
 const secondMark = "/second"
 
 // of is the id of what it is about.
@@ -123,12 +124,12 @@ func (h *happening) of(stripe bool) string {
 	}
 }
 
-// moves reports whether money moves by it.
+// moves reports whether it moves money.
 func (h *happening) moves() bool {
 	return h.kind != psp.KindDisputeOpened && h.kind != psp.KindDisputeWon && h.kind != psp.KindDisputeLost
 }
 
-// occurred reads the id of a thing in either spelling. The lock is held.
+// occurred parses the id of a movement in either spelling. The caller holds the lock.
 func (b *book) occurred(kind psp.Kind, id string) (n int, ok bool) {
 	if digits, has := strings.CutPrefix(id, adyenHappenings[kind]); has && adyenHappenings[kind] != "" {
 		id = prefixes[kind][0] + strings.ToLower(digits)
@@ -148,7 +149,8 @@ func (b *book) occurred(kind psp.Kind, id string) (n int, ok bool) {
 // separator stands in the journal between a kind, what it is about, and its reason.
 const separator = "|"
 
-// couldHappen says what is wrong with a call as it is in the journal. The lock is held.
+// couldHappen returns what is wrong with a call as it is in the journal. The caller
+// holds the lock.
 func (b *book) couldHappen(call psp.Call) error {
 	_, _, err := b.readHappening(call)
 	return err
@@ -193,7 +195,7 @@ func (b *book) readHappening(call psp.Call) (o occurrence, amount int64, err err
 	return o, amount, nil
 }
 
-// happen notes what record i is. Whoever adds it has looked.
+// happen records what record i is. The code that adds it has checked.
 func (b *book) happen(call psp.Call, i uint32) {
 	o, _, _ := b.readHappening(call)
 	switch o.kind {
@@ -205,15 +207,16 @@ func (b *book) happen(call psp.Call, i uint32) {
 		for _, other := range b.unasked {
 			o.second = o.second || other.kind == psp.KindDispute && other.about == o.about
 		}
-	default: // what goes on takes nothing more
+	default: // a later step takes nothing more
 	}
 	b.unasked[i] = o
 }
 
-// errNothingLikeIt is the answer for what cannot happen.
+// errNothingLikeIt is the answer for an impossible movement.
 var errNothingLikeIt = errors.New("simulator: that cannot happen: name a charge or transfer that stands, a dispute or a payout, by the provider's id, and not more than is left of it")
 
-// Do makes the provider do something unasked, and returns its id once that is durable.
+// Do makes the provider move money without a request, and returns the id once that is
+// durable.
 func (s *Simulator) Do(u Unasked) (id string, err error) {
 	s.mu.Lock()
 	if err := s.refusal(); err != nil {
@@ -297,7 +300,7 @@ type unaskedEvent struct {
 	Data    unaskedBody `json:"data"`
 }
 
-// event is how the provider tells of it. Of a transfer alone it repeats the reference.
+// event is the provider's event about it. It repeats the reference only of a transfer.
 func (h *happening) event() unaskedEvent {
 	data := unaskedBody{
 		ID: h.id(false), Of: h.of(false), Amount: h.rec.amount, Currency: string(h.rec.currency[:]), Reason: h.reason,
@@ -316,7 +319,7 @@ func (h *happening) event() unaskedEvent {
 	}[h.kind], data.Created, data}
 }
 
-// disputeStatus is how a dispute stands after a step, in Stripe's words.
+// disputeStatus is the status of a dispute after a step, in Stripe's terms.
 var disputeStatus = map[psp.Kind]string{
 	psp.KindDisputeOpened: "needs_response", psp.KindDispute: "needs_response", psp.KindDisputeReversal: "won",
 	psp.KindDisputeWon: "won", psp.KindDisputeLost: "lost",
@@ -327,7 +330,7 @@ const answerIn = 10 * 24 * time.Hour
 
 func (h *happening) dueBy() int64 { return time.Unix(0, h.rec.at).Add(answerIn).Unix() }
 
-// stripeEvent is how Stripe tells of it (its API reference, "Types of events").
+// stripeEvent is Stripe's event about it (its API reference, "Types of events").
 func (h *happening) stripeEvent(i int) any {
 	amount, currency := toStripeAmount(h.rec.amount, string(h.rec.currency[:])), string(h.rec.currency[:])
 	created := time.Unix(0, h.rec.at).Unix()

@@ -9,15 +9,15 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// advice is what the network and Stripe say of a decline beside its code (API changelog,
-// "Adds network advice and decline codes"; the attributes of errors). The SDK's type for
-// errors does not have it.
+// advice is what the network and Stripe recommend after a decline, beside its code (API
+// changelog, "Adds network advice and decline codes"; the attributes of errors). The
+// SDK's type for errors does not have it.
 type advice struct {
 	Stripe  string `json:"advice_code"`
 	Network string `json:"network_advice_code"`
 }
 
-// extras is what is read of a PaymentIntent beside what the SDK has.
+// extras are the members of a PaymentIntent that the SDK's type lacks.
 type extras struct {
 	NextAction       json.RawMessage `json:"next_action"`
 	LastPaymentError advice          `json:"last_payment_error"`
@@ -42,8 +42,8 @@ func adviceOf(e *sdk.Error) advice {
 	return body.Error
 }
 
-// networkPauses are Mastercard's merchant advice codes that say when; the others are
-// in [advice.apply].
+// networkPauses are Mastercard's merchant advice codes with a pause; the others are in
+// [advice.apply].
 var networkPauses = map[string]time.Duration{
 	"02": time.Hour, // "cannot approve at this time, try again later"
 	"24": time.Hour, "25": 24 * time.Hour, "26": 2 * 24 * time.Hour, "27": 4 * 24 * time.Hour,
@@ -53,8 +53,8 @@ var networkPauses = map[string]time.Duration{
 // tryLater is the pause after "try_again_later", which names none.
 const tryLater = time.Hour
 
-// apply changes what d says of the next try to what was advised. Advice makes a decline
-// hard or a pause longer; it makes no hard decline soft.
+// apply changes d by the advice. Advice makes a decline hard or a pause longer; it
+// makes no hard decline soft.
 func (a advice) apply(d *psp.Decline) *psp.Decline {
 	if d.Class != psp.Soft {
 		return d

@@ -17,11 +17,12 @@ type scale struct {
 	whole int64
 }
 
-// scaleOf says how Stripe writes amounts of currency, false where its documentation
+// scaleOf returns how Stripe writes amounts of currency, false if its documentation
 // leaves that open.
 func scaleOf(currency string) (scale, bool) {
 	switch currency {
-	// "Zero-decimal currencies". The list has UGX, too, whose special case below says more.
+	// "Zero-decimal currencies". The list has UGX, too, whose special case below is
+	// more specific.
 	case "bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf":
 		return scale{0, 1}, true
 	// "Special cases": "represent it as a two-decimal value, where the decimal amount is
@@ -32,13 +33,13 @@ func scaleOf(currency string) (scale, bool) {
 	case "bhd", "jod", "kwd", "omr", "tnd":
 		return scale{3, 10}, true
 	}
-	// All others have two, says Stripe. Where ISO 4217 says otherwise, Stripe has no such
-	// currency, and what it would take an amount for is anybody's guess.
+	// All others have two, says Stripe. If ISO 4217 differs, Stripe does not list the
+	// currency, and its unit is unknown.
 	return scale{2, 1}, psp.MinorDigits(currency) == 2
 }
 
-// ToStripe turns amount, in the minor units of ISO 4217, into the amount that Stripe's
-// API has for it. The error is one line for the merchant: Stripe cannot take this amount.
+// ToStripe converts amount, in the minor units of ISO 4217, to Stripe's unit. The error
+// is one line for the merchant: Stripe does not accept this amount.
 func ToStripe(amount int64, currency string) (int64, error) {
 	s, known := scaleOf(currency)
 	if !known {
@@ -83,7 +84,8 @@ func shift(amount int64, digits int) (_ int64, exact bool) {
 	return amount, true
 }
 
-// refuseAmount is the answer to a call whose amount Stripe cannot take. Nothing is sent.
+// refuseAmount is the answer to a call whose amount Stripe does not accept. Nothing is
+// sent.
 func refuseAmount(member string, err error) psp.Result {
 	return psp.Result{Outcome: psp.Declined, Decline: &psp.Decline{
 		Class: psp.Invalid, Code: "invalid_amount", Member: member, Message: err.Error() + "; nothing was sent.",

@@ -24,8 +24,8 @@ const (
 	maxMetadataValue = 500
 )
 
-// ref is how we name an object of Stripe's: by its id, and, where it lies in a connected
-// account, by that, as it can be asked for in its name alone. split undoes it.
+// ref is our name of a Stripe object: its id, and, in a connected account, that
+// account, as the object can be read in its name alone. split undoes it.
 func ref(id, account string) string { return psp.InAccount(id, account) }
 
 func split(ref string) (id, account string) {
@@ -81,7 +81,8 @@ func (p *Provider) Charge(ctx context.Context, call psp.Call) psp.Result {
 	})
 }
 
-// amountError is of an amount beside the call's own that Stripe cannot take.
+// amountError is about an amount, other than the call's own, that Stripe does not
+// accept.
 type amountError struct {
 	member string
 	err    error
@@ -89,12 +90,12 @@ type amountError struct {
 
 func (e *amountError) Error() string { return e.err.Error() }
 
-// agree adds what the merchant asks for beside the amount.
+// agree adds the merchant's terms beside the amount.
 func agree(query *sdk.PaymentIntentCreateParams, call psp.Call) error {
 	t := call.Terms
 	if t == nil || !t.OnSession {
-		// Nobody is there to authenticate, or to be sent elsewhere: what would need
-		// either is a decline.
+		// The payer is not present to authenticate, or to be redirected: a payment that
+		// needs either is declined.
 		query.OffSession = new(true)
 	}
 	if t == nil {
@@ -129,10 +130,10 @@ func agree(query *sdk.PaymentIntentCreateParams, call psp.Call) error {
 	return nil
 }
 
-// confirm tries a PaymentIntent again that was declined for now: a PaymentMethod that is
-// attached to no customer may be used with one PaymentIntent alone ("The Payment Intents
-// API", "Payment Methods API"). One that is not to be confirmed any more says what became
-// of it.
+// confirm retries a PaymentIntent that was declined for now: a PaymentMethod that is
+// attached to no customer may be used with one PaymentIntent alone ("The Payment
+// Intents API", "Payment Methods API"). If it can no longer be confirmed, Stripe's
+// error has its state.
 func (p *Provider) confirm(ctx context.Context, id, account string, call psp.Call) (movement, error) {
 	query := &sdk.PaymentIntentConfirmParams{Params: params(ctx, call.Key, account), PaymentMethod: &call.Source}
 	if t := call.Terms; t == nil || !t.OnSession {
@@ -148,9 +149,10 @@ func (p *Provider) confirm(ctx context.Context, id, account string, call psp.Cal
 	return ofPaymentIntent(&pi).in(account), err
 }
 
-// confirmed is what became of a PaymentIntent whose confirmation Stripe answers with a
-// kept failure, or else that failure. A PaymentIntent that needs another payment method is
-// no answer: that may be the decline before the confirmation, which may take effect yet.
+// confirmed returns the state of a PaymentIntent whose confirmation Stripe answers with
+// a kept failure, or else that failure. A PaymentIntent that needs another payment
+// method is no answer: that may be the decline before the confirmation, which may still
+// take effect.
 func (p *Provider) confirmed(ctx context.Context, call psp.Call, amount int64, failure psp.Result) psp.Result {
 	m, err := p.retrieve(ctx, psp.KindCharge, call.Again)
 	switch {
@@ -169,7 +171,7 @@ func unexpectedState(err error) bool {
 	return errors.As(err, &e) && e.HTTPStatusCode == http.StatusBadRequest && e.Code == sdk.ErrorCodePaymentIntentUnexpectedState
 }
 
-// Capture implements [psp.Provider]. The PaymentIntent keeps which capture it was.
+// Capture implements [psp.Provider]. The PaymentIntent's metadata names the capture.
 func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
 	return p.within(ctx, call, func(ctx context.Context, amount int64) psp.Result {
 		id, account := split(call.Source)
@@ -189,8 +191,8 @@ func (p *Provider) Capture(ctx context.Context, call psp.Call) psp.Result {
 	})
 }
 
-// ordered is what an error of a capture or cancellation says, and, where that is a kept
-// failure, what look shows of it. A PaymentIntent that stands as it did is no answer.
+// ordered maps an error of a capture or cancellation to a result. After a kept failure
+// it takes what look returns. An unchanged PaymentIntent is no answer.
 func (p *Provider) ordered(ctx context.Context, call psp.Call, err error, look func(context.Context, psp.Call) (psp.Found, psp.Result)) psp.Result {
 	if keptFailure(err) {
 		if found, r := look(ctx, call); found == psp.FoundYes {
@@ -212,7 +214,7 @@ func (p *Provider) Cancel(ctx context.Context, call psp.Call) psp.Result {
 	err := p.backend.Call(http.MethodPost, sdk.FormatURLPath(pathPaymentIntents+"/%s/cancel", id), p.key,
 		&sdk.PaymentIntentCancelParams{Params: params(ctx, call.Key, account)}, &pi)
 	switch {
-	case unexpectedState(err): // perhaps it is canceled already
+	case unexpectedState(err): // it may be canceled already
 		if found, r := p.lookCanceled(ctx, call); found == psp.FoundYes {
 			return r
 		}
@@ -246,7 +248,7 @@ func (p *Provider) lookCaptured(ctx context.Context, call psp.Call) (psp.Found, 
 	}
 }
 
-// lookCanceled is Lookup of a cancellation, whoever made it.
+// lookCanceled is Lookup of a cancellation, whoever ordered it.
 func (p *Provider) lookCanceled(ctx context.Context, call psp.Call) (psp.Found, psp.Result) {
 	m, err := p.retrieve(ctx, psp.KindCharge, call.Source)
 	switch {
@@ -274,7 +276,7 @@ func metadata(call psp.Call) map[string]string {
 	return m
 }
 
-// refuseMetadata is the answer to metadata that Stripe would not keep; nil where it would.
+// refuseMetadata is the answer to metadata that Stripe would not keep; nil if it would.
 func refuseMetadata(t *psp.Terms) *psp.Result {
 	if t == nil {
 		return nil

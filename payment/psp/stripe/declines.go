@@ -6,12 +6,11 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// declineClasses sorts Stripe's decline codes (docs.stripe.com/declines/codes) by
-// what the documented next step means for the same payment with the same payment
-// method: soft where waiting, funds, the issuer or the payer can change the
-// answer; hard where only another payment method can. A code that is not listed
-// is soft: a hard decline is remembered, and a word that nobody here knows is no
-// ground for that.
+// declineClasses sorts Stripe's decline codes (docs.stripe.com/declines/codes) by the
+// documented next step for the same payment with the same payment method: soft if
+// waiting, funds, the issuer or the payer can change the answer; hard if only another
+// payment method can. A code that is not listed is soft: a hard decline is remembered,
+// and an unknown code is no ground for that.
 var declineClasses = map[sdk.DeclineCode]psp.Class{
 	// Funds and limits: they change by themselves.
 	sdk.DeclineCodeInsufficientFunds:            psp.Soft,
@@ -24,7 +23,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeProcessingError:    psp.Soft,
 	sdk.DeclineCodeReenterTransaction: psp.Soft,
 	sdk.DeclineCodeTryAgainLater:      psp.Soft,
-	// A look-alike a moment ago; later it is none.
+	// A duplicate of a recent payment; later it is none.
 	sdk.DeclineCodeDuplicateTransaction: psp.Soft,
 	// "Contact the card issuer": unknown reasons, which the issuer may lift.
 	sdk.DeclineCodeCallIssuer:     psp.Soft,
@@ -32,7 +31,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeGenericDecline: psp.Soft,
 	sdk.DeclineCodeNoActionTaken:  psp.Soft,
 	sdk.DeclineCodeNotPermitted:   psp.Soft,
-	// The payer can correct what is kept with the payment method.
+	// The payer can correct the data of the payment method.
 	sdk.DeclineCodeIncorrectCVC:   psp.Soft,
 	sdk.DeclineCodeInvalidCVC:     psp.Soft,
 	sdk.DeclineCodeIncorrectZip:   psp.Soft,
@@ -40,7 +39,7 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeInvalidPIN:     psp.Soft,
 	sdk.DeclineCodePINTryExceeded: psp.Soft,
 
-	// The card is gone, or somebody else's.
+	// The card was lost, or belongs to somebody else.
 	sdk.DeclineCodeExpiredCard:       psp.Hard,
 	sdk.DeclineCodeLostCard:          psp.Hard,
 	sdk.DeclineCodeStolenCard:        psp.Hard,
@@ -74,10 +73,10 @@ var declineClasses = map[sdk.DeclineCode]psp.Class{
 	sdk.DeclineCodeStopPaymentOrder:              psp.Hard,
 }
 
-// requestClasses are the errors of a request that say something of the world and
-// not of the request. All others are psp.Invalid.
+// requestClasses are the errors of a request that depend on the world and not on the
+// request. All others are psp.Invalid.
 var requestClasses = map[sdk.ErrorCode]psp.Class{
-	// Our own balance does not cover the transfer or the refund. It will.
+	// Our own balance does not cover the transfer or the refund yet.
 	sdk.ErrorCodeBalanceInsufficient: psp.Soft,
 	// The destination is closed.
 	sdk.ErrorCodeAccountClosed: psp.Hard,
@@ -101,7 +100,7 @@ func declineOf(e *sdk.Error) *psp.Decline {
 		}
 		return &psp.Decline{Class: class, Code: code, Message: e.Msg}
 	}
-	// decline_code says more; code alone stands where Stripe itself declined.
+	// decline_code is more specific; code alone stands if Stripe itself declined.
 	code := string(e.DeclineCode)
 	if code == "" {
 		code = string(e.Code)
@@ -109,16 +108,15 @@ func declineOf(e *sdk.Error) *psp.Decline {
 	return declineBy(code, e.Msg)
 }
 
-// hidden are the codes of which Stripe says not to tell the customer more than
-// of a generic decline. The class still follows from the code itself.
+// hidden are the codes for which Stripe asks to show the customer no more than for a
+// generic decline. The class still follows from the code itself.
 var hidden = map[sdk.DeclineCode]bool{
 	sdk.DeclineCodeFraudulent: true, sdk.DeclineCodeLostCard: true, sdk.DeclineCodeStolenCard: true,
 	sdk.DeclineCodePickupCard: true, sdk.DeclineCodeMerchantBlacklist: true,
 }
 
-// declineBy sorts a decline by its code. The merchant is told the code, and, of
-// those that Stripe asks to keep from the customer, a message for the customer
-// that does not repeat it.
+// declineBy sorts a decline by its code. The merchant gets the code. If Stripe asks to
+// keep it from the customer, the message for the customer does not repeat it.
 func declineBy(code, message string) *psp.Decline {
 	class, ok := declineClasses[sdk.DeclineCode(code)]
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// movement is what the three kinds of object have in common.
+// movement has the common members of the three kinds of objects.
 type movement struct {
 	id, reference, key string
 	amount             int64 // in Stripe's unit, see [FromStripe]
@@ -20,8 +20,8 @@ type movement struct {
 	decline            *psp.Decline // set when declined
 	said               string       // Stripe's own word for the status
 	wait               *psp.Wait    // set when pending
-	account            string       // where it lies, "" for our own
-	capture            string       // our reference of what captured it
+	account            string       // its account, "" for our own
+	capture            string       // our reference of the capture
 }
 
 // in names the account that the object lies in.
@@ -30,8 +30,8 @@ func (m movement) in(account string) movement {
 	return m
 }
 
-// onSession is m as the merchant of call may know it: off session nobody can act, so that
-// what would need the payer is a decline.
+// onSession is m as call's merchant may see it: off session nobody can act, so a
+// payment that needs the payer is a decline.
 func (m movement) onSession(call psp.Call) movement {
 	if m.status == psp.Pending && m.wait.State == psp.RequiresAction && call.Kind != psp.KindRefund && (call.Terms == nil || !call.Terms.OnSession) {
 		m.status, m.wait, m.decline = psp.Declined, nil, declineBy(string(sdk.DeclineCodeAuthenticationRequired), "")
@@ -39,7 +39,7 @@ func (m movement) onSession(call psp.Call) movement {
 	return m
 }
 
-// asked says what is wrong where what Stripe says it moved is not what was asked for.
+// asked returns how the movement differs from the requested one.
 func (m movement) asked(call psp.Call, amount int64) error {
 	if m.reference == call.Reference && m.amount == amount && m.currency == call.Currency {
 		return nil
@@ -48,8 +48,8 @@ func (m movement) asked(call psp.Call, amount int64) error {
 		m.amount, m.currency, m.reference, amount, call.Currency, call.Reference)
 }
 
-// ours reports whether m may be what call has made. Whoever owns a connected account can
-// write our reference on what is theirs: there it takes our key, too, and the amount.
+// ours reports whether call may have made m. The owner of a connected account can write
+// our reference on their objects: there our key and the amount must match, too.
 func (m movement) ours(call psp.Call) bool {
 	if m.account == "" || call.Key == "" {
 		return true
@@ -62,7 +62,7 @@ func (m movement) ours(call psp.Call) bool {
 
 func (m movement) canceled() bool { return m.said == string(sdk.PaymentIntentStatusCanceled) }
 
-// undecided reports whether the object may yet become either.
+// undecided reports whether the object may still succeed or fail.
 func (m movement) undecided() bool { return m.status == psp.Unknown || m.status == psp.Pending }
 
 func (m movement) result() psp.Result {
@@ -107,8 +107,8 @@ func ofIntent(pi *sdk.PaymentIntent, more extras) movement {
 	case sdk.PaymentIntentStatusProcessing:
 		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.Processing}
 	case sdk.PaymentIntentStatusRequiresPaymentMethod:
-		// Where confirmed, this is how one ends whose payment failed. Without an error
-		// it was not confirmed, and says nothing.
+		// A confirmed one whose payment failed ends so. Without an error it was not
+		// confirmed, and proves nothing.
 		if pi.LastPaymentError != nil {
 			m.status, m.decline = psp.Declined, more.LastPaymentError.apply(declineOf(pi.LastPaymentError))
 		}
@@ -120,7 +120,7 @@ func ofIntent(pi *sdk.PaymentIntent, more extras) movement {
 	return m
 }
 
-// ofTransfer: a Transfer that exists has moved money. One that was reversed did.
+// ofTransfer: a Transfer that exists has moved money, even if it was reversed.
 func ofTransfer(tr *sdk.Transfer) movement {
 	if tr == nil {
 		return movement{}
@@ -145,7 +145,7 @@ func ofRefund(re *sdk.Refund) movement {
 	case sdk.RefundStatusRequiresAction:
 		m.status, m.wait = psp.Pending, &psp.Wait{State: psp.RequiresAction}
 	case sdk.RefundStatusFailed, sdk.RefundStatusCanceled:
-		// The money is back with us. Another refund may take another way.
+		// The money is back with us. Another refund may succeed by another route.
 		m.status = psp.Declined
 		m.decline = &psp.Decline{Class: psp.Soft, Code: "refund_" + string(re.Status), Message: "The refund could not be paid out."}
 		if re.FailureReason != "" {
@@ -165,7 +165,7 @@ func refused(err error) psp.Result {
 	case e.HTTPStatusCode == http.StatusPaymentRequired && e.Type == sdk.ErrorTypeCard:
 		return psp.Result{Outcome: psp.Declined, Decline: adviceOf(e).apply(declineOf(e))}
 	case (e.HTTPStatusCode == http.StatusBadRequest || e.HTTPStatusCode == http.StatusNotFound) && e.Type == sdk.ErrorTypeInvalidRequest:
-		// Only in Stripe's own words: gateways answer with these codes too.
+		// This requires Stripe's own format: gateways answer with these codes too.
 		return psp.Result{Outcome: psp.Declined, Decline: declineOf(e)}
 	case e.HTTPStatusCode == http.StatusBadRequest && e.Type == sdk.ErrorTypeIdempotency:
 		return psp.Result{Err: fmt.Errorf("%w: %w", oneLine(err), psp.ErrKeyReused)}
@@ -173,7 +173,7 @@ func refused(err error) psp.Result {
 	return psp.Result{Err: oneLine(err)}
 }
 
-// declinedIntent names the PaymentIntent that err declined, "" where it cannot be
+// declinedIntent names the PaymentIntent that err declined, "" if it cannot be
 // confirmed again.
 func declinedIntent(err error, account string) string {
 	if e, ok := errors.AsType[*sdk.Error](err); ok && e.PaymentIntent != nil && e.PaymentIntent.Status == sdk.PaymentIntentStatusRequiresPaymentMethod {
@@ -182,7 +182,7 @@ func declinedIntent(err error, account string) string {
 	return ""
 }
 
-// keptFailure reports whether err is a 5xx that Stripe kept from the key's first
+// keptFailure reports whether err is a 5xx that Stripe stored for the key's first
 // request, and will repeat for as long as it keeps the key.
 func keptFailure(err error) bool {
 	var e *sdk.Error
@@ -190,11 +190,11 @@ func keptFailure(err error) bool {
 		e.LastResponse != nil && e.LastResponse.Header.Get("Idempotent-Replayed") == "true"
 }
 
-// maxError bounds what is kept of an error, in bytes.
+// maxError bounds the stored text of an error, in bytes.
 const maxError = 500
 
-// oneLine says what matters of an error of the SDK, whose own text is the whole
-// reply: that may name the payer, and go on for pages.
+// oneLine returns the relevant part of an error of the SDK, whose own text is the whole
+// reply: that may name the payer, and be long.
 func oneLine(err error) error {
 	if e, ok := errors.AsType[*sdk.Error](err); ok {
 		return fmt.Errorf("stripe: status %d, type %q, code %q, request %q", e.HTTPStatusCode, e.Type, e.Code, e.RequestID)

@@ -32,8 +32,8 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 	if by < 0 {
 		return "", fmt.Errorf("stripe: %w", psp.ErrForged)
 	}
-	// The SDK takes the time from a clock of its own, and now is ours: what lies
-	// between them is added on both sides of its comparison.
+	// The SDK compares with a clock of its own, and now is ours: their difference is
+	// added on both sides of its comparison.
 	err = webhook.ValidatePayloadWithTolerance(body, signature, p.secrets[by], p.tolerance+time.Since(now))
 	switch {
 	case errors.Is(err, webhook.ErrTooOld):
@@ -50,8 +50,8 @@ func (p *Provider) Verify(header http.Header, body []byte, now time.Time) (event
 	return head.ID, nil
 }
 
-// Read implements [psp.Notifier]. A movement without our reference in its metadata
-// was not asked for by us, and its event is none of our business.
+// Read implements [psp.Notifier]. It ignores the event of a movement without our
+// reference in its metadata, which we did not request.
 func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	if len(body) > psp.MaxNotice {
 		return psp.Notice{}, malformed("over %d bytes", psp.MaxNotice)
@@ -86,9 +86,9 @@ func (p *Provider) Read(body []byte) (psp.Notice, error) {
 	case "transfer.created":
 		n.Kind = psp.KindTransfer
 		m, err = read(event.Data.Object, ofTransfer)
-	// A refund's first event may be the only one, or tell that it is pending. One that
-	// has failed may have succeeded before. Only refund.updated would say so, in its
-	// previous_attributes, and it may come late or not at all: the books say it, too.
+	// A refund's first event may be the only one, or report it pending. A failed refund
+	// may have succeeded before. Only refund.updated would show that, in its
+	// previous_attributes, and it may come late or not at all: the books show it, too.
 	case "refund.created", "refund.updated", "refund.failed", "charge.refund.updated":
 		n.Kind = psp.KindRefund
 		m, err = read(event.Data.Object, ofRefund)

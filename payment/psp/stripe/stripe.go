@@ -8,8 +8,8 @@
 //	Capture    the capture of a PaymentIntent with capture_method manual
 //	Cancel     its cancellation, or that of one that waits for its payer
 //
-// What lies in a connected account is named by its id, "@" and the account's, and asked
-// for in the account's name.
+// An object in a connected account is named by its id, "@" and the account's, and read
+// in the account's name.
 //
 // Our reference is in each object's metadata as homeward_reference, and is the
 // transfer_group of a transfer. The provider key is Stripe's idempotency key, and in
@@ -30,35 +30,33 @@
 // type idempotency_error (the key met other parameters, psp.ErrKeyReused), 401 and 403, 5xx, any other shape, a reply too large or malformed, a
 // network error, a time-out.
 //
-// Our amounts are in the minor units of ISO 4217, and Stripe's in its own: amount.go.
-// What Stripe cannot take is Invalid, and is not sent.
+// Our amounts are in the minor units of ISO 4217, and Stripe's in its own: see
+// amount.go. An amount that Stripe does not accept is Invalid, and is not sent.
 //
 // # Idempotency keys
 //
 // Stripe keeps the reply to a key for at least 24 hours, 500s included, once the
-// endpoint has begun to execute; payment.Executor trusts a key for less. A kept
-// 5xx would be repeated for as long, whatever became of the money. So where the
-// reply to a repeat is a kept 5xx (header Idempotent-Replayed), and where an
-// object was still undecided when the kept reply was made, the adapter asks for
-// the object of that key as it is now, or, as a confirmation leaves no key in the
-// metadata, for the PaymentIntent that was to be confirmed. These are reads; it never
-// sends a call twice.
+// endpoint has begun to execute; payment.Executor relies on a key for less. A kept 5xx
+// would be repeated for as long, whether or not the money moved. So if the reply to a
+// repeat is a kept 5xx (header Idempotent-Replayed), or if an object was still
+// undecided when the kept reply was made, the adapter reads the present object of that
+// key, or, as a confirmation leaves no key in the metadata, the PaymentIntent that was
+// to be confirmed. These are reads; it never sends a call twice.
 //
 // # Look-up
 //
-// PaymentIntents are searched for by metadata. The search is eventually
-// consistent: under a minute in normal operation, and up to an hour behind during
-// outages, says Stripe. That hour is the settle window. Transfers are listed by
-// transfer group, refunds by the PaymentIntent that they give back, which is
-// consistent. A capture or a cancellation is read off its PaymentIntent. Search does not
-// serve accounts in India.
+// PaymentIntents are searched for by metadata. The search is eventually consistent:
+// under a minute in normal operation, and up to an hour behind during outages, says
+// Stripe. That hour is the settle window. Transfers are listed by transfer group,
+// refunds by their PaymentIntent, which is consistent. A capture or a cancellation is
+// read off its PaymentIntent. Search does not serve accounts in India.
 //
 // # No retries
 //
-// The SDK would retry conflicts, 5xx and lost connections by itself, twice. That
-// is switched off, as is net/http's own retry of requests with an Idempotency-Key
-// on a dead connection: whether a second call is safe is the claim's to decide,
-// and each one has to be in the audit.
+// The SDK would retry conflicts, 5xx and lost connections by itself, twice. That is
+// switched off, as is net/http's own retry of requests with an Idempotency-Key on a
+// dead connection: the claim decides whether a second call is safe, and the audit must
+// have each one.
 package stripe
 
 import (
@@ -81,7 +79,7 @@ import (
 )
 
 const (
-	// DefaultName is what the provider is called in records.
+	// DefaultName is the provider's name in records.
 	DefaultName = "stripe"
 	// DefaultBaseURL is Stripe.
 	DefaultBaseURL = "https://api.stripe.com"
@@ -90,17 +88,17 @@ const (
 	// given up there before, so a shorter one would turn healthy charges into
 	// unknown ones.
 	DefaultTimeout = 80 * time.Second
-	// SettleWindow is how far behind Stripe says its search may be during outages
+	// SettleWindow is how far behind Stripe's search may be during outages
 	// (docs.stripe.com/search, "Data freshness"; the SDK's Search).
 	SettleWindow = time.Hour
 	pageLen      = 100
 	// maxReply bounds a reply in bytes: a page of 100 objects has some 500 kB.
 	maxReply    = 4 << 20
 	maxRespHead = 64 << 10 // bytes
-	// referenceMember is where our reference stands in metadata.
+	// referenceMember names our reference in metadata.
 	referenceMember = "homeward_reference"
-	// keyMember has the provider key: of several attempts under one reference, which
-	// one made the object.
+	// keyMember names the provider key: it tells which of several attempts under one
+	// reference made the object.
 	keyMember = "homeward_key"
 )
 
@@ -128,10 +126,9 @@ type Config struct {
 	Transport http.RoundTripper
 }
 
-// Provider implements [psp.Provider] and [psp.Notifier]. It is safe for
-// concurrent use. It speaks the API version that the SDK is pinned to, whatever
-// the account's default; the webhook endpoint has to be created with the same
-// (see [APIVersion]).
+// Provider implements [psp.Provider] and [psp.Notifier]. It is safe for concurrent use.
+// It uses the API version that the SDK is pinned to, whatever the account's default;
+// create the webhook endpoint with the same one (see [APIVersion]).
 type Provider struct {
 	name      string
 	caps      psp.Capabilities
@@ -142,7 +139,7 @@ type Provider struct {
 	own       *http.Transport // nil when the transport came from outside
 }
 
-// APIVersion is the version of Stripe's API that the adapter speaks and reads.
+// APIVersion is the version of Stripe's API that the adapter uses.
 const APIVersion = sdk.APIVersion
 
 var (
@@ -206,18 +203,18 @@ func New(cfg Config) (*Provider, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	})
-	// Not sdk.NewClient: it knows every resource that Stripe has, and with it the
-	// program would be four megabytes larger for the three that are used here.
+	// Not sdk.NewClient: it links every resource of Stripe's, which would make the
+	// program four megabytes larger for the three that are used here.
 	p.backend, p.key = backends.API, cfg.Key
 	return p, nil
 }
 
-// between reports whether r stands between two secrets.
+// between reports whether r separates two secrets.
 func between(r rune) bool { return r == ',' || r <= ' ' }
 
-// once sends each request once, below a path that the SDK, which knows Stripe's
-// own paths only, must not see. It traces the call, and bounds the reply, which
-// the SDK would read without end.
+// once sends each request once, below a base path that the SDK, which knows Stripe's
+// own paths only, must not see. It traces the call, and bounds the reply, which the SDK
+// would read without limit.
 type once struct {
 	next   http.RoundTripper
 	prefix string
@@ -276,15 +273,15 @@ func (p *Provider) Name() string { return p.name }
 // Capabilities implements [psp.Provider].
 func (p *Provider) Capabilities() psp.Capabilities { return p.caps }
 
-// Where Stripe keeps what is used here.
+// Stripe's paths of the resources that are used here.
 const (
 	pathPaymentIntents = "/v1/payment_intents"
 	pathTransfers      = "/v1/transfers"
 	pathRefunds        = "/v1/refunds"
 )
 
-// errNoKey is a programming error above. Without a key the SDK would make one up,
-// and nothing would dedupe the call.
+// errNoKey is a bug of the caller. Without a key the SDK would generate one, and
+// nothing would dedupe the call.
 var errNoKey = errors.New("stripe: the call has no provider key, without which Stripe cannot dedupe it")
 
 // Transfer implements [psp.Provider].
@@ -323,7 +320,7 @@ func (p *Provider) Refund(ctx context.Context, call psp.Call) psp.Result {
 	})
 }
 
-// text is nil for "", which Stripe would take for an order to unset.
+// text returns nil for "", which Stripe would take for an order to unset.
 func text(s string) *string {
 	if s == "" {
 		return nil
@@ -331,7 +328,7 @@ func text(s string) *string {
 	return &s
 }
 
-// within makes one call of an amount in Stripe's unit, in the time that a call has.
+// within makes one call with an amount in Stripe's unit, within a call's time-out.
 func (p *Provider) within(ctx context.Context, call psp.Call, do func(_ context.Context, amount int64) psp.Result) psp.Result {
 	if call.Key == "" {
 		return psp.Result{Err: errNoKey}
@@ -345,7 +342,8 @@ func (p *Provider) within(ctx context.Context, call psp.Call, do func(_ context.
 	return do(ctx, amount)
 }
 
-// move makes one call, and reads on where its reply is old, see "Idempotency keys".
+// move makes one call, and reads the object again if its reply is old, see "Idempotency
+// keys".
 func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call psp.Call, send func(_ context.Context, amount int64) (movement, error)) psp.Result {
 	return p.within(ctx, call, func(ctx context.Context, amount int64) psp.Result {
 		m, err := send(ctx, amount)
@@ -364,8 +362,8 @@ func (p *Provider) move(ctx context.Context, kind psp.Kind, account string, call
 	})
 }
 
-// failed is what an error of a call says, and, where that is a kept failure, what became of
-// the call.
+// failed maps an error of a call to a result. After a kept failure it reads the state
+// of the call.
 func (p *Provider) failed(ctx context.Context, kind psp.Kind, account string, call psp.Call, amount int64, err error) psp.Result {
 	if bad := (*amountError)(nil); errors.As(err, &bad) {
 		return refuseAmount(bad.member, bad.err)
@@ -380,7 +378,7 @@ func (p *Provider) failed(ctx context.Context, kind psp.Kind, account string, ca
 	if call.Again != "" {
 		return p.confirmed(ctx, call, amount, r)
 	}
-	// Of this call alone: a decline of another under the same reference would say
+	// Of this call alone: a decline of another under the same reference would claim
 	// that no money has moved, and let it move again.
 	if found, known := p.find(ctx, call, func(m movement) bool { return m.key == call.Key }); found == psp.FoundYes {
 		return known
@@ -433,7 +431,7 @@ func (p *Provider) Show(ctx context.Context, kind psp.Kind, _, providerRef strin
 	}, nil
 }
 
-// errNoCharge is a programming error above: refunds are listed by what they give back.
+// errNoCharge is a bug of the caller: refunds are listed by their charge.
 var errNoCharge = errors.New("stripe: a refund is looked for by its charge, which was not named")
 
 // Lookup implements [psp.Provider].
@@ -449,10 +447,10 @@ func (p *Provider) Lookup(ctx context.Context, call psp.Call) (psp.Found, psp.Re
 	return p.find(ctx, call, func(movement) bool { return true })
 }
 
-// find is Lookup among the objects that count.
+// find is Lookup among the objects that match.
 func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement) bool) (psp.Found, psp.Result) {
 	var best *movement
-	// better keeps an approval, else one that may become it, else the newest.
+	// better prefers an approval, else one that may become it, else the newest.
 	better := func(m movement) (approved bool) {
 		if m.reference != call.Reference || !counts(m) || !m.ours(call) {
 			return false
@@ -480,7 +478,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 		return psp.FoundNo, psp.Result{}
 	}
 	if settled := best.onSession(call); settled.undecided() {
-		// A search may be behind, and does not show what the payer has to do.
+		// A search may be behind, and does not show the payer's next action.
 		now, err := p.retrieve(ctx, call.Kind, ref(best.id, best.account))
 		if err != nil {
 			return psp.FoundUnknown, psp.Result{Err: oneLine(err)}
@@ -494,7 +492,7 @@ func (p *Provider) find(ctx context.Context, call psp.Call, counts func(movement
 	return psp.FoundYes, r
 }
 
-// list reads one page of what query, a struct of the SDK, asks for.
+// list reads one page of the results of query, a struct of the SDK.
 func (p *Provider) list(ctx context.Context, path, account string, query any, page sdk.LastResponseSetter) error {
 	var body form.Values
 	form.AppendTo(&body, query)
@@ -502,7 +500,7 @@ func (p *Provider) list(ctx context.Context, path, account string, query any, pa
 	return p.backend.CallRaw(http.MethodGet, path, p.key, []byte(body.Encode()), &own, page)
 }
 
-// eachTransfer hands the transfers of a reference to take until it has had enough.
+// eachTransfer passes the transfers of a reference to take until it returns false.
 func (p *Provider) eachTransfer(ctx context.Context, reference string, take func(movement) (enough bool)) error {
 	query := &sdk.TransferListParams{ListParams: sdk.ListParams{Limit: sdk.Int64(pageLen)}, TransferGroup: &reference}
 	for {
@@ -550,7 +548,7 @@ func (p *Provider) eachPaymentIntent(ctx context.Context, call psp.Call, take fu
 	}
 }
 
-// eachRefund hands the refunds of a charge to take until it has had enough.
+// eachRefund passes the refunds of a charge to take until it returns false.
 func (p *Provider) eachRefund(ctx context.Context, charge string, take func(movement) (enough bool)) error {
 	id, account := split(charge)
 	if id == "" {
@@ -574,8 +572,8 @@ func (p *Provider) eachRefund(ctx context.Context, charge string, take func(move
 	}
 }
 
-// byReference is a query in Stripe's search language, in which a quote or a
-// backslash inside a string is escaped by a backslash.
+// byReference is a query in Stripe's search language, in which a backslash escapes a
+// quote or a backslash inside a string.
 func byReference(reference string) string {
 	return "metadata['" + referenceMember + "']:'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(reference) + "'"
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/homeward-io/homeward/payment/psp"
 )
 
-// Events of money that moves without us (Stripe's API reference, "Types of events", and
-// "How disputes work"): a charge.dispute.created takes nothing by itself. An inquiry, whose
-// status begins with warning_, is a dispute by which no money is withdrawn unless it
-// escalates.
+// Events of movements that we did not request (Stripe's API reference, "Types of
+// events", and "How disputes work"): a charge.dispute.created withdraws nothing by
+// itself. An inquiry, whose status begins with warning_, is a dispute that withdraws no
+// money unless it escalates.
 var disputeEvents = map[string]psp.Kind{
 	"charge.dispute.created": psp.KindDisputeOpened, "charge.dispute.funds_withdrawn": psp.KindDispute,
 	"charge.dispute.funds_reinstated": psp.KindDisputeReversal, "charge.dispute.closed": "",
@@ -23,15 +23,15 @@ var payoutEvents = map[string]psp.Kind{
 	"payout.failed": psp.KindPayoutReversal, "payout.canceled": psp.KindPayoutReversal,
 }
 
-// unasked reads an event that may be of such money; of others it is nil. account is the
-// connected account that the object lies in, "" for our own.
+// unasked reads an event that may be about such a movement; it returns nil for others.
+// account is the connected account of the object, "" for our own.
 func unasked(event, account string, raw json.RawMessage) ([]psp.Unasked, error) {
 	if kind, ok := disputeEvents[event]; ok {
 		return dispute(kind, account, raw)
 	}
 	if kind, ok := payoutEvents[event]; ok {
 		if account != "" {
-			return nil, nil // to the merchant's bank, and not to ours
+			return nil, nil // to the merchant's bank, not to ours
 		}
 		return payout(kind, raw)
 	}
@@ -66,8 +66,8 @@ func dispute(kind psp.Kind, account string, raw json.RawMessage) ([]psp.Unasked,
 	return whole(u, d.Amount, string(d.Currency))
 }
 
-// whole adds the amount, and checks that there is what every event has. What concerns a
-// payment without a PaymentIntent, or moves nothing, is none of ours.
+// whole adds the amount, and checks the members that every event has. An event about a
+// payment without a PaymentIntent, or that moves nothing, is ignored.
 func whole(u psp.Unasked, amount int64, currency string) (all []psp.Unasked, err error) {
 	if u.Of == "" && u.Kind != psp.KindPayout || amount <= 0 {
 		return nil, nil
@@ -82,8 +82,8 @@ func whole(u psp.Unasked, amount int64, currency string) (all []psp.Unasked, err
 	return []psp.Unasked{u}, nil
 }
 
-// refundByHand reads a refund that does not carry our reference. While it is pending it
-// may become either.
+// refundByHand reads a refund without our reference. While it is pending it may succeed
+// or fail.
 func refundByHand(account string, raw json.RawMessage) ([]psp.Unasked, error) {
 	var r sdk.Refund
 	if json.Unmarshal(raw, &r) != nil {
@@ -113,7 +113,7 @@ func payout(kind psp.Kind, raw json.RawMessage) ([]psp.Unasked, error) {
 }
 
 // reversals reads every reversal that the transfer lists, which are the newest ten: an
-// event before this one may have been lost.
+// earlier event may have been lost.
 func reversals(account string, raw json.RawMessage) (all []psp.Unasked, err error) {
 	var t sdk.Transfer
 	if json.Unmarshal(raw, &t) != nil {

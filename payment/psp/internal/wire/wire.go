@@ -1,4 +1,4 @@
-// Package wire is what the adapters' connections to their providers have in common.
+// Package wire holds what the adapters' connections to their providers have in common.
 package wire
 
 import (
@@ -12,8 +12,8 @@ const (
 	// maxIdlePerHost keeps a connection for every call of a busy node: with
 	// net/http's default of 2 each burst would open and close hundreds.
 	maxIdlePerHost = 512
-	// idleTimeout is below the 60 s after which common servers and load
-	// balancers close, so that we close first and never write to a dead one.
+	// idleTimeout is below the 60 s after which common servers and load balancers
+	// close, so that this side closes first and never writes to a dead connection.
 	idleTimeout = 30 * time.Second
 	dialTimeout = 5 * time.Second
 	keepAlive   = 15 * time.Second
