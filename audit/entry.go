@@ -14,7 +14,7 @@ import (
 type Entry struct {
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
-	// Object and ProviderRef are those of the key's claim, where it was still there, and
+	// Object and ProviderRef are those of the key's claim, if it was still stored, and
 	// in the same life, when the entry was exported.
 	Object      string `json:"object,omitempty"`
 	ProviderRef string `json:"provider_ref,omitempty"`
@@ -29,12 +29,12 @@ type Entry struct {
 	Generation uint32      `json:"generation"`
 	// Detail is an outcome, an operation or a decline code; card numbers are masked.
 	Detail string `json:"detail,omitempty"`
-	// Life is what the key's claim was begun as, in the entry of the step that began its
-	// generation, where that was its latest when the entry was exported.
+	// Life describes the key's claim, in the entry of the step that began its
+	// generation, if that was its latest when the entry was exported.
 	Life *Life `json:"life,omitempty"`
-	// Claim is the claim of the key, where it is there and of the same life: at least its key,
-	// object, first use, fingerprint, generation and provider key.
-	// Who exports makes Life of it.
+	// Claim is the claim of the key, if it is stored and of the same life: at least its
+	// key, object, first use, fingerprint, generation and provider key. The exporter
+	// derives Life from it.
 	Claim *claim.Record `json:"-"`
 }
 
@@ -42,7 +42,7 @@ type Entry struct {
 // claim.Witness.
 type Life struct {
 	FirstUse time.Time `json:"first_use"`
-	// Fingerprint is that of the request in hexadecimal, by the rules of Version.
+	// Fingerprint is the request's in hexadecimal, by the rules of Version.
 	Fingerprint string `json:"fingerprint"`
 	Version     uint8  `json:"version"`
 	// Provider names the provider of the generation; "" if none was named.
@@ -52,8 +52,8 @@ type Life struct {
 // begins are the events of steps that begin a generation.
 var begins = []claim.Event{claim.EventClaimed, claim.EventReplaced, claim.EventReclaimed, claim.EventMoved, claim.EventRestored}
 
-// live sets Life, if e began the latest generation of its claim; providers are those that
-// it may be with.
+// live sets Life if e began the latest generation of its claim; providers are the
+// possible providers.
 func (e *Entry) live(providers []string) {
 	rec := e.Claim
 	if rec == nil || rec.Generation != e.Generation || !slices.Contains(begins, e.Event) {
@@ -86,7 +86,7 @@ func (p Position) same(q Position) bool {
 	return p.Tenant == q.Tenant && p.Key == q.Key && p.ID == q.ID && p.At.Equal(q.At)
 }
 
-// lost is how many notes of replies e says were lost.
+// lost returns how many notes of replies were lost, by e.
 func (e *Entry) lost() uint64 {
 	if e.Event != claim.EventRepliesLost {
 		return 0

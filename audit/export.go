@@ -18,8 +18,8 @@ type Policy struct {
 	// Settle is how long after its end a window is exported. Rows that arrive later
 	// still go into a segment, but only when they are swept.
 	Settle time.Duration `koanf:"settle"`
-	// KeepRows is how long exported rows stay in the store, unless their claim keeps them
-	// longer.
+	// KeepRows is how long exported rows stay in the store, or longer if their claim is
+	// kept longer.
 	KeepRows time.Duration `koanf:"keep_rows"`
 }
 
@@ -30,7 +30,7 @@ func DefaultPolicy() Policy {
 
 const (
 	day = 24 * time.Hour
-	// MinKeepRows is more than a claim lives: its merchant reads the timeline in rows.
+	// MinKeepRows exceeds the life of a claim: its merchant reads the timeline in rows.
 	MinKeepRows = 3 * day
 	// MaxKeepRows leaves an export that is behind a month before the store drops rows that
 	// are 400 days old whether or not they were exported.
@@ -66,8 +66,8 @@ type Config struct {
 	// Mask masks card numbers in a text; nil changes nothing.
 	Mask   func(string) string
 	Logger *slog.Logger
-	// Entries is how many a segment has at most; 0 means 50,000. Page is how many rows are
-	// looked at in one statement; 0 means 2,000.
+	// Entries is the most that a segment has; 0 means 50,000. Page is how many rows one
+	// statement scans; 0 means 2,000.
 	Entries, Page int
 }
 
@@ -76,10 +76,10 @@ type Config struct {
 // makes progress.
 type Exporter struct{ c Config }
 
-// maxSegment is how much text a segment has at most, in bytes of what varies.
+// maxSegment bounds the text of a segment, in bytes, not counting fixed members.
 const maxSegment = 24 << 20
 
-// NewExporter checks the configuration.
+// NewExporter returns an Exporter, or an error if the configuration is invalid.
 func NewExporter(c Config) (*Exporter, error) {
 	if c.Store == nil || c.Objects == nil || c.Keys == nil || c.Home == "" || c.Node == "" {
 		return nil, errors.New("audit: an exporter needs Store, Objects, Keys, Home and Node")
@@ -93,7 +93,7 @@ func NewExporter(c Config) (*Exporter, error) {
 
 // Status is the progress of an export.
 type Status struct {
-	// Exported is up to when all entries are in segments.
+	// Exported is until when all entries are in segments.
 	Exported time.Time
 	// Lag is the age of the oldest window that is due and not exported; 0: none is.
 	Lag time.Duration
@@ -105,7 +105,7 @@ type Status struct {
 	RepliesLost uint64
 }
 
-// errRival: another exporter has advanced the chain, which is as good.
+// errRival: another exporter has advanced the chain, which serves as well.
 var errRival = errors.New("audit: another exporter has advanced the chain")
 
 // Round exports every due window, and then sweeps the rows that were exported long
@@ -164,12 +164,12 @@ func (x *Exporter) Finish(ctx context.Context) (s Status, err error) {
 	}
 }
 
-// end is where the window ends that begins at from, at midnight at the latest.
+// end returns the end of the window that begins at from, at midnight at the latest.
 func (x *Exporter) end(from time.Time) time.Time {
 	return from.UTC().Truncate(x.c.Policy.Window).Add(x.c.Policy.Window)
 }
 
-// begin makes the chain, from the window of the oldest row on.
+// begin creates the chain, from the window of the oldest row on.
 func (x *Exporter) begin(ctx context.Context, now time.Time) error {
 	oldest := now
 	for after, more := (Position{}), true; more; {
@@ -189,7 +189,7 @@ func (x *Exporter) begin(ctx context.Context, now time.Time) error {
 	return x.advance(ctx, 0, Chain{From: from})
 }
 
-// advance moves the chain; errRival where somebody else has.
+// advance moves the chain; errRival if another exporter has.
 func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
 	moved, err := x.c.Store.AdvanceAudit(ctx, x.c.Home, was, next)
 	if err == nil && !moved {
@@ -198,8 +198,8 @@ func (x *Exporter) advance(ctx context.Context, was uint64, next Chain) error {
 	return err
 }
 
-// segment writes the next segment of the window that c is in, or adopts the one that
-// somebody has written and not lived to say so.
+// segment writes the next segment of the window that c is in, or adopts one whose
+// writer died before it advanced the chain.
 func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, status *Status) error {
 	s, found, err := x.left(ctx, c, to)
 	if err != nil {
@@ -228,11 +228,11 @@ func (x *Exporter) segment(ctx context.Context, c *Chain, to, now time.Time, sta
 	return nil
 }
 
-// behind is the chain c with the segment s at its end.
+// behind returns the chain c with the segment s at its end.
 func (c Chain) behind(s *Segment) Chain {
 	c.Number, c.Digest = s.Number, s.Digest
 	switch {
-	case s.Late: // the chain goes on as if it were not there
+	case s.Late: // a late segment does not move the window
 	case s.Last:
 		c.From, c.After, c.Part = s.To, Position{}, 0
 	default:
@@ -241,7 +241,7 @@ func (c Chain) behind(s *Segment) Chain {
 	return c
 }
 
-// manifest is of the segment that follows c.
+// manifest is that of the segment that follows c.
 func (x *Exporter) manifest(c *Chain, now time.Time) Manifest {
 	return Manifest{
 		Region: x.c.Home, Number: c.Number + 1, Previous: c.Digest, Day: c.From.UTC().Format(dayLayout), Written: now, By: x.c.Node,
@@ -260,7 +260,8 @@ func (x *Exporter) write(ctx context.Context, m Manifest, entries []Entry) (Segm
 	return s, nil
 }
 
-// left finds a segment that fits c: its writer was stopped before it could say so.
+// left finds a segment that fits c: its writer was stopped before it advanced the
+// chain.
 func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment, found bool, err error) {
 	var names []string
 	err = x.c.Objects.List(ctx, folder(x.c.Home, c.From.UTC().Format(dayLayout)), func(name string) error {
@@ -275,7 +276,7 @@ func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment,
 	for _, name := range names {
 		s, _, err := readAll(ctx, x.c.Objects, name, x.c.Keys.trust)
 		switch {
-		case damaged(err): // half of it, as of a disk that lost power: it is written anew
+		case damaged(err): // incomplete, as after a power loss: it is written anew
 			x.c.Logger.Warn("an object in the audit bucket is not whole; it is not in the chain", "object", name, "error", err)
 		case err != nil && !errors.Is(err, ErrNoObject):
 			return s, false, err
@@ -286,8 +287,8 @@ func (x *Exporter) left(ctx context.Context, c *Chain, to time.Time) (s Segment,
 	return s, false, nil
 }
 
-// read gathers the entries of a segment: those of a window behind after, as many as one
-// holds.
+// read collects the entries of a segment: those of a window after the position after,
+// as many as fit.
 func (x *Exporter) read(ctx context.Context, from, to time.Time, after Position) (entries []Entry, next Position, more bool, err error) {
 	size := 0
 	for more = true; more && len(entries) < x.c.Entries && size < maxSegment; {
@@ -304,14 +305,14 @@ func (x *Exporter) read(ctx context.Context, from, to time.Time, after Position)
 	return entries, after, more, nil
 }
 
-// entrySize is about what an entry is beside what varies.
+// entrySize is roughly the size of an entry without its variable members.
 const entrySize = 200
 
 func (e *Entry) size() int {
 	return entrySize + len(e.Tenant) + len(e.Key) + len(e.Object) + len(e.ProviderRef) + len(e.Node) + len(e.Detail)
 }
 
-// prepare makes e what a segment has.
+// prepare converts e to the form of segments.
 func (x *Exporter) prepare(e *Entry) {
 	e.live(x.c.Providers)
 	if x.c.Mask != nil {

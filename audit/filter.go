@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// filter is a Bloom filter over the keys and objects of a segment, so that who looks for
-// one reads few segments. It may say yes wrongly, once in some hundred times, and never no.
+// filter is a Bloom filter over the keys and objects of a segment, so that a search
+// reads few segments. One in some hundred positive answers is wrong; a negative answer
+// never is.
 //
 // The name of a key is 'k', its tenant, a zero byte and the key, that of an object 'o' and
 // the object. Its SHA-256 gives a and b, two little-endian numbers of 64 bits; the bits
@@ -15,7 +16,7 @@ type filter []byte
 
 const (
 	filterHashes = 7
-	// filterBits for each name makes one wrong yes in 120.
+	// filterBits for each name make one wrong positive in 120.
 	filterBits = 10
 )
 
@@ -57,7 +58,7 @@ func (f filter) has(name string) bool {
 	return found
 }
 
-// filterOf is the filter of a segment's entries.
+// filterOf returns the filter of a segment's entries.
 func filterOf(entries []Entry) filter {
 	names := map[string]bool{}
 	for i := range entries {

@@ -30,11 +30,11 @@ type Wanted struct {
 	Regions []string
 	// Since and Until bound the days to search; zero: no bound.
 	Since, Until time.Time
-	// Tenants are asked for with a Key that comes without its tenant.
+	// Tenants completes a Key that comes without its tenant.
 	Tenants []string
 }
 
-// Found is an entry and where it was found.
+// Found is an entry and its segment.
 type Found struct {
 	Entry
 	// Home is the region whose chain has the entry, Segment the name of its
@@ -85,7 +85,7 @@ func (a *Archive) Find(ctx context.Context, w Wanted) (found []Found, doubts []s
 	return once(found), doubts, nil
 }
 
-// looksIn reports whether a segment can have what is wanted.
+// looksIn reports whether a segment can have wanted entries.
 func (w *Wanted) looksIn(n named) bool {
 	if len(w.Regions) > 0 && !slices.Contains(w.Regions, n.region) {
 		return false
@@ -95,7 +95,7 @@ func (w *Wanted) looksIn(n named) bool {
 		(w.Since.IsZero() || day.AddDate(0, 0, 1).After(w.Since))
 }
 
-// look reads one segment, if it may have something.
+// look reads one segment if it may have wanted entries.
 func (a *Archive) look(ctx context.Context, n named, w *Wanted) ([]Found, error) {
 	head, err := readHead(ctx, a.Objects, n.name, a.Trust)
 	switch {
@@ -128,7 +128,7 @@ func (w *Wanted) mayBeIn(f filter) bool {
 	case w.Tenant != "":
 		return f.has(keyName(w.Tenant, w.Key))
 	case len(w.Tenants) == 0:
-		return len(f) > 0 // nobody says what to look for
+		return len(f) > 0 // nothing is wanted
 	}
 	return slices.ContainsFunc(w.Tenants, func(t string) bool { return f.has(keyName(t, w.Key)) })
 }
@@ -140,7 +140,7 @@ func (w *Wanted) is(e *Entry) bool {
 	return w.Key != "" && e.Key == w.Key && (w.Tenant == "" || e.Tenant == w.Tenant)
 }
 
-// once sorts by time and drops what was exported twice.
+// once sorts by time and drops duplicates.
 func once(found []Found) []Found {
 	slices.SortFunc(found, func(a, b Found) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Home, b.Home), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Segment, b.Segment))

@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// PEM types of keys, as of RFC 7468: what openssl genpkey -algorithm ed25519 and openssl
-// pkey -pubout write.
+// PEM types of keys, by RFC 7468: openssl genpkey -algorithm ed25519 and openssl pkey
+// -pubout write them.
 const (
 	pemPrivate = "PRIVATE KEY"
 	pemPublic  = "PUBLIC KEY"
@@ -99,7 +99,7 @@ func (k *Keys) Trust() Trust { return k.trust }
 // ID returns the id of the signing key.
 func (k *Keys) ID() string { return k.id }
 
-// Public is the public half of the keys, in PEM, the one that signs first.
+// Public returns the public halves of the keys, in PEM, the signing key's first.
 func (k *Keys) Public() (string, error) {
 	text := ""
 	for _, id := range append([]string{k.id}, k.order...) {
@@ -140,7 +140,7 @@ func parsePublic(der []byte) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// eachPEM calls read for each block of text, of which there must be one at least.
+// eachPEM calls read for each block of text, which must have at least one.
 func eachPEM(text string, read func(kind string, der []byte) error) error {
 	rest, n := []byte(text), 0
 	for {

@@ -25,7 +25,7 @@ type Objects interface {
 // as many objects takes 170 KB, a usual segment's 60 KB.
 const headGuess = 96 << 10
 
-// readHead reads the manifest of an object, in as many bytes as that takes.
+// readHead reads the manifest of an object, and no more bytes than needed.
 func readHead(ctx context.Context, o Objects, name string, trust Trust) (Segment, error) {
 	for limit := int64(headGuess); ; limit *= 4 {
 		data, err := o.Get(ctx, name, limit)
@@ -43,7 +43,7 @@ func readHead(ctx context.Context, o Objects, name string, trust Trust) (Segment
 	}
 }
 
-// readAll reads and proves a whole object.
+// readAll reads and verifies a whole object.
 func readAll(ctx context.Context, o Objects, name string, trust Trust) (Segment, []Entry, error) {
 	data, err := o.Get(ctx, name, 0)
 	if err != nil {
@@ -52,8 +52,8 @@ func readAll(ctx context.Context, o Objects, name string, trust Trust) (Segment,
 	return open(name, data, trust)
 }
 
-// damaged reports whether err says something for certain of an object that was read: it is
-// not the segment that was signed. Other errors say nothing.
+// damaged reports whether err proves that an object is not the segment that was signed.
+// Other errors prove nothing.
 func damaged(err error) bool {
 	return errors.Is(err, ErrChanged) || errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrMoved)
 }

@@ -20,8 +20,8 @@ type Lost struct {
 	Trust   Trust
 	// Home is the region whose chain Lost follows.
 	Home string
-	// Before is when the store was put back: a segment that was written later has rows of
-	// the store as it is, and says nothing of what it has lost.
+	// Before is when the store was restored: a later segment has rows of the restored
+	// store, and none of the lost writes.
 	Before time.Time
 }
 
@@ -29,16 +29,16 @@ type Lost struct {
 type Followed struct {
 	// Chain is the row with the bucket's last segment at its end.
 	Chain Chain
-	// Covered is up to when the segments hold all that was written.
+	// Covered is until when the segments hold all writes.
 	Covered time.Time
 	// Segments is how many follow the restored row.
 	Segments int
 	// Broken is why the chain was not followed further, "" if it ends there.
 	Broken string
-	// Witnesses are of claims, one of each key.
+	// Witnesses has one witness for each key.
 	Witnesses []claim.Witness
-	// Blind counts those that do not say enough for the claim to be begun again: their
-	// keys stay withheld.
+	// Blind counts the witnesses that lack what is needed to begin the claim again:
+	// their keys stay withheld.
 	Blind int
 }
 
@@ -57,7 +57,7 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 		return f, fmt.Errorf("audit: cannot list the bucket: %w", err)
 	}
 	f.Chain, f.Covered = was, was.From
-	since := false // segments of the store as it is follow
+	since := false // segments of the restored store follow
 	lives := map[claim.Key][]Entry{}
 	for number := was.Number + 1; number <= last; number++ {
 		s, entries, why, err := l.next(ctx, &f.Chain, numbers[number], numbers[number+1])
@@ -93,9 +93,9 @@ func (l *Lost) Follow(ctx context.Context, was Chain) (f Followed, err error) {
 	return f, nil
 }
 
-// next reads the segment that follows c: of several, one of the time before the store was
-// put back, and of those the one that the next number names.
-// why says in one line that there is none.
+// next reads the segment that follows c. Of several it takes one from before the
+// restore, and of those the one that the next number names. why is one line if there is
+// none.
 func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s Segment, entries []Entry, why string, err error) {
 	type whole struct {
 		Segment
@@ -143,9 +143,9 @@ func (l *Lost) next(ctx context.Context, c *Chain, names, following []named) (s 
 	return fit[chosen].Segment, entries, "", nil
 }
 
-// witness is what the entries of a key say of its latest life. began: one of them began a
-// generation. A claim that was begun earlier is in the backup, and only to be recovered; a
-// witness of a claim that is there after all is never looked at.
+// witness summarises the entries of a key's latest life. began: one of them began a
+// generation. A claim that was begun earlier is in the backup and only needs recovery;
+// a witness of a claim that is stored is never read.
 func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began bool) {
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Fence, b.Fence)) })
 	blind := claim.Witness{Key: key, Home: l.Home}
@@ -169,7 +169,7 @@ func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began b
 	return w, began
 }
 
-// lived sets what the entry that began a generation says of it.
+// lived sets the facts from the entry that began a generation.
 func lived(w *claim.Witness, e *Entry) bool {
 	if e.Event == claim.EventClaimed || e.Event == claim.EventReplaced || e.Event == claim.EventRestored {
 		w.Operation = e.Detail

@@ -18,42 +18,44 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
 
-// payloadType is what an envelope says of its payload.
+// payloadType is the payload type of an envelope.
 const payloadType = "application/vnd.homeward.audit.manifest.v1+json"
 
-// Manifest is what is signed of a segment. Its JSON is a format: members are only ever
+// Manifest is the signed part of a segment. Its JSON is a format: members are only ever
 // added.
 type Manifest struct {
 	Region string `json:"region"`
 	// Number counts the segments of the region, from 1, without a gap.
 	Number uint64 `json:"number"`
-	// Previous is the digest of the segment before it; "" of the first.
+	// Previous is the digest of the preceding segment; "" for the first.
 	Previous string `json:"previous"`
-	// Day is the UTC day that the entries are of, as in 2026-03-01.
+	// Day is the UTC day of the entries, as in 2026-03-01.
 	Day string `json:"day"`
-	// From and To bound the times of the entries, From <= At < To: a window, in which the
-	// part begins behind After and ends with Until. Last: nothing of the window follows.
+	// From and To bound the times of the entries, From <= At < To: a window. The
+	// segment's part of the window begins after position After and ends with Until.
+	// Last: it is the last part of the window.
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Part  int       `json:"part"`
 	After Position  `json:"after,omitzero"`
 	Until Position  `json:"until,omitzero"`
 	Last  bool      `json:"last"`
-	// Late: the entries were found after their window was exported, and the chain goes on
-	// as if the segment were not there.
+	// Late: the entries were found after their window was exported. The next segment
+	// continues from the windows before it.
 	Late bool `json:"late,omitempty"`
-	// Entries is how many there are, and RepliesLost how many notes of replies the nodes of
-	// the region have lost, as they counted them.
+	// Entries is the number of entries, and RepliesLost how many notes of replies the
+	// nodes of the region counted as lost.
 	Entries     int    `json:"entries"`
 	RepliesLost uint64 `json:"replies_lost"`
-	// Body is what follows the envelope: the entries as JSON lines, compressed by zstd. Size
-	// and SHA256 are of what follows, Length of the lines.
+	// Body describes the bytes after the envelope: the entries as JSON lines,
+	// compressed by zstd. Size and SHA256 are of the compressed bytes, Length of the
+	// lines.
 	Encoding string `json:"encoding"`
 	SHA256   string `json:"sha256"`
 	Size     int    `json:"size"`
 	Length   int    `json:"length"`
 	Filter   filter `json:"filter,omitempty"`
-	// Written and By say when, by the store's clock, and by which node.
+	// Written is when, by the store's clock, and By which node wrote the segment.
 	Written time.Time `json:"written"`
 	By      string    `json:"by"`
 }
@@ -61,51 +63,51 @@ type Manifest struct {
 // Segment is an object of the chain.
 type Segment struct {
 	Manifest
-	// Digest is the SHA-256 of the manifest as it was signed, in hexadecimal: it names the
+	// Digest is the SHA-256 of the signed manifest, in hexadecimal. It identifies the
 	// segment, its body included.
 	Digest string
-	// Name is that of the object.
+	// Name is the object's name.
 	Name string
-	// Key names the key that signed it.
+	// Key is the id of the signing key.
 	Key string
-	// head is how many bytes the envelope has, its end of line included.
+	// head is the length of the envelope in bytes, with its end of line.
 	head int
 }
 
-// What is wrong with a segment. Test with errors.Is.
+// Why a segment is invalid. Test with errors.Is.
 var (
-	// ErrChanged: it is not what was signed.
+	// ErrChanged: the segment differs from what was signed.
 	ErrChanged = errors.New("audit: the segment was changed")
-	// ErrUnknownKey: a key has signed it that is not trusted.
+	// ErrUnknownKey: the signing key is not trusted.
 	ErrUnknownKey = errors.New("audit: the segment is signed by a key that is not trusted")
 )
 
 const (
 	encodingZstd = "zstd"
-	// maxLength bounds what a body may unpack to, in bytes; segments are cut far below it.
+	// maxLength bounds a decompressed body, in bytes; segments are cut far below it.
 	maxLength = 256 << 20
 	dayLayout = time.DateOnly
 	suffix    = ".audit"
 	// numberDigits keeps the names of a day in the order of their numbers.
 	numberDigits = 12
-	// digestDigits of the digest make a name the segment's own.
+	// digestDigits of the digest make the name unique.
 	digestDigits = 16
 )
 
-// name is that of the segment's object: REGION/DAY/NUMBER-DIGEST.audit.
+// name returns the name of the segment's object: REGION/DAY/NUMBER-DIGEST.audit.
 func (m *Manifest) name(digest string) string {
 	return fmt.Sprintf("%s%0*d-%s%s", folder(m.Region, m.Day), numberDigits, m.Number, digest[:digestDigits], suffix)
 }
 
 func folder(region, day string) string { return region + "/" + day + "/" }
 
-// named is what an object's name says of it.
+// named is a parsed object name.
 type named struct {
 	name, region, day, digest string
 	number                    uint64
 }
 
-// readName reads the name of an object; ok is false for what is no segment.
+// readName parses the name of an object; ok is false if it does not name a segment.
 func readName(name string) (n named, ok bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 {
@@ -125,7 +127,7 @@ func readName(name string) (n named, ok bool) {
 	return n, err == nil
 }
 
-// codec compresses and unpacks; both halves may be used at once.
+// codec compresses and decompresses; both halves are safe for concurrent use.
 var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -138,7 +140,7 @@ var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	return e, d
 })
 
-// seal makes the segment of entries that m describes, and the bytes of its object.
+// seal returns the segment of entries that m describes, and the bytes of its object.
 func seal(m Manifest, entries []Entry, keys *Keys) (Segment, []byte, error) {
 	var lines bytes.Buffer
 	e := json.NewEncoder(&lines)
@@ -177,11 +179,12 @@ func digestOf(payload []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// errShort: the envelope does not end in the bytes at hand.
+// errShort: the envelope does not end within the given bytes.
 var errShort = errors.New("audit: the envelope is cut short")
 
-// openHead reads the manifest of the object name, which data begins with, and proves its
-// signature; a nil trust believes everybody. errShort where data is not enough.
+// openHead reads the manifest of the object name, at the start of data, and verifies
+// its signature; a nil trust accepts every key. It returns errShort if data is too
+// short.
 func openHead(name string, data []byte, trust Trust) (Segment, error) {
 	end := bytes.IndexByte(data, '\n')
 	if end < 0 {

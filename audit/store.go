@@ -10,16 +10,16 @@ import (
 type Chain struct {
 	// Version is the row's version, raised by each change.
 	Version uint64
-	// Number and Digest are of the last segment; 0 and "" before the first.
+	// Number and Digest are those of the last segment; 0 and "" before the first.
 	Number uint64
 	Digest string
-	// From is the begin of the window that is being exported: everything before it
-	// is exported.
+	// From is the start of the window that is being exported: everything before it is
+	// exported.
 	From time.Time
-	// After is how far in that window, and Part how many segments of it there are.
+	// After is the position within that window, and Part how many segments it has.
 	After Position
 	Part  int
-	// SweptUntil: rows before it have been looked for in segments, and are deleted where
+	// SweptUntil: rows before it have been looked up in segments, and are deleted if
 	// their claim is gone.
 	SweptUntil time.Time
 }
@@ -32,23 +32,23 @@ type Page struct {
 	More bool
 }
 
-// Store keeps the audit of every region. The audit of a claim's steps is written by those
-// steps, and never changed. Implementations are safe for concurrent use; errors wrap
-// claim.ErrUnavailable or claim.ErrHomeUnreachable where nothing is known.
+// Store keeps the audit of every region. The steps of claims write their audit, and
+// nothing changes it. Implementations are safe for concurrent use; errors wrap
+// claim.ErrUnavailable or claim.ErrHomeUnreachable if nothing is known.
 type Store interface {
-	// AuditPage reads the entries of home after a position with from <= At < to, where a
-	// zero from or to is no bound, key by key. It looks at some limit rows and returns those
-	// of them that are wanted, so that a page may have few entries, or none, and more follow.
-	// Only entries that a crash cannot take back are returned.
+	// AuditPage reads the entries of home after a position with from <= At < to, key by
+	// key; a zero from or to is no bound. It scans up to limit rows and returns the
+	// matching ones, so a page may have few entries, or none, while more follow. It
+	// returns only entries that a crash cannot undo.
 	AuditPage(ctx context.Context, home string, from, to time.Time, after Position, limit int) (Page, error)
-	// ForgetAudit deletes those rows of entries whose claim is not stored any more, or is
-	// gone. An entry that is not there is no error.
+	// ForgetAudit deletes the rows of those entries whose claim is no longer stored, or
+	// is gone. A missing entry is no error.
 	ForgetAudit(ctx context.Context, home string, entries []Position) (forgotten int, err error)
 	// AuditChain reads the chain of home, and the store's clock.
 	AuditChain(ctx context.Context, home string) (c Chain, now time.Time, found bool, err error)
-	// AdvanceAudit makes next the chain of home where was is, by its Version; 0: where there
-	// is none. Next.Version is set to the one that follows. moved is false, and nothing is
-	// done, where another is. After an error, or a repeated call, it may be done or not:
-	// the row says.
+	// AdvanceAudit replaces the chain of home if its version is that of was; 0: if
+	// there is none. It sets next.Version to the following version. moved is false, and
+	// nothing is done, if the version differs. After an error, or a repeated call, it
+	// may be done or not: read the row.
 	AdvanceAudit(ctx context.Context, home string, was uint64, next Chain) (moved bool, err error)
 }

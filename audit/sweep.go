@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// sweep deletes the rows that are exported and old enough, once a day. It believes no
-// window: each row is looked for in the segments of its day, and deleted only where it is
-// found. Rows that are in none came after their window was exported; they go into a late
-// segment, and are deleted a day later.
+// sweep deletes rows that are exported and old enough, once a day. It does not rely on
+// windows: it looks up each row in the segments of its day, and deletes it only if it
+// is found there. Rows in no segment were written after their window was exported;
+// sweep writes them to a late segment, and deletes them a day later.
 func (x *Exporter) sweep(ctx context.Context, c Chain, now time.Time, status *Status) error {
 	until := now.Add(-x.c.Policy.KeepRows)
 	if c.From.Before(until) {
@@ -59,7 +59,7 @@ func (x *Exporter) sweep(ctx context.Context, c Chain, now time.Time, status *St
 	return x.advance(ctx, p.chain.Version, next)
 }
 
-// late writes a segment for each day of entries that no segment has, and moves c on.
+// late writes a segment for each day of entries that no segment has, and advances c.
 func (x *Exporter) late(ctx context.Context, c *Chain, late map[string][]Entry, now time.Time, status *Status) error {
 	for _, d := range slices.Sorted(maps.Keys(late)) {
 		from, err := time.Parse(dayLayout, d)
@@ -92,12 +92,13 @@ func (x *Exporter) late(ctx context.Context, c *Chain, late map[string][]Entry, 
 type proof struct {
 	x     *Exporter
 	chain Chain
-	// names are the objects of the region, by day, and numbers how many have a number.
+	// names are the objects of the region, by day, and numbers how many objects have a
+	// number.
 	names   map[string][]named
 	numbers map[uint64][]named
 	// days are the heads of the segments of a day that are in the chain.
 	days map[string][]*Segment
-	// bodies are the ids that segments have, of the ones that were read last.
+	// bodies are the entry ids of the segments that were read last.
 	bodies map[string]map[string]bool
 	recent []string // their names, the latest last
 }
@@ -123,11 +124,11 @@ func (x *Exporter) newProof(ctx context.Context, c Chain) (*proof, error) {
 	return p, nil
 }
 
-// maxBodies bounds the segments whose ids are in memory, some 5 MB each: rows come in the
-// order in which segments were written, so that one of each day is in use.
+// maxBodies bounds the segments whose ids are in memory, some 5 MB each: rows come in
+// the order in which segments were written, so one segment of each day is in use.
 const maxBodies = 8
 
-// divide parts entries into those that a segment has, and the others.
+// divide separates entries that a segment has from the others.
 func (p *proof) divide(ctx context.Context, entries []Entry) (proven []Position, rest []Entry, err error) {
 	for i := range entries {
 		in, err := p.has(ctx, &entries[i])
@@ -172,7 +173,7 @@ func (p *proof) has(ctx context.Context, e *Entry) (bool, error) {
 
 func idName(e *Entry) string { return e.Tenant + "\x00" + e.Key + "\x00" + e.ID }
 
-// read reads the heads of a day's segments. One that is damaged proves nothing: its rows
+// read reads the heads of a day's segments. A damaged segment proves nothing: its rows
 // are exported once more.
 func (p *proof) read(ctx context.Context, d string) ([]*Segment, error) {
 	var heads []*Segment
@@ -194,7 +195,7 @@ func (p *proof) read(ctx context.Context, d string) ([]*Segment, error) {
 	return heads, nil
 }
 
-// head reads one manifest; found is false where it is damaged or gone.
+// head reads one manifest; found is false if it is damaged or gone.
 func (p *proof) head(ctx context.Context, name string) (s Segment, found bool, err error) {
 	s, err = readHead(ctx, p.x.c.Objects, name, p.x.c.Keys.trust)
 	switch {
@@ -207,9 +208,9 @@ func (p *proof) head(ctx context.Context, name string) (s Segment, found bool, e
 	return s, err == nil, err
 }
 
-// inChain tells what the chain has from what a rival wrote and could not add: of several
-// segments with one number the one counts that the next names, whoever wrote that, since
-// every writer reads it from the row.
+// inChain reports whether a segment is in the chain, and not one that a rival wrote but
+// could not add. Of several segments with one number, the next segment names the right
+// one, whoever wrote that, since every writer reads it from the row.
 func (p *proof) inChain(ctx context.Context, s *Segment) (bool, error) {
 	switch {
 	case s.Number == p.chain.Number:
@@ -229,7 +230,7 @@ func (p *proof) inChain(ctx context.Context, s *Segment) (bool, error) {
 	return false, nil
 }
 
-// body are the ids of a segment's entries.
+// body returns the ids of a segment's entries.
 func (p *proof) body(ctx context.Context, s *Segment) (map[string]bool, error) {
 	if ids, ok := p.bodies[s.Name]; ok {
 		return ids, nil

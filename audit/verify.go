@@ -18,23 +18,23 @@ type Class string
 
 // The classes.
 const (
-	// Changed: an object is not what was signed.
+	// Changed: an object differs from what was signed.
 	Changed Class = "changed"
-	// Foreign: a key has signed it that is not trusted.
+	// Foreign: the signing key is not trusted.
 	Foreign Class = "foreign"
 	// Removed: a number has no object.
 	Removed Class = "removed"
-	// Reordered: an object stands where another one belongs, or names another one before it.
+	// Reordered: an object has the place of another one, or names another predecessor.
 	Reordered Class = "reordered"
-	// Forked: two objects have one number, and none follows that says which counts, or each
-	// is followed.
+	// Forked: two objects have one number, and either no successor decides between
+	// them, or each has one.
 	Forked Class = "forked"
 	// Gap: the windows of two segments do not meet.
 	Gap Class = "gap"
-	// Ended: nothing follows for longer than it should take, so that the last segments may
-	// have been removed.
+	// Ended: the chain ends longer ago than it should, so the last segments may have
+	// been removed.
 	Ended Class = "ended"
-	// Unread: an object could not be read, so that nothing is known of it.
+	// Unread: an object could not be read, so nothing is known about it.
 	Unread Class = "unread"
 )
 
@@ -64,11 +64,11 @@ type RegionReport struct {
 	// RepliesLost counts the lost audit entries of replies, as the segments
 	// record them.
 	RepliesLost uint64 `json:"replies_lost"`
-	// Spare are objects beside the chain: a crash, or a rival, left them, and what they hold
-	// is in the chain as well.
+	// Spare are objects beside the chain, left by a crash or a rival; the chain has
+	// their entries, too.
 	Spare int `json:"spare"`
-	// From and To are the times that the chain covers, without a gap where there is no
-	// failure. Digest is of its last segment.
+	// From and To are the times that the chain covers, without a gap if there is no
+	// failure. Digest is that of its last segment.
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
 	Digest string    `json:"digest"`
@@ -77,7 +77,7 @@ type RegionReport struct {
 // Report is the result of [Verify].
 type Report struct {
 	Regions []RegionReport `json:"regions"`
-	// Keys are those that signed, with how many segments each did.
+	// Keys are the signing keys, with their numbers of segments.
 	Keys     map[string]int `json:"keys"`
 	Failures []Failure      `json:"failures"`
 	// Other are objects in the bucket that are no segments.
@@ -99,8 +99,8 @@ type VerifyConfig struct {
 	Trust Trust
 	// Regions are the regions to verify; none: all that the bucket has.
 	Regions []string
-	// Now and Stale: a chain that ends more than Stale before Now has [Ended]. 0: any end
-	// is as good.
+	// Now and Stale: a chain that ends more than Stale before Now has [Ended]. 0: the
+	// end is not checked.
 	Now   time.Time
 	Stale time.Duration
 	// Progress, if not nil, is called now and then, one call at a time.
@@ -115,7 +115,7 @@ func Verify(ctx context.Context, c VerifyConfig) (Report, error) {
 	r := Report{Keys: map[string]int{}, Failures: []Failure{}, Regions: []RegionReport{}}
 	regions := map[string][]named{}
 	for _, region := range c.Regions {
-		regions[region] = nil // one without any segment is a failure
+		regions[region] = nil // a region without any segment is a failure
 	}
 	total := 0
 	err := c.Objects.List(ctx, "", func(name string) error {
@@ -157,7 +157,7 @@ func (v *verification) fail(class Class, region string, number uint64, object, f
 	v.report.Failures = append(v.report.Failures, Failure{class, region, number, object, fmt.Sprintf(format, args...)})
 }
 
-// region proves one chain.
+// region verifies one chain.
 func (v *verification) region(ctx context.Context, region string, names []named) error {
 	slices.SortFunc(names, func(a, b named) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) })
 	report := RegionReport{Region: region}
@@ -175,7 +175,7 @@ func (v *verification) region(ctx context.Context, region string, names []named)
 	return nil
 }
 
-// read reads and proves each object by itself; what is wrong with one leaves it out.
+// read reads and verifies each object by itself; it leaves out the invalid ones.
 func (v *verification) read(ctx context.Context, names []named) ([]*Segment, error) {
 	segments := make([]*Segment, len(names))
 	g, ctx := errgroup.WithContext(ctx)
@@ -196,7 +196,7 @@ func (v *verification) read(ctx context.Context, names []named) ([]*Segment, err
 	return segments, g.Wait()
 }
 
-// note says what an object is by itself.
+// note records the check of an object by itself.
 func (v *verification) note(s *Segment, n named, err error) {
 	switch {
 	case err == nil:
@@ -222,7 +222,7 @@ func (v *verification) note(s *Segment, n named, err error) {
 	}
 }
 
-// candidates are the objects of one number: those that read, and whether there are others.
+// candidates are the valid objects of one number, and whether there are invalid ones.
 type candidates struct {
 	good []*Segment
 	bad  bool
@@ -242,13 +242,13 @@ func byNumber(names []named, segments []*Segment) map[uint64]candidates {
 	return all
 }
 
-// link goes along the chain, and names where it does not hold.
+// link follows the chain, and records where it breaks.
 func (v *verification) link(report *RegionReport, all map[uint64]candidates, last uint64) {
-	var before, window *Segment // the one before, and the latest that is not late
+	var before, window *Segment // the predecessor, and the latest that is not late
 	for number := uint64(1); number <= last; number++ {
 		c := all[number]
 		if len(c.good) == 0 {
-			if !c.bad { // else it has been said what is wrong with it
+			if !c.bad { // otherwise its failure is recorded already
 				v.fail(Removed, report.Region, number, "", "there is no object of this number; the bucket's versions or a copy may have it")
 			}
 			before = nil
@@ -277,7 +277,7 @@ func (v *verification) link(report *RegionReport, all map[uint64]candidates, las
 	}
 }
 
-// choose finds the one of several objects with one number that the next one names.
+// choose returns the one of several objects with one number that the next one names.
 func (v *verification) choose(report *RegionReport, of, following []*Segment, last bool) *Segment {
 	if len(of) == 1 {
 		return of[0]
@@ -292,14 +292,14 @@ func (v *verification) choose(report *RegionReport, of, following []*Segment, la
 	switch {
 	case len(chosen) == 1:
 		return chosen[0]
-	case len(chosen) == 0 && last: // what a crash leaves: the next segment will say
+	case len(chosen) == 0 && last: // a crash leaves this: the next segment will decide
 		return of[0]
 	}
 	v.fail(Forked, report.Region, of[0].Number, "", "%d objects have this number, and %d of them are followed", len(of), len(chosen))
 	return of[0]
 }
 
-// join compares s with the one before it; nil: there is none to compare with.
+// join compares s with its predecessor; nil: there is none to compare with.
 func (v *verification) join(s, before *Segment, first bool) {
 	switch {
 	case first && s.Previous != "":
@@ -323,8 +323,8 @@ func (v *verification) meet(s, before *Segment) {
 	}
 }
 
-// between reports whether a segment is missing or bad between two, so that their windows
-// need not meet.
+// between reports whether a segment between two is missing or bad, so that their
+// windows need not meet.
 func (v *verification) between(a, b *Segment) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

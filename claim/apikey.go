@@ -27,7 +27,7 @@ func NewAPIKey() string {
 	for len(key) < apiKeyLength-apiKeyCheck {
 		_, _ = rand.Read(random[:]) // never fails
 		for _, b := range random {
-			// Bytes that would make some characters likelier than others are left out.
+			// Skip bytes that would bias the distribution of characters.
 			if int(b) < 256-256%len(base62) && len(key) < apiKeyLength-apiKeyCheck {
 				key = append(key, base62[int(b)%len(base62)])
 			}
@@ -36,7 +36,10 @@ func NewAPIKey() string {
 	return string(appendAPIKeyCheck(key, string(key)))
 }
 
-// Skip bytes that would bias the distribution of characters.
+// APIKeyMadeUp reports whether key has the prefix of our keys but a wrong length or
+// check value, so that it was never issued. It returns false for any other text, such
+// as a key of an earlier form, which the caller must look up. The check value is not
+// secret and proves nothing; it only saves the look-up.
 func APIKeyMadeUp(key string) bool {
 	if !strings.HasPrefix(key, apiKeyPrefix) {
 		return false

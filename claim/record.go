@@ -165,13 +165,14 @@ type Age uint8
 const (
 	// Live: it answers for its key.
 	Live Age = iota
-	// Expired: a tombstone; retries are told when the original was.
-	Expired
 	// Expired: a tombstone. A retry gets the time of the original request.
+	Expired
+	// Gone: the row counts as absent although it may still be stored.
 	Gone
 )
 
-// Gone: the row counts as absent although it may still be stored.
+// Age judges r against the store's clock. A claim in flight never ages, as its outcome
+// is still open.
 func (r *Record) Age(p *Policy, now time.Time) Age {
 	if r.State == InFlight || now.Before(r.ExpiresAt(p, now)) {
 		return Live
@@ -182,8 +183,10 @@ func (r *Record) Age(p *Policy, now time.Time) Age {
 	return Gone
 }
 
-// Age judges r against the store's clock. A claim in flight never ages, as its outcome
-// is still open.
+// ExpiresAt is the end of the replay window: ReplayFor after first use or after the
+// answer, whichever is later. So an answer that a long outage delayed is still there for
+// the retries that wait for it. The answer of a claim in flight comes after now, so the
+// window ends no sooner than ReplayFor from now.
 func (r *Record) ExpiresAt(p *Policy, now time.Time) time.Time {
 	from := r.FirstUse
 	switch {

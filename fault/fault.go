@@ -18,17 +18,18 @@ import (
 	"strings"
 )
 
-// Error is a panic that was caught. As a value of a log line it shows the stack.
+// Error is a recovered panic. As a value of a log line it shows the stack.
 type Error struct {
 	// Value is the panic's value.
 	Value any
 	Stack []byte
 }
 
-// maxText bounds what is kept of a panic's text in a row, in bytes.
+// maxText bounds the stored text of a panic, in bytes.
 const maxText = 300
 
-// Error is one line that every store can keep: short, valid UTF-8 and without NUL.
+// Error returns one line that every store can store: short, valid UTF-8 and without
+// NUL.
 func (e *Error) Error() string {
 	text := strings.ReplaceAll(strings.ToValidUTF8(fmt.Sprint(e.Value), "\uFFFD"), "\x00", "\uFFFD")
 	text = strings.Join(strings.Fields(text), " ")
@@ -43,9 +44,8 @@ func (e *Error) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("panic", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
 }
 
-// Recover is deferred, itself and not from within another function. It turns a panic
-// into an *[Error], in the place of the error that err points to, and does nothing
-// where there is none.
+// Recover must be deferred directly, not called from within another function. It turns
+// a panic into an *[Error] and stores it in err. Without a panic it does nothing.
 func Recover(err *error) {
 	if p := recover(); p != nil {
 		*err = &Error{Value: p, Stack: debug.Stack()}

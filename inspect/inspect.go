@@ -1,13 +1,13 @@
 // Package inspect gathers the whole history of one key or object: its claim, its audit
 // in every region, the provider's answers, its bookings, its queued rows, and one
-// sentence that says what happened. The console, homeward inspect and homeward audit
-// show use it.
+// sentence that sums it up. The console, homeward inspect and homeward audit show use
+// it.
 //
-// It reads rows with authority and changes none. It has no body, no secret, no payer's
-// data and no provider key: a [History] can be shown to every operator.
+// It reads rows with authority and changes none. A [History] has no body, secret,
+// payer's data or provider key: every operator may see it.
 //
-// What cannot be read is named in [History].Missing. A history with something missing may
-// say that a row was not read, never that it is not there.
+// [History].Missing names what could not be read. An incomplete history may report that
+// a row was not read, never that it does not exist.
 package inspect
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Errors of [Reader.Read]. Test with errors.Is.
 var (
-	// ErrNotFound: no row knows the key or object, and all were read.
+	// ErrNotFound: everything was read, and no row knows the key or object.
 	ErrNotFound = errors.New("inspect: nothing is known of it")
 	// ErrSeveral: the key is in use by several tenants; the error names them.
 	ErrSeveral = errors.New("inspect: several tenants have such a key")
@@ -30,9 +30,9 @@ var (
 // History is the history of one key. Times are the store's clock. It is plain data:
 // homeward inspect --json prints its JSON, and members are only ever added.
 type History struct {
-	// Verdict is one sentence that says what happened, for people.
+	// Verdict is one sentence for people that sums the history up.
 	Verdict string `json:"verdict"`
-	// Next is the next safe action of an operator; "" where there is nothing to do.
+	// Next is the next safe action of an operator; "" if none is needed.
 	Next   string `json:"next,omitempty"`
 	Tenant string `json:"tenant"`
 	Key    string `json:"key"`
@@ -43,15 +43,15 @@ type History struct {
 	// zero once the pin is gone.
 	Stamped  bool      `json:"stamped"`
 	PinnedAt time.Time `json:"pinned_at,omitzero"`
-	// Claim is the row; nil if there is none, or none any more.
+	// Claim is the claim's row; nil if there is none.
 	Claim *Claim `json:"claim,omitempty"`
-	// Timeline is the audit in order. Truncated: there is more, older, that was not read.
+	// Timeline is the audit in order. Truncated: older entries were not read.
 	Timeline  []Entry `json:"timeline"`
 	Truncated bool    `json:"truncated,omitempty"`
 	// Attempts are the holders' attempts to call the provider, in order.
 	Attempts []Attempt `json:"attempts"`
-	// Replays counts the retries that got the stored answer, and Mismatches the requests
-	// that differed from the first, both as far as the audit has them: up to a second of
+	// Replays counts the retries that got the stored answer, and Mismatches the
+	// requests that differed from the first, both by the audit: up to a second of
 	// replies may be missing.
 	Replays    int `json:"replays"`
 	Mismatches int `json:"mismatches"`
@@ -59,10 +59,10 @@ type History struct {
 	Deputies []string `json:"deputies,omitempty"`
 	// Bookings are the transactions of the object, and those that reverse them.
 	Bookings []Booking `json:"bookings"`
-	// Waiting are rows of the queues that are about the object.
+	// Waiting are the queued rows of the object.
 	Waiting []Waiting `json:"waiting"`
-	// TraceID is that of the request which began the latest generation, in hexadecimal,
-	// for as long as a row says it.
+	// TraceID is the trace id of the request that began the latest generation, in
+	// hexadecimal, while a row has it.
 	TraceID string `json:"trace_id,omitempty"`
 	// Missing names what could not be read, and why.
 	Missing []string `json:"missing,omitempty"`
@@ -86,14 +86,14 @@ type Claim struct {
 	SettledAt  time.Time `json:"settled_at,omitzero"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`
 	FreeAt     time.Time `json:"free_at,omitzero"`
-	// WaitsFor says what the provider waits for, if it accepted the call and the payer, a
+	// WaitsFor is what the provider waits for, if it accepted the call and the payer, a
 	// bank or a capture is next.
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Reason is the decline code, or outcome_unknown.
 	Reason string `json:"reason,omitempty"`
 	// ProviderRef is the provider's own id of the movement.
 	ProviderRef string `json:"provider_ref,omitempty"`
-	// Status is the HTTP status that retries read; 0 where there is no answer.
+	// Status is the HTTP status that retries read; 0 if there is no answer.
 	Status int `json:"status,omitempty"`
 
 	state claim.State
@@ -108,9 +108,9 @@ type Entry struct {
 	Fence      uint64      `json:"fence"`
 	Generation uint32      `json:"generation"`
 	Detail     string      `json:"detail,omitempty"`
-	// Home is the region whose rows, or segments, have it.
+	// Home is the region of its row or segment.
 	Home string `json:"home"`
-	// Segment names the audit segment that it was read from; "" for a row.
+	// Segment is the name of its audit segment; "" for a row.
 	Segment string `json:"segment,omitempty"`
 }
 
@@ -124,10 +124,10 @@ type Attempt struct {
 	// it recorded none.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Outcome is done, refused, released or unknown; "" where none was recorded.
+	// Outcome is done, refused, released or unknown; "" if none was recorded.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Provider and ProviderRef are of the movement that was made.
+	// Provider and ProviderRef name the movement.
 	Provider    string `json:"provider,omitempty"`
 	ProviderRef string `json:"provider_ref,omitempty"`
 }

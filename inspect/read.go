@@ -34,7 +34,7 @@ type Reader struct {
 	Rows Rows
 	// Regions are all regions of the deployment.
 	Regions []claim.Region
-	// Policy is that of the nodes; it says when a key expires.
+	// Policy is the nodes' policy; it decides when a key expires.
 	Policy claim.Policy
 	// Tenants lists up to limit tenants with ID > after, in order. Read calls it for a
 	// key without a tenant; nil: such keys are refused.
@@ -50,18 +50,18 @@ type Query struct {
 	Of string
 	// Tenant is the key's tenant; "" searches all tenants. An object needs none.
 	Tenant string
-	// Since and Until bound the days whose segments are looked through; zero: no bound.
+	// Since and Until bound the days whose segments are searched; zero: no bound.
 	Since, Until time.Time
 }
 
 const (
-	// maxTimeline bounds what is read of one key's audit in rows.
+	// maxTimeline bounds the audit entries that are read from rows for one key.
 	maxTimeline = 10_000
-	// tenantsPage is how many tenants are looked through at a time.
+	// tenantsPage is how many tenants are searched at a time.
 	tenantsPage = 1000
 	// maxNamed bounds the list of tenants in an error.
 	maxNamed = 5
-	// maxFences bounds the look for events: each fence may have left some.
+	// maxFences bounds the search for events: each fence may have left some.
 	maxFences = 64
 )
 
@@ -95,14 +95,14 @@ func (r *Reader) Read(ctx context.Context, q Query) (History, error) {
 	return g.h, nil
 }
 
-// gathering is one history while it is put together.
+// gathering is a history under construction.
 type gathering struct {
 	r      *Reader
 	h      History
 	rec    *claim.Record
 	unpaid *claim.Unpaid
 	now    time.Time
-	// exported is what segments have.
+	// exported is the audit from segments.
 	exported []audit.Found
 }
 
@@ -120,7 +120,7 @@ func (g *gathering) home(code claim.RegionCode) (string, bool) {
 	return "", false
 }
 
-// find says whose key it is, and reads its claim.
+// find determines the key of the query, and reads its claim.
 func (g *gathering) find(ctx context.Context, q Query) error {
 	if _, code, ok := claim.ReadObjectID(q.Of); ok {
 		return g.findObject(ctx, q, code)
@@ -166,7 +166,7 @@ func (g *gathering) findObject(ctx context.Context, q Query, code claim.RegionCo
 	return nil
 }
 
-// findKey reads the claim of a tenant's key where it is, if that is known, else
+// findKey reads the claim of a tenant's key at its home if that is known, else
 // everywhere.
 func (g *gathering) findKey(ctx context.Context) error {
 	key := claim.Key{Tenant: g.h.Tenant, Value: g.h.Key}
@@ -191,7 +191,7 @@ func (g *gathering) findKey(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// homes are the regions that may have the key's rows.
+// homes returns the regions that may have the key's rows.
 func (g *gathering) homes() []string {
 	if g.h.Home != "" {
 		return []string{g.h.Home}
@@ -203,7 +203,7 @@ func (g *gathering) homes() []string {
 	return names
 }
 
-// findTenant looks through all tenants for one that has the key.
+// findTenant searches all tenants for one that has the key.
 func (g *gathering) findTenant(ctx context.Context) error {
 	if g.r.Tenants == nil {
 		return errors.New("inspect: a key needs its tenant; name it")
@@ -250,8 +250,8 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n)
 }
 
-// pin reads what says where an opaque key is at home, from the nearest replica: asking
-// the registrar could write. What a replica does not show proves nothing.
+// pin reads the pin of an opaque key from the nearest replica: asking the registrar
+// could write. A pin that the replica does not show may still exist.
 func (g *gathering) pin(ctx context.Context) {
 	if g.h.Stamped || g.h.Tenant == "" || g.h.Key == "" {
 		return
@@ -266,7 +266,7 @@ func (g *gathering) pin(ctx context.Context) {
 	}
 }
 
-// claim shows the row.
+// claim renders the row.
 func (g *gathering) claim() {
 	if g.rec == nil {
 		return
@@ -318,7 +318,7 @@ func (g *gathering) timeline(ctx context.Context) {
 	}
 }
 
-// books reads what was booked for the object.
+// books reads the bookings of the object.
 func (g *gathering) books(ctx context.Context) {
 	if g.h.Object == "" || g.h.Home == "" {
 		return
@@ -343,7 +343,7 @@ func (g *gathering) books(ctx context.Context) {
 		add(&t)
 	}
 	g.ghosts(ctx, add)
-	// What takes one of them back may itself be taken back.
+	// A reversal may itself be reversed.
 	for i := 0; i < len(g.h.Bookings); i++ {
 		back, err := g.r.Rows.Reversals(ctx, g.h.Bookings[i].ID)
 		if err != nil {
@@ -364,8 +364,8 @@ func (g *gathering) books(ctx context.Context) {
 	}
 }
 
-// ghosts reads what was booked of money that moved for the object though nobody asked for
-// it, or not any more. The region that found it has it in its books.
+// ghosts reads the ghosts of the object. They are in the books of the region that found
+// them.
 func (g *gathering) ghosts(ctx context.Context, add func(*ledger.Transaction)) {
 	for _, r := range g.r.Regions {
 		all, err := g.r.Rows.GhostsOf(ctx, r.Name, g.h.Object)
@@ -376,7 +376,7 @@ func (g *gathering) ghosts(ctx context.Context, add func(*ledger.Transaction)) {
 		for i := range all {
 			add(&all[i])
 		}
-		// Of a refund the booking of what it gave back; it stands under the ghost's name.
+		// For a refund, the booking of its reversal; it has the ghost's name.
 		back, found, err := g.r.Rows.GhostRefund(ctx, r.Name, g.h.Object)
 		switch {
 		case err != nil:
@@ -387,7 +387,7 @@ func (g *gathering) ghosts(ctx context.Context, add func(*ledger.Transaction)) {
 	}
 }
 
-// queues reads the rows that are about the object, by the ids that they would have.
+// queues reads the queued rows of the object, by the ids that they would have.
 func (g *gathering) queues(ctx context.Context) {
 	if g.h.Object == "" || g.h.Home == "" {
 		return
@@ -408,7 +408,7 @@ func (g *gathering) queues(ctx context.Context) {
 	g.events(ctx, "failed")
 }
 
-// events reads the rows of one event, see payment's events, one for each sink.
+// events reads the rows of one event, one for each sink; see payment's events.
 func (g *gathering) events(ctx context.Context, of string) {
 	for _, sink := range []outbox.Kind{outbox.KindNATS, outbox.KindWebhook, outbox.KindLog} {
 		g.row(ctx, outbox.Events, "evt_"+g.h.Object+"_"+of+"/"+strings.TrimPrefix(string(sink), "event_"))

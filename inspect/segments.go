@@ -16,8 +16,8 @@ type Segments interface {
 	Find(ctx context.Context, w audit.Wanted) (found []audit.Found, doubts []string, err error)
 }
 
-// segments reads what segments have of the key or object, which may name its key where no
-// row does any more.
+// segments reads the segments' entries of the key or object. They may name the object's
+// key if no row does any more.
 func (g *gathering) segments(ctx context.Context, q *Query) error {
 	if g.r.Segments == nil {
 		return nil
@@ -41,7 +41,7 @@ func (g *gathering) segments(ctx context.Context, q *Query) error {
 		}
 	}
 	found := g.search(ctx, w)
-	if g.h.Key == "" && len(found) > 0 { // by its object: what was before it, too
+	if g.h.Key == "" && len(found) > 0 { // by its object: the entries before it, too
 		w.Tenant, w.Key = found[0].Tenant, found[0].Key
 		found = g.search(ctx, w)
 	}
@@ -78,8 +78,8 @@ func (g *gathering) search(ctx context.Context, w audit.Wanted) []audit.Found {
 	return found
 }
 
-// merge adds to the timeline what segments have and rows do not. Rows name no ids, so that
-// entries are one where all that they say is the same, as often as both have it.
+// merge adds to the timeline the entries that only segments have. Rows have no ids, so
+// entries are duplicates if all members are equal, as often as both have them.
 func (g *gathering) merge() {
 	if len(g.exported) == 0 {
 		return
@@ -102,13 +102,13 @@ func (g *gathering) merge() {
 	}
 }
 
-// alike is e with a time that can be compared by ==.
+// alike returns e with a time that can be compared by ==.
 func alike(e Entry) Entry {
 	e.At = time.UnixMicro(e.At.UnixMicro()).UTC()
 	return e
 }
 
-// operation is what the key was first used for, as its audit says.
+// operation returns the first operation of the key, by its audit.
 func (g *gathering) operation() string {
 	for i := len(g.h.Timeline) - 1; i >= 0; i-- {
 		if e := &g.h.Timeline[i]; e.Event == claim.EventClaimed || e.Event == claim.EventReplaced {

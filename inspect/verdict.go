@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// derive adds what follows from the rest.
+// derive adds the derived members.
 func (g *gathering) derive() {
 	g.attempts()
 	for _, e := range g.h.Timeline {
@@ -29,15 +29,15 @@ func (g *gathering) derive() {
 	g.h.Verdict, g.h.Next = g.sentence(what), next
 }
 
-// holds are the events by which somebody gets the claim.
+// holds are the events by which a holder gets the claim.
 var holds = map[claim.Event]bool{claim.EventClaimed: true, claim.EventReclaimed: true, claim.EventReplaced: true, claim.EventTakenOver: true}
 
-// ends are the events that say why an attempt ended as it did.
+// ends are the events that explain why an attempt ended.
 var ends = map[claim.Event]bool{
 	claim.EventSettled: true, claim.EventReleased: true, claim.EventDeferred: true, claim.EventGivenUp: true, claim.EventPending: true,
 }
 
-// attempts makes a list of who got the claim, and what came of it.
+// attempts lists the holders, and the result of each.
 func (g *gathering) attempts() {
 	for _, e := range g.h.Timeline {
 		switch {
@@ -66,7 +66,7 @@ func (g *gathering) attempts() {
 	}
 }
 
-// attempt is the latest one under a fence.
+// attempt returns the latest attempt under a fence.
 func (g *gathering) attempt(fence uint64) *Attempt {
 	for i := len(g.h.Attempts) - 1; i >= 0; i-- {
 		if g.h.Attempts[i].Fence == fence {
@@ -76,7 +76,7 @@ func (g *gathering) attempt(fence uint64) *Attempt {
 	return nil
 }
 
-// booking is the one that has the object's id.
+// booking returns the booking with the object's id.
 func (g *gathering) booking() *Booking {
 	for i := range g.h.Bookings {
 		if g.h.Bookings[i].ID == g.h.Object {
@@ -86,7 +86,7 @@ func (g *gathering) booking() *Booking {
 	return nil
 }
 
-// Words of what is done, by operation, and by the kind of a booking.
+// Past participles, by operation, and by the kind of a booking.
 var done = map[string]string{
 	"charge": "charged", "transfer": "transferred", "refund": "refunded", "compensation": "given back",
 	"capture": "captured", "cancel": "canceled",
@@ -109,7 +109,7 @@ const (
 	nextNothing = ""
 )
 
-// outcome says what came of the key, and what is to be done.
+// outcome returns the result of the key, and the next action.
 func (g *gathering) outcome() (what, next string) {
 	for _, w := range g.h.Waiting {
 		if w.Parked {
@@ -133,7 +133,7 @@ func (g *gathering) outcome() (what, next string) {
 	}
 }
 
-// parked is a key with a row that waits for a person.
+// parked is a key with a row that waits for an operator.
 func (g *gathering) parked(w *Waiting) (what, next string) {
 	next = fmt.Sprintf("find out why, then homeward outbox retry --queue %s %s", w.Queue, w.ID)
 	switch {
@@ -166,7 +166,7 @@ func (g *gathering) open(c *Claim) (what, next string) {
 	}
 }
 
-// without is a key whose claim is not there, or not any more.
+// without is a key whose claim is not stored, or no longer.
 func (g *gathering) without() (what, next string) {
 	switch b := g.booking(); {
 	case b != nil:
@@ -192,7 +192,7 @@ func (g *gathering) without() (what, next string) {
 	return "pinned and never claimed: the provider was told nothing", nextRetry
 }
 
-// notMoved says that no money moved, or what did all the same.
+// notMoved states that no money moved, or what moved all the same.
 func (g *gathering) notMoved() string {
 	if back := g.takenBack(); back != "" {
 		return back
@@ -200,7 +200,7 @@ func (g *gathering) notMoved() string {
 	return ", no money moved"
 }
 
-// takenBack says what the books have besides the object's own booking.
+// takenBack describes the bookings besides the object's own.
 func (g *gathering) takenBack() string {
 	var b strings.Builder
 	var refunds int
@@ -227,10 +227,10 @@ func (g *gathering) takenBack() string {
 	return b.String()
 }
 
-// money is an amount in minor units as people of the books write it.
+// money formats an amount in minor units for people.
 func money(amount int64, currency string) string { return fmt.Sprintf("%d %s", amount, currency) }
 
-// sentence is the outcome with what else people ask first.
+// sentence is the outcome with the answers to the next questions.
 func (g *gathering) sentence(what string) string {
 	var b strings.Builder
 	b.WriteString(what)
@@ -271,7 +271,7 @@ func reason(s string) string {
 	return " (" + s + ")"
 }
 
-// times says how often, as people do.
+// times formats a count for people.
 func times(n int) string {
 	words := [...]string{"never", "once", "twice", "three times", "four times", "five times", "six times", "seven times", "eight times", "nine times", "ten times"}
 	if n >= 0 && n < len(words) {

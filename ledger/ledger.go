@@ -71,13 +71,13 @@ const (
 	Charge   Kind = "charge"
 	Transfer Kind = "transfer"
 	Refund   Kind = "refund"
-	// Ghost is money that moved at the provider for an object that was refused,
-	// expired or given up on, or a second time for one that was paid.
+	// Ghost is money that moved at the provider for an object that was refused, expired
+	// or given up, or a second time for one that was paid.
 	Ghost Kind = "ghost"
-	// GhostRefund gives it back.
+	// GhostRefund refunds it.
 	GhostRefund Kind = "ghost_refund"
-	// These take one of the others back, wholly: the provider has reported it as
-	// failed after it was booked.
+	// These reverse one of the others in full: the provider has reported it as failed
+	// after it was booked.
 	ChargeFailed      Kind = "charge_failed"
 	TransferFailed    Kind = "transfer_failed"
 	RefundFailed      Kind = "refund_failed"
@@ -85,7 +85,7 @@ const (
 	GhostRefundFailed Kind = "ghost_refund_failed"
 )
 
-// failures are the kinds that take another one back, by that one.
+// failures maps the kinds that reverse another one to it.
 var failures = map[Kind]Kind{
 	Charge: ChargeFailed, Transfer: TransferFailed, Refund: RefundFailed, Ghost: GhostFailed, GhostRefund: GhostRefundFailed,
 	ProviderRefund: ProviderRefundFailed,
@@ -179,7 +179,7 @@ type Transaction struct {
 	// Reverses is the ID of the transaction that this one reverses, wholly or in
 	// part, or "".
 	Reverses string
-	// Provider and ProviderRef say where the money moved.
+	// Provider and ProviderRef name the movement of the money.
 	Provider, ProviderRef string
 	// By and Why name the person who decided an adjustment, and the reason.
 	By, Why string
@@ -206,7 +206,7 @@ func (t *Transaction) Validate() error {
 	return nil
 }
 
-// reverses reports whether a transaction of t's kind takes another one back.
+// reverses reports whether a transaction of t's kind reverses another one.
 func (t *Transaction) reverses() bool {
 	switch t.Kind {
 	case Refund, GhostRefund, ProviderRefund, TransferReversal, DisputeOpened, DisputeWon, DisputeReversal, PayoutReversal:
@@ -328,6 +328,6 @@ func GivenBack(ctx context.Context, books Reader, region, provider, ref string, 
 	return failed, false, nil
 }
 
-// MaxGhostRefunds is how often a ghost is refunded, where one refund after the other
-// fails: then a person decides. A card that is closed stays closed.
+// MaxGhostRefunds bounds the refunds of a ghost when one after the other fails: then an
+// operator decides. A card that is closed stays closed.
 const MaxGhostRefunds = 3

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// The kinds of money that moves without us, and of what a person decides.
+// The kinds of movements that we did not request, and of operators' decisions.
 const (
-	// DisputeOpened: a payer disputes a charge, and what the tenant is owed for it is held
-	// back. Dispute: the provider has withdrawn the money. DisputeReversal: it has given it
-	// back. DisputeWon: the tenant is owed it again. DisputeLost: the payer keeps it. The
-	// five may be booked in any order and come to the same.
+	// DisputeOpened: a payer disputes a charge, and our debt to the tenant for it is
+	// held back. Dispute: the provider has withdrawn the money. DisputeReversal: it has
+	// returned it. DisputeWon: the tenant is owed it again. DisputeLost: the payer
+	// keeps it. The five may be booked in any order with the same result.
 	DisputeOpened   Kind = "dispute_opened"
 	Dispute         Kind = "dispute"
 	DisputeReversal Kind = "dispute_reversal"
@@ -24,18 +24,18 @@ const (
 	// ghost.
 	ProviderRefund       Kind = "provider_refund"
 	ProviderRefundFailed Kind = "provider_refund_failed"
-	// TransferReversal is a transfer, or a part of it, that has come back.
+	// TransferReversal is the return of a transfer, or a part of it.
 	TransferReversal Kind = "transfer_reversal"
 	Payout           Kind = "payout"
 	PayoutReversal   Kind = "payout_reversal"
-	// TopUp is money that a provider has taken from our bank.
+	// TopUp is money that a provider has debited from our bank.
 	TopUp     Kind = "top_up"
 	Fee       Kind = "fee"
 	FeeRefund Kind = "fee_refund"
 	// Conversion is one half of an exchange: money of one currency that a provider has
-	// turned into another one.
+	// converted to another one.
 	Conversion Kind = "conversion"
-	// Adjustment is what a person decided.
+	// Adjustment is a decision of an operator.
 	Adjustment Kind = "adjustment"
 )
 
@@ -59,14 +59,14 @@ func Exchange(where string) Account { return Account("exchange:" + where) }
 
 const classProvider = "provider"
 
-// classes are those of accounts; owners says whether they are of a tenant.
+// classes are those of accounts; the value reports whether a tenant owns them.
 var classes = map[string]struct{ tenant bool }{
 	classProvider: {}, "withheld": {}, "bank": {}, "fees": {}, "exchange": {},
 	"merchant": {true}, "suspense": {true}, "disputed": {true},
 }
 
-// ReadAccount splits an account into its class and its owner. ok is false where there is no
-// such class, or no owner; tenant is the owner where that is one.
+// ReadAccount splits an account into its class and its owner. ok is false if there is
+// no such class, or no owner; tenant is the owner if that is a tenant.
 func ReadAccount(a Account) (class, owner, tenant string, ok bool) {
 	class, owner, _ = strings.Cut(string(a), ":")
 	c, known := classes[class]
@@ -101,8 +101,9 @@ func UnaskedID(kind Kind, provider, ref string) string {
 func AdjustmentID(reference string) string { return "adjustment_" + reference }
 
 // UnaskedOf returns the transaction for amount of the money of of, a charge, ghost or
-// transfer, that its provider moved by itself under the reference ref, in the books and the
-// currency of of. kind is one of those of disputes, ProviderRefund or TransferReversal.
+// transfer, that its provider moved without a request under the reference ref, in the
+// books and the currency of of. kind is one of those of disputes, ProviderRefund or
+// TransferReversal.
 func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction {
 	t := Transaction{
 		ID: UnaskedID(kind, of.Provider, ref), Region: of.Region, Tenant: of.Tenant, Kind: kind, Amount: amount, Currency: of.Currency,
@@ -111,7 +112,7 @@ func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction 
 	_, where, _, _ := ReadAccount(of.Held())
 	disputed, withheld, provider := Disputed(of.Tenant), Withheld(where), Provider(where)
 	switch kind {
-	case DisputeOpened: // from whom it is owed to: a merchant, or a payer
+	case DisputeOpened: // the creditor of the original: a merchant, or a payer
 		t.Debit, t.Credit, t.Reverses = of.Credit, disputed, of.ID
 	case DisputeWon:
 		t.Debit, t.Credit, t.Reverses = disputed, of.Credit, UnaskedID(DisputeOpened, of.Provider, ref)
@@ -121,7 +122,7 @@ func UnaskedOf(of Transaction, kind Kind, ref string, amount int64) Transaction 
 		t.Debit, t.Credit = withheld, provider
 	case DisputeReversal:
 		t.Debit, t.Credit, t.Reverses = provider, withheld, UnaskedID(Dispute, of.Provider, ref)
-	default: // a refund or a reversed transfer goes the way back
+	default: // a refund or a reversed transfer swaps the accounts
 		t.Debit, t.Credit, t.Reverses = of.Credit, of.Debit, of.ID
 	}
 	return t
@@ -195,8 +196,8 @@ func ConversionOf(region, tenant, object, provider, entry string, amount int64, 
 	return [2]Transaction{from, to}
 }
 
-// tenantless reports whether a kind may be of no tenant: what a provider does with all the
-// money that it holds for us.
+// tenantless reports whether a kind may have no tenant, because it concerns all the
+// money that a provider holds for us.
 func (k Kind) tenantless() bool {
 	switch k {
 	case Payout, PayoutReversal, TopUp, Fee, FeeRefund, Conversion, Adjustment:

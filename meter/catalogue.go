@@ -120,7 +120,7 @@ var (
 		Provider, State)
 )
 
-// Regions and what is between them.
+// Regions and the links between them.
 var (
 	ForwardDuration = regions.histogram("homeward.forward.duration", "s", forwardBuckets,
 		"Round trips to the home region, its processing time included: by home, call (execute, inspect, object) and outcome (answered, or failed: no node answered).",
@@ -185,7 +185,7 @@ var (
 		RowKind, Outcome)
 )
 
-// Money that nobody asked for, and proofs.
+// Ghosts, and verifications.
 var (
 	Notices = money.counter("homeward.notices", "{notice}",
 		"Incoming webhooks by verdict: kept, duplicate, forged, stale, malformed, unchecked, unknown_provider, refused, busy or unavailable. The provider is `other` if one step stored notices of several.",

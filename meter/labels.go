@@ -9,8 +9,8 @@ import (
 // Labels. Those that a span has, too, are named alike there. In the text format dots are
 // underscores: homeward_home.
 const (
-	// Region and Node say which node tells. Every metric of a node has them, as labels of
-	// its resource, so no metric names them.
+	// Region and Node identify the reporting node. Every metric of a node has them, as
+	// labels of its resource, so no metric names them.
 	Region = span.Region
 	Node   = span.Node
 
@@ -24,16 +24,16 @@ const (
 	Provider = span.Provider
 	State    = span.State
 	Decision = span.Decision
-	// Peer is the region that is looked at.
+	// Peer is the other region.
 	Peer = attribute.Key("homeward.peer")
-	// Code is that of the problem that a caller was told.
+	// Code is the code of the problem that the caller received.
 	Code = attribute.Key("homeward.code")
 	// By is who did it, Step in which step of the store it happened.
 	By   = attribute.Key("homeward.by")
 	Step = attribute.Key("homeward.step")
-	// Call is what a provider, or another node, was asked for.
+	// Call is the request to a provider, or to another node.
 	Call = attribute.Key("homeward.call")
-	// Queue is one of the outbox's; Kind the kind of its rows: of events, the sink.
+	// Queue is one of the outbox's; Kind the kind of its rows: for events, the sink.
 	Queue   = attribute.Key("homeward.queue")
 	RowKind = attribute.Key("homeward.kind")
 	Verdict = attribute.Key("homeward.verdict")
@@ -42,9 +42,9 @@ const (
 	Currency = attribute.Key("homeward.currency")
 	Class    = attribute.Key("homeward.class")
 	Version  = attribute.Key("homeward.version")
-	// Certificate is which one: node or ca.
+	// Certificate is node or ca.
 	Certificate = attribute.Key("homeward.certificate")
-	// Room is where calls of the database wait, by what they are for.
+	// Room is the pool in which calls wait for the database, by their purpose.
 	Room = attribute.Key("homeward.room")
 
 	// OpenTelemetry's own.
@@ -60,14 +60,14 @@ const (
 // PathHome is the path of a request that another region has forwarded here.
 const PathHome = "home"
 
-// Other stands for the tenants that have no label of their own, and for whatever label
-// would be one too many.
+// Other stands for the tenants that have no label of their own, and for any label
+// beyond the bound.
 const Other = "other"
 
 // Outcomes of [Requests].
 const (
-	// Succeeded, Declined and Released are answers of this request's own attempt: done,
-	// refused for good, refused for now.
+	// Succeeded, Declined and Released are outcomes of this request's own attempt:
+	// done, refused for good, refused for now.
 	Succeeded = "succeeded"
 	Declined  = "declined"
 	Released  = "released"
@@ -79,15 +79,15 @@ const (
 	Mismatched = "mismatch"
 	InUse      = "in_use"
 	Expired    = "expired"
-	// Unknown: the provider is being asked.
+	// Unknown: the worker is asking the provider.
 	Unknown = "unknown"
 	// Unavailable and HomeUnavailable fail closed: nothing was begun.
 	Unavailable     = "unavailable"
 	HomeUnavailable = "home_unavailable"
-	// Withheld: a restore may have lost what the key was used for.
+	// Withheld: a restore may have lost the key's claim.
 	Withheld = "withheld"
-	// Refused: the request is not one that its tenant may make.
+	// Refused: its tenant may not make this request.
 	Refused = "refused"
-	// Failed: an error that nobody foresaw.
+	// Failed: an unexpected error.
 	Failed = "error"
 )

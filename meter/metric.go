@@ -45,7 +45,8 @@ func (m *Metric) Kind() Kind { return m.kind }
 // Unit is in UCUM, as OpenTelemetry has it: "s", "By", "{request}".
 func (m *Metric) Unit() string { return m.unit }
 
-// Labels are the names of its attributes, in the order in which values are given.
+// Labels are the names of its attributes, in the order of the values passed to Add and
+// Record.
 func (m *Metric) Labels() []attribute.Key { return slices.Clone(m.labels) }
 
 // Buckets are the upper bounds of a histogram.

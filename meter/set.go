@@ -88,7 +88,7 @@ func (s *Set) Histogram(m *Metric) *Histogram {
 func of[T any](all map[*Metric]T, m *Metric) T {
 	one, ok := all[m]
 	if !ok {
-		panic(fmt.Sprintf("meter: %s is a %v", m.name, m.kind)) // in code that never worked
+		panic(fmt.Sprintf("meter: %s is a %v", m.name, m.kind)) // a bug that shows at the first run
 	}
 	return one
 }
@@ -116,7 +116,7 @@ func (s *Set) Observe(f func(o *Observer)) error {
 	return nil
 }
 
-// tell tells of the counters that are kept here.
+// tell reports the counters that are kept here.
 func (s *Set) tell(o *Observer) {
 	for m, c := range s.counters {
 		c.rank(time.Now())
@@ -159,13 +159,13 @@ func (m *Metric) attributes(v values) attribute.Set {
 	return attribute.NewSet(all...)
 }
 
-// maxSeries bounds the series of a metric: far more than its labels have values, and fewer
-// than the 2,000 beyond which OpenTelemetry's SDK counts as one. What would be one too many
-// is told as [Other].
+// maxSeries bounds the series of a metric: far more than its labels have values, and
+// fewer than the 2,000 beyond which OpenTelemetry's SDK merges series. Further ones are
+// counted as [Other].
 const maxSeries = 1000
 
 // table has the series of a metric by the values of its labels. Reading takes no lock:
-// there are soon no new ones.
+// new series soon become rare.
 type table[T any] struct {
 	series atomic.Pointer[map[values]T]
 	mu     sync.Mutex
@@ -240,7 +240,7 @@ func (c *Counter) Add(n int64, labels ...string) {
 
 func newCell(labels attribute.Set) *cell { return &cell{labels: metric.WithAttributeSet(labels)} }
 
-// rank has the tenants of a counter ranked anew, where that is due.
+// rank ranks the tenants of a counter anew when that is due.
 func (c *Counter) rank(now time.Time) {
 	if c.tenants.rank(now) {
 		c.cells.remove(func(v values) bool { return v[0] != Other && !c.tenants.has(v[0]) })

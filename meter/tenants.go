@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// TenantLabels is how many tenants a metric names. A series costs Prometheus some
-	// kilobytes; fifty are more than anybody looks at.
+	// TenantLabels bounds the tenants that a metric names. A series costs Prometheus
+	// some kilobytes; nobody looks at more than fifty.
 	TenantLabels = 50
-	// candidates is how many are counted, to find those.
+	// candidates is how many tenants are counted to find those.
 	candidates = 4 * TenantLabels
-	// rankEvery is how often the names are given anew; traffic counts half as much then.
+	// rankEvery is how often the names are reassigned; older traffic counts half from
+	// then on.
 	rankEvery = time.Minute
-	// admitOne in so many of those that nobody counts is looked at: they are many.
+	// admitOne is the sampling rate for uncounted tenants, as they are many.
 	admitOne = 16
 )
 
-// tenants knows which tenants have the most traffic of late, within bounded memory: the
+// tenants tracks the tenants with the most recent traffic in bounded memory: the
 // Space-Saving sketch of Metwally, Agrawal and El Abbadi ("Efficient Computation of
-// Frequent and Top-k Elements in Data Streams", 2005), with counts that fade.
+// Frequent and Top-k Elements in Data Streams", 2005), with decaying counts.
 type tenants struct {
 	counted atomic.Pointer[map[string]*tenant]
 	mu      sync.Mutex
@@ -33,12 +34,13 @@ type tenants struct {
 }
 
 type tenant struct {
-	// n is how many at most, missed how many of them may be another's, whose place it has.
+	// n is the upper bound, missed how much of it may belong to the tenant that was
+	// replaced.
 	n, missed atomic.Int64
 	named     atomic.Bool
 }
 
-// sure is how many at least.
+// sure is the lower bound.
 func (t *tenant) sure() int64 { return t.n.Load() - t.missed.Load() }
 
 func (t *tenants) all() map[string]*tenant {
@@ -48,7 +50,7 @@ func (t *tenants) all() map[string]*tenant {
 	return nil
 }
 
-// named counts one for a tenant, and is its name or [Other].
+// named counts one for a tenant, and returns its name or [Other].
 func (t *tenants) named(name string) string {
 	one := t.all()[name]
 	if one == nil {
@@ -68,8 +70,8 @@ func (t *tenants) has(name string) bool {
 	return one != nil && one.named.Load()
 }
 
-// admit begins to count a tenant, instead of the one with the least traffic where there is
-// no room. nil: not this time.
+// admit begins to count a tenant, and replaces the one with the least traffic if there
+// is no room. nil: not this time.
 func (t *tenants) admit(name string) *tenant {
 	if len(t.all()) >= candidates && rand.N(admitOne) != 0 {
 		return nil
@@ -103,7 +105,7 @@ func (t *tenants) admit(name string) *tenant {
 	return fresh
 }
 
-// rank gives the names anew, if that is due, and reports whether it was.
+// rank reassigns the names if that is due, and reports whether it was.
 func (t *tenants) rank(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +114,7 @@ func (t *tenants) rank(now time.Time) bool {
 	}
 	t.ranked = now
 	names := slices.SortedFunc(maps.Keys(t.all()), func(a, b string) int {
-		// Who has a name keeps it in a tie.
+		// In a tie a tenant keeps its name.
 		x, y := t.all()[a], t.all()[b]
 		return cmp.Or(cmp.Compare(y.sure(), x.sure()), cmp.Compare(rankOf(x), rankOf(y)), cmp.Compare(a, b))
 	})

@@ -163,7 +163,7 @@ func (in *Intent) agreed() error {
 // everything that is no charge.
 func (in *Intent) Account() string { return spelled(in.terms.account) }
 
-// terms returns what the provider receives beside the amount; nil for nothing.
+// agreement returns what the provider receives beside the amount; nil for nothing.
 func (in *Intent) agreement() *psp.Terms {
 	t := &in.terms
 	if t.sent() == 0 && in.orderID == nil && in.metadata == nil {

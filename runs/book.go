@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// ErrNone: there is no such run, or no more.
+	// ErrNone: there is no such run, or no longer.
 	ErrNone = errors.New("runs: there is no such run")
 	// errEnough ends a listing.
 	errEnough = errors.New("enough")
@@ -35,19 +35,19 @@ type Objects interface {
 	List(ctx context.Context, prefix string, each func(name string) error) error
 }
 
-// Book keeps runs. A nil one keeps nothing. It is safe for concurrent use.
+// Book stores runs. A nil one stores nothing. It is safe for concurrent use.
 type Book struct {
 	objects Objects
 	mask    func(string) string
 	now     func() time.Time
 
 	mu sync.Mutex
-	// ended are runs that were read and change no more, by their objects' names.
+	// ended caches runs that have ended, by their objects' names.
 	ended map[string]Run
 }
 
-// New returns the book in a bucket. mask removes from texts what must not be kept; nil
-// removes nothing.
+// New returns the book in a bucket. mask removes from texts what must not be stored;
+// nil removes nothing.
 func New(o Objects, mask func(string) string) *Book {
 	if mask == nil {
 		mask = func(text string) string { return text }
@@ -56,21 +56,21 @@ func New(o Objects, mask func(string) string) *Book {
 }
 
 const (
-	// invertedFrom is what milliseconds are counted down from: the year 2286.
+	// invertedFrom is the time from which milliseconds are counted down: the year 2286.
 	invertedFrom = 9_999_999_999_999
-	// maxObject bounds an object, in bytes: its bounds with room.
+	// maxObject bounds an object, in bytes: the sum of its other bounds with room.
 	maxObject = 256 << 10
 	// putTime bounds one write: a run must not wait for its report.
 	putTime = 20 * time.Second
 	// readers is how many objects are read at once.
 	readers = 8
-	// maxEnded is how many runs that have ended are remembered: more than a reader lists.
+	// maxEnded bounds the cached runs: more than a reader lists.
 	maxEnded = 500
-	// stampForm is a time in a name.
+	// stampForm is the format of a time in a name.
 	stampForm = "20060102T150405Z"
 )
 
-// idForm is what [Run.ID] looks like, and so what may become a part of an object's name.
+// idForm is the format of [Run.ID], which becomes a part of an object's name.
 var idForm = regexp.MustCompile(`^[0-9]{13}-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}$`)
 
 func newID(began time.Time) string {
@@ -81,7 +81,7 @@ func newID(began time.Time) string {
 
 func nameOf(kind Kind, id string) string { return string(kind) + "/" + id + ".json" }
 
-// Kept is a run that is under way. A nil one keeps nothing. It is safe for concurrent use.
+// Kept is a run in progress. A nil one stores nothing. It is safe for concurrent use.
 type Kept struct {
 	book *Book
 
@@ -114,7 +114,7 @@ func (k *Kept) Step(ctx context.Context, text string) {
 	defer k.mu.Unlock()
 	if len(k.run.Steps) < maxSteps {
 		k.run.Steps = append(k.run.Steps, Step{k.book.now().UTC(), text})
-		_ = k.put(ctx) // the next one, or End, writes it, and End says
+		_ = k.put(ctx) // the next one, or End, writes it, and End returns the error
 	}
 }
 
@@ -161,7 +161,7 @@ func (b *Book) List(ctx context.Context, kind Kind, limit int) ([]Run, error) {
 	}
 	var ids []string
 	err := b.objects.List(ctx, string(kind)+"/", func(name string) error {
-		// Anything else is somebody's else, or was about to be renamed.
+		// Anything else is a foreign object, or was about to be renamed.
 		if id, ok := strings.CutSuffix(strings.TrimPrefix(name, string(kind)+"/"), ".json"); ok && idForm.MatchString(id) {
 			ids = append(ids, id)
 		}
@@ -194,8 +194,8 @@ func (b *Book) List(ctx context.Context, kind Kind, limit int) ([]Run, error) {
 	return slices.DeleteFunc(all, func(Run) bool { i++; return gone[i] }), nil
 }
 
-// Get reads one run; [ErrNone]. One that has ended is read from the bucket once, and is not
-// the caller's to change.
+// Get reads one run; [ErrNone]. A run that has ended is read from the bucket once; do
+// not modify it.
 func (b *Book) Get(ctx context.Context, kind Kind, id string) (r Run, err error) {
 	if b == nil || !slices.Contains(Kinds(), kind) || !idForm.MatchString(id) {
 		return r, ErrNone

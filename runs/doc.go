@@ -1,23 +1,23 @@
-// Package runs keeps what came of runs that prove something: drills and drains of regions,
-// comparisons with statements, proofs of the books. A run is one JSON object in a bucket,
-// written by the command that carries it out, and read by the console. Nothing depends on
-// it: no request, no claim and no later run reads a report.
+// Package runs stores reports of runs that prove something: drills and drains of
+// regions, comparisons with statements, verifications of the books. A run is one JSON
+// object in a bucket. The command that executes it writes it, and the console reads it.
+// Nothing depends on it: no request, no claim and no later run reads a report.
 //
 // # Names
 //
 //	KIND/INVERTED-TIME-RANDOM.json    drill/8235690412345-20261122T175011Z-5f0c2a91.json
 //
-// INVERTED counts milliseconds down, so that a bucket, which lists names in order, lists the
-// newest run first, and a reader stops after as many as it shows. Times are of the clock of
-// whoever ran it. An object is small: its texts are cut and its lists have
-// bounds, and what was left out is counted. None of them is needed by another one, so that
-// the bucket's own lifecycle rules may delete old ones, by their age or by KIND/.
+// INVERTED counts milliseconds down, so that a bucket, which lists names in order,
+// lists the newest run first, and a reader stops after as many as it shows. Times are
+// by the clock of the machine that ran it. An object is small: texts are cut and lists
+// are bounded, and the number of omitted items is stored. No object needs another one,
+// so the bucket's own lifecycle rules may delete old ones, by their age or by KIND/.
 //
 // # Where a crash can fall
 //
 // The object is written when the run begins, with the verdict [Open], at its steps, and
-// with the verdict when it ends. Each time it is written whole or not at all: by one put of
-// the bucket's, or of a directory by a file that is synced and renamed.
+// with the verdict when it ends. Each write is atomic: one put to a bucket, or in a
+// directory a file that is synced and renamed.
 //
 //	before the first write    nothing is kept, and nothing was done: Begin comes first
 //	between two writes        the run is there as [Open], with the steps so far. Whether it
@@ -25,14 +25,13 @@
 //	                          reader is told just that
 //	after the last one        the verdict is kept, whether or not anybody has read it
 //
-// A run whose last write fails says so with its own error, beside its verdict. What lies in
-// a file's place after a power failure and is no whole report is listed as one that cannot
-// be read, and hides no other.
+// A run whose last write fails reports that with an error of its own, beside its
+// verdict. A file that a power failure left incomplete is listed as unreadable, and
+// hides no other.
 //
 // # What is in it
 //
-// Figures, and some of the findings, in words. No body, no secret, and no key by which a
-// provider recognises a call: the rooms that make reports have none. Texts that came from
-// somewhere else are cleaned of control characters, and card numbers are masked by a
-// function that whoever keeps runs provides.
+// Figures, and some of the findings, in words. No body, no secret, and no provider key:
+// the packages that make reports have none. Control characters are removed from foreign
+// texts, and the function passed to [New] masks card numbers.
 package runs

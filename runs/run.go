@@ -32,19 +32,19 @@ const (
 	Good    Verdict = "good"
 	Bad     Verdict = "bad"
 	Unknown Verdict = "unknown"
-	// Open runs have begun. They go on, or ended without a word.
+	// Open: the run has begun. It is in progress, or ended without a report.
 	Open Verdict = "open"
 )
 
 // Run is the report of one run.
 type Run struct {
-	// Version is that of the object's format.
+	// Version is the version of the object's format.
 	Version int    `json:"version"`
 	ID      string `json:"id"`
 	Kind    Kind   `json:"kind"`
 	// Of says what was run, as in "region-loss us-east1", or the provider's name.
 	Of string `json:"of"`
-	// Region is the one that was hit or drained; "": none was.
+	// Region is the region that was taken away or drained; "": none was.
 	Region string `json:"region,omitempty"`
 	// By is who ran it; [Book.Begin] sets it to user@host where it is "".
 	By    string    `json:"by"`
@@ -57,7 +57,7 @@ type Run struct {
 	Figures  []Figure `json:"figures,omitempty"`
 	// Steps are what happened when, oldest first.
 	Steps []Step `json:"steps,omitempty"`
-	// Findings are the first of what was wrong, and More is how many others there are.
+	// Findings are the first findings, and More is the number of others.
 	Findings []string `json:"findings,omitempty"`
 	More     int      `json:"more,omitempty"`
 }
@@ -70,7 +70,7 @@ type Figure struct {
 	Bad bool `json:"bad,omitempty"`
 }
 
-// Owed begins the name of a figure of a [Verify] run that says what payers are owed; a
+// Owed begins the name of a figure of a [Verify] run with the debt to payers; a
 // currency follows.
 const Owed = "owed to payers, "
 
@@ -83,8 +83,8 @@ type Step struct {
 const (
 	// version is that of the objects' format; a reader refuses later ones.
 	version = 1
-	// MaxFindings, maxFigures and maxSteps bound a report's lists, and maxText its texts, in
-	// characters: a page that a person reads.
+	// MaxFindings, maxFigures and maxSteps bound a report's lists, and maxText its
+	// texts, in characters: one page for a person.
 	MaxFindings = 20
 	maxFigures  = 60
 	maxSteps    = 60
@@ -99,7 +99,7 @@ func (r *Run) Took() time.Duration {
 	return r.Ended.Sub(r.Began)
 }
 
-// bound cuts what is too long, and cleans texts with mask.
+// bound cuts long texts and lists, and cleans texts with mask.
 func (r *Run) bound(mask func(string) string) {
 	clean := func(text string) string { return cleaned(mask(text)) }
 	if over := len(r.Findings) - MaxFindings; over > 0 {
@@ -122,7 +122,7 @@ func (r *Run) bound(mask func(string) string) {
 	}
 }
 
-// cleaned is text in one line, without what moves a terminal's cursor, and cut.
+// cleaned returns text in one line, without terminal control characters, and cut.
 func cleaned(text string) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "�"), func(r rune) bool { return unicode.IsControl(r) || r == ' ' }), " ")
 	if all := []rune(text); len(all) > maxText {
@@ -131,12 +131,12 @@ func cleaned(text string) string {
 	return text
 }
 
-// who is the user and the host of this process.
+// who returns the user and the host of this process.
 func who() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	host, _ := os.Hostname() // without one it is somebody, somewhere
+	host, _ := os.Hostname() // unknown user or host
 	return cmp.Or(name, "somebody") + "@" + cmp.Or(host, "somewhere")
 }

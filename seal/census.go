@@ -5,18 +5,17 @@ import (
 	"errors"
 )
 
-// Census goes through stored values: it counts them by their keys, and seals them anew
-// unless it only looks. It is for one goroutine.
+// Census processes stored values: it counts them by their keys, and seals them anew
+// unless Look is set. It is not safe for concurrent use.
 type Census struct {
 	Ring *Ring
 	// Look counts without changes.
 	Look bool
 
-	// Under counts values by the name of the key that they were found under; "" is that
-	// of values that are not sealed.
+	// Under counts values by the name of their key; "" counts unsealed values.
 	Under map[string]int
-	// Again counts those that were sealed anew, Lost those that cannot be opened here,
-	// and Why says why the first of them cannot.
+	// Again counts the values that were sealed anew, Lost those that cannot be opened
+	// here, and Why is the reason for the first of these.
 	Again, Lost int
 	Why         error
 }

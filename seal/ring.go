@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// sealFor is how long a data key seals before it is replaced: what it has sealed is
-	// what a reader of one process's memory gets from the store beside it.
+	// sealFor is how long a data key seals before it is replaced. It bounds the values
+	// that a reader of one process's memory can open in the store.
 	sealFor = time.Hour
-	// oldest is how long it goes on sealing where the sealing key cannot be asked for
-	// another: a KMS may be out for a day before anything waits for it.
+	// oldest is how long a data key continues to seal if the sealing key does not
+	// answer: a KMS may be down for a day before writes wait for it.
 	oldest = 24 * time.Hour
-	// openFor is how long an opened data key is remembered, so that a key which is taken
-	// away at the KMS is of no use an hour later.
+	// openFor is how long an opened data key is cached, so that a key that was removed
+	// at the KMS is useless an hour later.
 	openFor = time.Hour
-	// maxKnown bounds those that are remembered. Each node and hour has one of its own: of
-	// ten nodes, four days' worth.
+	// maxKnown bounds the cached keys. Each node and hour has one of its own: for ten
+	// nodes, four days' worth.
 	maxKnown = 1024
-	// maxMissing bounds how many missing keys are told of: whoever writes to the store
-	// can name any number.
+	// maxMissing bounds how many missing keys are logged: a writer of the store can
+	// name any number.
 	maxMissing = 16
 	// askFor bounds one question to a KMS.
 	askFor = 5 * time.Second
-	// askPause is how long a failed question for a data key is not repeated.
+	// askPause is how long a failed request for a data key is not repeated.
 	askPause = time.Second
 )
 
@@ -56,7 +56,7 @@ type Ring struct {
 	known     *lru.Cache[string, openKey] // by the name and the encrypted data key
 	opening   singleflight.Group
 	missingMu sync.Mutex
-	missing   map[KeyName]bool // those that have been told of
+	missing   map[KeyName]bool // those that were logged
 }
 
 type dataKey struct {
@@ -75,7 +75,7 @@ type failure struct {
 	at  time.Time
 }
 
-// pageMissing is a constant because somebody is woken by it; see docs/RUNBOOK.md.
+// pageMissing is a constant because it pages an operator; see docs/RUNBOOK.md.
 const pageMissing = "page: a sealing key is missing; what is sealed under it waits until this node has it again"
 
 // New makes a ring of keys, the first of which seals.
@@ -157,8 +157,8 @@ func (r *Ring) Again(ctx context.Context, row Row, stored []byte) ([]byte, error
 	return r.Seal(ctx, row, plain)
 }
 
-// dataKey is the one to seal with. Whoever finds it old replaces it, while the others go
-// on with it; where there is none all wait for the first.
+// dataKey returns the key to seal with. The first caller that finds it old replaces it,
+// while others continue with it; if there is none, all wait for the first.
 func (r *Ring) dataKey(ctx context.Context) (*dataKey, error) {
 	k := r.current.Load()
 	switch {
@@ -213,7 +213,7 @@ func (r *Ring) newDataKey(ctx context.Context) (*dataKey, error) {
 	return &dataKey{aead: aead, head: head(r.keys[0].Name, wrapped), made: time.Now()}, nil
 }
 
-// cipher is that of an encrypted data key.
+// cipher returns the cipher of an encrypted data key.
 func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher.AEAD, error) {
 	key, ok := r.key(name)
 	if !ok {
@@ -240,7 +240,7 @@ func (r *Ring) cipher(ctx context.Context, name KeyName, wrapped []byte) (cipher
 	switch {
 	case errors.Is(err, ErrLost):
 		return nil, fmt.Errorf("key %v: %w", name, err)
-	case err != nil: // what is unknown is no refusal
+	case err != nil: // an unknown error is no refusal
 		return nil, fmt.Errorf("%w: key %v: %w", ErrUnasked, name, err)
 	}
 	return found.(cipher.AEAD), nil

@@ -6,29 +6,29 @@
 // # Envelope
 //
 // A value is encrypted with a data key, AES-256-GCM, and the data key with a sealing
-// key, which is a local one or a KMS's. The encrypted data key stands before the value,
-// with the name of the sealing key that opens it, so that a value needs nothing but that
-// key, whatever becomes of other rows:
+// key, which is local or at a KMS. The encrypted data key is stored before the value,
+// with the name of its sealing key, so that a value can be opened with that key alone,
+// whatever happens to other rows:
 //
 //	magic(4) name of the sealing key(8) length(uvarint) encrypted data key · nonce(12) ciphertext tag(16)
 //
-// All that is before the nonce is authenticated with the value, and so is the row that
-// it belongs to ([Row]): a value that is copied into another row does not open there.
+// Everything before the nonce is authenticated with the value, and so is its row
+// ([Row]): a value that is copied into another row cannot be opened there.
 //
-// A data key is used for [sealFor] by the process that made it, and opened ones are
-// remembered for [openFor]: a KMS is asked a few times an hour, and not for each value.
+// A process seals with a data key for [sealFor], and caches opened ones for [openFor]:
+// it calls a KMS a few times an hour, and not for each value.
 //
 // # Values that are not sealed
 //
-// A value without the magic is one that was written before there were sealing keys, and
-// opens as it is. Nobody can therefore tell, by this package, that a value was replaced
-// by an unsealed one: who may write the store may lie in it. The magic is no UTF-8, so
-// that no text and no JSON can begin with it.
+// A value without the magic was written before there were sealing keys, and is returned
+// as it is. So this package cannot detect that a value was replaced by an unsealed one:
+// a writer of the store can forge it. The magic is not UTF-8, so that no text and no
+// JSON can begin with it.
 //
 // # Rotation
 //
-// A [Ring] has several sealing keys: the first seals, all open. [Ring.Again] seals anew
-// what is not under the first.
+// A [Ring] has several sealing keys: the first seals, all open. [Ring.Again] seals a
+// value anew that is not under the first.
 package seal
 
 import (
@@ -43,21 +43,22 @@ import (
 	"fmt"
 )
 
-// Keeper is a sealing key. What it encrypts is not longer than 32 bytes. An error of
-// Decrypt that is [ErrLost] says that asking again is of no use. It is safe for concurrent
-// use; gocloud.dev/secrets.Keeper is one.
+// Keeper is a sealing key. It encrypts at most 32 bytes. An error of Decrypt that is
+// [ErrLost] means that a retry is useless. It is safe for concurrent use;
+// gocloud.dev/secrets.Keeper is one.
 type Keeper interface {
 	Encrypt(ctx context.Context, plain []byte) ([]byte, error)
 	Decrypt(ctx context.Context, sealed []byte) ([]byte, error)
 }
 
-// KeyName names a sealing key in what it has sealed, for as long as that is kept.
+// KeyName names a sealing key in the values that it has sealed, for as long as they are
+// kept.
 type KeyName [nameSize]byte
 
 const nameSize = 8
 
-// NameOf derives a name from what identifies a key: a KMS's own name of it, or the key
-// itself. It cannot be turned back.
+// NameOf derives a name from a KMS's name of a key, or from the key itself. The name
+// does not reveal the key.
 func NameOf(identity string) (n KeyName) {
 	sum := sha256.Sum256([]byte("homeward sealing key\x00" + identity))
 	copy(n[:], sum[:])
@@ -79,8 +80,8 @@ func (r Row) String() string {
 
 // Errors of [Ring.Open].
 var (
-	// ErrLost: no further try of this process can open the value. It is sealed under a
-	// key that the process does not have, or it is not what was sealed for this row.
+	// ErrLost: no retry by this process can open the value. It is sealed under a key
+	// that the process does not have, or it was not sealed for this row.
 	ErrLost = errors.New("it cannot be opened")
 	// ErrUnasked: the sealing key did not answer. A later try may succeed.
 	ErrUnasked = errors.New("the sealing key cannot be asked")
@@ -93,7 +94,7 @@ var magic = []byte{0xf5, 'h', 'w', 1}
 // dataKeySize is AES-256's.
 const dataKeySize = 32
 
-// maxWrapped bounds the encrypted data key that is believed: KMSes make some 200 bytes.
+// maxWrapped bounds the encrypted data key that is accepted: KMSes make some 200 bytes.
 const maxWrapped = 4096
 
 // KeyOf names the key that a value is sealed under; ok is false for one that is not
@@ -106,7 +107,7 @@ func KeyOf(stored []byte) (name KeyName, ok bool) {
 	return name, true
 }
 
-// split takes a sealed value apart. head is all that is before the nonce.
+// split parses a sealed value. head is everything before the nonce.
 func split(stored []byte) (name KeyName, wrapped, head, body []byte, err error) {
 	rest := stored[len(magic):]
 	if len(rest) < nameSize {
@@ -131,8 +132,8 @@ func head(name KeyName, wrapped []byte) []byte {
 	return append(b, wrapped...)
 }
 
-// bound is what is authenticated beside the value: its head and its row, each part with
-// its length, so that no two rows read the same.
+// bound is the authenticated data beside the value: its head and its row, each part
+// with its length, so that no two rows read the same.
 func bound(head []byte, row Row) []byte {
 	b := bytes.Clone(head)
 	for _, part := range []string{row.Table, row.Region, row.ID} {
@@ -142,9 +143,9 @@ func bound(head []byte, row Row) []byte {
 	return b
 }
 
-// cipherOf is the cipher of a data key. Its nonces are random: 2^32 values at most may
-// be sealed with one key, and in [oldest] a node seals a twentieth of that at 2,000 a
-// second.
+// cipherOf returns the cipher of a data key. Its nonces are random: 2^32 values at most
+// may be sealed with one key, and in [oldest] a node seals a twentieth of that at 2,000
+// a second.
 func cipherOf(key []byte) (cipher.AEAD, error) {
 	if len(key) != dataKeySize {
 		return nil, fmt.Errorf("its data key has %d bytes and not %d", len(key), dataKeySize)

@@ -19,14 +19,14 @@
 // A worker handles an outbox row in a separate trace, which links to the one
 // that wrote the row: it may begin hours later.
 //
-// Names and attributes are all here. Values are ids, regions, counters and codes:
-// never a body, an amount, an API key, an idempotency key (merchants put order
-// numbers and worse there) or a provider key, which would let its reader collect
-// another's answer. The object's id is what to search for.
+// Names and attributes are all here. Values are ids, regions, counters and codes: never
+// a body, an amount, an API key, an idempotency key (merchants put order numbers and
+// worse there) or a provider key, with which a reader could fetch another's answer.
+// Search by the object's id.
 //
-// Until the program sets OpenTelemetry's provider, as internal/telemetry does where
-// the environment asks for it, a span is a placeholder and costs some nanoseconds
-// and no memory. Attributes are to be made behind IsRecording, to keep it so.
+// Until the program sets OpenTelemetry's provider, as internal/telemetry does if the
+// environment asks for it, a span is a placeholder and costs some nanoseconds and no
+// memory. To keep it so, make attributes only if IsRecording.
 package span
 
 import (
@@ -65,7 +65,7 @@ const (
 	Operation = attribute.Key("homeward.operation")
 	// Object is the id minted for the object, which merchants see, too.
 	Object = attribute.Key("homeward.object")
-	// Region is where the span's work is done, Node which process does it.
+	// Region is where the span's work is done, Node the process that does it.
 	Region = attribute.Key("homeward.region")
 	Node   = attribute.Key("homeward.node")
 	// HomeRegion is the key's home, Entry where the request arrived, Registrar
@@ -97,7 +97,7 @@ const (
 	Reason  = attribute.Key("homeward.reason")
 	// State is the claim's after the step.
 	State = attribute.Key("homeward.state")
-	// Replayed: the answer was remembered.
+	// Replayed: the answer was stored before.
 	Replayed = attribute.Key("homeward.replayed")
 	// OutboxID is the row's.
 	OutboxID = attribute.Key("homeward.outbox.id")
@@ -115,18 +115,18 @@ const (
 const (
 	// WayLocal: at home, here.
 	WayLocal = "local"
-	// WayRegistrar: at home, here, as the registrar of another region said.
+	// WayRegistrar: at home, here, as a registrar in another region answered.
 	WayRegistrar = "registrar"
 	WayReplica   = "replica"
 	WayForward   = "forward"
-	// WayDeputy: here, for a home that is lost.
+	// WayDeputy: here, for a lost home.
 	WayDeputy = "deputy"
 )
 
 var tracer = otel.Tracer("github.com/homeward-io/homeward")
 
-// unset is the provider that OpenTelemetry begins with, nil if somebody was
-// quicker than this package to set one.
+// unset is the provider that OpenTelemetry begins with, nil if another package set one
+// before this one was initialised.
 var unset = func() trace.TracerProvider {
 	provider := otel.GetTracerProvider()
 	if t := reflect.TypeOf(provider); t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "go.opentelemetry.io/otel/internal/global" {
@@ -135,8 +135,8 @@ var unset = func() trace.TracerProvider {
 	return provider
 }()
 
-// start spares its callers the placeholder that the first provider makes anew, and
-// puts into a context of its own, for every span.
+// start avoids the placeholder that the first provider allocates, with a context of its
+// own, for every span.
 func start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, Span) {
 	if off() {
 		return ctx, noop.Span{}
@@ -169,8 +169,8 @@ func Server(ctx context.Context, header http.Header, name string) (context.Conte
 	return start(ctx, name, server...)
 }
 
-// Linked begins a trace of its own that links to the one of traceParent, which
-// may be "" or malformed: then to none.
+// Linked begins a separate trace that links to the one of traceParent. If that is "" or
+// malformed, there is no link.
 func Linked(ctx context.Context, name, traceParent string) (context.Context, Span) {
 	from := trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier{headerW3C: traceParent}))
 	if from.IsValid() {
@@ -187,8 +187,7 @@ func Inject(ctx context.Context, header http.Header) {
 	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(header))
 }
 
-// w3c is trace context without baggage: whatever else a caller would like to have
-// carried along is the caller's, and it could be a secret.
+// w3c is trace context without baggage, which could contain a caller's secret.
 var w3c propagation.TraceContext
 
 const headerW3C = "traceparent"

@@ -1,5 +1,5 @@
-// Package audittest is what every audit.Store must do, as tests, and a bucket in memory for
-// them. [Exercise] runs unchanged on each store. New semantics land here first.
+// Package audittest is the conformance suite of audit.Store, with a bucket in memory.
+// [Exercise] runs unchanged on each store. New semantics land here first.
 package audittest
 
 import (
@@ -62,7 +62,7 @@ func (b *Bucket) Names() []string {
 	return slices.Sorted(maps.Keys(b.objects))
 }
 
-// Remove takes an object away, and returns it.
+// Remove removes an object, and returns it.
 func (b *Bucket) Remove(name string) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()

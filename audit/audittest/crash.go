@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/audit"
 )
 
-// reaper lets an exporter take some steps, and then no other.
+// reaper lets an exporter take some steps, and then none.
 type reaper struct {
 	audit.Store
 	audit.Objects
@@ -22,18 +22,18 @@ type reaper struct {
 	steps int
 }
 
-// Worked is what an exporter works on.
+// Worked is the store and the bucket that an exporter uses.
 type Worked interface {
 	audit.Store
 	audit.Objects
 }
 
-// Dying lets an exporter take so many steps, and no other.
+// Dying limits an exporter to so many steps.
 func Dying(s audit.Store, o audit.Objects, steps int) Worked {
 	return &reaper{Store: s, Objects: o, left: steps}
 }
 
-// ErrDead is what an exporter is told that took its last step.
+// ErrDead is returned to an exporter that took its last step.
 var ErrDead = errors.New("the exporter is dead")
 
 // step runs f, unless the exporter is dead, or dies before it.
@@ -124,8 +124,8 @@ type exportStory struct {
 	acts         int
 }
 
-// checkEvery is how many acts there are between two proofs, which read the whole bucket: what
-// an act breaks stays broken.
+// checkEvery is how many acts there are between two checks, which read the whole
+// bucket: a chain that an act breaks stays broken.
 const checkEvery = 10
 
 func (s *exportStory) exporter(r *reaper) *audit.Exporter {
@@ -142,8 +142,8 @@ func (s *exportStory) exporter(r *reaper) *audit.Exporter {
 	return x
 }
 
-// act lets a day pass with some charges, an exporter die in it, and another one go on. It
-// returns false when the first one came to its end alive.
+// act advances a day with some charges, kills an exporter in it, and lets another one
+// continue. It returns false when the first one finished alive.
 func (s *exportStory) act(r *reaper) bool {
 	s.Helper()
 	for range 3 {
@@ -169,7 +169,7 @@ func (s *exportStory) act(r *reaper) bool {
 	return err != nil
 }
 
-// check proves the chain, and that it has what is not in rows any more.
+// check verifies the chain, and that it has the entries that are no longer in rows.
 func (s *exportStory) check() {
 	s.Helper()
 	r, err := audit.Verify(s.ctx, audit.VerifyConfig{Objects: s.bucket, Trust: s.keys.Trust(), Regions: []string{s.home}})

@@ -15,17 +15,17 @@ import (
 	"github.com/homeward-io/homeward/claim/claimtest"
 )
 
-// Harness is one store under test, empty at first.
+// Harness is one store under test, initially empty.
 type Harness struct {
 	claimtest.Harness
 	// Audit is the view of a node in a region.
 	Audit func(region string) audit.Store
-	// Lag is how long after its commit a page shows a row at the latest.
+	// Lag is the longest time after a commit until a page shows the row.
 	Lag time.Duration
 }
 
-// Exercise checks every promise of the contract on the stores that newHarness opens, one
-// for each subtest.
+// Exercise checks every promise of the contract. newHarness opens a store for each
+// subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for name, run := range map[string]func(w *world){
 		"pages have every entry once, whatever their size": pages,
@@ -63,7 +63,7 @@ func (w *world) now() time.Time {
 	return now
 }
 
-// pass lets the store's clock move on: it moves it, or watches it.
+// pass advances the store's clock. It moves the clock if it can, and else waits.
 func (w *world) pass(d time.Duration) {
 	w.Helper()
 	if w.Advance != nil {
@@ -79,7 +79,7 @@ func (w *world) pass(d time.Duration) {
 
 func key(n int) claim.Key { return claim.Key{Tenant: "acme", Value: fmt.Sprintf("order-%04d", n)} }
 
-// begin makes a claim at home.
+// begin begins a claim at home.
 func (w *world) begin(k claim.Key, home string) claim.Record {
 	w.Helper()
 	a := claimtest.NewArrival(k, home, "1", "node-1", "ch_"+home+"_"+k.Value)
@@ -118,7 +118,7 @@ func (w *world) all(home string, from, to time.Time, limit int) (all []audit.Ent
 	return all
 }
 
-// events names entries, without what differs between stores.
+// events names entries, without the members that differ between stores.
 func events(all []audit.Entry) (names []string) {
 	for _, e := range all {
 		names = append(names, e.Key+" "+string(e.Event)+" "+e.Detail)
@@ -223,7 +223,7 @@ func objects(w *world) {
 	}
 }
 
-// gone lets claims of now be swept.
+// gone advances until the present claims can be swept.
 func (w *world) gone() {
 	w.pass(w.Policy.PinLife() + time.Hour)
 	w.Sweep(w)
@@ -313,7 +313,7 @@ func chains(w *world) {
 	require.NoError(w, err)
 	require.False(w, found, "another region's is another chain")
 
-	// Of many at once one moves it.
+	// Of many concurrent calls one moves it.
 	const rivals = 8
 	won := make(chan bool, rivals)
 	for range rivals {

@@ -1,5 +1,5 @@
-// Package ledgertest is what every ledger.Store must do, as tests that run
-// unchanged on each backend.
+// Package ledgertest is the conformance suite of ledger.Store. It runs unchanged on
+// each backend.
 package ledgertest
 
 import (
@@ -19,22 +19,22 @@ import (
 	"github.com/homeward-io/homeward/ledger"
 )
 
-// Harness is one backend under test, its books empty at first.
+// Harness is one backend under test, its books initially empty.
 type Harness struct {
-	// Regions are at least three.
+	// Regions has at least three.
 	Regions []string
 	// Store is the view of a node in a region.
 	Store func(region string) ledger.Store
-	// Pass lets the store's clock go on by at least d; exactly d if Exact, and then
-	// it stands still in between.
+	// Pass advances the store's clock by at least d; exactly d if Exact, and then the
+	// clock stands still in between.
 	Pass  func(t testing.TB, d time.Duration)
 	Exact bool
 	// Now reads the store's clock.
 	Now func(t testing.TB) time.Time
 }
 
-// Exercise checks every promise of the contract on the backends that newHarness
-// opens, one for each subtest.
+// Exercise checks every promise of the contract. newHarness opens a backend for each
+// subtest.
 func Exercise(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func ids(ts []ledger.Transaction) []string {
 	return got
 }
 
-// sum is the naive way to balances: in the order of account and currency.
+// sum computes balances naively: in the order of account and currency.
 func sum(ts []ledger.Transaction) (bs []ledger.Balance) {
 	byKey := map[ledger.AccountKey]*ledger.Balance{}
 	at := func(a ledger.Account, currency string) *ledger.Balance {
@@ -264,7 +264,7 @@ var tests = []struct {
 	{"post: a transaction as it was given, with the store's time", func(w *world) {
 		before := w.Now(w)
 		want := w.charge("ch_1", 4200)
-		want.At = before.Add(-time.Hour) // not the caller's to say
+		want.At = before.Add(-time.Hour) // the store sets it, not the caller
 		got := w.post(want)
 		require.True(w, want.Same(got), "%+v", got)
 		require.False(w, got.At.Before(before) || got.At.After(w.Now(w)))
@@ -279,7 +279,7 @@ var tests = []struct {
 		require.ErrorIs(w, err, ledger.ErrConflict)
 		require.Len(w, w.all(w.home, time.Time{}, 10), 1)
 
-		// Not the other provider's, nor another movement, nor money that goes out.
+		// Not the other provider's, nor another movement, nor outgoing money.
 		other := ghost
 		other.Provider, other.ID = "other", ledger.GhostID("other", charge.ProviderRef)
 		w.post(other)
@@ -381,7 +381,7 @@ var tests = []struct {
 			for i := range racers {
 				g.Go(func() error {
 					<-start
-					t := w.charge(fmt.Sprint("ch_", round), int64(1+i%2)) // two stories about one event
+					t := w.charge(fmt.Sprint("ch_", round), int64(1+i%2)) // two versions of one event
 					fresh, err := w.Store(w.Regions[i%3]).Post(w.ctx, t)
 					switch {
 					case fresh:

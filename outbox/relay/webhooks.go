@@ -80,13 +80,17 @@ type WebhooksConfig struct {
 // id, webhook-timestamp the time of the try, webhook-signature has one signature for
 // each of the endpoint's secrets.
 //
-// appointments of events for which there was no slot
+// An answer 2xx is success, 410 disables the endpoint at once, anything else is a
+// failure; redirects are not followed. An endpoint that has failed for DisableAfter is
+// disabled. The events of a disabled endpoint are parked; those of a tenant without an
+// endpoint are done. Webhooks uses no proxy, since only a direct connection shows the
+// address that it connects to.
 type Webhooks struct {
 	c      WebhooksConfig
 	client *http.Client
 	gates  *pace.Gates
 	slots  chan struct{}
-	busy   *pace.Gate // appointments of those for whom there was no slot
+	busy   *pace.Gate // appointments of events for which there was no slot
 }
 
 // Validate returns a one-line error for settings that cannot work.

@@ -88,8 +88,7 @@ func appendEntry(b []byte, n int, r record, source string) []byte {
 	return append(b, '"', '}', '\n')
 }
 
-// openJournal locks dir, passes every entry to apply, in order, and leaves the file
-// ready to append to.
+// parseEntry is the inverse of appendEntry, without the newline.
 func parseEntry(line []byte) (entry, error) {
 	var e entry
 	at := bytes.LastIndex(line, []byte(crcMember))
