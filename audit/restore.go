@@ -157,11 +157,13 @@ func (l *Lost) witness(key claim.Key, entries []Entry) (w claim.Witness, began b
 			if e.Event == claim.EventClaimed || e.Event == claim.EventReplaced {
 				w = blind
 			}
-			w.Generation, w.Done, known, began = e.Generation, false, lived(&w, e), true
+			w.Generation, w.Done, w.Answered, known, began = e.Generation, false, false, lived(&w, e), true
 		}
 		w.Fence = max(w.Fence, e.Fence)
 		w.Object, w.ProviderRef = cmp.Or(e.Object, w.Object), cmp.Or(e.ProviderRef, w.ProviderRef)
 		w.Done = w.Done || e.Event == claim.EventAttempt && e.Detail == claim.OutcomeDone.String()
+		// Not EventGivenUp: the claim has its answer, but its provider may yet say what it did.
+		w.Answered = w.Answered || e.Event == claim.EventSettled && e.Generation == w.Generation
 	}
 	if !known || w.Object == "" {
 		return blind, began

@@ -89,11 +89,11 @@ func (s *Service) resume(ctx context.Context, key Key, m *outbox.Message) (Recor
 	case !found || rec.State != InFlight || rec.Minted.ID != m.ID:
 		return Record{}, nil, ErrFenced
 	}
-	w, complete, err := s.c.Guard.Recall(ctx, key)
+	w, err := s.c.Guard.Recall(ctx, key)
 	switch {
 	case err != nil:
 		return Record{}, nil, err
-	case !complete, w != nil && w.Object != m.ID:
+	case w != nil && w.Object != m.ID:
 		return Record{}, nil, &WithheldError{RetryAfter: withheldPause}
 	case !w.continues(&rec):
 		rec, err = s.takeOver(ctx, key, m.Region, m.ID)

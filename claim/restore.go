@@ -24,11 +24,33 @@ import (
 //   - A key with a [Witness], which is what the exported audit has of it, gets the claim back
 //     that it had: the same object, the same first use, the same provider key. The attempt
 //     is a recovery, which asks the provider, or repeats the call that it dedupes.
-//     Where a person had its money booked ([Witness].Booked) it is withheld.
+//     Where a person had its money booked ([Witness].Booked) it is withheld. It is also
+//     withheld while a later generation may be lost, see below.
 //   - A key that was minted since the restore, as its first bits show
 //     ([Restore.Minted]), is new.
 //   - Any other key is withheld ([WithheldError]) until the witnesses are known to be
 //     complete, or until the missing claim would have expired anyway.
+//
+// # Which generation
+//
+// Each generation has its own provider key. A provider that was paid under one of them does
+// not dedupe a call under another. So an attempt of a generation that was not the last one can
+// charge again: its provider may have declined it, and may not keep declines, or not for so
+// long. A witness has the last generation of its claim in two cases:
+//
+//   - It is final: the audit has the settlement, or the payment. No generation follows those
+//     while the key is remembered.
+//   - The audit has all of the lost time in every region, up to the last write.
+//
+// In all other cases, which are claims that the audit shows in flight or released while it is
+// not complete, [Guard.Recall] withholds the key. A person's word ([Restore].ReleasedBy) is
+// about keys of which nothing is known. It does not say how such a claim went on, and neither
+// does the time until lost keys are forgotten: a later generation may be a bank debit, which is
+// remembered for longer. [Restore].Partial keeps them withheld. A new key, which the merchant
+// chooses, is the way around.
+//
+// The same holds for a claim that the backup has in flight or released: Recall decides before
+// any generation of it is begun, taken over or closed.
 //
 // # Who has to have read it
 //
@@ -49,10 +71,19 @@ import (
 //	before the row is written    no node may run yet; the tool asks the database who does
 //	after it                     every first sight is withheld
 //	between two witnesses        as before; writing one again writes the same
-//	before the row says that     as before: a key without a witness is withheld
-//	they are complete
+//	before the row says that     as before: a key without a witness is withheld, and one whose
+//	they are complete            witness is not final
 //	after a claim was begun      as B and C of every claim: a recovery under the provider
 //	from its witness             key that the lost claim had
+//
+// # Interleavings
+//
+//	the tool writes a later     Recall reads the row before the witness, and the tool writes them
+//	witness between Recall      in the other order. Where Recall saw "complete" the witness was
+//	and Begin                   written; a final witness is not replaced by another generation
+//	the tool is given a bucket  it writes nothing: an earlier generation would replace the last
+//	with less than it has read
+//	a node has an older view    it sees the phase before: it withholds more
 
 // RestorePhase is how much of the lost writes is known. Stored; values never
 // change.
@@ -93,6 +124,9 @@ type Restore struct {
 	// Settled says that every key of the lost time that was settled in it is free again.
 	// Only witnesses of claims that may not have been still count.
 	Settled bool `json:"settled,omitempty"`
+	// Partial: the restore counts as witnessed although the audit does not have all of the
+	// lost time. A witness that is not final may then be of an earlier generation.
+	Partial bool `json:"partial,omitempty"`
 	// By is who began the restore, and Why the reason given.
 	By  string `json:"by"`
 	Why string `json:"why"`
@@ -224,15 +258,20 @@ type Witness struct {
 	Fence       uint64      `json:"fence"`
 	Generation  uint32      `json:"generation"`
 	Provider    string      `json:"provider,omitempty"`
-	// Operation is the claim's operation. Done: money is known to have moved.
+	// Operation is the claim's operation. Done: money is known to have moved. Answered: the
+	// claim is known to have got its final answer.
 	Operation string `json:"operation,omitempty"`
 	Done      bool   `json:"done,omitempty"`
+	Answered  bool   `json:"answered,omitempty"`
 	// ProviderRef is the provider's id of the movement, where it was known.
 	ProviderRef string `json:"provider_ref,omitempty"`
 	// Booked: a person had its money booked from a statement. The claim is not begun again,
 	// as what it would book is booked.
 	Booked bool `json:"booked,omitempty"`
 }
+
+// Final reports whether the claim can have had no later generation, whatever else is lost.
+func (w *Witness) Final() bool { return w.Done || w.Answered }
 
 // Restores keeps the row and the witnesses, for the whole deployment. Implementations are
 // safe for concurrent use; reads are authoritative.
@@ -309,26 +348,27 @@ func (g *Guard) Guards(key string) bool {
 	return r != nil && !r.Minted(key)
 }
 
-// Recall returns the witness of a key without a claim, nil if none is known. complete
-// reports that the lost writes include nothing else under the key. It fails with a
-// *[WithheldError] if it cannot know whether the lost writes used the key.
-func (g *Guard) Recall(ctx context.Context, key Key) (w *Witness, complete bool, err error) {
-	r := g.Standing()
+// Recall returns the witness of key, which has the last generation of its claim, or nil if the
+// lost writes did not use the key. It fails with a *[WithheldError] if it cannot know whether
+// they did, or which generation was the last: nothing may be begun, taken over or closed then.
+func (g *Guard) Recall(ctx context.Context, key Key) (*Witness, error) {
+	r := g.Standing() // before the witness: see Interleavings
 	if r == nil || r.Minted(key.Value) {
-		return nil, true, nil
+		return nil, nil
 	}
-	got, found, err := g.store.Witness(ctx, key)
+	w, found, err := g.store.Witness(ctx, key)
+	complete := r.Phase == RestoreWitnessed
 	switch {
 	case err != nil:
-		return nil, false, err
-	case found && got.Done && r.Settled:
-		return nil, true, nil
-	case found && got.Object != "" && !got.Booked:
-		return &got, r.Phase == RestoreWitnessed || got.Done, nil
-	case found, r.Phase != RestoreWitnessed:
-		return nil, false, &WithheldError{RetryAfter: withheldPause}
+		return nil, err
+	case found && w.Final() && r.Settled:
+		return nil, nil
+	case found && w.Object != "" && !w.Booked && (w.Final() || complete && !r.Partial):
+		return &w, nil
+	case found, !complete:
+		return nil, &WithheldError{RetryAfter: withheldPause}
 	}
-	return nil, true, nil
+	return nil, nil
 }
 
 // errNoFirstUse: a witness of later generations has to find the claim of an earlier one.

@@ -239,17 +239,10 @@ func (s *Service) ask(ctx context.Context, a *Arrival) (Begun, error) {
 	if err != nil || begun.Decision != NeedPin || !a.Stamped && a.PinnedAt.IsZero() {
 		return begun, err // without a pin the claim may be elsewhere
 	}
-	known := *a
-	var complete bool
-	if known.Witness, complete, err = s.c.Guard.Recall(ctx, a.Key); err != nil {
+	if a.Witness, err = s.c.Guard.Recall(ctx, a.Key); err != nil {
 		return Begun{}, err
 	}
-	a.Witness = known.Witness
-	known.CompareOnly, known.Guarded = !complete, !complete // a generation after the witness's may exist, too
-	if begun, err = s.c.Store.Begin(ctx, known); err == nil && begun.Decision == NeedPin && !complete {
-		err = &WithheldError{RetryAfter: withheldPause}
-	}
-	return begun, err
+	return s.c.Store.Begin(ctx, *a)
 }
 
 func (s *Service) arrival(home string, req *Request) (Arrival, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/e2e/answer"
 	"github.com/homeward-io/homeward/internal/node"
 )
@@ -156,7 +157,7 @@ func (c *command) failed() string {
 	return c.stderr.String()
 }
 
-// exported waits until the bucket has all of these.
+// exported waits until the bucket has all of these, to their end.
 func exported(t *testing.T, bucket string, asked []request) {
 	t.Helper()
 	b, err := node.OpenAudit(t.Context(), "file://"+bucket)
@@ -167,7 +168,8 @@ func exported(t *testing.T, bucket string, asked []request) {
 		until(t, q.key+" is exported", func() bool {
 			found, _, err := archive.Find(t.Context(), audit.Wanted{Tenant: "acme", Key: q.key})
 			require.NoError(t, err)
-			return slices.ContainsFunc(found, func(f audit.Found) bool { return f.Life != nil && (q.key != "soft" || f.Generation == 2) })
+			begun := slices.ContainsFunc(found, func(f audit.Found) bool { return f.Life != nil && (q.key != "soft" || f.Generation == 2) })
+			return begun && slices.ContainsFunc(found, func(f audit.Found) bool { return f.Event == claim.EventSettled })
 		})
 	}
 }

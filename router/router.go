@@ -306,7 +306,7 @@ func (t *trip) recall(ctx context.Context) (pin claim.Pin, again bool, err error
 	if !errors.Is(err, claim.ErrNoNewHomes) {
 		return pin, false, err
 	}
-	w, _, err := t.guard.Recall(ctx, t.req.Key)
+	w, err := t.guard.Recall(ctx, t.req.Key)
 	if w == nil || err != nil {
 		return claim.Pin{}, err == nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/outbox"
 )
 
 // witnessOf is what the exported audit shows of a claim that arrival a created and its
@@ -231,38 +232,127 @@ var restoreTests = []test{
 		require.True(w, guard.Guards(before))
 		require.False(w, guard.Guards(minted), "it was minted since")
 
-		recall := func(key string) (*claim.Witness, bool, error) { return guard.Recall(context.Background(), w.key(key)) }
+		recall := func(key string) (*claim.Witness, error) { return guard.Recall(w.ctx, w.key(key)) }
 		withheld := func(keys ...string) {
 			w.Helper()
 			for _, key := range keys {
-				_, _, err := recall(key)
+				_, err := recall(key)
 				var held *claim.WithheldError
 				require.ErrorAs(w, err, &held, key)
 			}
 		}
-		withheld("unheard", before, "blind")
-		got, complete, err := recall("known")
-		require.NoError(w, err)
-		require.False(w, complete)
-		require.Equal(w, &known, got)
+		// "known" is in flight in its witness: its next generation may be paid.
+		withheld("unheard", before, "blind", "known")
+		paid, refused := w.witnessOf(w.arrival("paid", "100"), 1), w.witnessOf(w.arrival("refused", "100"), 1)
+		paid.Done, refused.Answered = true, true
+		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{paid, refused}))
+		for _, final := range []*claim.Witness{&paid, &refused} {
+			got, err := recall(final.Key.Value)
+			require.NoError(w, err)
+			require.Equal(w, final, got)
+		}
 
 		r, _, err = kept.Restore(w.ctx)
 		require.NoError(w, err)
-		r.Phase = claim.RestoreWitnessed
+		// On a person's word: that says nothing of what is known to be unfinished.
+		r.Phase, r.Partial = claim.RestoreWitnessed, true
 		_, err = kept.PutRestore(w.ctx, r)
 		require.NoError(w, err)
 		withheld("unheard") // until the node has read of it
 		require.NoError(w, guard.Read(w.ctx))
+		withheld("blind", "known")
+		got, err := recall("unheard")
+		require.NoError(w, err)
+		require.Nil(w, got)
+		// By the audit.
+		r, _, err = kept.Restore(w.ctx)
+		require.NoError(w, err)
+		r.Partial = false
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		require.NoError(w, guard.Read(w.ctx))
 		withheld("blind")
-		got, complete, err = recall("unheard")
+		got, err = recall("known")
 		require.NoError(w, err)
-		require.True(w, complete && got == nil)
-		_, complete, err = recall("known")
-		require.NoError(w, err)
-		require.True(w, complete)
+		require.Equal(w, &known, got)
 		// A booking by an operator is not begun again.
 		known.Booked = true
 		require.NoError(w, kept.PutWitnesses(w.ctx, []claim.Witness{known}))
 		withheld("known")
 	}},
+	{"restore: no generation is attempted while a later one may be lost", func(w *world) {
+		kept := w.at(w.home).(claim.Restores)
+		none, now, err := kept.Restore(w.ctx)
+		require.NoError(w, err)
+		r := claim.NewRestore(none, now.Add(-time.Hour), now, now, map[string]claim.Segment{w.home: {}}, "ops", "a lost disk")
+		_, err = kept.PutRestore(w.ctx, r)
+		require.NoError(w, err)
+		guard, err := claim.NewGuard(w.ctx, kept)
+		require.NoError(w, err)
+		var calls attempts
+		s, err := claim.NewService(claim.Config{
+			Store: w.at(w.home), Executor: &calls, Blobs: noBlobs{}, Policy: w.Policy, Node: "node-after", Region: w.home, Guard: guard,
+			Providers: []string{"simulator", "other"}, Code: func(string) (claim.RegionCode, bool) { return 1, true }, Operations: claim.Operations{"charge": "ch"},
+		})
+		require.NoError(w, err)
+		// A claim that is wholly lost, one that the backup has released, and one in flight. The
+		// audit that is read has the first generation of each. The provider declined it, and
+		// the other one was paid for the second: to ask the first again would charge again.
+		lost, released, flying := w.arrival("lost", "100"), w.arrival("released", "100"), w.arrival("flying", "100")
+		released.Provider, flying.Provider = "simulator", "simulator"
+		settled := w.settle(w.begin(released, claim.Won), declinedSoft("no"))
+		held := w.begin(flying, claim.Won)
+		w.lapse(held)
+		witnesses := []claim.Witness{w.witnessOf(lost, 1), w.witnessOf(released, 2), w.witnessOf(flying, 2)}
+		witnesses[1].Object, witnesses[2].Object = settled.Minted.ID, held.Minted.ID
+		require.NoError(w, kept.PutWitnesses(w.ctx, witnesses))
+		try := func(a claim.Arrival) error {
+			_, err := s.Do(w.ctx, w.home, &claim.Request{Key: a.Key, Operation: a.Operation, Input: a.Input, PinnedAt: w.now()})
+			return err
+		}
+		all := []claim.Arrival{lost, released, flying}
+		for _, a := range all {
+			require.ErrorAs(w, try(a), new(*claim.WithheldError), a.Key.Value)
+		}
+		_, later := s.Recover(w.ctx, outbox.Message{
+			ID: held.Minted.ID, Region: w.home, Kind: outbox.KindProviderCall, Tenant: w.tenant, Key: "flying", Operation: flying.Operation, Payload: flying.Payload,
+		}).Delay()
+		require.True(w, later)
+		require.Empty(w, calls, "nobody is called")
+		w.same(settled, w.get(settled))
+		w.same(held, w.get(held))
+
+		// The rest of the audit has the generation that was paid: that one is asked about.
+		for i := range witnesses {
+			witnesses[i].Generation, witnesses[i].Provider, witnesses[i].Done = 3, "other", true
+		}
+		require.NoError(w, kept.PutWitnesses(w.ctx, witnesses))
+		for _, a := range all {
+			require.ErrorAs(w, try(a), new(*claim.UnknownError), a.Key.Value)
+		}
+		require.Len(w, calls, len(all))
+		for _, c := range calls {
+			require.Equal(w, uint32(3), c.Record.Generation)
+			require.Equal(w, "other", c.Provider)
+			require.True(w, c.Recovery && c.Witness.Done)
+		}
+	}},
 }
+
+// attempts are those that were made; each outcome is unknown.
+type attempts []claim.Attempt
+
+// Attempt implements [claim.Executor].
+func (a *attempts) Attempt(_ context.Context, at claim.Attempt) claim.Verdict {
+	*a = append(*a, at)
+	return claim.Verdict{Outcome: claim.OutcomeUnknown, Reason: "test"}
+}
+
+// noBlobs stores nothing: responses of these tests fit into their rows.
+type noBlobs struct{}
+
+// Put implements [claim.Blobs].
+func (noBlobs) Put(context.Context, []byte) (string, error) { return "", nil }
+
+// Get implements [claim.Blobs].
+func (noBlobs) Get(context.Context, string) ([]byte, error) { return nil, nil }

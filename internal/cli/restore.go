@@ -118,7 +118,7 @@ func (s *store) sayRestore(ctx context.Context, io streams, r *claim.Restore) er
 	case r.Stands() && s.readTo(r, r.Until):
 		line = "everything that matters of what is lost is known: new keys are begun, lost ones are found again"
 	case r.Stands() && r.Phase == claim.RestoreWitnessed:
-		known, err := s.witnesses(ctx)
+		known, _, err := restore.Known(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -135,18 +135,6 @@ func (s *store) readTo(r *claim.Restore, to time.Time) bool {
 	return !slices.ContainsFunc(s.regions, func(region string) bool { return r.Audited[region].Before(to) })
 }
 
-// witnesses counts the lost claims that are known.
-func (s *store) witnesses(ctx context.Context) (n int, err error) {
-	for after := (claim.Key{}); ; {
-		some, err := s.Witnesses(ctx, after, 1000)
-		if err != nil || len(some) == 0 {
-			return n, err
-		}
-		n += len(some)
-		after = some[len(some)-1].Key
-	}
-}
-
 type restoreShowCommand struct {
 	plainStore
 	JSON bool `name:"json" help:"Print JSON."`
@@ -155,9 +143,20 @@ type restoreShowCommand struct {
 // restoreShown is the JSON of homeward restore show.
 type restoreShown struct {
 	claim.Restore
-	// Ends is when homeward restore end will end it, Witnesses how many there are.
+	// Ends is when homeward restore end will end it. Witnesses is how many there are, Open
+	// how many of them do not show the claim's end.
 	Ends      time.Time `json:"ends"`
 	Witnesses int       `json:"witnesses"`
+	Open      int       `json:"open"`
+}
+
+// known says how many of the lost claims are known, and how many of those are withheld.
+func (r *restoreShown) known() string {
+	text := counted(r.Witnesses, "claim")
+	if r.Open > 0 && (r.Partial || r.Phase == claim.RestoreHolding) {
+		text += fmt.Sprintf("; %d of them withheld, as the audit does not show their end", r.Open)
+	}
+	return text
 }
 
 func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
@@ -177,7 +176,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		if r.Settled {
 			shown.Ends = r.ResolvedAt(&windows)
 		}
-		if shown.Witnesses, err = s.witnesses(ctx); err != nil {
+		if shown.Witnesses, shown.Open, err = restore.Known(ctx, s); err != nil {
 			return err
 		}
 		if c.JSON {
@@ -187,7 +186,7 @@ func (c *restoreShowCommand) Run(ctx context.Context, io streams) error {
 		for _, region := range s.regions {
 			fmt.Fprintf(io.out, "audit of %s read until %s\n", region, moment(r.Audited[region]))
 		}
-		fmt.Fprintf(io.out, "known of it: %s\n", counted(shown.Witnesses, "claim"))
+		fmt.Fprintf(io.out, "known of it: %s\n", shown.known())
 		if err := s.sayRestore(ctx, io, &r); err != nil {
 			return err
 		}

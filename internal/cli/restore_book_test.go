@@ -108,7 +108,7 @@ func TestRestoreBook(t *testing.T) {
 			// Its request, sent again after all, does not begin a claim that could not book.
 			guard, err := claim.NewGuard(t.Context(), s)
 			require.NoError(t, err)
-			_, _, err = guard.Recall(t.Context(), paid.Key)
+			_, err = guard.Recall(t.Context(), paid.Key)
 			var withheld *claim.WithheldError
 			require.ErrorAs(t, err, &withheld)
 		})

@@ -53,7 +53,7 @@ func TestBookDiesAnywhere(t *testing.T) {
 			_, booked, found := v.Transaction(t.Context(), home, "ch_1")
 			require.NoError(t, found)
 			if booked {
-				_, _, withheld := guard.Recall(t.Context(), w.Key)
+				_, withheld := guard.Recall(t.Context(), w.Key)
 				require.ErrorAs(t, withheld, new(*claim.WithheldError))
 			}
 			if err == nil {

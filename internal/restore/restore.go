@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -225,6 +226,10 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		if err != nil {
 			return r, err
 		}
+		if read := r.Audited[one.Name]; found.Covered.Before(read) {
+			return r, fmt.Errorf("region %s: the bucket holds the audit up to %s, but it was read up to %s before (%s); name the bucket that has all of it, nothing of this one was used",
+				one.Name, stamp(found.Covered), stamp(read), cmp.Or(found.Broken, "its chain ends there"))
+		}
 		for some := found.Witnesses; len(some) > 0; {
 			n := min(batch, len(some))
 			if err := keepBooked(ctx, rows, &r, some[:n]); err != nil {
@@ -277,18 +282,20 @@ func audited(ctx context.Context, rows claim.Restores, region string, to time.Ti
 				return r, nil
 			}
 		}
-		r.Phase = claim.RestoreWitnessed
+		r.Phase, r.Partial = claim.RestoreWitnessed, false
 		return r, nil
 	})
 }
 
 // Release says that every key that matters has a witness, on a person's word: keys without
-// one are new from then on.
+// one are new from then on. A claim that the audit does not show to its end stays withheld,
+// unless all of the audit was read: nobody can say which generation of it was the last.
 func Release(ctx context.Context, rows claim.Restores, by, why string) (claim.Restore, error) {
 	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
 		if err := stands(&r); err != nil {
 			return r, err
 		}
+		r.Partial = r.Partial || r.Phase != claim.RestoreWitnessed
 		r.Phase, r.ReleasedBy, r.ReleasedWhy = claim.RestoreWitnessed, by, why
 		return r, nil
 	})
@@ -319,10 +326,11 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 			return r, fmt.Errorf("%w until %s", ErrRemembered, stamp(free))
 		}
 		if r.Phase != claim.RestoreOver && now.Before(r.ResolvedAt(windows)) {
-			if kept, err = inFlight(ctx, rows); err != nil {
+			if _, kept, err = Known(ctx, rows); err != nil {
 				return r, err
 			}
 			if kept > 0 {
+				r.Partial = r.Partial || r.Phase != claim.RestoreWitnessed
 				r.Phase, r.Settled = claim.RestoreWitnessed, true
 				return r, nil
 			}
@@ -341,16 +349,17 @@ func End(ctx context.Context, rows Rows, windows *claim.Policy) (r claim.Restore
 	}
 }
 
-// inFlight counts the witnesses that do not say that the claim's money has moved.
-func inFlight(ctx context.Context, rows claim.Restores) (n int, err error) {
+// Known counts the witnesses, and of them those that do not show the claim's end.
+func Known(ctx context.Context, rows claim.Restores) (all, open int, err error) {
 	for after := (claim.Key{}); ; {
 		some, err := rows.Witnesses(ctx, after, batch)
 		if err != nil || len(some) == 0 {
-			return n, err
+			return all, open, err
 		}
+		all += len(some)
 		for i := range some {
-			if !some[i].Done {
-				n++
+			if !some[i].Final() {
+				open++
 			}
 		}
 		after = some[len(some)-1].Key
