@@ -63,4 +63,7 @@
 // segments only by time: the chain then ends earlier than it should. A holder of the
 // signing key can write another chain, so keep the digest of the last segment, which
 // Verify prints, in another place.
+//
+// The numbers also prove that a store was put back to a backup: the bucket is then further than
+// the chain's row, see [Exporter.Compare].
 package audit

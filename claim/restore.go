@@ -31,6 +31,10 @@ import (
 //   - Any other key is withheld ([WithheldError]) until the witnesses are known to be
 //     complete, or until the missing claim would have expired anyway.
 //
+// Where the row was forgotten, the exported audit may prove that the store was put back: the
+// node that finds it writes the row before it takes a request (audit.Exporter.Compare, and
+// docs/adr/0068). What nodes without that proof have begun by then is begun.
+//
 // # Which generation
 //
 // Each generation has its own provider key. A provider that was paid under one of them does
@@ -68,7 +72,8 @@ import (
 //	the backup is put back | the row is written | witnesses are written | the row changes |
 //	nodes start | a claim is begun from its witness | its attempt | Settle
 //
-//	before the row is written    no node may run yet; the tool asks the database who does
+//	before the row is written    no node may run yet; the tool asks the database who does, and
+//	                             a node that starts asks the audit's bucket
 //	after it                     every first sight is withheld
 //	between two witnesses        as before; writing one again writes the same
 //	before the row says that     as before: a key without a witness is withheld, and one whose

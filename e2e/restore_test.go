@@ -150,6 +150,64 @@ func restoreStory(t *testing.T, d restorable, bucket string) {
 	require.Contains(t, ok("audit", "verify", "--bucket", "file://"+bucket, "--stale", "0"), us)
 }
 
+// TestRestoreForgotten puts a deployment back to a backup, and starts its nodes without a word.
+// The audit's bucket, which was not put back, tells them: nothing is charged again.
+func TestRestoreForgotten(t *testing.T) {
+	t.Parallel()
+	bucket := filepath.Join(t.TempDir(), "audit")
+	if onSQL() {
+		forgottenStory(t, newRestoredDatabase(t, bucket), bucket)
+	} else {
+		forgottenStory(t, newRestoredDemo(t, bucket), bucket)
+	}
+}
+
+func forgottenStory(t *testing.T, d restorable, bucket string) {
+	ok := func(args ...string) string {
+		t.Helper()
+		c := d.command(args...)
+		require.Zero(t, c.exit(), "%s", c.stderr)
+		return c.stdout.String()
+	}
+	before, lost := charge("before", 100), charge("lost", 110)
+	d.start()
+	kept := d.final(us, before, http.StatusCreated)
+	d.back()
+	made := time.Now()
+	first := d.final(us, lost, http.StatusCreated)
+	exported(t, bucket, []request{lost})
+	segments := func() int {
+		all, err := filepath.Glob(filepath.Join(bucket, us, "*", "*.audit"))
+		require.NoError(t, err)
+		return len(all)
+	}
+	enough := segments() + 2
+	until(t, "two windows pass", func() bool { return segments() >= enough })
+	d.end()
+	stopped := time.Now()
+
+	d.forward()
+	d.start() // without homeward restore begin
+	require.Equal(t, kept.Remembered(), d.final(eu, before, http.StatusCreated).Remembered())
+	for _, region := range []string{us, eu} {
+		for _, q := range []request{lost, charge("new", 170)} {
+			r := d.send(region, q)
+			require.NoError(t, r.Err)
+			require.Equal(t, "idempotency_key_withheld", r.Problem.Error, "%s", r.Body)
+		}
+	}
+	d.once(2)
+	d.end()
+	require.Contains(t, ok("restore", "show"), "the database has no part in it")
+	// Then it is said after all, and goes on as if it had been said in time.
+	ok("restore", "begin", "--backup-time", made.Format(time.RFC3339Nano), "--stopped-at", stopped.Format(time.RFC3339Nano), "--by", "ops", "--why", "a lost disk")
+	ok("restore", "audit", "--bucket", "file://"+bucket)
+	d.start()
+	require.Equal(t, first.Remembered(), d.final(eu, lost, http.StatusCreated).Remembered())
+	d.once(2)
+	d.end()
+}
+
 // failed waits for the end of a command that fails, and returns what it says.
 func (c *command) failed() string {
 	c.t.Helper()

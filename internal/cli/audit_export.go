@@ -55,13 +55,23 @@ func (c *auditExportCommand) export(ctx context.Context, io streams, s *store, b
 	for _, a := range accounts {
 		providers = append(providers, a.Provider)
 	}
+	put, _, err := s.Restore(ctx)
+	if err != nil {
+		return err
+	}
 	name := "export-" + uuid.NewString()[:8]
 	for _, region := range s.regions {
+		if put.Unread(region) {
+			return fmt.Errorf("region %s: a restore is in effect, and what is lost was not read from the bucket; run homeward restore audit first", region)
+		}
 		x, err := node.NewExporter(audit.Config{
 			Store: s.rows, Objects: bucket, Keys: keys, Policy: audit.DefaultPolicy(), Home: region, Node: name, Providers: providers,
 		})
 		if err != nil {
 			return err
+		}
+		if err := x.Compare(ctx, put.OpenedAt); err != nil {
+			return fmt.Errorf("region %s: %w; if it was put back, homeward restore begin says so", region, err)
 		}
 		status, err := x.Finish(ctx)
 		if err != nil {

@@ -273,13 +273,18 @@ type homeExport struct {
 	trouble trouble
 }
 
+// exporter returns one of a home.
+func (n *Node) exporter(home string) (*audit.Exporter, error) {
+	c := &n.c
+	return NewExporter(audit.Config{
+		Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: home, Node: c.Name, Providers: c.Providers.Names(), Logger: n.log,
+	})
+}
+
 // home returns the export of a home.
 func (x *exports) home(home string) (*homeExport, error) {
 	if x.of[home] == nil {
-		c := &x.n.c
-		e, err := NewExporter(audit.Config{
-			Store: c.Store, Objects: c.AuditObjects, Keys: c.AuditKeys, Policy: c.Audit.Policy, Home: home, Node: c.Name, Providers: c.Providers.Names(), Logger: x.n.log,
-		})
+		e, err := x.n.exporter(home)
 		if err != nil {
 			return nil, err
 		}
@@ -294,7 +299,7 @@ func (x *exports) round(ctx context.Context, home string) (done exported, err er
 	if err != nil {
 		return done, err
 	}
-	status, err := e.Round(ctx)
+	status, err := x.export(ctx, home, e)
 	if ctx.Err() != nil {
 		return done, ctx.Err()
 	}
@@ -306,6 +311,28 @@ func (x *exports) round(ctx context.Context, home string) (done exported, err er
 	}
 	return exported{time.Now(), status, err != nil}, nil
 }
+
+// export compares before it exports: the database may have been put back while this node runs,
+// as a standby is that had fallen behind, or when the bucket was out of reach at the start.
+func (x *exports) export(ctx context.Context, home string, e *homeExport) (audit.Status, error) {
+	was, _, err := x.n.c.Store.Restore(ctx)
+	if err != nil {
+		return audit.Status{}, err
+	}
+	if was.Unread(home) { // by another node, or by a person: this node is to hear of it
+		return audit.Status{}, errUnread
+	}
+	err = e.Compare(ctx, was.OpenedAt)
+	if ahead, ok := errors.AsType[*audit.AheadError](err); ok {
+		return audit.Status{}, errors.Join(err, x.n.putBack(ctx, ahead))
+	}
+	if err != nil {
+		return audit.Status{}, err
+	}
+	return e.Round(ctx)
+}
+
+var errUnread = errors.New("a restore is in effect, and what is lost was not read from the bucket; run homeward restore audit")
 
 // maskCards takes the place of a provider's words that hold a card number.
 func maskCards(text string) string {

@@ -3,9 +3,14 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
+	"github.com/homeward-io/homeward/audit"
 	"github.com/homeward-io/homeward/claim"
 	"github.com/homeward-io/homeward/internal/parts"
+	"github.com/homeward-io/homeward/internal/restore"
 )
 
 // readRestore learns whether the rows are those of a backup. Without an answer nothing is
@@ -17,7 +22,60 @@ func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 	if r := n.guard.Standing(); r != nil {
 		n.sayRestore(r)
 	}
-	return nil, nil
+	return nil, n.compareAudit(ctx)
+}
+
+// pageForgotten: keys are withheld from here on, and a person has to say what is lost.
+const pageForgotten = "page: the audit bucket is ahead of the database, so the database was put back to a backup without homeward restore begin; unknown keys are withheld from now on"
+
+// compareTime bounds how long a start waits for the bucket: a node that cannot reach it
+// starts all the same, and compares with each export.
+const compareTime = 15 * time.Second
+
+// compareAudit asks the audit bucket, which is not restored with the database, whether
+// somebody has put the database back and has not said so. A node does so before its first
+// request, for all regions. Without a bucket nothing can tell.
+func (n *Node) compareAudit(ctx context.Context) error {
+	if n.c.AuditObjects == nil || n.guard.Standing() != nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, compareTime)
+	defer cancel()
+	was, _, err := n.c.Store.Restore(bounded)
+	if err != nil {
+		return fmt.Errorf("the restore row: %w", err)
+	}
+	var ahead []*audit.AheadError
+	for _, one := range n.c.Topology.Regions() {
+		x, err := n.exporter(one.Name)
+		if err != nil {
+			return err
+		}
+		err = x.Compare(bounded, was.OpenedAt)
+		if found, ok := errors.AsType[*audit.AheadError](err); ok {
+			ahead = append(ahead, found)
+		} else if err != nil && ctx.Err() == nil {
+			n.log.Warn("the audit bucket cannot be compared with the database; if the database was put back to a backup, nobody notices until it can", "home", one.Name, "error", err)
+		}
+	}
+	return n.putBack(ctx, ahead...)
+}
+
+// putBack records that the database was put back, as the bucket proves.
+func (n *Node) putBack(ctx context.Context, ahead ...*audit.AheadError) error {
+	if len(ahead) == 0 {
+		return nil
+	}
+	if _, err := restore.Detected(ctx, n.c.Store, n.c.Store, ahead, n.c.Name); err != nil {
+		return fmt.Errorf("the database was put back to a backup, which cannot be recorded: %w", err)
+	}
+	if err := n.guard.Read(ctx); err != nil {
+		return err
+	}
+	for _, one := range ahead {
+		n.log.Error(pageForgotten, "home", one.Home, "segment", one.Segment, "written", one.Written, "known", one.Known)
+	}
+	return nil
 }
 
 // watchRestore looks now and then whether a restore was begun, is over, or has complete

@@ -131,7 +131,7 @@ func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was
 }
 
 // ends are the last segments that the rows know of.
-func ends(ctx context.Context, rows Rows, at Region) (map[string]claim.Segment, error) {
+func ends(ctx context.Context, rows claim.Regions, at Region) (map[string]claim.Segment, error) {
 	regions, _, err := rows.Regions(ctx)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,62 @@
+package restore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/homeward-io/homeward/audit"
+	"github.com/homeward-io/homeward/claim"
+	"github.com/homeward-io/homeward/payment/notice"
+)
+
+// Detected writes the row for a node that has found the bucket ahead of the rows: nobody has
+// said that the store was put back. by names the node. What is lost is bounded from outside:
+// it is after the windows that the rows know to be exported, and before now. A person who
+// knows better says so with Begin, which keeps where the audit ended.
+//
+//	automatic refunds are stopped | the row is written
+//
+// A crash between the two leaves refunds stopped, and the next node that starts detects the
+// same. Of many nodes that detect it at once one writes the row. Nodes that run already read
+// it within seconds. What they have begun until then, without the row, is in the store.
+func Detected(ctx context.Context, rows DetectRows, at Region, ahead []*audit.AheadError, by string) (claim.Restore, error) {
+	was, now, err := rows.Restore(ctx)
+	if err != nil || was.Stands() || len(ahead) == 0 {
+		return was, err
+	}
+	if _, err := notice.Stop(ctx, rows, notice.AllProviders, stopped); err != nil {
+		return was, err
+	}
+	exported, err := ends(ctx, rows, at)
+	if err != nil {
+		return was, err
+	}
+	from := ahead[0].From
+	for _, one := range ahead[1:] {
+		if one.From.Before(from) {
+			from = one.From
+		}
+	}
+	r := claim.NewRestore(was, from, now, now, exported, by, ahead[0].Error())
+	written, err := change(ctx, rows, func(at claim.Restore) (claim.Restore, error) {
+		if at.Stands() {
+			was = at
+			return at, errStands
+		}
+		return r, nil
+	})
+	if errors.Is(err, errStands) {
+		return was, nil
+	}
+	return written, err
+}
+
+// DetectRows are those of the deployment that Detected needs.
+type DetectRows interface {
+	claim.Regions
+	claim.Restores
+	notice.BrakeStore
+}
+
+// errStands: another node, or a person, has written the row.
+var errStands = errors.New("a restore stands")
