@@ -10,8 +10,8 @@ variables {
     shared     = { buckets_region = "us-west-2", bodies_bucket = "b", audit_bucket = "a", bucket_key_arn = "k", seal_key_arn = "s" }
     seal_url   = "awskms://alias/homeward-seal"
   }
-  peers = { eu-west-1 = { gossip = ["gossip.eu.example:7946"], cidrs = ["10.20.0.0/16"] } }
-  image = { repository = "ghcr.io/homeward-io/homeward", digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000" }
+  peers  = { eu-west-1 = { gossip = ["gossip.eu.example:7946"], cidrs = ["10.20.0.0/16"] } }
+  image  = { repository = "ghcr.io/homeward-io/homeward", digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000" }
   config = { provider = { kind = "stripe", name = "stripe" } }
 }
 
