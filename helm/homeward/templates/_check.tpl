@@ -52,7 +52,7 @@ prints nothing.
 
 {{/* homeward.check.peers refuses peers that are this region, or that nobody would let in. */}}
 {{- define "homeward.check.peers" -}}
-{{- if hasKey .Values.peers .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
+{{- if hasKey (.Values.peers | default dict) .Values.region }}{{ fail (printf "peers.%s is this release's own region: two regions cannot have one name" .Values.region) }}{{ end -}}
 {{- range $name, $peer := .Values.peers -}}
 {{- if and $.Values.networkPolicy.enabled (not $peer.cidrs) }}{{ fail (printf "peers.%s.cidrs: the network policy lets nobody of this region in; say where its nodes come from, as in [\"10.20.0.0/16\"], or set networkPolicy.enabled: false" $name) }}{{ end -}}
 {{- end -}}
@@ -102,5 +102,5 @@ variables begin with, and its settings.
 
 {{/* homeward.check.needs wants a Secret for a variable. */}}
 {{- define "homeward.check.needs" -}}
-{{- if not (or (hasKey .root.Values.secrets.extra .variable) (hasKey .root.Values.env (printf "%s_FILE" .variable))) }}{{ fail (printf "secrets.extra.%s: %s; put it into a Secret, and name that: {name: …, key: …}" .variable .why) }}{{ end -}}
+{{- if not (or (hasKey (.root.Values.secrets.extra | default dict) .variable) (hasKey (.root.Values.env | default dict) (printf "%s_FILE" .variable))) }}{{ fail (printf "secrets.extra.%s: %s; put it into a Secret, and name that: {name: …, key: …}" .variable .why) }}{{ end -}}
 {{- end }}
