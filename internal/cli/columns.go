@@ -50,16 +50,16 @@ const (
 var (
 	regionColumns = columns{"homeward regions", nil, "a region", []column{
 		{"REGION", "The region's name."},
-		{"CODE", "Its code, which stands in keys and ids for ever."},
+		{"CODE", "Its code, which keys and ids contain permanently."},
 		{"STATUS", "active; draining: no new keys get their home here; down: the others act on its rows."},
 		{"NODES", "Live nodes of it in gossip."},
 		{"RTT", "Round trip from the node that was asked, by gossip's pings; - for its own region, or while none has been measured."},
 		{"LAST SEEN", "When gossip last had a live node of it, by this machine's clock."},
-		{"IN FLIGHT", "Claims at home here whose outcome is to come. Parked ones do not count."},
-		{"PENDING", "Outbox rows of all queues that are neither done nor parked."},
+		{"IN FLIGHT", "Claims at home here without an outcome. Parked ones do not count."},
+		{"PENDING", "Provider calls that are neither done nor parked. homeward outbox list has the other queues."},
 		{"DUE", "Those of PENDING that a worker could take now."},
 		{"OLDEST DUE", "For how long the oldest of DUE has been due: the lag of the workers."},
-		{"PARKED", "Rows that wait for a person: homeward outbox list."},
+		{"PARKED", "Provider calls that wait for a person: homeward outbox list."},
 	}}
 	nodeColumns = columns{"homeward regions", nil, "a node", []column{
 		{"NODE", "The node's name."},
@@ -127,8 +127,8 @@ var (
 	keyColumns = columns{"homeward tenant keys", nil, "an API key", []column{
 		{"KEY", "The first 12 digits of the API key's SHA-256."},
 		{"STATE", "valid; ending: valid until ENDS; ended."},
-		{"CREATED", "When it was minted; - where the store does not keep that."},
-		{"ENDS", "When it stops working; - for one that does not end."},
+		{"CREATED", "When it was minted; - if the store does not keep that."},
+		{"ENDS", "When it stops working; - if it does not end."},
 	}}
 	accountColumns = columns{"homeward account list", nil, "a provider's name", []column{
 		{"PROVIDER", "The name in settings and books."},

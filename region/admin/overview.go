@@ -31,7 +31,7 @@ type Part struct {
 type Backlog struct {
 	// InFlight counts claims without an outcome, except parked ones.
 	InFlight int `json:"in_flight"`
-	// Pending outbox rows are neither done nor parked, Due ones could be taken now.
+	// Pending provider calls are neither done nor parked, Due ones could be taken now.
 	Pending   int       `json:"pending"`
 	Due       int       `json:"due"`
 	Parked    int       `json:"parked"`
@@ -40,7 +40,7 @@ type Backlog struct {
 	ParkedRows []ParkedRow `json:"parked_rows,omitempty"`
 }
 
-// ParkedRow is an outbox row that waits for an operator.
+// ParkedRow is a provider call that waits for an operator.
 type ParkedRow struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
