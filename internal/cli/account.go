@@ -14,7 +14,7 @@ import (
 type accountCommand struct {
 	List   accountListCommand   `cmd:"" help:"List provider names that have been used, and the account of each."`
 	Accept accountAcceptCommand `cmd:"" help:"Accept another account under a provider's name."`
-	// Unnamed is of builds before providers had names.
+	// Unnamed marks the provider of builds before providers had names.
 	Unnamed accountUnnamedCommand `cmd:"" help:"Name the provider of claims that an older build began, which knew one provider only."`
 }
 
@@ -59,8 +59,9 @@ func (accountAcceptCommand) Help() string {
 	return "Run it when no node has a key of the former account any more: open work is counted once, and what such a node begins after that may be charged again in the new account. docs/RUNBOOK.md, \"Change providers\", has the steps."
 }
 
-// Run is for a person who knows that the other account has what this one had, as after a
-// migration by the provider: what was moved in the former one is not found in another.
+// Run is for an operator who knows that the other account has the movements of this
+// one, as after a migration by the provider: movements of the former account are not
+// found in another.
 func (c *accountAcceptCommand) Run(ctx context.Context, io streams) error {
 	return withDatabase(ctx, func(db *cockroach.DB) error {
 		work, err := node.OpenWork(ctx, db)
@@ -89,8 +90,9 @@ type accountUnnamedCommand struct {
 	Provider string `required:"" placeholder:"NAME" help:"The provider's name, as homeward account list shows it."`
 }
 
-// Run is for a person who knows which provider a deployment had when it was upgraded from a
-// build whose claims name none. Where only one was in use then it is known.
+// Run is for an operator who knows which provider a deployment had when it was upgraded
+// from a build whose claims name none. If only one was in use then, it is known
+// already.
 func (c *accountUnnamedCommand) Run(ctx context.Context, io streams) error {
 	return withDatabase(ctx, func(db *cockroach.DB) error {
 		changed, err := account.Inherit(ctx, db, c.Provider)

@@ -111,8 +111,8 @@ func (c *ledgerAdjustCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// homes are all regions, in the order of their codes: the books of the first have what is
-// of no region.
+// homes are all regions, in the order of their codes: transactions without a region are
+// in the books of the first.
 func (s *store) homes() (names []string) {
 	for _, code := range slices.Sorted(maps.Keys(s.codes)) {
 		names = append(names, s.codes[code])
@@ -120,7 +120,7 @@ func (s *store) homes() (names []string) {
 	return names
 }
 
-// adjust books t, unless it is booked already, in whichever region's books.
+// adjust books t, unless it is booked already, in any region's books.
 func (s *store) adjust(ctx context.Context, t ledger.Transaction) (posted bool, err error) {
 	for _, home := range s.homes() {
 		there, found, err := s.rows.Transaction(ctx, home, t.ID)
@@ -136,7 +136,7 @@ func (s *store) adjust(ctx context.Context, t ledger.Transaction) (posted bool, 
 		}
 	}
 	posted, err = s.rows.Post(ctx, t)
-	if errors.Is(err, ledger.ErrConflict) { // somebody else, at this moment
+	if errors.Is(err, ledger.ErrConflict) { // another process, at this moment
 		if there, found, err := s.rows.Transaction(ctx, t.Region, t.ID); err == nil && found {
 			return false, otherwise(&there)
 		}

@@ -22,7 +22,7 @@ type auditCommand struct {
 	Key    auditKeyCommand    `cmd:"" help:"Print a new key that signs segments, or the public half of those that there are."`
 }
 
-// bucketFlags choose a bucket of segments and whose signatures are believed.
+// bucketFlags select a bucket of segments and the trusted keys.
 type bucketFlags struct {
 	Bucket    string   `env:"HOMEWARD_AUDIT__BUCKET" placeholder:"URL" help:"Bucket of the segments, as in the setting audit.bucket."`
 	PublicKey []string `name:"public-key" type:"path" placeholder:"FILE" help:"Trust these public keys, in PEM; default: those of HOMEWARD_AUDIT_KEYS."`
@@ -54,7 +54,7 @@ func (f *bucketFlags) open(ctx context.Context, data string) (b node.AuditBucket
 	return b, trust, err
 }
 
-// trust are the public keys that are believed.
+// trust returns the trusted public keys.
 func (f *bucketFlags) trust(data string) (audit.Trust, error) {
 	all := audit.Trust{}
 	for _, path := range f.PublicKey {
@@ -78,7 +78,7 @@ func (f *bucketFlags) trust(data string) (audit.Trust, error) {
 	return keys.Trust(), nil
 }
 
-// auditKeys are those of the environment, or of a demo.
+// auditKeys returns the keys of the environment, or of a demo.
 func auditKeys(data string) (*audit.Keys, error) {
 	if data != "" {
 		_, keys, err := node.DemoAudit(data, node.AuditSettings{})
@@ -154,7 +154,7 @@ func printAuditReport(io streams, r *audit.Report) error {
 	return nil
 }
 
-// moment is a time for people, "-" for none.
+// moment formats a time for people, "-" for none.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -173,13 +173,15 @@ func (auditStatusCommand) Help() string { return storeHelp }
 // auditStatus is the JSON of homeward audit status, for a region.
 type auditStatus struct {
 	Region string `json:"region"`
-	// Exported: all before it is in segments; absent where the export has not begun.
+	// Exported: everything before it is in segments; absent if the export has not
+	// begun.
 	Exported time.Time `json:"exported,omitzero"`
-	// Behind is the age of what is not, in seconds.
+	// Behind is the age of the oldest unexported window, in seconds.
 	Behind float64 `json:"behind"`
 	Number uint64  `json:"number"`
 	Digest string  `json:"digest"`
-	// Swept: rows before it were looked for in segments, and deleted where their claims are.
+	// Swept: rows before it were looked up in segments, and deleted if their claims
+	// are.
 	Swept time.Time `json:"swept,omitzero"`
 }
 
@@ -221,7 +223,7 @@ type auditKeyCommand struct {
 	Data   string `type:"path" placeholder:"DIR" help:"With --public: those of a demo's --data directory."`
 }
 
-// Run prints the key alone, so that it can go straight into a file.
+// Run prints only the key, so that the output can be redirected into a file.
 func (c *auditKeyCommand) Run(io streams) error {
 	if !c.Public {
 		key, err := audit.NewKey()

@@ -1,6 +1,6 @@
-// Package cli is the command homeward: one file for each of its commands, which reads
-// flags, calls the rooms that do the work, and prints. It may import every room, and
-// only package main imports it.
+// Package cli implements the command homeward, one file for each command. A command
+// reads flags, calls the packages that do the work, and prints. cli may import every
+// package, and only package main imports it.
 package cli
 
 import (
@@ -42,7 +42,7 @@ type commands struct {
 	ShowVersion   versionFlag          `name:"version" help:"Print version, commit and build."`
 }
 
-// streams is where a command prints.
+// streams are the outputs of a command.
 type streams struct{ out, err io.Writer }
 
 // Run parses a command line, runs the command until it is done or ctx ends, and
@@ -69,8 +69,8 @@ func run(ctx context.Context, args []string, io streams) int {
 	return 0
 }
 
-// parse reads a command line. Where that is all there is to do, for --help or a mistake, it
-// returns nil and the exit code.
+// parse parses a command line. For --help or a mistake it returns nil and the exit
+// code.
 func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) {
 	var c commands
 	exited, status := false, 0
@@ -93,14 +93,14 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 	if err != nil {
 		code := fail(io, fmt.Errorf("%w; see %s --help", withoutNode(err), called(err)))
 		if called(err) == "homeward reconcile" {
-			code = exitUnread // what has not begun has compared nothing
+			code = exitUnread // a command that has not begun has compared nothing
 		}
 		return nil, code
 	}
 	return command, 0
 }
 
-// called is as much of a command line as was understood before err.
+// called returns the part of a command line that was understood before err.
 func called(err error) string {
 	if wrong := (*kong.ParseError)(nil); errors.As(err, &wrong) && wrong.Context.Selected() != nil {
 		return wrong.Context.Selected().FullPath()
@@ -118,7 +118,7 @@ func fail(io streams, err error) int {
 
 // Exit codes of commands that compare.
 const (
-	exitDiffers = 1 // what was compared does not agree
+	exitDiffers = 1 // the compared sides differ
 	exitUnread  = 2 // it could not be compared
 )
 

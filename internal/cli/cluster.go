@@ -33,7 +33,7 @@ func (clusterCommand) Help() string {
 With HOMEWARD_DATABASE_URL set the nodes use that database. Without it a private one is started, of the software that is found on this machine: CockroachDB in COCKROACH_BINARY or on PATH, with a node in each region, or PostgreSQL.`
 }
 
-// maxNodesPerRegion is what a big laptop carries: some 50 MB each.
+// maxNodesPerRegion is what a large laptop can run: some 50 MB each.
 const maxNodesPerRegion = 10
 
 func (c *clusterCommand) Run(ctx context.Context, io streams) error {
@@ -50,7 +50,7 @@ func (c *clusterCommand) Run(ctx context.Context, io streams) error {
 			<-ctx.Done()
 		}
 	}
-	if ctx.Err() != nil { // Ctrl-C, before or after it was ready: what was asked for
+	if ctx.Err() != nil { // Ctrl-C, before or after it was ready: as requested
 		err = nil
 		fmt.Fprintln(io.out, "\ndraining: requests in hand are finished, new ones are refused")
 	}
@@ -90,10 +90,10 @@ func (c *clusterCommand) config(io streams) (lab.ClusterConfig, error) {
 //go:embed cluster.txt
 var clusterText string
 
-// clusterTemplate shares the requests of the demo's.
+// clusterTemplate shares the demo's requests.
 var clusterTemplate = template.Must(template.Must(welcomeTemplate.Clone()).New("cluster").Parse(clusterText))
 
-// welcome prints where everything is and what to paste.
+// welcome prints all addresses and the commands to paste.
 func (c *clusterCommand) welcome(io streams, k *lab.Cluster) error {
 	var regions []place
 	for _, n := range k.Nodes[:len(k.Regions())] {

@@ -31,7 +31,7 @@ type compensationsShowCommand struct {
 type brakeShown struct {
 	// Provider is "" for all.
 	Provider string `json:"provider"`
-	// Status is flowing, or held, where this brake or that of all is on.
+	// Status is flowing, or held if this brake or that of all is set.
 	Status string `json:"status"`
 	// Held is why: this brake, or else that of all.
 	Held *notice.Hold `json:"held,omitempty"`
@@ -40,13 +40,13 @@ type brakeShown struct {
 	Doubt      *notice.Hold `json:"doubt,omitempty"`
 	Waiting    *notice.Hold `json:"waiting,omitempty"`
 	ReleasedAt *time.Time   `json:"released_at,omitempty"`
-	// LastHour is how many were let through.
+	// LastHour is how many refunds were admitted.
 	LastHour int `json:"last_hour"`
-	// Sums is how much that was, in minor units by currency.
+	// Sums is their sum, in minor units by currency.
 	Sums map[string]int64 `json:"sums"`
 }
 
-// shownBrake is b as it is shown; all is what holds all providers.
+// shownBrake renders b; all is the brake of all providers.
 func shownBrake(b notice.Brake, all *notice.Hold, now time.Time) brakeShown {
 	s := brakeShown{Provider: b.Provider, Status: "flowing", Held: cmp.Or(b.Held, all), Doubt: b.Doubt, Waiting: b.Waiting, Sums: map[string]int64{}}
 	if s.Held != nil {

@@ -20,9 +20,8 @@ type configCheckCommand struct {
 	SettingsOnly bool   `help:"Check the settings alone: skip secrets, certificate files and trace endpoints, which only the node's machine has."`
 }
 
-// Run prints the settings in effect as a file that could be used instead, with
-// whatever else is known as comments. With mistakes it prints all of them, and
-// nothing else.
+// Run prints the settings in effect as a file that could be used instead, with further
+// facts as comments. If there are mistakes it prints all of them, and nothing else.
 func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	if c.SettingsOnly && c.Database {
 		return errors.New("--database needs the database's URL, which --settings-only leaves out; leave one of them out")
@@ -32,7 +31,7 @@ func (c *configCheckCommand) Run(ctx context.Context, io streams) error {
 	if !c.SettingsOnly {
 		mistakes = append(mistakes, secrets.Missing(settings), node.CheckFiles(settings, jsonLog(io, settings)))
 		if err := telemetry.Check(ctx, tracing(settings, jsonLog(io, settings))); err != nil {
-			mistakes = append(mistakes, err) // as a rule metrics go the same way
+			mistakes = append(mistakes, err) // usually metrics go the same way
 		} else {
 			mistakes = append(mistakes, telemetry.CheckMetrics(ctx, telemetry.Process{AllowPlaintext: settings.Metrics.AllowPlaintext}))
 		}
@@ -72,7 +71,7 @@ func set(is bool) string {
 	return "not set"
 }
 
-// databaseFacts looks at the database as a node would at its start.
+// databaseFacts checks the database as a node would at its start.
 func databaseFacts(ctx context.Context, io streams, settings node.ServeSettings, secrets node.Secrets) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, node.StartTime)
 	defer cancel()

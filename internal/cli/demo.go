@@ -60,8 +60,8 @@ func (c *demoCommand) Run(ctx context.Context, io streams) error {
 		Settings: settings, Data: c.Data, Listen: c.Listen, PSPListen: c.PSPListen, RPCListen: c.RPCListen, MetricsListen: c.MetricsListen, PSP: c.PSP, PSPLatency: c.PSPLatency, Console: c.Console,
 		Distances: distances, Logger: warnings(io), Commands: atNode,
 		Fatal: func(err error) {
-			// The store can acknowledge nothing more. What it acknowledged is on
-			// disk, so dying now is the safe answer to every request in hand.
+			// The store can acknowledge nothing more. What it acknowledged is on disk,
+			// so exiting now is the safe answer to every request in progress.
 			os.Exit(fail(io, err))
 		},
 	})
@@ -85,14 +85,14 @@ var welcomeText string
 
 var welcomeTemplate = template.Must(template.New("welcome").Parse(welcomeText))
 
-// place is a region and where its API is.
+// place is a region and the address of its API.
 type place struct {
 	Name, URL string
 	RPC       string // host:port
 	Code      claim.RegionCode
 }
 
-// welcome prints where everything is and what to paste.
+// welcome prints all addresses and the commands to paste.
 func (c *demoCommand) welcome(io streams, d *lab.Demo, s node.Settings) error {
 	var regions []place
 	for _, r := range s.Regions {

@@ -24,7 +24,7 @@ func (devCertsCommand) Help() string {
 }
 
 const (
-	// maxDevDays and maxDevNodes keep throw-away certificates what they are.
+	// maxDevDays and maxDevNodes keep certificates for development short-lived and few.
 	maxDevDays  = 365
 	maxDevNodes = 100
 )

@@ -52,7 +52,7 @@ Nothing is touched that is not named here. With --cluster the cluster itself is 
 With --compose the containers of that project whose service is called REGION-… are: region-loss kills and starts them, partition takes them off their networks, rolling-restart stops and starts them. With --api alone only psp-outage is offered.`
 }
 
-// errPromises is the verdict as an exit code: the report has said the rest.
+// errPromises is a failed verdict's exit code: the report has the rest.
 var errPromises = errors.New("the drill found broken promises, or could not check them; the report names them")
 
 func (c *drillCommand) Run(ctx context.Context, io streams) error {
@@ -86,7 +86,7 @@ func (c *drillCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
-// config puts together what the flags and the cluster say.
+// config merges the flags with the facts about the cluster.
 func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, error) {
 	config := drill.Config{
 		Scenario: c.Scenario, Region: c.Region, For: c.For, Patience: c.Patience, Provider: c.PSP, APIKeys: c.APIKeys,
@@ -132,7 +132,7 @@ func (c *drillCommand) config(ctx context.Context, io streams) (drill.Config, er
 	return config, nil
 }
 
-// write prints the verdict and makes the files that were asked for.
+// write prints the verdict and writes the requested files.
 func (c *drillCommand) write(io streams, r *drill.Report) error {
 	var errs []error
 	if c.HTML != "" {

@@ -22,7 +22,7 @@ type endpointCommand struct {
 // Help is what homeward endpoint --help adds.
 func (endpointCommand) Help() string { return liveHelp }
 
-// withEndpoint hands over what the tenant has.
+// withEndpoint passes the tenant's endpoint to a function.
 func withEndpoint(ctx context.Context, f *storeFlags, tenant string, do func(all relay.Endpoints, e relay.Endpoint, found bool) error) error {
 	return f.withStore(ctx, func(s *store) error {
 		if _, err := s.Tenant(ctx, tenant); err != nil {
@@ -49,8 +49,7 @@ func printSecret(io streams, secret string) {
 	fmt.Fprintf(io.out, "signing secret: %s\nKeep it now: it is not shown again.\n", secret)
 }
 
-// printEnabled says what writing an endpoint has brought about beside what was asked
-// for.
+// printEnabled prints the side effects of writing an endpoint.
 func printEnabled(io streams, was relay.Endpoint) {
 	if !was.DisabledAt.IsZero() {
 		fmt.Fprintf(io.out, "It was disabled and is used again. Send the events that were parked meanwhile: homeward outbox retry --all --queue events --tenant %s\n", was.Tenant)
@@ -218,7 +217,7 @@ func (c *endpointSecretCommand) Run(ctx context.Context, io streams) error {
 			e.Secrets = e.Secrets[:1]
 		case c.Only:
 			e.Secrets = []string{minted}
-		default: // newest first; the one before it goes on, and an older one ends
+		default: // newest first; the previous one stays valid, and older ones end
 			e.Secrets = []string{minted, e.Secrets[0]}
 		}
 		if err := all.PutEndpoint(ctx, e); err != nil {

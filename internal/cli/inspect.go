@@ -12,7 +12,7 @@ import (
 	"github.com/homeward-io/homeward/inspect"
 )
 
-// subjectFlags say whose history is meant.
+// subjectFlags select the key or object.
 type subjectFlags struct {
 	Of     string `arg:"" name:"key-or-object" help:"An idempotency key, or the id of an object, as in ch_…"`
 	Tenant string `placeholder:"ID" help:"Tenant of the key, where several have it. An object needs none."`
@@ -144,7 +144,7 @@ func printHistory(io streams, h *inspect.History) error {
 	return nil
 }
 
-// facts are what is known besides the timeline, a name and a text each.
+// facts are the names and values beside the timeline.
 func facts(h *inspect.History) (lines [][2]string) {
 	add := func(name, format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); strings.TrimSpace(text) != "" {

@@ -17,12 +17,12 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// runsFlags say where a command keeps what came of it.
+// runsFlags select the bucket for the report of a command.
 type runsFlags struct {
 	Runs string `placeholder:"URL" env:"HOMEWARD_RUNS" help:"Bucket that keeps a report of this run for the console (${env}). Default: the one of --cluster, --data or the settings; without any, no report is kept."`
 }
 
-// url is the bucket: the one that was named, or fallback.
+// url returns the bucket: the one that was named, or fallback.
 func (f *runsFlags) url(fallback string) string {
 	if f.Runs != "" {
 		return f.Runs
@@ -30,13 +30,13 @@ func (f *runsFlags) url(fallback string) string {
 	return fallback
 }
 
-// runsOf is the bucket of a demo's directory; "" where that is none.
+// runsOf returns the bucket of a demo's directory; "" if data is none.
 func runsOf(data string) string {
 	if data == "" {
 		return ""
 	}
 	if _, err := os.Stat(filepath.Join(data, node.StoreDir)); err != nil {
-		return "" // whoever opens the store says so
+		return "" // opening the store reports it
 	}
 	url, err := node.LocalRuns(data)
 	if err != nil {
@@ -45,8 +45,8 @@ func runsOf(data string) string {
 	return url
 }
 
-// kept does a run of which a report is kept in a bucket; "": none is. unkept says that what
-// was found is not in the bucket; err that nothing was.
+// kept executes a run and stores its report in a bucket; "": no report is stored.
+// unkept is why the report is not in the bucket; err why there is no result.
 func kept[T any](ctx context.Context, bucket string, r runs.Run, do func(*runs.Kept) (*T, error), report func(*T, *runs.Run)) (found *T, unkept, err error) {
 	open, err := node.OpenRuns(ctx, bucket)
 	if err != nil {
@@ -63,7 +63,7 @@ func kept[T any](ctx context.Context, bucket string, r runs.Run, do func(*runs.K
 	return found, k.End(ctx, func(r *runs.Run) { report(found, r) }), nil
 }
 
-// judged is the verdict of what was compared or proved.
+// judged is the verdict of a comparison or verification.
 func judged(ok bool) runs.Verdict {
 	if ok {
 		return runs.Good
@@ -71,7 +71,7 @@ func judged(ok bool) runs.Verdict {
 	return runs.Bad
 }
 
-// counted is n of what, in the plural unless it is one.
+// counted formats a count, with a plural unless it is one.
 func counted(n int, what string) string {
 	switch {
 	case n == 1:
@@ -86,7 +86,7 @@ func reportOfDrill(d *drill.Report, r *runs.Run) {
 	v := &d.Verdict
 	r.Verdict, r.Sentence = judged(v.OK()), v.Sentence()
 	if v.Unasked != "" && v.Duplicates == 0 && v.Differing == 0 && v.Lost == 0 {
-		r.Verdict = runs.Unknown // nothing was seen to be broken, and not everything was seen
+		r.Verdict = runs.Unknown // no failure was found, and not everything was read
 	}
 	r.Figures = []runs.Figure{{Name: "load", Value: fmt.Sprintf("%g requests a second", d.Rate)}, {Name: "how", Value: d.How}}
 	for _, f := range v.Figures() {
@@ -166,7 +166,7 @@ func reportOfComparison(c *reconcile.Comparison, r *runs.Run) {
 	r.More = c.Total() - len(c.First)
 }
 
-// findingOf is a mismatch in one line.
+// findingOf renders a mismatch in one line.
 func findingOf(m reconcile.Mismatch) string {
 	parts := []string{string(m.Class) + ":"}
 	for _, one := range []struct{ name, value string }{
@@ -184,7 +184,7 @@ func findingOf(m reconcile.Mismatch) string {
 	return strings.Join(parts, " ")
 }
 
-// drained is how a drain ended.
+// drained is the verdict of a drain.
 type drained struct {
 	region string
 	why    error // it is not safe yet

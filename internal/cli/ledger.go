@@ -50,14 +50,14 @@ func (c *ledgerVerifyCommand) Run(ctx context.Context, io streams) error {
 	return unkept
 }
 
-// booksFound is a proof of the books, and what payers were owed then, by currency; nil where
-// nobody asked.
+// booksFound is the result of a verification, and the debt to payers then, by currency;
+// nil if it was not requested.
 type booksFound struct {
 	verify.Report
 	owed map[string]int64
 }
 
-// verify proves the books, and tells of it in metrics.
+// verify verifies the books, and records the result in metrics.
 func (c *ledgerVerifyCommand) verify(ctx context.Context, io streams, owed bool) (*booksFound, error) {
 	found := &booksFound{}
 	return found, c.withVerdicts(ctx, io, func(v *verdicts) error {
@@ -117,7 +117,7 @@ type balanceList struct {
 	More []string `json:"more,omitempty"`
 }
 
-// mostBalances is what one answer of a database may hold: some 2 MB.
+// mostBalances bounds the rows of one response of a database: some 2 MB.
 const mostBalances = 10_000
 
 func (c *ledgerBalancesCommand) Run(ctx context.Context, io streams) error {
@@ -216,14 +216,14 @@ type entryRow struct {
 	Object      string `json:"object"`
 	ProviderRef string `json:"provider_ref"`
 	Reverses    string `json:"reverses,omitempty"`
-	// By and Why are who decided it and why, where a person did.
+	// By and Why are who decided it and why, if an operator did.
 	By  string `json:"decided_by,omitempty"`
 	Why string `json:"decided_why,omitempty"`
 }
 
 type entryList struct {
 	Entries []entryRow `json:"entries"`
-	// More is the --after that lists the rest, "" where there are no more.
+	// More is the --after that lists the rest, "" if there are no more.
 	More string `json:"more,omitempty"`
 }
 
@@ -264,7 +264,7 @@ func (c *ledgerEntriesCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// read goes through a region until there are enough.
+// read pages through a region until it has enough entries.
 func (c *ledgerEntriesCommand) read(ctx context.Context, s *store, region string, after ledger.Position, list *entryList, left *int) error {
 	for {
 		rows, err := s.rows.Transactions(ctx, region, after, time.Time{}, entriesPage)
@@ -289,8 +289,7 @@ func (c *ledgerEntriesCommand) read(ctx context.Context, s *store, region string
 	}
 }
 
-// of is what t has to do with what is asked for: one half for an account, both for
-// an object.
+// of returns the matching halves of t: one for an account, both for an object.
 func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
 	all := t.ID == c.Of || t.Object == c.Of || t.Reverses == c.Of
 	for _, half := range []struct {
@@ -304,7 +303,7 @@ func (c *ledgerEntriesCommand) of(t *ledger.Transaction) (entries []entryRow) {
 	return entries
 }
 
-// decision says who decided an entry and why, "" where nobody did.
+// decision describes who decided an entry and why, "" if nobody did.
 func decision(e entryRow) string {
 	if e.By == "" {
 		return ""
@@ -312,7 +311,7 @@ func decision(e entryRow) string {
 	return e.By + ": " + e.Why
 }
 
-// readPosition reads what --after of entries may be.
+// readPosition parses --after of entries.
 func readPosition(text string) (region string, p ledger.Position, err error) {
 	if text == "" {
 		return "", p, nil

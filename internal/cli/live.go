@@ -19,13 +19,14 @@ import (
 // liveHelp is storeHelp of commands with liveFlags.
 const liveHelp = storeHelp + ` With --node or --cluster a running node runs the command on its own store, also that of a demo or a private database. A node without TLS accepts this from its own machine, one with TLS with an operator's certificate.`
 
-// liveFlags are storeFlags of a command that a running node can be asked to run.
+// liveFlags are storeFlags of a command that a running node can execute.
 type liveFlags struct {
 	storeFlags
 	askedFlags
 }
 
-// askedFlags say which running node is to run a command; the zero value is none.
+// askedFlags select the running node that executes a command; the zero value selects
+// none.
 type askedFlags struct {
 	Node    string `placeholder:"HOST:PORT" help:"Run the command at the node with this RPC address, on the node's store."`
 	Cluster string `type:"path" placeholder:"DIR" help:"The same, at a node of the running homeward cluster that has this data directory."`
@@ -41,7 +42,7 @@ type live interface {
 func (f *liveFlags) asked() *askedFlags { return &f.askedFlags }
 func (f *liveFlags) where() *storeFlags { return &f.storeFlags }
 
-// liveCommand is the command that was parsed, if it can be run at a node.
+// liveCommand returns the parsed command if it can be run at a node.
 func liveCommand(parsed *kong.Context) (live, bool) {
 	selected := parsed.Selected()
 	if selected == nil || !selected.Target.CanAddr() {
@@ -50,7 +51,7 @@ func liveCommand(parsed *kong.Context) (live, bool) {
 	return reflect.TypeAssert[live](selected.Target.Addr())
 }
 
-// runAsked has a node run args if the command line asks for that.
+// runAsked has a node run args if the command line selects one.
 func runAsked(ctx context.Context, io streams, parsed *kong.Context, args []string) (code int, asked bool) {
 	l, ok := liveCommand(parsed)
 	if !ok {
@@ -101,7 +102,7 @@ func withoutNode(err error) error {
 	return fmt.Errorf("%s has no --%s: %s", strings.Join(path, " "), name[0], why)
 }
 
-// nodeKey is of a context in which commands work at a running node, with its
+// nodeKey is the key of a context in which commands work at a running node, with its
 // [node.Belongings].
 type nodeKey struct{}
 
@@ -123,8 +124,8 @@ func atNode(b node.Belongings) admin.Run {
 	}
 }
 
-// fitsNode refuses what is no business of a node's: commands that need more than its store,
-// and files, which would be of its machine.
+// fitsNode refuses commands that a node cannot run: those that need more than its
+// store, and those with files, which would be on its machine.
 func fitsNode(parsed *kong.Context) error {
 	if _, ok := liveCommand(parsed); !ok {
 		return fmt.Errorf("a node does not run %s", parsed.Selected().FullPath())

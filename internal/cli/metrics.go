@@ -17,8 +17,8 @@ import (
 	"github.com/homeward-io/homeward/payment/verify"
 )
 
-// verdicts are the metrics of commands that prove something: each tells all of what it found
-// last.
+// verdicts are the metrics of commands that prove something: each reports its latest
+// result.
 type verdicts struct {
 	metrics *telemetry.Metrics
 
@@ -31,7 +31,7 @@ type metricsFlags struct {
 	MetricsFile string `type:"path" placeholder:"FILE.prom" help:"Write the verdict as metrics to this file, for node_exporter's textfile collector. With OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_ENDPOINT it is pushed, too."`
 }
 
-// open prepares to tell. stop pushes what is left.
+// open prepares the push. stop pushes the remaining values.
 func (f *metricsFlags) open(ctx context.Context, log *slog.Logger) (v *verdicts, stop func() error, err error) {
 	v = &verdicts{}
 	if v.metrics, err = telemetry.OpenBatch(ctx, telemetry.Process{Version: build.Version(), Log: log}, f.MetricsFile); err != nil {
@@ -58,7 +58,7 @@ func (v *verdicts) say(tell func(*meter.Observer)) error {
 	return v.metrics.Write()
 }
 
-// books tells what a proof of the books found, and what payers are owed.
+// books records the result of a verification, and the debt to payers.
 func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int64) error {
 	return v.say(func(o *meter.Observer) {
 		o.Is(meter.LedgerVerifyLast, float64(at.Unix()))
@@ -69,8 +69,8 @@ func (v *verdicts) books(at time.Time, r *verify.Report, suspense map[string]int
 	})
 }
 
-// statement tells what a comparison found: of each class what was found, and in all what
-// was not healed.
+// statement records the result of a comparison: the mismatches of each class, and in
+// all those that were not healed.
 func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
 	mismatches, left := maps.Clone(c.Mismatches), c.Left()
 	return v.say(func(o *meter.Observer) {
@@ -85,8 +85,8 @@ func (v *verdicts) statement(at time.Time, c *reconcile.Comparison) error {
 // suspensePage is how many balances are read at once.
 const suspensePage = 1000
 
-// suspended is what suspense accounts owe, by currency; currencies that owe nothing any more
-// are there, too.
+// suspended returns the balances of the suspense accounts, by currency, including
+// currencies whose debt has become zero.
 func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 	owed := map[string]int64{}
 	for _, region := range s.regions {
@@ -109,7 +109,7 @@ func suspended(ctx context.Context, s *store) (map[string]int64, error) {
 	return owed, nil
 }
 
-// withVerdicts runs do with what tells of its verdict.
+// withVerdicts runs do with the metrics of its verdict.
 func (f *metricsFlags) withVerdicts(ctx context.Context, io streams, do func(*verdicts) error) error {
 	v, stop, err := f.open(ctx, warnings(io))
 	if err != nil {

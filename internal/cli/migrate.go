@@ -26,7 +26,7 @@ func (migrateCommand) Help() string {
 	return "The database is the one that HOMEWARD_DATABASE_URL names, or the file that HOMEWARD_DATABASE_URL_FILE names. Its URL is no flag, as it holds a password."
 }
 
-// migrationFlags say what the database is to become.
+// migrationFlags select the target of a migration.
 type migrationFlags struct {
 	Regions string `placeholder:"A,B=7,…" help:"Regions to have, as NAME or NAME=CODE. None is ever removed."`
 	Primary string `placeholder:"REGION" help:"CockroachDB: where the tables that no region owns are kept; default: the first of --regions."`
@@ -42,7 +42,7 @@ func (f *migrationFlags) migration() (cockroach.Migration, error) {
 	if want.Regions, err = cockroach.ParseRegions(f.Regions); err != nil {
 		return want, err
 	}
-	for _, r := range want.Regions { // what is added stays, so no node may choke on it
+	for _, r := range want.Regions { // tables are only added to, so every running node must cope with them
 		if !region.ValidName(r.Name) {
 			return want, fmt.Errorf("--regions: %q is not a region name; write 1 to %d characters of a-z, 0-9 and '-'", r.Name, region.MaxRegionName)
 		}
@@ -50,7 +50,7 @@ func (f *migrationFlags) migration() (cockroach.Migration, error) {
 	return want, nil
 }
 
-// withMigrator connects to the database of the environment for as long as do takes.
+// withMigrator connects to the database of the environment while do runs.
 func withMigrator(ctx context.Context, do func(*cockroach.Migrator) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
@@ -134,7 +134,7 @@ func (migrateStatusCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// sourceURL is the variable of the database that is copied.
+// sourceURL is the variable of the database to copy.
 const sourceURL = "HOMEWARD_SOURCE_DATABASE_URL"
 
 type migrateCopyCommand struct {
@@ -205,7 +205,7 @@ Give each a password (ALTER ROLE … PASSWORD) or a certificate, and put %[2]s i
 	})
 }
 
-// printPlan prints steps as SQL; how says what runs them.
+// printPlan prints steps as SQL; how describes the command that runs them.
 func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how string) error {
 	if len(steps) == 0 {
 		_, err := fmt.Fprintln(io.out, "-- Nothing to do.")
@@ -218,8 +218,8 @@ func printPlan(io streams, m *cockroach.Migrator, steps []cockroach.Step, how st
 	return nil
 }
 
-// behind says what to run when the database has not all that this build needs.
-// A newer schema is no fault: tables only grow, so that an older build goes on.
+// behind returns what to run if the database lacks tables that this build needs. A
+// newer schema is no fault: tables only grow, so that an older build keeps working.
 func behind(s cockroach.Status) error {
 	switch {
 	case len(s.Regions) == 0:
@@ -231,5 +231,5 @@ func behind(s cockroach.Status) error {
 	}
 }
 
-// table lines columns up that tabs separate. It prints when flushed.
+// table aligns columns that tabs separate. It prints when flushed.
 func table(io streams) *tabwriter.Writer { return tabwriter.NewWriter(io.out, 0, 0, 2, ' ', 0) }

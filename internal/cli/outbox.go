@@ -20,7 +20,7 @@ type outboxCommand struct {
 // Help is what homeward outbox --help adds.
 func (outboxCommand) Help() string { return liveHelp }
 
-// placeFlags choose where to look; the zero value means everywhere.
+// placeFlags select regions and queues; the zero value selects all.
 type placeFlags struct {
 	Queue  string `placeholder:"QUEUE" help:"Only this one: provider_calls, events, expiries or notices."`
 	Region string `placeholder:"REGION" help:"Only rows whose home is this region."`
@@ -41,7 +41,7 @@ func (f *placeFlags) Validate() error {
 	return fmt.Errorf("--queue: there is no queue %q; write provider_calls, events, expiries or notices, or leave it out for all", f.Queue)
 }
 
-// stalls are those that f chooses.
+// stalls returns the stalls that f selects.
 func (f *placeFlags) stalls(s *store) ([]stall, error) {
 	regions, err := s.chosen(f.Region)
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *placeFlags) stalls(s *store) ([]stall, error) {
 	return all, nil
 }
 
-// find looks for a row in all of them.
+// find searches all of them for a row.
 func find(ctx context.Context, all []stall, id string) (stall, outbox.Message, error) {
 	var errs []error
 	for _, s := range all {
@@ -89,7 +89,7 @@ type outboxListCommand struct {
 	JSON  bool   `name:"json" help:"Print JSON."`
 }
 
-// mostRows is what one answer of a database may hold: with 64 KiB of payload each,
+// mostRows bounds the rows of one response of a database: with 64 KiB of payload each,
 // 64 MB.
 const mostRows = 1000
 
@@ -142,8 +142,8 @@ func (c *outboxListCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// read counts and lists. A region that does not answer is an error, and the others
-// are there all the same.
+// read counts and lists. A region that does not answer is an error; the result still
+// has the others.
 func (c *outboxListCommand) read(ctx context.Context, all []stall) (outboxList, error) {
 	list := outboxList{Queues: []queueCount{}, Parked: []parkedRow{}}
 	var errs []error
@@ -205,7 +205,7 @@ func (l outboxList) print(io streams) error {
 	return nil
 }
 
-// age is how long ago t was, as seen from here; the store's clock may differ.
+// age is how long ago t was, by this machine's clock; the store's may differ.
 func age(t time.Time) string {
 	d := max(0, time.Since(t))
 	if d >= 48*time.Hour {
@@ -214,8 +214,8 @@ func age(t time.Time) string {
 	return d.Truncate(time.Second).String()
 }
 
-// visible shows what others wrote without letting it move the terminal's cursor or
-// the table's columns.
+// visible makes foreign text printable: it cannot move the terminal's cursor or the
+// table's columns.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -274,8 +274,8 @@ func (c *outboxRetryCommand) retry(ctx context.Context, io streams, all []stall,
 	return nil
 }
 
-// retryAll goes through the parked rows by id, so that one which is parked again
-// meanwhile is not retried for ever.
+// retryAll pages through the parked rows by id, so that it does not requeue a row for
+// ever that is parked again meanwhile.
 func (c *outboxRetryCommand) retryAll(ctx context.Context, io streams, all []stall) error {
 	var errs []error
 	for _, s := range all {
@@ -317,7 +317,7 @@ type outboxParkCommand struct {
 	Reason string `default:"parked by hand" help:"The reason, for whoever finds it."`
 }
 
-// parkTries is how often a row is looked at that workers keep taking.
+// parkTries bounds the retries for a row that workers keep taking.
 const parkTries = 3
 
 func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
@@ -337,7 +337,7 @@ func (c *outboxParkCommand) Run(ctx context.Context, io streams) error {
 			if m.Parked {
 				return fmt.Errorf("row %s of %s in %s is parked already: %s", c.ID, s.queue, s.region, visible(m.LastError))
 			}
-			// A worker that has it in hand goes on, and what it reports counts no more.
+			// A worker that holds the row continues, and its report no longer counts.
 			err = s.Park(ctx, s.region, c.ID, m.Fence, c.Reason)
 			if errors.Is(err, outbox.ErrFenced) {
 				continue

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// progressEvery is how often somebody who waits is told.
+// progressEvery is the interval of progress lines.
 const progressEvery = time.Second
 
-// progress tells how far a long work has come, now and then, in lines of their own: of work
-// that is done sooner nothing is said. What it returns is called by one at a time.
+// progress prints the progress of long work, now and then, each time in a new line;
+// shorter work prints nothing. Do not call the returned function concurrently.
 func (io streams) progress(what string) func(done, total int) {
 	last := time.Now()
 	return func(done, total int) {

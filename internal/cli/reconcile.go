@@ -56,7 +56,7 @@ A statement has the members id, kind (charge, transfer or refund), reference (ou
 ` + storeHelp + ` It has no --node: it reads the statement where it is started.`
 }
 
-// demoProvider is the name under which the demo books.
+// demoProvider is the name of the provider in the demo's books.
 const demoProvider = "simulator"
 
 func (c *reconcileCommand) Run(ctx context.Context, io streams) error {
@@ -118,8 +118,8 @@ func (c *reconcileCommand) run(ctx context.Context, io streams) (err error) {
 	return unkept
 }
 
-// kept keeps a report of one comparison. Where they are repeated each is carried out, kept or
-// not: the log says so.
+// kept stores a report of one comparison. A repeated comparison runs even if its report
+// cannot be stored; the log reports that.
 func (c *reconcileCommand) kept(ctx context.Context, provider string, log *slog.Logger, compare func() (*reconcile.Comparison, error)) (*reconcile.Comparison, error, error) {
 	compared := false
 	found, unkept, err := kept(ctx, c.url(c.fallback), runs.Run{Kind: runs.Reconcile, Of: provider}, func(*runs.Kept) (*reconcile.Comparison, error) {
@@ -139,7 +139,8 @@ func (c *reconcileCommand) kept(ctx context.Context, provider string, log *slog.
 	return found, nil, err
 }
 
-// reconciler is what the flags and the settings describe, with its log and what stops it.
+// reconciler is the Reconciler of the flags and the settings, with its log and a
+// function to stop it.
 func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *reconcile.Reconciler, log *slog.Logger, stop func(context.Context) error, err error) {
 	r = &reconcile.Reconciler{Statement: c.statement(), Slack: c.Slack, Lag: c.Lag, Out: c.Out}
 	stop = func(context.Context) error { return nil }
@@ -175,7 +176,7 @@ func (c *reconcileCommand) reconciler(ctx context.Context, io streams) (r *recon
 	return r, log, healer.Stop, nil
 }
 
-// zone is that of --timezone.
+// zone returns the zone of --timezone.
 func (c *reconcileCommand) zone() (*time.Location, error) {
 	zone, err := time.LoadLocation(c.Timezone)
 	if err != nil || c.Timezone == "Local" {
@@ -184,7 +185,8 @@ func (c *reconcileCommand) zone() (*time.Location, error) {
 	return zone, nil
 }
 
-// day makes --from and --to of --day. A day on which clocks change has 23 or 25 hours.
+// day converts --day to --from and --to. A day on which clocks change has 23 or 25
+// hours.
 func (c *reconcileCommand) day() error {
 	if c.Day == "" {
 		return nil
@@ -204,7 +206,8 @@ func (c *reconcileCommand) day() error {
 	return nil
 }
 
-// mapping is that of --mapping or --format; nil where the statement is in a format of ours.
+// mapping returns the mapping of --mapping or --format; nil if the statement is in a
+// format of ours.
 func (c *reconcileCommand) mapping() (m *recon.Mapping, err error) {
 	switch format := recon.Format(c.Format); {
 	case c.Mapping != "" && c.Format != "":
@@ -234,8 +237,8 @@ func (c *reconcileCommand) statement() reconcile.Statement {
 	return reconcile.Statement{Name: c.Statement, Format: format, AllowHTTP: c.AllowHTTP, Stdin: os.Stdin}
 }
 
-// compared hands the store that open opens to a comparison. Beside the log, which is JSON,
-// how far it is is told on a terminal alone, and never where comparisons are repeated.
+// compared passes the store that open opens to a comparison. Progress is printed to a
+// terminal only, beside the log, which is JSON, and never for repeated comparisons.
 func (c *reconcileCommand) compared(io streams, open func(context.Context, func(*store) error) error) func(context.Context, func(recon.Config) error) error {
 	return func(ctx context.Context, do func(recon.Config) error) error {
 		return open(ctx, func(s *store) error {
@@ -325,7 +328,8 @@ func (c *reconcileCommand) print(io streams, found *reconcile.Comparison) error 
 	return nil
 }
 
-// printBeside says what is stated and was booked by this run, or is not booked.
+// printBeside prints what only the statement has: what this run booked, and what is not
+// booked.
 func printBeside(io streams, found *recon.Report) {
 	for _, what := range []struct {
 		said   string
@@ -337,7 +341,7 @@ func printBeside(io streams, found *recon.Report) {
 	}
 }
 
-// printUnknown lists the kinds of lines of which nothing follows.
+// printUnknown lists the ignored kinds of lines.
 func printUnknown(io streams, kinds map[string]int) error {
 	if len(kinds) == 0 {
 		return nil
@@ -351,7 +355,7 @@ func printUnknown(io streams, kinds map[string]int) error {
 	return t.Flush()
 }
 
-// money is an amount in minor units, "" for none.
+// money formats an amount in minor units, "" for none.
 func money(amount int64, currency string) string {
 	if currency == "" {
 		return ""

@@ -14,14 +14,14 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// askFlags say which running node is asked, and as whom.
+// askFlags select the running node to query, and the caller's identity.
 type askFlags struct {
 	Node    string `placeholder:"HOST:PORT" env:"HOMEWARD_NODE" help:"RPC address of the node to query (${env}). Default: those of --cluster, else 127.0.0.1:7081."`
 	Cluster string `type:"path" placeholder:"DIR" help:"Data directory of a running homeward cluster, which says where its nodes and certificates are."`
 	proofFlags
 }
 
-// proofFlags say as whom nodes are asked.
+// proofFlags select the caller's identity.
 type proofFlags struct {
 	Cert        string `type:"path" env:"HOMEWARD_OPERATOR_CERT" help:"Operator's certificate, where the nodes have certificates (${env}). PEM, like the other two."`
 	Key         string `type:"path" env:"HOMEWARD_OPERATOR_KEY" help:"Key of the operator's certificate (${env})."`
@@ -29,10 +29,10 @@ type proofFlags struct {
 	TrustDomain string `name:"trust-domain" default:"homeward" env:"HOMEWARD_OPERATOR_TRUST_DOMAIN" help:"The deployment's name in its certificates (${env})."`
 }
 
-// defaultNode is where a node listens for RPC unless it is told otherwise.
+// defaultNode is the default RPC address of a node.
 const defaultNode = "127.0.0.1:7081"
 
-// withOperator asks the nodes that f names, as whom it names.
+// withOperator queries the nodes that f names, as the identity that f names.
 func (f askFlags) withOperator(io streams, do func(*operator.Operator) error) error {
 	a := operator.Access{Nodes: []string{defaultNode}, Certificate: operator.Certificate{Cert: f.Cert, Key: f.Key, CA: f.CA, TrustDomain: f.TrustDomain}}
 	if f.Cluster != "" {
@@ -127,7 +127,7 @@ func printOverview(io streams, o *admin.Overview) error {
 	return nil
 }
 
-// printUncounted tells each reason once: a database that is gone is gone for every
+// printUncounted prints each reason once: if the database is down, it is down for every
 // region.
 func printUncounted(io streams, regions []admin.RegionState) {
 	var reasons []string
@@ -181,7 +181,7 @@ func (c *regionDrainCommand) Run(ctx context.Context, io streams) error {
 	}
 	bucket := c.url("")
 	if bucket == "" && c.Cluster != "" {
-		if state, err := lab.ReadState(c.Cluster); err == nil { // else withOperator says so
+		if state, err := lab.ReadState(c.Cluster); err == nil { // otherwise withOperator reports it
 			bucket = state.Runs
 		}
 	}

@@ -26,7 +26,7 @@ func (secretsCommand) Help() string {
 
 type secretsKeyCommand struct{}
 
-// Run prints the key alone, so that it can go straight into a file.
+// Run prints only the key, so that the output can be redirected into a file.
 func (secretsKeyCommand) Run(io streams) error {
 	key, err := node.NewSealKey()
 	if err != nil {
@@ -68,13 +68,13 @@ func (c *secretsRotateCommand) Run(ctx context.Context, io streams) error {
 	})
 }
 
-// goThrough lets census see every value that is sealed, or should be.
+// goThrough passes every value that is sealed, or should be, to census.
 func goThrough(ctx context.Context, s *store, census *seal.Census) error {
 	if err := relay.Reseal(ctx, s, census); err != nil {
 		return err
 	}
 	var errs []error
-	for _, region := range s.regions { // one that is lost keeps no other from it
+	for _, region := range s.regions { // one that is lost does not stop the others
 		bodies, err := s.Region(region)
 		if err == nil {
 			err = notice.Reseal(ctx, bodies, region, census)

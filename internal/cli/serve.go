@@ -57,14 +57,14 @@ func (c *serveCommand) Run(ctx context.Context, io streams) error {
 	return nil
 }
 
-// tracing is who makes a node's spans.
+// tracing returns the maker of a node's spans.
 func tracing(settings node.ServeSettings, log *slog.Logger) telemetry.Process {
 	return telemetry.Process{
 		Version: build.Version(), Region: settings.Node.Region, Node: settings.Node.Name, AllowPlaintext: settings.Traces.AllowPlaintext, Log: log,
 	}
 }
 
-// jsonLog is the log of a process that machines look after.
+// jsonLog is the log of a process that no person watches.
 func jsonLog(io streams, settings node.ServeSettings) *slog.Logger {
 	return slog.New(telemetry.Traced(slog.NewJSONHandler(io.err, &slog.HandlerOptions{Level: settings.LogLevel()})))
 }

@@ -48,7 +48,7 @@ func (c *simulatorCommand) Run(ctx context.Context, io streams) error {
 	return parts.Within(ctx, node.DrainTime, sim.Stop)
 }
 
-// warnings is the log of a person's terminal: what needs attention, no more.
+// warnings is the log for a terminal: warnings and errors only.
 func warnings(io streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

@@ -19,24 +19,24 @@ import (
 
 const storeHelp = `Works on the database at HOMEWARD_DATABASE_URL (or in the file named by HOMEWARD_DATABASE_URL_FILE), while nodes run. With --data it works on the directory of a stopped demo.`
 
-// storeFlags choose the store that a command works on.
+// storeFlags select the store that a command works on.
 type storeFlags struct {
 	Data   string `type:"path" placeholder:"DIR" help:"Work on the --data directory of a stopped demo instead of the database."`
 	Config string `type:"path" placeholder:"FILE" help:"With --data: the demo's settings file."`
 }
 
-// store is a deployment as commands work on it.
+// store is a deployment as commands see it.
 type store struct {
 	deployment.Deployment
 	// rows reach those of every region.
 	rows    deployment.Store
 	regions []string // by name
 	codes   map[claim.RegionCode]string
-	// ring has the keys that seal what is stored, nil where none of that is read.
+	// ring has the keys that seal stored values, nil if the command reads none.
 	ring *seal.Ring
 }
 
-// newStore reads what regions d has. The caller closes d and ring.
+// newStore reads the regions of d. The caller closes d and ring.
 func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, node.ConnectTime)
 	defer cancel()
@@ -56,7 +56,7 @@ func newStore(ctx context.Context, d deployment.Deployment, ring *seal.Ring) (*s
 	return s, err
 }
 
-// use hands d to a command.
+// use passes d to a command.
 func use(ctx context.Context, d deployment.Deployment, ring *seal.Ring, do func(*store) error) error {
 	s, err := newStore(ctx, d, ring)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *store) home(code claim.RegionCode) (string, bool) {
 	return name, ok
 }
 
-// chosen are the regions that a --region flag means.
+// chosen returns the regions that a --region flag selects.
 func (s *store) chosen(region string) ([]string, error) {
 	if region == "" {
 		return s.regions, nil
@@ -79,7 +79,7 @@ func (s *store) chosen(region string) ([]string, error) {
 	return []string{region}, amongRegions("--region", region, s.regions)
 }
 
-// amongRegions names the regions that there are when name is none of them.
+// amongRegions lists the known regions if name is none of them.
 func amongRegions(flag, name string, regions []string) error {
 	if slices.Contains(regions, name) {
 		return nil
@@ -90,18 +90,18 @@ func amongRegions(flag, name string, regions []string) error {
 // endpoints are the webhook endpoints of the tenants.
 func (s *store) endpoints() relay.Endpoints { return relay.Sealed(s, s.ring) }
 
-// withStore opens the store that f names for as long as do takes.
+// withStore opens the store that f names while do runs.
 func (f *storeFlags) withStore(ctx context.Context, do func(*store) error) error {
 	return f.with(ctx, node.ToolPool(), true, do)
 }
 
-// withBooks is withStore for one person who reads everything, and nothing that is sealed.
+// withBooks is withStore for commands that read everything, and nothing that is sealed.
 func (f *storeFlags) withBooks(ctx context.Context, do func(*store) error) error {
 	return f.with(ctx, booksPool(), false, do)
 }
 
-// booksPool has time: the balances of a region are summed from all of its rows, at a few
-// million a second.
+// booksPool has long time-outs: the database sums the balances of a region from all of
+// its rows, at a few million a second.
 func booksPool() cockroach.Pool {
 	p := node.ToolPool()
 	p.StatementTimeout, p.CallTimeout = 5*time.Minute, 6*time.Minute

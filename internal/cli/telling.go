@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// progressShown is how often a line on a terminal is renewed, progressSaid how often
-	// one is added elsewhere: a log of a night's run has some hundred.
+	// progressShown is how often a line on a terminal is renewed, progressSaid how
+	// often one is added elsewhere: the log of a night's run has some hundred.
 	progressShown = 200 * time.Millisecond
 	progressSaid  = 30 * time.Second
 )
 
-// telling tells on standard error how far long work is, until it is stopped: one line
-// that is renewed on a terminal, or one every so often. Work that is over sooner than that
-// says nothing.
+// telling prints the progress of long work on standard error, until it is stopped: one
+// line that is renewed on a terminal, or one line at a time elsewhere. Shorter work
+// prints nothing.
 type telling struct {
 	out   io.Writer
 	live  bool
@@ -32,7 +32,7 @@ type telling struct {
 	ended sync.WaitGroup
 }
 
-// tell begins to tell what say says. The caller stops it.
+// tell begins to print what say returns. The caller stops it.
 func tell(io streams, say func() string) *telling {
 	p := &telling{out: io.err, live: terminal(io.err), every: progressSaid, say: say}
 	if p.live {
@@ -65,7 +65,7 @@ func (p *telling) run() {
 	}
 }
 
-// stop ends it. On a terminal nothing is left of it.
+// stop ends it. It erases the line on a terminal.
 func (p *telling) stop() {
 	close(p.end)
 	p.ended.Wait()
@@ -89,7 +89,7 @@ func (c *countedBooks) Transactions(ctx context.Context, region string, after le
 	return rows, err
 }
 
-// String says how far it is.
+// String describes the progress.
 func (c *countedBooks) String() string {
 	var in string
 	if region := c.region.Load(); region != nil {
@@ -113,7 +113,7 @@ func (c *currentStep) begin(name string) {
 	c.name, c.at, c.done = name, time.Now(), c.done+1
 }
 
-// String says which, and for how long.
+// String describes the present step, and its duration.
 func (c *currentStep) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

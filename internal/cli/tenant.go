@@ -27,7 +27,7 @@ type tenantCommand struct {
 // Help is what homeward tenant --help adds.
 func (tenantCommand) Help() string { return migrateCommand{}.Help() }
 
-// withDatabase opens the database of the environment for as long as do takes.
+// withDatabase opens the database of the environment while do runs.
 func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 	url, err := node.Secret(os.Environ(), node.DatabaseURL)
 	if err != nil {
@@ -36,11 +36,10 @@ func withDatabase(ctx context.Context, do func(*cockroach.DB) error) error {
 	return node.WithDatabase(ctx, url, do)
 }
 
-// tenantID: ids stand in logs and in what providers see of a key.
+// tenantID: ids are part of logs and of provider keys.
 var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// checkTenantID refuses what would be a nuisance for as long as the tenant is
-// there.
+// checkTenantID refuses ids that would cause trouble for as long as the tenant exists.
 func checkTenantID(id string) error {
 	if !tenantID.MatchString(id) {
 		return fmt.Errorf("%q is not a tenant id; write 1 to 63 characters of a-z, A-Z, 0-9, '.', '_' and '-', the first a letter or digit", id)
@@ -90,7 +89,7 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 		if err := checkRegion(ctx, db, "--registrar", c.Registrar); err != nil {
 			return err
 		}
-		// Two who create it in the same second get a key each: no harm, since
+		// Two concurrent callers that create it get a key each. That is harmless, since
 		// writing a tenant that exists changes neither its keys nor its registrar.
 		switch _, err := db.Tenant(ctx, c.ID); {
 		case err == nil:
@@ -114,7 +113,7 @@ type tenantListCommand struct {
 }
 
 func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
-	const most = 10_000 // what one answer of the database may hold: some 2 MB
+	const most = 10_000 // one response of the database: some 2 MB
 	if c.Limit < 1 || c.Limit > most {
 		return fmt.Errorf("--limit must be from 1 to %d, is %d", most, c.Limit)
 	}

@@ -22,7 +22,7 @@ type tenantSetCommand struct {
 	Routes      *string           `placeholder:"ROUTES" help:"Provider of charges and transfers that name none: rules such as eur/pm_sepa_=bank,gbp=acquirer,*=stripe, of which the first match counts; empty for the nodes' default."`
 }
 
-// Bounds that no merchant comes near: what is above is a slip of the finger.
+// Bounds that no merchant approaches: a value above is a typing error.
 const (
 	mostRate  = 1_000_000
 	mostBurst = 1_000_000
@@ -106,7 +106,7 @@ func (c *tenantSetCommand) setRates(ctx context.Context, io streams, db *cockroa
 	return nil
 }
 
-// rateOf is a tenant's rate and burst, as the list shows them in two columns.
+// rateOf formats a tenant's rate and burst, as the list shows them in two columns.
 func rateOf(t *claim.Tenant) string {
 	if t.RatePerSecond <= 0 {
 		return "default\tdefault"

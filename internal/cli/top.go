@@ -32,7 +32,7 @@ func (topCommand) Help() string {
 // deployment they fit a terminal of 24 lines.
 const topArrivals = 8
 
-// clearScreen goes to the top left corner and clears what is below.
+// clearScreen moves to the top left corner and clears the rest.
 const clearScreen = "\x1b[H\x1b[J"
 
 // Run shows regions and rates until ctx ends.
@@ -168,7 +168,7 @@ func printArrivals(out io.Writer, o *admin.Overview) error {
 	return t.Flush()
 }
 
-// terminal reports whether a person watches w.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// knowProviders refuses a start with a key of another account, or without a provider that
-// has open work. Whoever does not say which account it is, as while it is down, is asked
-// again later.
+// knowProviders refuses a start with a key of another account, or without a provider
+// that has open work. A provider that does not report its account, as while it is down,
+// is asked again later.
 func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
 	n.c.keepProviders(n.log)
 	doubts, err := n.c.keeper.Pin(ctx, time.Now())
@@ -29,13 +29,13 @@ func (n *Node) knowProviders(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// keepProviders has whoever is called from now on be kept to its account.
+// keepProviders keeps the providers to their accounts from now on.
 func (c *Config) keepProviders(log *slog.Logger) {
 	c.keeper = account.NewKeeper(c.Store, c.Providers, log)
 	c.Providers = c.keeper.Providers()
 }
 
-// nameless is of claim.Config; nil where accounts are not kept, as in tests.
+// nameless is that of claim.Config; nil if accounts are not kept, as in tests.
 func (c *Config) nameless() func() string {
 	if c.keeper == nil {
 		return nil
@@ -54,7 +54,7 @@ func (c *Config) regionNames() (names []string) {
 	return names
 }
 
-// watchAccounts compares accounts again and again.
+// watchAccounts compares accounts periodically.
 func (n *Node) watchAccounts(context.Context) (parts.Stop, error) {
 	n.background.every(n.log, account.CheckEvery, n.checkAccounts)
 	return nil, nil
@@ -66,7 +66,7 @@ func (n *Node) checkAccounts(ctx context.Context) {
 	}
 }
 
-// leftOpen says whether a node with these settings would leave open work behind.
+// leftOpen returns the open work that a node with these settings would leave behind.
 func leftOpen(ctx context.Context, db *cockroach.DB, settings *ServeSettings, regions []region.Region) error {
 	if len(regions) == 0 || settings.validateProviders() != nil {
 		return nil // a mistake of its own
@@ -78,7 +78,7 @@ func leftOpen(ctx context.Context, db *cockroach.DB, settings *ServeSettings, re
 	return account.Left(ctx, db, work, slices.Concat(settings.ProviderNames(), settings.LeaveProviders))
 }
 
-// OpenWork is what is open in the regions that a database has, for tools.
+// OpenWork reads what is open in the regions of a database, for tools.
 func OpenWork(ctx context.Context, db *cockroach.DB) (*account.Homes, error) {
 	regions, _, err := db.Regions(ctx)
 	if err != nil || len(regions) == 0 {

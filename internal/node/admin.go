@@ -18,21 +18,21 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// follower keeps a node's topology up to date with its table, and tells the other
-// nodes what it means for this one. It is a convenience: what must not happen
-// while it is late, the store's own steps refuse.
+// follower keeps a node's topology up to date with the table, and announces to the
+// other nodes whether this one drains. It is a convenience: while it is late, the
+// store's own steps refuse what must not happen.
 type follower struct {
 	table    claim.Regions
 	topology *region.Topology
 	self     string // the node's region
-	// tell says to the other nodes whether this one drains; nil: not yet possible.
+	// tell announces to the other nodes whether this one drains; nil: not yet possible.
 	tell func(ctx context.Context, draining bool) error
 	now  func() time.Time
 	log  *slog.Logger
 
 	mu      sync.Mutex // one reading at a time
 	trouble trouble
-	told    bool         // what the others know
+	told    bool         // the state that was last announced
 	readAt  atomic.Int64 // of the last reading that got an answer, in Unix nanoseconds
 }
 
@@ -43,7 +43,7 @@ func newFollower(table claim.Regions, topology *region.Topology, self string, no
 	}
 }
 
-// read reads the table, whatever is known of it.
+// read reads the table, whatever version is known.
 func (f *follower) read(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *follower) read(ctx context.Context) error {
 // lastRead is when the table was read last.
 func (f *follower) lastRead() time.Time { return time.Unix(0, f.readAt.Load()) }
 
-// meet says how the others are told, from now on.
+// meet sets the function that announces, from now on.
 func (f *follower) meet(ctx context.Context, tell func(ctx context.Context, draining bool) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *follower) meet(ctx context.Context, tell func(ctx context.Context, drai
 	f.say(ctx)
 }
 
-// say tells the others what they do not know yet; mu is held.
+// say announces a changed state. The caller holds mu.
 func (f *follower) say(ctx context.Context) {
 	draining := f.takes() != nil
 	if f.tell == nil || draining == f.told {
@@ -92,14 +92,14 @@ func (f *follower) say(ctx context.Context) {
 	}
 }
 
-// upTo reads the table unless what is known of it is as new as epoch.
+// upTo reads the table unless the known version is at least epoch.
 func (f *follower) upTo(ctx context.Context, epoch uint64) {
 	if f.topology.Epoch() < epoch {
-		_ = f.read(ctx) // logged; that it is still older shows
+		_ = f.read(ctx) // logged; the old version shows
 	}
 }
 
-// takes fails while the node's region takes no new traffic.
+// takes returns an error while the node's region takes no new traffic.
 func (f *follower) takes() error {
 	if here, _ := f.topology.ByName(f.self); here.Status != region.Active {
 		return fmt.Errorf("region %s is %v", f.self, here.Status)
@@ -107,10 +107,10 @@ func (f *follower) takes() error {
 	return nil
 }
 
-// inHand counts what a node is working on.
+// inHand counts the requests in progress.
 type inHand struct{ requests, forwards atomic.Int64 }
 
-// counting counts what merchants ask of the API, not what probes do.
+// counting counts requests to the API, not probes.
 func (h *inHand) counting(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v1/") {
@@ -121,11 +121,11 @@ func (h *inHand) counting(api http.Handler) http.Handler {
 	})
 }
 
-// parkedShown is how many parked rows of a region an overview shows: a person looks
+// parkedShown is how many parked rows of a region an overview shows: an operator looks
 // at them one by one.
 const parkedShown = 10
 
-// newAdmin is the node's answer to operators.
+// newAdmin makes the node's service for operators.
 func (n *Node) newAdmin() *admin.Server {
 	return admin.New(admin.Config{
 		Sight: sight{n.membership, n}, Topology: n.c.Topology, Node: n.c.Name,
@@ -178,7 +178,7 @@ func (n *Node) backlog(ctx context.Context, home string) (_ admin.Backlog, err e
 	return b, err
 }
 
-// plainError is an error in the words of people who are told of no claims.
+// plainError is an error in the terms of operators, without claims.
 type plainError struct {
 	text string
 	err  error
@@ -187,7 +187,7 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// plain says of an error only what the database said.
+// plain returns the database's part of an error.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -198,14 +198,14 @@ func plain(err error) error {
 	return err
 }
 
-// sight is what the node sees of the others, as far away as requests find them: gossip on one
-// machine knows nothing of simulated distances.
+// sight is the node's view of the others, with the distances of requests: gossip on one
+// machine does not see simulated distances.
 type sight struct {
 	*region.Membership
 	n *Node
 }
 
-// RTT is how long requests to a region take, there and back.
+// RTT returns the round-trip time of requests to a region.
 func (s sight) RTT(name string) (time.Duration, bool) {
 	if simulated := s.n.c.Network.Distance(s.n.c.Region, name); simulated > 0 {
 		return simulated, true

@@ -22,19 +22,19 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// AuditSettings say where the audit of claims is kept for years.
+// AuditSettings configure the export of the audit, which is kept for years.
 type AuditSettings struct {
 	// Bucket is the gocloud.dev URL of the bucket for segments, the same one for all
 	// regions; "": audit stays in its rows, for 400 days.
 	Bucket string `koanf:"bucket"`
-	// Every is how often it is looked whether a window is due; 0 means 10 min.
+	// Every is how often the node checks whether a window is due; 0 means 10 min.
 	Every        time.Duration `koanf:"every"`
 	audit.Policy `koanf:",flatten,squash"`
 }
 
 const defaultAuditEvery = 10 * time.Minute
 
-// DefaultAudit keeps audit in rows: a bucket has to be named.
+// DefaultAudit keeps audit in rows: export needs a bucket.
 func DefaultAudit() AuditSettings {
 	return AuditSettings{Every: defaultAuditEvery, Policy: audit.DefaultPolicy()}
 }
@@ -43,9 +43,9 @@ func (a AuditSettings) validate() error {
 	return errors.Join(bucketMistake("audit.bucket", a.Bucket, `"" to keep audit in its rows`), mustPass("audit.every", a.Every), a.Policy.Validate())
 }
 
-// AuditKeys is the variable of the keys that sign segments, in PEM, one after the other;
-// see [Secret]. The first signs, and what the others have signed is believed, so that a
-// deployment can go from one key to the next; those may be public keys alone.
+// AuditKeys is the variable of the keys that sign segments, in PEM, one after the
+// other; see [Secret]. The first signs, and segments signed by the others are accepted,
+// so that a deployment can rotate keys; the others may be public keys alone.
 const AuditKeys = "HOMEWARD_AUDIT_KEYS"
 
 // ParseAuditKeys reads the text of [AuditKeys].
@@ -115,7 +115,7 @@ func (b AuditBucket) List(ctx context.Context, prefix string, each func(name str
 	}
 }
 
-// auditMeans is where audit is exported to; the zero value: nowhere.
+// auditMeans is the target of the export; the zero value: none.
 type auditMeans struct {
 	bucket AuditBucket
 	keys   *audit.Keys
@@ -132,7 +132,7 @@ func openAuditMeans(ctx context.Context, url, keys string) (m auditMeans, err er
 	return m, err
 }
 
-// objects is the bucket, nil where there is none.
+// objects returns the bucket, nil if there is none.
 func (m auditMeans) objects() audit.Objects {
 	if m.bucket.Blobs == nil {
 		return nil
@@ -147,8 +147,8 @@ func (m auditMeans) close() error {
 	return m.bucket.Close()
 }
 
-// The demo's key that signs audit, and the directory of its bucket, within its --data
-// directory.
+// The file of the demo's key that signs audit, and the directory of its bucket, within
+// its --data directory.
 const (
 	auditFile = "audit.key"
 	auditDir  = "audit"
@@ -157,9 +157,9 @@ const (
 // DemoAuditDir is the bucket of a demo whose settings name none.
 func DemoAuditDir(data string) string { return filepath.Join(data, auditDir) }
 
-// DemoAudit is where a demo's audit goes unless its settings say: beside its store, a
-// window every few minutes so that somebody sees it come, signed by a key of its own, which
-// is made where there is none.
+// DemoAudit is the default export of a demo: a bucket beside its store, a window every
+// few minutes so that people can watch it, signed by a key of its own, which it creates
+// if there is none.
 func DemoAudit(data string, s AuditSettings) (AuditSettings, *audit.Keys, error) {
 	if s.Bucket == "" {
 		dir, err := filepath.Abs(DemoAuditDir(data))
@@ -186,20 +186,20 @@ func DemoAudit(data string, s AuditSettings) (AuditSettings, *audit.Keys, error)
 	return s, keys, nil
 }
 
-// export is what a node knows of the exports that it does, by home.
+// export has the state of this node's exports, by home.
 type export struct {
 	last atomic.Pointer[map[string]exported]
 }
 
-// exported is what a round came to.
+// exported is the result of a round.
 type exported struct {
 	at     time.Time
 	status audit.Status
 	failed bool
 }
 
-// lag is the age of the oldest window that is due and not exported, some time after the
-// last round.
+// lag returns the age of the oldest window that is due and not exported, some time
+// after the last round.
 func (e *exported) lag() (lag time.Duration, known bool) {
 	if e.status.Exported.IsZero() {
 		return 0, false
@@ -210,7 +210,7 @@ func (e *exported) lag() (lag time.Duration, known bool) {
 	return lag, true
 }
 
-// tell tells the lag of each home.
+// tell records the lag of each home.
 func (e *export) tell(o *meter.Observer) {
 	if last := e.last.Load(); last != nil {
 		for home, l := range *last {
@@ -221,14 +221,14 @@ func (e *export) tell(o *meter.Observer) {
 	}
 }
 
-// NewExporter is one that takes card numbers out of what providers said.
+// NewExporter returns an exporter that masks card numbers in providers' texts.
 func NewExporter(c audit.Config) (*audit.Exporter, error) {
 	c.Mask = maskCards
 	return audit.NewExporter(c)
 }
 
-// exportAudit writes the audit of the region to segments, and that of lost regions, at one
-// node as a rule: a home whose rows nobody exports would lose them after 400 days.
+// exportAudit exports the audit of the region, and that of lost regions, usually at one
+// node: without an export a lost home's rows would be dropped after 400 days.
 func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	c := &n.c
 	if c.AuditObjects == nil {
@@ -243,9 +243,9 @@ func (n *Node) exportAudit(context.Context) (parts.Stop, error) {
 	}
 	mine := n.roundsOf()
 	n.background.every(n.log, cmp.Or(c.Audit.Every, defaultAuditEvery), func(ctx context.Context) {
-		last := map[string]exported{} // without those of which another node tells
+		last := map[string]exported{} // without those that another node reports
 		for _, home := range n.kept() {
-			if !mine(home) || n.guard.Standing().Unread(home) { // unread: a person is to look first
+			if !mine(home) || n.guard.Standing().Unread(home) { // unread: an operator must look first
 				continue
 			}
 			if done, err := x.round(ctx, home); err == nil {
@@ -293,7 +293,8 @@ func (x *exports) home(home string) (*homeExport, error) {
 	return x.of[home], nil
 }
 
-// round exports what is due of a home. The error is that of an export that cannot be made.
+// round exports the due windows of a home. The error is about an export that cannot be
+// made.
 func (x *exports) round(ctx context.Context, home string) (done exported, err error) {
 	e, err := x.home(home)
 	if err != nil {
@@ -334,7 +335,7 @@ func (x *exports) export(ctx context.Context, home string, e *homeExport) (audit
 
 var errUnread = errors.New("a restore is in effect, and what is lost was not read from the bucket; run homeward restore audit")
 
-// maskCards takes the place of a provider's words that hold a card number.
+// maskCards replaces a provider's text that contains a card number.
 func maskCards(text string) string {
 	if payment.HasCardNumber(text) {
 		return "(masked: it held a card number)"

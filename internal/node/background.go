@@ -11,8 +11,8 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// background is what goes on beside requests: a part that what comes after it in the
-// list adds to, and that ends when nothing needs it any more.
+// background runs beside requests, as a part: later parts in the list may add to it,
+// and it ends when none needs it any more.
 type background struct {
 	ctx  context.Context
 	work sync.WaitGroup
@@ -28,16 +28,16 @@ func (b *background) start(context.Context) (parts.Stop, error) {
 	}, nil
 }
 
-// run runs f beside everything else; its ctx ends with the part.
+// run runs f in the background; its ctx ends with the part.
 func (b *background) run(f func(context.Context)) { b.work.Go(func() { f(b.ctx) }) }
 
-// every runs f now and then beside everything else.
+// every runs f periodically in the background.
 func (b *background) every(log *slog.Logger, d time.Duration, f func(context.Context)) {
 	b.run(func(ctx context.Context) { every(ctx, log, d, f) })
 }
 
-// every runs f about each d until ctx ends, with jitter that keeps nodes which
-// were started together from asking the database together. A panic costs one round.
+// every runs f about every d until ctx ends, with jitter so that nodes which were
+// started together do not query the database together. A panic costs one round.
 func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(context.Context)) {
 	pause := time.NewTimer(rand.N(d))
 	defer pause.Stop()
@@ -54,8 +54,7 @@ func every(ctx context.Context, log *slog.Logger, d time.Duration, f func(contex
 	}
 }
 
-// trouble logs the beginning and the end of a time in which something fails, and
-// nothing in between.
+// trouble logs the first and the last failure of a series, and nothing in between.
 type trouble struct {
 	log         *slog.Logger
 	began, over string
@@ -81,15 +80,15 @@ type sweeper struct {
 	trouble trouble
 }
 
-// newSweeper sweeps what a node, or a cluster, keeps.
+// newSweeper returns a sweeper of the stores of a node, or a cluster.
 func newSweeper(sweep func(context.Context, int) (int, error), log *slog.Logger) *sweeper {
 	return &sweeper{sweep, trouble{
 		log: log, began: "rows past their windows cannot be deleted; they count as absent all the same", over: "rows past their windows can be deleted again",
 	}}
 }
 
-// round goes on while batches are full, so that what a busy hour leaves is gone
-// after it.
+// round continues while batches are full, so that the rows of a busy hour are deleted
+// soon after it.
 func (s *sweeper) round(ctx context.Context) {
 	for {
 		n, err := s.sweep(ctx, sweepBatch)

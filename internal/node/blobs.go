@@ -15,9 +15,9 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Blobs implements claim.Blobs over any bucket that gocloud.dev can open. An
-// object is named by the SHA-256 of its content, so writing twice is writing
-// once, and a reader can tell damage from truth.
+// Blobs implements claim.Blobs over any bucket that gocloud.dev can open. An object's
+// name is the SHA-256 of its content, so a second write changes nothing, and a reader
+// detects damage.
 type Blobs struct {
 	bucket *blob.Bucket
 	// dir is set for file:// buckets, whose driver renames into place without

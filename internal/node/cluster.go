@@ -40,10 +40,9 @@ type ClusterConfig struct {
 	// Dir is the embedded store's directory; responses too large for a row go to
 	// Dir/objects unless Objects names another bucket.
 	Dir string
-	// Databases is where each region reaches the SQL database: a connection
-	// string by region. nil means the embedded store; ReplicaLag, Clock, FS and
-	// Fatal are that store's only, and so is what Network charges for rows that
-	// are homed elsewhere.
+	// Databases has the connection string of each region's SQL database. nil means the
+	// embedded store; ReplicaLag, Clock, FS and Fatal apply to that store only, and so
+	// does the distance that Network adds to rows homed elsewhere.
 	Databases map[string]string
 	// Pool bounds each region's use of its database; zero takes
 	// [cockroach.DefaultPool].
@@ -58,45 +57,47 @@ type ClusterConfig struct {
 	Providers psp.Providers
 	// Failover names the provider to try when one has certainly moved no money. Nil: none.
 	Failover map[string]payment.Failover
-	// Notifiers read what providers say unasked, by the name in the path.
+	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
-	// Seal seals what is stored of secrets and persons; nil: it is stored as it is.
+	// Seal seals stored secrets and personal data; nil: they are stored unsealed.
 	Seal *seal.Ring
 	// AuditKeys sign the audit, where Audit names a bucket.
 	AuditKeys  *audit.Keys
 	Network    *wan.Network
 	ReplicaLag time.Duration
-	// Clock is the store's, and for the ages that nodes tell of; nil means the system's.
+	// Clock is the clock of the store, and of the ages in metrics; nil means the
+	// system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// MetricsListen is where the metrics of all nodes are scraped, host:port; "" is nowhere.
+	// MetricsListen is the address at which the metrics of all nodes are scraped,
+	// host:port; "": none.
 	MetricsListen string
 	// WrapStore decorates each node's view of the store, for tests that stop a
 	// node at a chosen step. nil leaves it as it is.
 	WrapStore func(region string, s deployment.Store) deployment.Store
-	// WrapTransport decorates what each node's forwards travel through, for tests
-	// that lose a reply. nil leaves it as it is.
+	// WrapTransport decorates the transport of each node's forwards, for tests that
+	// lose a reply. nil leaves it unchanged.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
-	// FS is the store's file system, for tests that take its power away. nil
-	// means the real one. Objects should be set with it: bodies are not kept there.
+	// FS is the store's file system, for tests of power loss. nil means the real one.
+	// Set Objects, too: bodies are not kept in FS.
 	FS vfs.FS
 	// Fatal is called when the store can no longer be written.
 	Fatal func(error)
 	// Console is served by the first node; nil: there is none.
 	Console *Console
-	// Commands are what operators may run at each node; nil: none.
+	// Commands are the commands that operators may run at each node; nil: none.
 	Commands Commands
 }
 
-// Commands make what operators may run at a node from what the node has.
+// Commands makes the commands that operators may run at a node.
 type Commands func(Belongings) admin.Run
 
-// Belongings are what a node has for commands.
+// Belongings are a node's resources for commands.
 type Belongings struct {
 	deployment.Deployment
 	// Seal is as in [Config].
 	Seal *seal.Ring
-	// Runs is the setting: the bucket that keeps what commands find.
+	// Runs is the setting: the bucket for reports of commands.
 	Runs string
 	// Webhooks is the setting events.webhooks.on: this node delivers events to endpoints.
 	Webhooks bool
@@ -117,7 +118,7 @@ type ClusterRegion struct {
 	Listen, RPCListen string
 }
 
-// ClusterTenant is a tenant to have, with its API keys.
+// ClusterTenant is a tenant to create, with its API keys.
 type ClusterTenant struct {
 	claim.Tenant
 	APIKeys []string
@@ -139,8 +140,8 @@ type Cluster struct {
 	running    parts.Running
 }
 
-// StartCluster opens the store and starts every node. ctx bounds the start only. After
-// a failed one nothing runs.
+// StartCluster opens the store and starts every node. ctx bounds the start only. If it
+// fails nothing is left running.
 func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -160,7 +161,7 @@ func StartCluster(ctx context.Context, c ClusterConfig) (*Cluster, error) {
 	return k, nil
 }
 
-// Stop drains every node at once and closes the store last.
+// Stop drains every node concurrently and closes the store last.
 func (k *Cluster) Stop(ctx context.Context) error { return k.running.Stop(ctx) }
 
 func (k *Cluster) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
@@ -168,7 +169,7 @@ func (k *Cluster) openMetrics(ctx context.Context) (_ parts.Stop, err error) {
 	return k.metrics.Stop, err
 }
 
-// MetricsAddr is where metrics are scraped, "" if nowhere.
+// MetricsAddr is the address at which metrics are scraped, "" if none.
 func (k *Cluster) MetricsAddr() string { return k.metrics.Addr() }
 
 func (k *Cluster) openStore(ctx context.Context) (_ parts.Stop, err error) {
@@ -233,10 +234,10 @@ func (k *Cluster) openSinks(ctx context.Context) (_ parts.Stop, err error) {
 	}, nil
 }
 
-// startNodes starts the first nodes of all regions, then the second ones; each knocks at
-// those before it. Those that were started are stopped, also if one could not be.
+// startNodes starts the first nodes of all regions, then the second ones; each joins
+// those before it. If one fails it stops those that were started.
 func (k *Cluster) startNodes(ctx context.Context) (parts.Stop, error) {
-	start := uuid.NewString()[:8] // leases of an earlier start are nobody's
+	start := uuid.NewString()[:8] // no node owns the leases of an earlier start
 	var seeds []string
 	for i := range max(1, k.c.Nodes) {
 		for _, r := range k.c.Regions {
@@ -268,7 +269,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 	if err != nil {
 		return nil, err
 	}
-	topology, err := region.NewTopology(k.regions) // each node's own, as in processes of their own
+	topology, err := region.NewTopology(k.regions) // each node's own, as in separate processes
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +288,7 @@ func (k *Cluster) startNode(ctx context.Context, at ClusterRegion, name, start s
 	})
 }
 
-// stopNodes drains all at once.
+// stopNodes drains all nodes concurrently.
 func (k *Cluster) stopNodes(ctx context.Context) error {
 	errs := make([]error, len(k.Nodes))
 	var all sync.WaitGroup
@@ -298,13 +299,13 @@ func (k *Cluster) stopNodes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// sweep deletes rows past their windows now and then.
+// sweep deletes rows past their windows periodically.
 func (k *Cluster) sweep(context.Context) (parts.Stop, error) {
 	k.background.every(k.c.Logger, cmp.Or(k.c.SweepEvery, defaultSweepEvery), newSweeper(k.DB.Sweep, k.c.Logger).round)
 	return nil, nil
 }
 
-// openDeployment opens the store that c describes; nil comes with every error.
+// openDeployment opens the store that c describes; it is nil with every error.
 func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Region, metrics *telemetry.Metrics) (deployment.Deployment, error) {
 	if c.Databases != nil {
 		for _, r := range regions {
@@ -329,7 +330,7 @@ func openDeployment(ctx context.Context, c *ClusterConfig, regions []region.Regi
 	return deployment.Embedded(db), nil
 }
 
-// meet waits until every node has heard of every other.
+// meet waits until every node sees every other.
 func (k *Cluster) meet(ctx context.Context) (parts.Stop, error) {
 	for _, n := range k.Nodes {
 		for {

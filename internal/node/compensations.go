@@ -10,16 +10,18 @@ import (
 
 // CompensationSettings limit automatic refunds; see notice.Limits.
 type CompensationSettings struct {
-	// On: this node gives ghosts back. homeward compensations stop holds all nodes.
+	// On: this node makes automatic refunds. homeward compensations stop holds those of
+	// all nodes.
 	On bool `koanf:"on"`
-	// PerHour is how many, SumPerHour how much of a currency, as notice.Limits.Sum, and
-	// Sums says the latter for single currencies in their own minor units: "jpy=5000000".
+	// PerHour is the greatest number, SumPerHour the greatest sum of a currency, as
+	// notice.Limits.Sum; Sums sets the latter for single currencies in their own minor
+	// units: "jpy=5000000".
 	PerHour    int      `koanf:"per_hour"`
 	SumPerHour int64    `koanf:"sum_per_hour"`
 	Sums       []string `koanf:"sums"`
 }
 
-// DefaultCompensations are those of notice.DefaultLimits.
+// DefaultCompensations are notice.DefaultLimits.
 func DefaultCompensations() CompensationSettings {
 	l := notice.DefaultLimits()
 	return CompensationSettings{On: true, PerHour: l.Count, SumPerHour: l.Sum, Sums: []string{}}

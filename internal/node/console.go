@@ -12,21 +12,21 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Console says where a node shows people what it sees, and to whom.
+// Console configures where a node serves the console, and to whom.
 type Console struct {
 	Listen string // host:port
 	Access console.Access
-	// Certs has callers show a certificate of the deployment; nil: Access finds out by
-	// itself who they are.
+	// Certs requires a certificate of the deployment from callers; nil: Access
+	// authenticates them.
 	Certs *region.TLS
-	// TLS is what browsers are shown: of Certs' own where nil, and without those nothing, as
-	// on this machine or behind a proxy that ends TLS.
+	// TLS is shown to browsers: by default Certs' own. Without either the console is
+	// served in clear text, for this machine or behind a proxy that ends TLS.
 	TLS *tls.Config
 	// Actions lets operators act.
 	Actions bool
 	// TraceURL is as in [console.Config].
 	TraceURL string
-	// Hint is what to send, where nothing has arrived yet.
+	// Hint is an example request, shown while no request has arrived.
 	Hint func() []string
 }
 
@@ -34,14 +34,15 @@ type Console struct {
 const ConsoleListen = "console.listen"
 
 const (
-	// consoleHead and consoleIdle are generous for a browser: who may connect is known.
+	// consoleHead and consoleIdle are generous for a browser, as callers are
+	// authenticated.
 	consoleHead = 10 * time.Second
 	consoleIdle = 2 * time.Minute
 	// consoleHeaders has room for a cookie, and a form's token.
 	consoleHeaders = 32 << 10
 )
 
-// serveConsole shows operators what this node sees of the deployment.
+// serveConsole serves this node's view of the deployment to operators.
 func (n *Node) serveConsole(context.Context) (parts.Stop, error) {
 	c := n.c.Console
 	if c == nil {
@@ -76,7 +77,7 @@ func (c *Console) server(handler http.Handler) *http.Server {
 	return server
 }
 
-// ConsoleAddr is where the console listens; "" where there is none.
+// ConsoleAddr is the address of the console; "" if there is none.
 func (n *Node) ConsoleAddr() string {
 	if n.conListener == nil {
 		return ""
@@ -84,7 +85,7 @@ func (n *Node) ConsoleAddr() string {
 	return n.conListener.Addr().String()
 }
 
-// histories reads what became of a key, in the regions that there are by now.
+// histories reads the history of a key, in the present regions.
 type histories struct{ *Node }
 
 // Read implements [console.History].

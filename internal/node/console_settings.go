@@ -15,7 +15,8 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// ConsoleSettings say where operators look at the node by browser, and who they are.
+// ConsoleSettings configure the console for operators' browsers, and their
+// authentication.
 type ConsoleSettings struct {
 	// Listen is host:port; "": there is no console.
 	Listen string `koanf:"listen"`
@@ -23,11 +24,11 @@ type ConsoleSettings struct {
 	// the node's own.
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
-	// Actions lets operators act; else every page only reads.
+	// Actions lets operators act; otherwise every page is read-only.
 	Actions bool `koanf:"actions"`
-	// TraceURL is where a trace can be seen, with {trace} for its id; "": nowhere.
+	// TraceURL is the URL of a trace, with {trace} for its id; "": none.
 	TraceURL string `koanf:"trace_url"`
-	// OIDC says who vouches for people; without an issuer they show an operator's
+	// OIDC authenticates people; without an issuer they present an operator's
 	// certificate.
 	OIDC OIDCSettings `koanf:"oidc"`
 }
@@ -43,14 +44,15 @@ type OIDCSettings struct {
 	Operators []string `koanf:"operators"`
 }
 
-// OIDCSecret is the variable of what the issuer knows the console by; see [Secret].
+// OIDCSecret is the variable of the console's client secret at the issuer; see
+// [Secret].
 const OIDCSecret = "HOMEWARD_OIDC_SECRET"
 
 func defaultConsole() ConsoleSettings {
 	return ConsoleSettings{OIDC: OIDCSettings{Scopes: []string{"profile", "email"}, Claim: "groups", Viewers: []string{}, Operators: []string{}}}
 }
 
-// validate looks at the settings and not at the files, which may be elsewhere.
+// validate checks the settings and not the files, which may be on another machine.
 func (c ConsoleSettings) validate(t TLSSettings) error {
 	if c.Listen == "" {
 		return nil
@@ -73,7 +75,7 @@ func (c ConsoleSettings) validate(t TLSSettings) error {
 	return errors.Join(append(errs, c.OIDC.validate(), c.overTheWire())...)
 }
 
-// overTheWire refuses sessions that anybody on the way could take.
+// overTheWire refuses sessions that an eavesdropper could take over.
 func (c ConsoleSettings) overTheWire() error {
 	if c.Cert == "" && !onLoopback(c.Listen) {
 		return fmt.Errorf("settings: console.listen %s is open to other machines in clear text; set console.cert and console.key, or listen on 127.0.0.1 behind a proxy that ends TLS", c.Listen)
@@ -118,7 +120,7 @@ func (c ConsoleSettings) checkFiles() error {
 	return nil
 }
 
-// open is the console of a node with the certificates certs; nil, where there is none.
+// open returns the console of a node with the certificates certs; nil if there is none.
 func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger) (*Console, error) {
 	if c.Listen == "" {
 		return nil, nil
@@ -145,22 +147,22 @@ func (c ConsoleSettings) open(certs *region.TLS, secret string, log *slog.Logger
 	return out, err
 }
 
-// certPairEvery is how often a handshake looks whether the files have changed.
+// certPairEvery is how often a handshake checks whether the files have changed.
 const certPairEvery = time.Second
 
-// certPair is a server's certificate, which is read again when its files change. What is
-// broken is logged once and not used. It is safe for concurrent use.
+// certPair is a server's certificate, which it reloads when its files change. It logs
+// invalid files once and does not use them. It is safe for concurrent use.
 type certPair struct {
 	cert, key string
 	log       *slog.Logger
 
 	mu      sync.Mutex
 	have    *tls.Certificate
-	changed [2]time.Time // of what was read last
+	changed [2]time.Time // of the last reading
 	checked time.Time
 }
 
-// get is for tls.Config.GetCertificate.
+// get implements tls.Config.GetCertificate.
 func (p *certPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"gocloud.dev/blob/memblob"
 )
 
-// drivers are what URLs of buckets and sealing keys may begin with, by the build tag that
-// puts the library for it in; "" is in every build. homeward-cloud has them all. See
+// drivers maps the schemes of URLs of buckets and sealing keys to the build tag that
+// includes the library; "" is in every build. homeward-cloud has them all. See
 // docs/adr/0024-the-image-stays-small.md.
 var drivers = map[string]struct{ buckets, keys []string }{
 	"":           {[]string{"file"}, []string{"base64key"}},
@@ -21,7 +21,7 @@ var drivers = map[string]struct{ buckets, keys []string }{
 	"hashivault": {nil, []string{"hashivault"}},
 }
 
-// driverOf is the build tag with which a scheme can be opened.
+// driverOf returns the build tag that can open a scheme.
 func driverOf(scheme string) (tag string, known bool) {
 	for tag, d := range drivers {
 		if slices.Contains(d.buckets, scheme) || slices.Contains(d.keys, scheme) {
@@ -31,8 +31,8 @@ func driverOf(scheme string) (tag string, known bool) {
 	return "", false
 }
 
-// notBuiltIn says what to do about a scheme that this build cannot open; here are those
-// that it can.
+// notBuiltIn describes what to do about a scheme that this build cannot open; here are
+// those that it can.
 func notBuiltIn(scheme string, here []string) string {
 	if tag, known := driverOf(scheme); known && tag != "" && !slices.Contains(here, scheme) {
 		return fmt.Sprintf("the driver of %s:// is not in this build; take homeward-cloud, image or archive, which has it, or build with -tags %s", scheme, tag)
@@ -40,7 +40,7 @@ func notBuiltIn(scheme string, here []string) string {
 	return fmt.Sprintf("this build opens %s://…", strings.Join(here, "://…, "))
 }
 
-// cannotOpen says why this build can open no bucket of that URL, "" if it can.
+// cannotOpen returns why this build cannot open a bucket of that URL, "" if it can.
 func cannotOpen(bucket string) string {
 	u, err := url.Parse(bucket)
 	if err == nil && slices.Contains(bucketSchemes(), u.Scheme) {
@@ -50,7 +50,8 @@ func cannotOpen(bucket string) string {
 	return notBuiltIn(scheme, bucketSchemes())
 }
 
-// bucketSchemes are those of buckets that outlast this process and that others see.
+// bucketSchemes are those of buckets that outlast this process and that others can
+// read.
 func bucketSchemes() []string {
 	return slices.DeleteFunc(blob.DefaultURLMux().BucketSchemes(), func(s string) bool { return s == memblob.Scheme })
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/homeward-io/homeward/outbox/relay/nats"
 )
 
-// EventsSettings configure the sinks that events are emitted to. They are the same at every
-// node of a deployment: each settlement writes one row for each sink. Without sinks none is
-// written.
+// EventsSettings configure the sinks that events are emitted to. They must be the same
+// at every node of a deployment: each settlement writes one row for each sink. Without
+// sinks it writes none.
 type EventsSettings struct {
 	// Log writes a line for each event.
 	Log bool `koanf:"log"`
-	// Webhooks tells tenants, at the endpoints that homeward endpoint sets.
+	// Webhooks notifies tenants at the endpoints that homeward endpoint sets.
 	Webhooks WebhookSettings `koanf:"webhooks"`
 	// NATS publishes to JetStream.
 	NATS NATSSettings `koanf:"nats"`
@@ -36,12 +36,12 @@ type WebhookSettings struct {
 	AllowHTTP    bool `koanf:"allow_http"`
 }
 
-// NATSSettings are those of nats.Config. User and password belong into the
-// credentials file.
+// NATSSettings are those of nats.Config. User and password belong in the credentials
+// file.
 type NATSSettings struct {
 	// URL is "" for none.
 	URL string `koanf:"url"`
-	// AllowPlaintext lets events go to other machines without TLS.
+	// AllowPlaintext allows events to be sent to other machines without TLS.
 	AllowPlaintext bool          `koanf:"allow_plaintext"`
 	Credentials    string        `koanf:"credentials"`
 	CA             string        `koanf:"ca"`
@@ -66,8 +66,8 @@ func DefaultEvents() EventsSettings {
 	}
 }
 
-// validate refuses what must not stand in a file that is kept and shown, and what the
-// sinks would refuse as they are opened. Servers and files are looked at then.
+// validate refuses secrets in a file that is kept and shown, and settings that the
+// sinks would refuse as they are opened. Servers and files are checked then.
 func (s EventsSettings) validate() error {
 	for server := range strings.SplitSeq(s.NATS.URL, ",") {
 		server = strings.TrimSpace(server)
@@ -76,7 +76,7 @@ func (s EventsSettings) validate() error {
 		}
 		u, err := url.Parse(server)
 		switch {
-		case err != nil: // its text holds the URL, which may hold a password
+		case err != nil: // its text contains the URL, which may contain a password
 			return errors.New("settings: events.nats.url is no URL; write tls://host:4222")
 		case u.User != nil:
 			return errors.New("settings: events.nats.url holds a user, password or token, which are secrets; put them into the file that events.nats.credentials names")
@@ -126,7 +126,7 @@ type Sinks struct {
 	nats     *nats.Sink
 }
 
-// open opens every sink that is set. ctx bounds the opening only.
+// open opens every configured sink. ctx bounds the opening only.
 func (s EventsSettings) open(ctx context.Context, endpoints relay.Endpoints, log *slog.Logger) (_ *Sinks, err error) {
 	all := &Sinks{kinds: map[outbox.Kind]relay.Sink{}}
 	defer func() {

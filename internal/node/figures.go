@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// figuresEvery is how often the store is asked for what gauges tell of its rows: often
-	// enough for an alert on a minute, and some ten small questions.
+	// figuresEvery is how often the node queries the store for gauges: often enough for
+	// an alert on a minute, at the cost of some ten small queries.
 	figuresEvery = 15 * time.Second
 	// figuresTime bounds one round.
 	figuresTime = 10 * time.Second
-	// figuresRows is how many rows of a queue, or unknown claims, are looked at one by one.
+	// figuresRows is how many rows of a queue, or unknown claims, are read one by one.
 	figuresRows = 1000
-	// stuckAfter is how long a lease must have been over, and recovery due.
+	// stuckAfter is how long a lease must have ended while recovery was due.
 	stuckAfter = time.Minute
-	// limboPrefix begins what notice.Processor parks in LIMBO with.
+	// limboPrefix begins the reason with which notice.Processor parks in LIMBO.
 	limboPrefix = "LIMBO"
 )
 
-// figures are what gauges tell of a region's rows: asked for now and then by one node of
-// the region, never by a scrape, at a cost that is bounded whatever the rows.
+// figures are the gauges of a region's rows. One node of the region queries them
+// periodically, never a scrape, at a cost that does not depend on the number of rows.
 type figures struct {
 	store    deployment.Store
 	region   string
@@ -39,7 +39,7 @@ type figures struct {
 	trouble  trouble
 
 	mu sync.Mutex
-	// at is when the rows were counted, zero where that is another node's turn.
+	// at is when the rows were counted, zero if it is another node's turn.
 	at     time.Time
 	told   []figure
 	brakes []notice.Brake
@@ -61,7 +61,7 @@ func newFigures(n *Node) *figures {
 	}
 }
 
-// collectFigures begins the rounds.
+// collectFigures starts the rounds.
 func (n *Node) collectFigures() error {
 	if n.c.Meters == nil {
 		return nil
@@ -71,7 +71,8 @@ func (n *Node) collectFigures() error {
 	return n.c.Meters.Observe(f.tell)
 }
 
-// round asks the store. The brakes, and with them the store's clock, every node asks for.
+// round queries the store. Every node reads the brakes, and with them the store's
+// clock.
 func (f *figures) round(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, figuresTime)
 	defer cancel()
@@ -100,7 +101,7 @@ func (f *figures) readBrakes(ctx context.Context) error {
 	return nil
 }
 
-// count looks at the rows of the region.
+// count counts the rows of the region.
 func (f *figures) count(ctx context.Context) error {
 	var told []figure
 	tell := func(of *meter.Metric, value float64, labels ...string) {
@@ -150,7 +151,7 @@ func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell
 	}
 	tell(meter.OutboxPending, float64(depth.Pending), f.region, string(q))
 	lag, parked, limbo, stuck := map[outbox.Kind]time.Duration{}, map[outbox.Kind]int{}, 0, 0
-	// Rows are read where there is something to tell of them.
+	// Read rows only if a gauge needs them.
 	if depth.Due > 0 {
 		rows, err := store.Waiting(ctx, f.region, figuresRows)
 		if err != nil {
@@ -190,7 +191,7 @@ func (f *figures) queue(ctx context.Context, q outbox.Queue, now time.Time, tell
 	return nil
 }
 
-// tell says what was found last, and how long ago.
+// tell records the latest figures, and their age.
 func (f *figures) tell(o *meter.Observer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +204,7 @@ func (f *figures) tell(o *meter.Observer) {
 	if !slices.ContainsFunc(f.brakes, func(b notice.Brake) bool { return b.Provider == notice.AllProviders }) {
 		o.Is(meter.BrakeHeld, 0, "all")
 	}
-	// Figures of a node whose turn it is not any more are another's to tell.
+	// Another node reports the figures once it is its turn.
 	if age := time.Since(f.at); !f.at.IsZero() && age < seldom*2*figuresEvery {
 		o.Is(meter.Collected, age.Seconds())
 		for _, one := range f.told {

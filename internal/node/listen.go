@@ -10,10 +10,10 @@ import (
 	"github.com/homeward-io/homeward/internal/parts"
 )
 
-// ListenError reports an address that cannot be listened on, as a rule because another
+// ListenError reports an address that cannot be listened on, usually because another
 // process does.
 type ListenError struct {
-	// Setting is the one that names the address.
+	// Setting names the address's setting.
 	Setting, Addr string
 	// Err is the system's: net.OpError's cause, or what is left of it.
 	Err error
@@ -33,7 +33,7 @@ func listen(setting, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// listenError says the address once: the system's error has it, too.
+// listenError contains the address once: the system's error has it, too.
 func listenError(setting, addr string, err error) error {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op.Err
@@ -41,8 +41,8 @@ func listenError(setting, addr string, err error) error {
 	return &ListenError{setting, addr, err}
 }
 
-// listen takes the addresses of all servers. In the end it closes what no server was
-// started on; a server has closed its own.
+// listen opens the listeners of all servers. At the end it closes those without a
+// server; a server closes its own.
 func (n *Node) listen(context.Context) (parts.Stop, error) {
 	var err error
 	if n.rpcListener, err = listen("rpc.listen", n.c.RPCListen); err != nil {
@@ -82,8 +82,7 @@ func (n *Node) serve(what string, s *http.Server, l net.Listener) {
 	})
 }
 
-// shutdown finishes a server's requests, and cuts off what is left at the end of
-// ctx.
+// shutdown completes a server's requests, and cancels the rest when ctx ends.
 func shutdown(ctx context.Context, s *http.Server) error {
 	if err := s.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("the shutdown timed out with requests still open: %w", err), s.Close())

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// untilStop drops what is logged once a node has left gossip on purpose: that its
-// last packets find their socket closed is no news.
+// untilStop drops gossip's log lines after the node has left on purpose: failed sends
+// on the closed socket are expected.
 type untilStop struct {
 	slog.Handler
 	left *atomic.Bool

@@ -12,13 +12,13 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// beat is who looks for rows of some homes, and the workers that he wakes.
+// beat is a lookout for some homes, with the workers that it wakes.
 type beat struct {
 	lookout *outbox.Lookout
 	workers map[outbox.Queue]*outbox.Worker
 }
 
-// allBeats are this node's: one for its own region, one for those that are lost.
+// allBeats are this node's: one for its own region, one for lost ones.
 func (n *Node) allBeats() []beat {
 	if beats := n.beats.Load(); beats != nil {
 		return *beats
@@ -26,24 +26,24 @@ func (n *Node) allBeats() []beat {
 	return nil
 }
 
-// wake has this node take what it has just put into a queue, which will be due in some
-// time from now.
+// wake has this node take the row that it has just put into a queue and that will be
+// due after some time.
 func (n *Node) wake(q outbox.Queue, home string, in time.Duration) {
 	for _, b := range n.allBeats() {
 		b.workers[q].Wake(home, in)
 	}
 }
 
-// lookSoon has this node find out when something of a home is due.
+// lookSoon has this node look for due rows of a home soon.
 func (n *Node) lookSoon(home string) {
 	for _, b := range n.allBeats() {
 		b.lookout.Look(home)
 	}
 }
 
-// turn says whether this node is the one of its kind that is to do something for a home
-// often, and how many could: the nodes of the home, or for another region's rows those
-// of all others. It is what gossip says, and so a hint.
+// turn reports whether it is this node's turn to do something for a home often, and how
+// many nodes could: the nodes of the home, or for another region's rows those of all
+// others. It relies on gossip, and so is a hint.
 func (n *Node) turn(home string) (mine bool, nodes int) {
 	able := n.membership.Nodes(home)
 	if home != n.c.Region {
@@ -60,19 +60,19 @@ func (n *Node) turn(home string) (mine bool, nodes int) {
 	return region.Choose(able, claim.Key{Value: home})[0].Self, len(able)
 }
 
-// seldom bounds in how many rounds a node that is one of many does a thing.
+// seldom bounds the interval of a node whose turn it is not, in rounds.
 const seldom = 12
 
-// rounds says in which rounds this node does what is enough if one node of its region does
-// it: in all while it is that one, else in one of as many as there are nodes, and in one of
-// seldom whatever gossip says. The result is for one goroutine.
+// rounds reports whether this node acts in a round of which one node of its region
+// suffices: in all while it is its turn, else in one of as many as there are nodes, and
+// in one of seldom whatever gossip says. The result is not safe for concurrent use.
 func (n *Node) rounds() (now func() bool) {
 	of := n.roundsOf()
 	return func() bool { return of(n.c.Region) }
 }
 
-// roundsOf is [Node.rounds] for any home: of another region's it is enough if one node of
-// all the others does it.
+// roundsOf is [Node.rounds] for any home: for another region's, one node of all the
+// others suffices.
 func (n *Node) roundsOf() (now func(home string) bool) {
 	left := map[string]int{}
 	return func(home string) bool {
@@ -85,12 +85,12 @@ func (n *Node) roundsOf() (now func(home string) bool) {
 	}
 }
 
-// kept are the homes that this node does housekeeping for: its own region, and those that are
-// lost, whose nodes cannot.
+// kept are the homes whose housekeeping this node does: its own region, and lost ones,
+// whose nodes cannot.
 func (n *Node) kept() []string { return append([]string{n.c.Region}, n.outages.All()...) }
 
-// waking is a node's store. What it puts into queues is worked on by this node at once, if
-// it lives: whoever looks for due rows looks seldom while there are none.
+// waking is a node's store. It wakes this node's workers for the rows that it enqueues,
+// as lookouts look seldom while there are none.
 type waking struct {
 	deployment.Store
 	n *Node
@@ -100,7 +100,7 @@ type waking struct {
 func (s waking) Settle(ctx context.Context, held claim.Record, v claim.Verdict) (claim.Record, error) {
 	rec, err := s.Store.Settle(ctx, held, v)
 	if err == nil && rec.State == claim.InFlight {
-		s.n.lookSoon(held.Home) // it is the provider calls' from when its lease ends
+		s.n.lookSoon(held.Home) // due when its lease ends
 	}
 	if len(v.Events) > 0 { // also if it is unknown whether they are there
 		s.n.wake(outbox.Events, held.Home, 0)

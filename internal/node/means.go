@@ -15,7 +15,7 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// means is what acting on claims takes, in a node or beside one: the database, the
+// means are what acting on claims needs, inside or outside a node: the database, the
 // objects and the providers.
 type means struct {
 	db        *cockroach.DB

@@ -16,7 +16,7 @@ import (
 	"github.com/homeward-io/homeward/router"
 )
 
-// measured is a node's router that tells of the requests that merchants make.
+// measured is a node's router that counts the requests of merchants.
 type measured struct {
 	httpapi.Router
 	requests, tenants *meter.Counter
@@ -40,7 +40,7 @@ func (m *measured) Do(ctx context.Context, req claim.Request, hint string) (clai
 	return reply, err
 }
 
-// outcomeOf is what a request came to, as [meter.Requests] has it.
+// outcomeOf returns the outcome of a request, as [meter.Requests] has it.
 func outcomeOf(reply *claim.Reply, err error) string {
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ func failureOf(err error) string {
 	}
 }
 
-// timed is a provider, with its circuit, that tells how long its answers take.
+// timed is a provider, with its circuit, that measures its answers.
 type timed struct {
 	psp.Provider
 	took *meter.Histogram
@@ -138,7 +138,7 @@ func (t *timed) Cancel(ctx context.Context, call psp.Call) (r psp.Result) {
 	return t.Provider.Cancel(ctx, call)
 }
 
-// founds are the answers to questions as labels.
+// founds maps the results of look-ups to labels.
 var founds = map[psp.Found]string{psp.FoundYes: "found", psp.FoundNo: "not_found", psp.FoundUnknown: meter.Unknown}
 
 // Lookup implements [psp.Provider].
@@ -161,7 +161,7 @@ func (t *timed) Show(ctx context.Context, kind psp.Kind, reference, providerRef 
 	return t.Provider.Show(ctx, kind, reference, providerRef)
 }
 
-// time puts clocks around providers.
+// time wraps providers with timers.
 func (c *Config) time(providers psp.Providers) psp.Providers {
 	if c.Meters == nil {
 		return providers
@@ -173,7 +173,7 @@ func (c *Config) time(providers psp.Providers) psp.Providers {
 	return all
 }
 
-// observe tells of what the node sees, whenever somebody asks.
+// observe records the node's gauges at each collection.
 func (n *Node) observe(context.Context) (parts.Stop, error) {
 	if err := n.collectFigures(); err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (n *Node) observe(context.Context) (parts.Stop, error) {
 	})
 }
 
-// watchCircuit tells which state a provider's circuit is in.
+// watchCircuit records the state of a provider's circuit.
 func (c *Config) watchCircuit(b *breaker.Provider) {
 	_ = c.Meters.Observe(func(o *meter.Observer) {
 		now := b.State()

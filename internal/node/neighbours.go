@@ -18,8 +18,8 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// openGossip makes this node one that others can hear of. Whoever does may forward to it
-// at once: its RPC address is taken, and served in a moment.
+// openGossip starts this node's membership. Other nodes may forward to it at once: its
+// RPC listener is open, and will be served in a moment.
 func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 	c := &n.c
 	host, port, err := splitAddr("gossip.listen", c.GossipListen)
@@ -48,34 +48,33 @@ func (n *Node) openGossip(context.Context) (parts.Stop, error) {
 	}, nil
 }
 
-// joinGossip asks the seeds where everybody is.
+// joinGossip exchanges views with the seeds.
 func (n *Node) joinGossip(ctx context.Context) (parts.Stop, error) {
 	if len(n.c.Seeds) > 0 {
 		if err := n.membership.Join(ctx, n.c.Seeds); err != nil {
-			// Not fatal: the seeds are knocked at again, and until then requests
-			// for keys homed elsewhere are answered 503.
+			// Not fatal: the node probes the seeds again, and until then answers
+			// requests for keys homed elsewhere with 503.
 			n.log.Warn("no gossip seed has answered yet", "error", err)
 		}
 	}
 	return nil, nil
 }
 
-// leaveTime bounds how long a leaving node waits for its news to go out: a few
-// gossip rounds. The last nodes of a cluster have nobody left to tell.
+// leaveTime bounds the announcement of a leaving node: a few gossip rounds. The last
+// nodes of a cluster have no peers left.
 const leaveTime = time.Second
 
-// leaveGossip tells the others to send nothing more.
+// leaveGossip announces the departure, so that the others send nothing more.
 func (n *Node) leaveGossip(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	if err := n.membership.Leave(ctx); err != nil {
-		// The others will find out by themselves; nothing depends on the news.
+		// The others will detect the departure; nothing depends on the announcement.
 		n.log.Info("gossip leave timed out; peers will detect the departure", "error", err)
 	}
 }
 
-// gossipError is a ListenError where memberlist, which keeps no causes, could not
-// listen.
+// gossipError is a ListenError if memberlist, which drops the cause, could not listen.
 func gossipError(addr string, err error) error {
 	text := err.Error()
 	if i := strings.LastIndex(text, "bind: "); i >= 0 {
@@ -95,8 +94,8 @@ func splitAddr(what, addr string) (string, int, error) {
 	return a.IP.String(), a.Port, nil
 }
 
-// openPeers makes what forwards requests, and what learns from them which regions are
-// lost.
+// openPeers makes the client that forwards requests, and the tracker of lost regions
+// that learns from it.
 func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	c := &n.c
 	n.outages = region.NewOutages(region.OutagesConfig{
@@ -115,8 +114,8 @@ func (n *Node) openPeers(context.Context) (_ parts.Stop, err error) {
 	return parts.Closing(n.peers.Close), nil
 }
 
-// serveRPC answers other nodes, and operators. In the end it tells the nodes so, and
-// serves those that have not heard.
+// serveRPC answers other nodes, and operators. At the end it announces that to
+// connected nodes, and serves those that have not noticed.
 func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	handler, err := region.NewHandler(region.HandlerConfig{
 		Local: local{n.service, &n.hand.forwards, n.c.Meters.Histogram(meter.LayerDuration)}, Self: n.c.Region, Topology: n.c.Topology, Logger: n.log,
@@ -138,7 +137,7 @@ func (n *Node) serveRPC(context.Context) (parts.Stop, error) {
 	}, nil
 }
 
-// local is the executor behind the peer handler: it can only act here.
+// local is the executor behind the peer handler: it cannot forward.
 type local struct {
 	*claim.Service
 	inHand *atomic.Int64

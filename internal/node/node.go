@@ -1,6 +1,6 @@
-// Package node assembles a regional node: one process of a deployment (Serve), or
-// a whole cluster of them in one process (StartCluster). It opens
-// what both need, and hands the domain rooms the technology that they run on.
+// Package node assembles a regional node: one process of a deployment (Serve), or a
+// whole cluster of them in one process (StartCluster). It opens the shared resources,
+// and passes the domain packages their implementations.
 package node
 
 import (
@@ -59,45 +59,45 @@ type Config struct {
 	Providers psp.Providers
 	// Failover names the provider to try when one has certainly moved no money. Nil: none.
 	Failover map[string]payment.Failover
-	// LeaveProviders are names that have been in use, and may have open work, and are not
-	// among Providers all the same.
+	// LeaveProviders are names that have been in use, and may have open work, and that
+	// the node starts without all the same.
 	LeaveProviders []string
-	// Notifiers read what providers say unasked, by the name in the path.
+	// Notifiers verify and parse providers' webhooks, by the name in the path.
 	Notifiers map[string]psp.Notifier
-	// Seal seals what is stored of secrets and persons, and opens it; without keys it is
-	// stored as it is. ReadSealed: it opens only.
+	// Seal seals and opens stored secrets and personal data; without keys they are
+	// stored unsealed. ReadSealed: it opens only.
 	Seal       *seal.Ring
 	ReadSealed bool
 	// Sinks receive events. All nodes of a deployment have the same kinds.
 	Sinks map[outbox.Kind]relay.Sink
-	// AuditObjects get the audit of the region in segments that AuditKeys sign; nil: it is
-	// not exported.
+	// AuditObjects is the bucket for the region's audit segments, which AuditKeys sign;
+	// nil: it is not exported.
 	AuditObjects audit.Objects
 	AuditKeys    *audit.Keys
 	// RunsBook stores reports of commands for the console. Nil: none are stored.
 	RunsBook *runs.Book
-	// Ready says in one line fit for anyone why this node should get no traffic,
-	// beside what the node knows itself; nil: nothing does.
+	// Ready returns, in one line for anyone, why this node should get no traffic beside
+	// its own reasons; nil: there is none.
 	Ready func(context.Context) error
-	// Network charges the distance between regions of one process; nil: none.
+	// Network simulates the distance between regions of one process; nil: none.
 	Network *wan.Network
 	// WrapTransport decorates the transport of forwards; nil leaves it as it is.
 	WrapTransport func(region string, t http.RoundTripper) http.RoundTripper
-	// LocalGossip: the members share one machine, so gossip may hurry.
+	// LocalGossip: the members share one machine, so gossip may use short intervals.
 	LocalGossip bool
-	// TLS proves to other nodes which region this one is of, and has them prove
-	// theirs; nil: clear text, for nodes of one machine only.
+	// TLS authenticates this node to others, and others to it; nil: clear text, for
+	// nodes of one machine only.
 	TLS *region.TLS
-	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first what is sent,
-	// all what comes in. Empty: plain text.
+	// GossipKeys, each of 16, 24 or 32 bytes, encrypt gossip: the first encrypts what
+	// is sent, any decrypts what is received. Empty: plain text.
 	GossipKeys [][]byte
-	// Meters count what the node does. Nil: nothing is counted. The node closes them.
+	// Meters count the node's work. Nil: nothing is counted. The node closes them.
 	Meters *meter.Set
-	// Console is for people to look at; nil: there is none.
+	// Console serves operators; nil: there is none.
 	Console *Console
 	// Run runs operators' commands on the store; nil: none.
 	Run admin.Run
-	// Clock is for the ages of notices and of what metrics show; nil means the system's.
+	// Clock is the clock of the ages of notices and metrics; nil means the system's.
 	Clock  func() time.Time
 	Logger *slog.Logger
 
@@ -137,7 +137,7 @@ type Node struct {
 	stopErr     error
 }
 
-// Start brings a node up. ctx bounds the start only. After a failed one nothing runs.
+// Start starts a node. ctx bounds the start only. If it fails nothing is left running.
 func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -153,19 +153,19 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	return n, nil
 }
 
-// parts are what a node is made of, in the order of their needs: the store first, and
-// what others can hear of a node only when it can answer them.
+// parts are the parts of a node, in the order of their dependencies: the store first,
+// and what makes the node visible to others only when it can answer them.
 //
-// Backwards they are its drain, in which the API goes first: a request that was accepted
-// may still need a forward, and so may rows in hand, while whoever left gossip finds no
-// peer. So gossip is left after the work has ended, and as the RPC server ends: peers
-// that have not heard of it yet are served until their last request.
+// In reverse they are its drain. The API stops first: a request that was accepted may
+// still need a forward, and so may rows in progress, while a node that has left gossip
+// finds no peer. So the node leaves gossip after the work has ended, and as the RPC
+// server ends: peers that have not noticed yet are served until their last request.
 func (n *Node) parts() []parts.Part {
 	return []parts.Part{
 		n.readRegions,
-		n.readRestore, // before anything can be begun
+		n.readRestore, // before anything can begin
 		n.knowProviders,
-		n.listen, // a port that is taken is news before anybody hears of this node
+		n.listen, // a taken port is reported before others see this node
 		n.openGossip,
 		n.openPeers,
 		n.startService,
@@ -184,8 +184,8 @@ func (n *Node) parts() []parts.Part {
 	}
 }
 
-// Stop drains, within ctx: readiness fails, and then the parts of the node end, the API
-// first. Stopping twice is stopping once.
+// Stop drains, within ctx: readiness fails, and then the parts of the node stop, the
+// API first. A second Stop does nothing.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopOnce.Do(func() {
 		n.stopping.Store(true)
@@ -207,8 +207,8 @@ func (n *Node) readRegions(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// watchRegions reads the table of regions now and then, and tells the other nodes what it
-// means for this one.
+// watchRegions reads the table of regions periodically, and announces to the other
+// nodes whether this one drains.
 func (n *Node) watchRegions(ctx context.Context) (parts.Stop, error) {
 	n.follower.meet(ctx, n.membership.SetDraining)
 	mine := n.rounds()
@@ -253,7 +253,7 @@ func (n *Node) serveAPI(context.Context) (parts.Stop, error) {
 	return func(ctx context.Context) error { return shutdown(ctx, server) }, nil
 }
 
-// APIAddr is where merchants reach this node.
+// APIAddr is the address of this node's API.
 func (n *Node) APIAddr() string { return n.apiListener.Addr().String() }
 
 // Name is the node's, as it signs leases.
@@ -262,11 +262,11 @@ func (n *Node) Name() string { return n.c.Name }
 // Region is where it runs.
 func (n *Node) Region() string { return n.c.Region }
 
-// GossipAddr is what other nodes may be seeded with.
+// GossipAddr is the gossip address, which other nodes can use as a seed.
 func (n *Node) GossipAddr() string { return n.membership.GossipAddr() }
 
-// Sever closes the node's peer listener and every connection on it at once, as
-// its death would look to the other nodes. For drills and tests.
+// Sever closes the node's peer listener and every connection on it at once; other nodes
+// see this as its death. For drills and tests.
 func (n *Node) Sever() error { return n.rpc.Close() }
 
 // Membership is this node's view of the cluster.
@@ -275,7 +275,8 @@ func (n *Node) Membership() *region.Membership { return n.membership }
 // RPCAddr is the address at which other nodes dial this one.
 func (n *Node) RPCAddr() string { return cmp.Or(n.c.RPCAdvertise, n.rpcListener.Addr().String()) }
 
-// ready says why this node should get no traffic. Not regional: whatever its region is.
+// ready returns why this node should get no traffic. Not regional: whatever its region
+// is.
 func (n *Node) ready(ctx context.Context, regional bool) error {
 	if n.stopping.Load() {
 		return errors.New("this node is shutting down")

@@ -10,11 +10,11 @@ import (
 	"github.com/homeward-io/homeward/internal/embedded"
 )
 
-// StoreDir is where the demo keeps its store within its --data directory.
+// StoreDir is the directory of the demo's store within its --data directory.
 const StoreDir = "store"
 
-// OpenStopped opens the store that a demo with these settings has left in its --data
-// directory, for a person's tools, as [deployment.OpenStopped] does.
+// OpenStopped opens the store of a stopped demo with these settings, for an operator's
+// tools, as [deployment.OpenStopped] does.
 func OpenStopped(data string, s Settings) (deployment.Deployment, error) {
 	c := embedded.Config{Dir: filepath.Join(data, StoreDir), Policy: s.Policy}
 	for _, r := range s.Regions {

@@ -39,7 +39,7 @@ func (p *configuredProvider) validate() error {
 		}
 	}
 	base, err := url.Parse(p.BaseURL)
-	if err != nil { // its text holds the URL, which may hold a password
+	if err != nil { // its text contains the URL, which may contain a password
 		base = &url.URL{}
 	}
 	own := hasOwnURL(p.Kind)
@@ -61,11 +61,11 @@ func (p *configuredProvider) validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return p.accepts(ProviderSecrets{}) // what the adapter alone knows
+	return p.accepts(ProviderSecrets{}) // the adapter sets it
 }
 
-// accepts makes the adapter as a node does at its start, and says why it cannot be made.
-// A key that is missing is named by [Secrets.Missing].
+// accepts makes the adapter as a node does at its start, and returns why it cannot be
+// made. [Secrets.Missing] reports a missing key.
 func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
 	if hasOwnURL(p.Kind) && secrets.Key == "" {
 		return nil
@@ -77,15 +77,15 @@ func (p *configuredProvider) accepts(secrets ProviderSecrets) error {
 	return adapter.Close()
 }
 
-// gateway is an adapter as a process has opened it.
+// gateway is an opened adapter.
 type gateway interface {
 	psp.Provider
 	psp.Notifier
 	Close() error
 }
 
-// made is an adapter as its package has made it. Without one it is nil, which an
-// interface that holds a nil pointer is not.
+// made converts an adapter to the interface, so that a nil pointer becomes a nil
+// interface.
 func made[A gateway](p *configuredProvider, adapter A, err error) (gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("settings: %s, %s or %s: %w", p.at, p.key, p.webhooks, err)

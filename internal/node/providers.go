@@ -14,8 +14,8 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// The variables of what the provider of the settings provider knows us by; see [Secret].
-// Those of the settings providers.NAME are HOMEWARD_PROVIDERS__NAME__KEY and
+// The variables of the secrets of the settings provider; see [Secret]. Those of the
+// settings providers.NAME are HOMEWARD_PROVIDERS__NAME__KEY and
 // HOMEWARD_PROVIDERS__NAME__WEBHOOK_SECRET.
 const (
 	ProviderKey      = "HOMEWARD_PROVIDER_KEY"
@@ -28,18 +28,18 @@ const (
 	webhooksSuffix  = "__WEBHOOK_SECRET"
 )
 
-// ProviderSecrets are what one provider knows us by: Key opens its API, Webhooks is what
-// it signs with what it sends; "" for none.
+// ProviderSecrets are the secrets shared with one provider: Key is the key of its API,
+// Webhooks verifies its webhooks; "" for none.
 type ProviderSecrets struct{ Key, Webhooks string }
 
-// configuredProvider is one provider of the settings, with where its settings stand and
-// which variables hold its secrets.
+// configuredProvider is one provider of the settings, with the name of its settings and
+// the variables of its secrets.
 type configuredProvider struct {
 	ProviderSettings
 	at, key, webhooks string
 }
 
-// providers are those of the settings, the default first and the others by name.
+// providers returns those of the settings, the default first and the others by name.
 func (s *ServeSettings) providers() []configuredProvider {
 	if len(s.Providers) == 0 {
 		return []configuredProvider{{s.Provider, "provider", ProviderKey, ProviderWebhooks}}
@@ -64,7 +64,7 @@ func rank(later bool) int {
 	return 0
 }
 
-// ProviderNames are the names of the settings' providers, the default's first.
+// ProviderNames returns the names of the settings' providers, the default's first.
 func (s ServeSettings) ProviderNames() []string {
 	var names []string
 	for _, p := range s.providers() {
@@ -73,7 +73,7 @@ func (s ServeSettings) ProviderNames() []string {
 	return names
 }
 
-// variableName is how a provider's name is spelled in a variable.
+// variableName is a provider's name as part of a variable.
 func variableName(name string) string {
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
@@ -105,7 +105,7 @@ func (s *ServeSettings) validateProviders() error {
 	return errors.Join(errs...)
 }
 
-// failoverMistake refuses a way that leads nowhere, or never ends.
+// failoverMistake refuses a fail-over to an unknown provider, or in a circle.
 func (s *ServeSettings) failoverMistake() error {
 	var errs []error
 	for _, p := range s.providers() {
@@ -125,7 +125,7 @@ func (s *ServeSettings) failoverMistake() error {
 	return errors.Join(errs...)
 }
 
-// failover is the settings' for the executor.
+// failover converts the settings' for the executor.
 func (s *ServeSettings) failover() map[string]payment.Failover {
 	all := map[string]payment.Failover{}
 	for _, p := range s.providers() {
@@ -136,8 +136,8 @@ func (s *ServeSettings) failover() map[string]payment.Failover {
 	return all
 }
 
-// providersFrom gives each provider that is named among the given settings the defaults
-// that a single one has, and refuses both ways of saying it at once.
+// providersFrom gives each named provider of the settings the defaults of a single one,
+// and refuses both forms at once.
 func providersFrom(given, k *koanf.Koanf) error {
 	names := given.MapKeys("providers")
 	if len(names) == 0 {
@@ -148,7 +148,7 @@ func providersFrom(given, k *koanf.Koanf) error {
 	if err := one.Load(structs.Provider(DefaultServeSettings().Provider, "koanf"), nil); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
-	one.Delete("name") // it stands before the group
+	one.Delete("name") // it precedes the group
 	for _, name := range names {
 		if err := k.MergeAt(one, "providers."+name); err != nil {
 			return fmt.Errorf("settings: %w", err)
@@ -178,19 +178,19 @@ func namelessMistake(given *koanf.Koanf) error {
 	return fmt.Errorf("settings: provider.name is missing; books and claims go by it for ever: write name: %s, or name: %s in a deployment that has charged without a name, which was its name then", name, DefaultServeSettings().Provider.Name)
 }
 
-// ownURL takes the simulator's URL, the default of httpjson, from the settings of a provider
-// whose adapter knows where it is: money must not go to whoever listens there.
+// ownURL removes the default URL, the simulator's, from the settings of a provider
+// whose adapter has its own: payments must not go to whatever listens there.
 func ownURL(given, k *koanf.Koanf, at string) {
 	if hasOwnURL(given.String(at + ".kind")) {
-		_ = k.Set(at+".base_url", "") // fails on what is no map, and this is one
+		_ = k.Set(at+".base_url", "") // fails only for values that are no map, and this is one
 	}
 }
 
-// hasOwnURL reports whether an adapter knows where its provider is.
+// hasOwnURL reports whether an adapter has a URL of its own.
 func hasOwnURL(kind string) bool { return kind == kindStripe || kind == kindAdyen }
 
-// providerNamed is the name of a provider as the file spells it, for the part of a
-// variable that means it: variables know no '-'.
+// providerNamed returns the name of a provider as the file spells it, for its part of a
+// variable: variables have no '-'.
 func providerNamed(given *koanf.Koanf, part string) string {
 	for _, name := range given.MapKeys("providers") {
 		if variableName(name) == strings.ToUpper(part) {
@@ -214,8 +214,8 @@ var providerSecretNames = map[string]string{
 	"webhook_secret": webhooksSuffix, "webhooks.secret": webhooksSuffix,
 }
 
-// misplacedProviderSecrets takes secrets out of the providers' groups in k and says where
-// they belong.
+// misplacedProviderSecrets removes secrets from the providers' groups in k and reports
+// where they belong.
 func misplacedProviderSecrets(k *koanf.Koanf) error {
 	var errs []error
 	for _, name := range k.MapKeys("providers") {
@@ -229,8 +229,8 @@ func misplacedProviderSecrets(k *koanf.Koanf) error {
 	return errors.Join(errs...)
 }
 
-// readProviderSecrets reads those of the settings' providers. One of a provider that the
-// settings do not have is a mistake: it is not what somebody meant.
+// readProviderSecrets reads those of the settings' providers. One of a provider that
+// the settings do not have is a mistake.
 func readProviderSecrets(environ []string, settings *ServeSettings) (map[string]ProviderSecrets, error) {
 	var errs []error
 	all := map[string]ProviderSecrets{}
@@ -264,5 +264,5 @@ func readProviderSecrets(environ []string, settings *ServeSettings) (map[string]
 	return all, errors.Join(errs...)
 }
 
-// prefix is what the variables of p begin with.
+// prefix is the prefix of the variables of p.
 func (p *configuredProvider) prefix() string { return strings.TrimSuffix(p.key, "KEY") }

@@ -14,10 +14,10 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Healer gives ghosts back from outside of every node, on the database of a
-// deployment and at its provider. It is in no gossip and forwards nothing: like a
-// deputy it acts on rows of every home through the store, whose leases and fences
-// let any number of them and of nodes do so at once. Safe for concurrent use.
+// Healer refunds ghosts outside of every node, on the database of a deployment and at
+// its provider. It joins no gossip and forwards nothing: like a deputy it acts on rows
+// of every home through the store, whose leases and fences let any number of healers
+// and nodes do so concurrently. It is safe for concurrent use.
 type Healer struct {
 	keeper      *account.Keeper
 	service     *claim.Service
@@ -25,13 +25,13 @@ type Healer struct {
 	means       *means
 }
 
-// OpenHealer starts one with the settings and secrets of a deployment's nodes. ctx
+// OpenHealer starts a Healer with the settings and secrets of a deployment's nodes. ctx
 // bounds the start only; the caller stops it.
 func OpenHealer(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ *Healer, err error) {
 	if secrets.DatabaseURL == "" {
 		return nil, fmt.Errorf("no database is set: set %s, as in postgresql://user@host:26257/homeward?sslmode=verify-full", DatabaseURL)
 	}
-	name, err := settings.name("heal-" + uuid.NewString()[:8]) // leases of an earlier start are nobody's
+	name, err := settings.name("heal-" + uuid.NewString()[:8]) // no process owns the leases of an earlier start
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func newHealer(ctx context.Context, c Config, log *slog.Logger) (*Healer, error)
 	return h, nil
 }
 
-// Compensate gives g back as [notice.Compensator.Compensate] does. Whose accounts the
-// providers' names stand for may have changed since the start.
+// Compensate refunds g as [notice.Compensator.Compensate] does. The accounts of the
+// providers' names may have changed since the start.
 func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progress, string, error) {
 	if h.keeper != nil {
 		if err := h.keeper.Check(ctx, time.Now()); err != nil {
@@ -100,8 +100,8 @@ func (h *Healer) Compensate(ctx context.Context, g notice.Ghost) (notice.Progres
 	return h.compensator.Compensate(ctx, g)
 }
 
-// Stop waits, within ctx, for what is in hand, and closes the database last. What it
-// leaves unfinished is recovered by the nodes.
+// Stop waits, within ctx, for work in progress, and closes the database last. The nodes
+// recover what it leaves unfinished.
 func (h *Healer) Stop(ctx context.Context) error {
 	err := h.service.Drain(ctx)
 	h.service.Stop()

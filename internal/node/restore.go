@@ -13,8 +13,8 @@ import (
 	"github.com/homeward-io/homeward/internal/restore"
 )
 
-// readRestore learns whether the rows are those of a backup. Without an answer nothing is
-// started: a node that does not know would begin what a restore has lost once more.
+// readRestore reads whether the store was restored from a backup. Without an answer the
+// node does not start: otherwise it would begin claims again that a restore has lost.
 func (n *Node) readRestore(ctx context.Context) (_ parts.Stop, err error) {
 	if n.guard, err = claim.NewGuard(ctx, n.c.Store); err != nil {
 		return nil, err
@@ -105,7 +105,8 @@ func (n *Node) sayRestore(r *claim.Restore) {
 		"from", r.From, "until", r.Until, "phase", r.Phase)
 }
 
-// mints are the random bits of keys that this node mints: while a restore stands they say so.
+// mints is the source of random bits of keys that this node mints: while a restore
+// stands they carry its tag.
 type mints struct{ guard *claim.Guard }
 
 // Read implements [io.Reader].

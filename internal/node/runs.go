@@ -12,21 +12,20 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Runs are the bucket of what commands found. A nil one has none.
+// Runs is the bucket of reports. A nil one has none.
 type Runs struct {
 	bucket runsBucket
 	book   *runs.Book
 }
 
-// RunsVariable is the variable of the setting runs, which commands read that read no
-// settings.
+// RunsVariable is the variable of the setting runs, for commands that read no settings.
 const RunsVariable = "HOMEWARD_RUNS"
 
 // memory is the URL of a bucket that ends with its process: for tests.
 const memory = memblob.Scheme + "://"
 
-// OpenRuns opens the bucket named by a gocloud.dev URL; of "" it is nil. The caller closes
-// it.
+// OpenRuns opens the bucket named by a gocloud.dev URL; for "" it returns nil. The
+// caller closes it.
 func OpenRuns(ctx context.Context, url string) (*Runs, error) {
 	if url == "" {
 		return nil, nil
@@ -44,7 +43,7 @@ func OpenRuns(ctx context.Context, url string) (*Runs, error) {
 	return &Runs{b, runs.New(b, maskCards)}, nil
 }
 
-// Book keeps runs, and reads them.
+// Book stores and reads runs.
 func (r *Runs) Book() *runs.Book {
 	if r == nil {
 		return nil
@@ -72,8 +71,7 @@ func (b runsBucket) Get(ctx context.Context, name string, limit int64) ([]byte, 
 	return data, err
 }
 
-// runsDir is the bucket of a demo and of a local cluster, within the directory that keeps
-// everything of it.
+// runsDir is the bucket of a demo and of a local cluster, within their data directory.
 const runsDir = "runs"
 
 // LocalRuns is the URL of the bucket of a demo or a local cluster whose settings name none.

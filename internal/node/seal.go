@@ -19,12 +19,12 @@ import (
 	"github.com/homeward-io/homeward/seal"
 )
 
-// SealKeys is the variable of the keys that seal what is stored, as URLs with white space
-// or commas between them; see [Secret]. The first seals, any of them may have sealed what
-// is read, so that a deployment can go from one key to the next.
+// SealKeys is the variable of the sealing keys, as URLs with white space or commas
+// between them; see [Secret]. The first seals, any of them opens, so that a deployment
+// can rotate keys.
 const SealKeys = "HOMEWARD_SEAL_KEYS"
 
-// localScheme begins the URL of a key that is its own secret: 32 bytes in base64.
+// localScheme begins the URL of a key that contains its secret: 32 bytes in base64.
 const localScheme = localsecrets.Scheme + "://"
 
 // NewSealKey mints a local key.
@@ -36,7 +36,8 @@ func NewSealKey() (string, error) {
 	return localScheme + base64.URLEncoding.EncodeToString(key[:]), nil
 }
 
-// checkSealKeys says what is wrong with the text of [SealKeys]. The error holds no key.
+// checkSealKeys returns what is wrong with the text of [SealKeys]. The error contains
+// no key.
 func checkSealKeys(text string) error {
 	var errs []error
 	seen := map[seal.KeyName]bool{}
@@ -57,7 +58,7 @@ func sealURLs(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == ',' })
 }
 
-// sealName names a key by itself, or where a KMS has it by its URL.
+// sealName derives a key's name from the key itself, or for a KMS from its URL.
 func sealName(url string) (seal.KeyName, error) {
 	if strings.HasPrefix(url, localScheme) {
 		key, err := localKey(url)
@@ -70,7 +71,7 @@ func sealName(url string) (seal.KeyName, error) {
 	return seal.NameOf(url), nil
 }
 
-// localKey reads a local key. An empty one would be another at every start.
+// localKey parses a local key. An empty one would be another at every start.
 func localKey(url string) (key [32]byte, err error) {
 	text := strings.TrimPrefix(url, localScheme)
 	for _, encoding := range []*base64.Encoding{base64.URLEncoding, base64.StdEncoding} {
@@ -81,7 +82,7 @@ func localKey(url string) (key [32]byte, err error) {
 	return key, fmt.Errorf("%s must be followed by 32 bytes in base64; make one with: homeward secrets key", localScheme)
 }
 
-// OpenSeal opens the keys that the text of [SealKeys] names. No key is asked yet.
+// OpenSeal opens the keys that the text of [SealKeys] names. It contacts no KMS.
 func OpenSeal(ctx context.Context, text string, log *slog.Logger) (_ *seal.Ring, err error) {
 	if err := checkSealKeys(text); err != nil {
 		return nil, err
@@ -111,14 +112,14 @@ func openSealKey(ctx context.Context, url string) (seal.Key, error) {
 	return seal.Key{Name: name, Keeper: keeper{k, false}}, err
 }
 
-// keeper says of a key's refusal when it is one for good.
+// keeper marks an error of a key as final if it is.
 type keeper struct {
 	*secrets.Keeper
 	local bool
 }
 
-// Decrypt implements [seal.Keeper]. A local key is always there to be asked. A KMS says
-// so where what it was given is not its own, or where it has no such key.
+// Decrypt implements [seal.Keeper]. A local key always answers. A KMS's refusal is
+// final if the ciphertext is not its own, or if it has no such key.
 func (k keeper) Decrypt(ctx context.Context, sealed []byte) ([]byte, error) {
 	plain, err := k.Keeper.Decrypt(ctx, sealed)
 	if err != nil && (k.local || slices.Contains([]gcerrors.ErrorCode{gcerrors.InvalidArgument, gcerrors.NotFound}, gcerrors.Code(err))) {
@@ -127,13 +128,13 @@ func (k keeper) Decrypt(ctx context.Context, sealed []byte) ([]byte, error) {
 	return plain, err
 }
 
-// sealFile is where the demo keeps its key within its --data directory, beside the store:
-// who takes the store alone away finds nothing in it.
+// sealFile is the file of the demo's key within its --data directory, beside the store:
+// a copy of the store alone cannot be read.
 const sealFile = "seal.key"
 
-// DemoSeal opens the key of a demo's --data directory, and makes one that its owner alone
-// can read where there is none. homeward serve does not do that: what the next start of a
-// container does not find again is lost.
+// DemoSeal opens the key of a demo's --data directory, and creates one that only its
+// owner can read if there is none. homeward serve creates none: a key that the next
+// start of a container does not find is lost.
 func DemoSeal(ctx context.Context, data string, log *slog.Logger) (*seal.Ring, error) {
 	path := filepath.Join(data, sealFile)
 	text, err := os.ReadFile(path)
@@ -164,8 +165,8 @@ func makeSealFile(data, path string) ([]byte, error) {
 	return writeSecret(data, path, key+"\n")
 }
 
-// writeSecret writes text into a file of its owner's alone in the directory data, under its
-// name only when it is on disk.
+// writeSecret writes text into a file in the directory data that only its owner can
+// read. The file gets its name only once it is on disk.
 func writeSecret(data, path, text string) ([]byte, error) {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, err

@@ -32,12 +32,12 @@ func AllowUnverified(environ []string) (bool, error) {
 // fileSuffix turns a secret's variable into the one that names a file with it.
 const fileSuffix = "_FILE"
 
-// Secret returns what the environment, as of [os.Environ], gives under name: the
-// variable's value, or what is in the file that the variable name_FILE names, as
-// container platforms mount secrets, without the white space around it. "" means
-// that neither is set. Secrets come from nowhere else: settings files are kept
-// and shown, and every user of a machine can read its command lines. The error
-// is one line and never holds the secret.
+// Secret returns the secret name from environ, as of [os.Environ]: the variable's
+// value, or the content of the file that the variable name_FILE names, as container
+// platforms mount secrets, without surrounding white space. "" means that neither is
+// set. Secrets have no other source: settings files are kept and shown, and every user
+// of a machine can read its command lines. The error is one line and never contains the
+// secret.
 func Secret(environ []string, name string) (string, error) {
 	value, path := variable(environ, name), variable(environ, name+fileSuffix)
 	switch {
@@ -60,8 +60,8 @@ func Secret(environ []string, name string) (string, error) {
 	return secret, nil
 }
 
-// variable is the last value that environ gives to a name, as it would be for a
-// process that is started with it; "" for none.
+// variable returns the last value that environ gives to a name, as a process that is
+// started with it would see it; "" for none.
 func variable(environ []string, name string) (value string) {
 	for _, v := range environ {
 		if n, is, ok := strings.Cut(v, "="); ok && n == name {

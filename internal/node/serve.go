@@ -23,15 +23,15 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// Server is one running regional node on a SQL database, with everything that is
-// its own: one process of a deployment.
+// Server is one running regional node on a SQL database, with its resources: one
+// process of a deployment.
 type Server struct {
 	settings ServeSettings
 	secrets  Secrets
 	commands Commands
 	name     string // of the node
 	given    *slog.Logger
-	log      *slog.Logger // says whose it is
+	log      *slog.Logger // identifies its owner
 
 	means      *means
 	metrics    *telemetry.Metrics
@@ -41,14 +41,14 @@ type Server struct {
 	running    parts.Running
 }
 
-// Serve starts a regional node. An error is one line for each mistake and says
-// what to do. ctx bounds the start only; Stop ends the node. commands are what operators
-// may run at it, nil for none.
+// Serve starts a regional node. An error has one line for each mistake that says what
+// to do. ctx bounds the start only; Stop ends the node. commands are those that
+// operators may run at it, nil for none.
 func Serve(ctx context.Context, settings ServeSettings, secrets Secrets, commands Commands, log *slog.Logger) (*Server, error) {
 	if err := errors.Join(settings.Validate(), secrets.Missing(settings)); err != nil {
 		return nil, err
 	}
-	name, err := settings.name(uuid.NewString()[:8]) // leases of an earlier start are nobody's
+	name, err := settings.name(uuid.NewString()[:8]) // no node owns the leases of an earlier start
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (s *Server) startNode(ctx context.Context) (parts.Stop, error) {
 	return s.node.Stop, nil
 }
 
-// sayDoubts says what somebody should know of though the node starts; so of what is
-// stored unsealed, and when the sealing key does not answer: charges need none.
+// sayDoubts logs warnings with which the node starts all the same, including unsealed
+// values, and a sealing key that does not answer: charges need none.
 func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	for _, doubt := range slices.Concat(s.means.db.Doubts(), s.secrets.Doubts(s.settings)) {
 		s.log.Warn(doubt)
@@ -119,8 +119,8 @@ func (s *Server) sayDoubts(ctx context.Context) (parts.Stop, error) {
 	return nil, nil
 }
 
-// sweep deletes rows past their windows now and then, those of the region and of lost ones,
-// at one node of those that can.
+// sweep deletes rows past their windows periodically, those of the region and of lost
+// ones, at one of the nodes that can.
 func (s *Server) sweep(context.Context) (parts.Stop, error) {
 	mine, view := s.node.roundsOf(), s.means.view
 	near, far := newSweeper(view.Sweep, s.log), map[string]*sweeper{}
@@ -147,13 +147,13 @@ func (s *Server) Node() *Node { return s.node }
 // Database names the database, as in "PostgreSQL 15.18".
 func (s *Server) Database() string { return s.means.db.Version() }
 
-// MetricsAddr is where metrics are scraped, "" if nowhere.
+// MetricsAddr is the address at which metrics are scraped, "" if none.
 func (s *Server) MetricsAddr() string { return s.metrics.Addr() }
 
 // Stop drains the node, within ctx, and closes the database last.
 func (s *Server) Stop(ctx context.Context) error { return s.running.Stop(ctx) }
 
-// DatabaseFacts is what a look at a node's database found.
+// DatabaseFacts is the result of [CheckDatabase].
 type DatabaseFacts struct {
 	// Version is as in "CockroachDB v26.2.1".
 	Version string
@@ -161,18 +161,17 @@ type DatabaseFacts struct {
 	Schema int
 	// Regions are those of the topology, by name.
 	Regions []region.Region
-	// MaxOffset is how far apart the database's clocks may be. OffsetUnread says
-	// in one line why it could not be found out, or is nil.
+	// MaxOffset is the database's bound on the differences of its clocks. OffsetUnread
+	// is why it could not be read, in one line, or nil.
 	MaxOffset    time.Duration
 	OffsetUnread error
-	// Doubts are what a node would warn of at its start, a line each.
+	// Doubts are the warnings of a node's start, a line each.
 	Doubts []string
 }
 
-// CheckDatabase looks at the database as a node with these settings would at its
-// start, and at what only a person should ask. Its errors are as those of [Serve],
-// all of them; settings with mistakes may be given, and only those without are
-// looked at.
+// CheckDatabase checks the database as a node with these settings would at its start,
+// and some facts that only operators need. It returns the errors of [Serve], all of
+// them. Settings with mistakes are allowed; it only checks those without.
 func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets, log *slog.Logger) (_ DatabaseFacts, err error) {
 	c := cockroach.Config{URL: secrets.DatabaseURL, Policy: claim.DefaultPolicy(), Tool: true, Pool: settings.Database, Logger: log}
 	if c.Pool.Validate() != nil {
@@ -211,7 +210,7 @@ func CheckDatabase(ctx context.Context, settings ServeSettings, secrets Secrets,
 // now.
 func CheckFiles(settings ServeSettings, log *slog.Logger) error {
 	var errs []error
-	if settings.Events.validate() == nil { // else a mistake of the settings
+	if settings.Events.validate() == nil { // otherwise a mistake of the settings
 		errs = append(errs, settings.Events.checkFiles())
 	}
 	if settings.Console.validate(settings.TLS) == nil {
@@ -234,16 +233,16 @@ func (inRows) Put(context.Context, []byte) (string, error) { return "", errNoBuc
 
 func (inRows) Get(context.Context, string) ([]byte, error) { return nil, errNoBucket }
 
-// readyFor is how long an answer to a readiness probe is believed: probes come
-// every second or less often, from a few places.
+// readyFor is how long an answer to a readiness probe is cached: probes come every
+// second or less often, from a few places.
 const readyFor = time.Second
 
-// errNotAnswering is fit for anyone who asks; the log says why.
+// errNotAnswering may be shown to anyone; the log has the reason.
 var errNotAnswering = errors.New("the database does not answer")
 
-// readiness asks the database on behalf of probes: one question at a time,
-// however many wait for the answer, so that they cannot pile up on a database
-// that does not give any. It is safe for concurrent use.
+// readiness queries the database for probes: one query at a time, however many probes
+// wait, so that they do not pile up on a database that does not answer. It is safe for
+// concurrent use.
 type readiness struct {
 	ask     func(context.Context) error // must return by itself
 	group   singleflight.Group

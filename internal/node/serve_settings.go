@@ -46,19 +46,19 @@ type ServeSettings struct {
 	// is to start without all the same.
 	LeaveProviders []string `koanf:"leave_providers"`
 	Tuning         `koanf:",flatten,squash"`
-	// Seal: what is written is sealed, where there are keys; see [SealKeys].
+	// Seal: stored values are sealed if there are keys; see [SealKeys].
 	Seal bool `koanf:"seal"`
 	// Drain bounds a shutdown.
 	Drain   time.Duration   `koanf:"drain"`
 	Metrics MetricsSettings `koanf:"metrics"`
 	Console ConsoleSettings `koanf:"console"`
-	// Traces are where OpenTelemetry's own variables say.
+	// Traces configures what OpenTelemetry's own variables do not.
 	Traces TraceSettings `koanf:"traces"`
-	// Log is the least level that is logged: debug, info, warn or error.
+	// Log is the lowest level that is logged: debug, info, warn or error.
 	Log string `koanf:"log"`
 }
 
-// NodeSettings say who the node is.
+// NodeSettings identify the node.
 type NodeSettings struct {
 	// Name is for people; "" takes the host's. A suffix makes it unique per start.
 	Name string `koanf:"name"`
@@ -66,37 +66,37 @@ type NodeSettings struct {
 	Region string `koanf:"region"`
 }
 
-// APISettings say where merchants reach the node.
+// APISettings configure the listener for merchants.
 type APISettings struct {
 	Listen string `koanf:"listen"` // host:port
 }
 
-// RPCSettings say where nodes of other regions reach it.
+// RPCSettings configure the listener for nodes of other regions.
 type RPCSettings struct {
 	Listen    string `koanf:"listen"`    // host:port
 	Advertise string `koanf:"advertise"` // host:port; "" is the one listened on
 }
 
-// MetricsSettings say where metrics are scraped; they are pushed where OpenTelemetry's own
-// variables say.
+// MetricsSettings configure the scraping of metrics; OpenTelemetry's own variables
+// configure pushing.
 type MetricsSettings struct {
 	Listen string `koanf:"listen"` // host:port; "" is nowhere
-	// AllowPlaintext lets them be pushed to another machine without TLS.
+	// AllowPlaintext allows pushing to another machine without TLS.
 	AllowPlaintext bool `koanf:"allow_plaintext"`
 }
 
-// TraceSettings are what OpenTelemetry has no variable for.
+// TraceSettings are those that OpenTelemetry has no variable for.
 type TraceSettings struct {
-	// AllowPlaintext lets them go to another machine without TLS.
+	// AllowPlaintext allows sending to another machine without TLS.
 	AllowPlaintext bool `koanf:"allow_plaintext"`
 }
 
-// GossipSettings say where gossip reaches it, and whom it asks first.
+// GossipSettings configure the gossip listener, and the seeds.
 type GossipSettings struct {
 	Listen    string   `koanf:"listen"`    // host:port, TCP and UDP
 	Advertise string   `koanf:"advertise"` // host:port; "" is the one listened on
 	Seeds     []string `koanf:"seeds"`     // host:ports of other nodes
-	// Local: all nodes share one machine or zone, so gossip may hurry.
+	// Local: all nodes share one machine or zone, so gossip may use short intervals.
 	Local bool `koanf:"local"`
 }
 
@@ -106,53 +106,53 @@ type ProviderSettings struct {
 	Kind string `koanf:"kind"`
 	// Name is the one in Providers, for those.
 	Name string `koanf:"name"`
-	// Account is the provider's id of our account, of httpjson only: other adapters tell. "" is not
-	// compared with what the name stood for before.
+	// Account is the provider's id of our account, for httpjson only: other adapters
+	// report it. "" is not compared with the name's former account.
 	Account string `koanf:"account"`
-	// BaseURL is "" for stripe and adyen unless somebody says otherwise: their own.
+	// BaseURL is "" for stripe and adyen unless an operator sets it: their own.
 	BaseURL string `koanf:"base_url"`
 	// AllowHTTP lets BaseURL be http:// on another machine.
 	AllowHTTP bool `koanf:"allow_http"`
-	// What follows, but Timeout, is of httpjson only: other adapters know.
+	// The following, except Timeout, apply to httpjson only: other adapters set them.
 	// Dedupe is key_and_parameters, key or none; see psp.Dedupe.
 	Dedupe string `koanf:"dedupe"`
-	// Lookup: it can be asked by our reference.
+	// Lookup: it answers look-ups by our reference.
 	Lookup bool `koanf:"lookup"`
-	// Show: it can be asked by its own ids.
+	// Show: it answers look-ups by its own ids.
 	Show bool `koanf:"show"`
 	// Timeout bounds one call, and exceeds its slowest healthy answer.
 	Timeout time.Duration `koanf:"timeout"`
-	// SettleWindow is how long after a call a look-up may still miss it; 0 is
-	// Timeout, but must be said where Dedupe is none.
+	// SettleWindow is how long after a call a look-up may still miss it; 0 is Timeout,
+	// but must be set if Dedupe is none.
 	SettleWindow time.Duration `koanf:"settle_window"`
-	// Paths are below BaseURL.
+	// Paths are relative to BaseURL.
 	Paths PathSettings `koanf:"paths"`
 	// KeyHeader carries the provider key.
 	KeyHeader string `koanf:"key_header"`
-	// Failover names the provider that is to try where this one certainly moved no money;
-	// "" for none. FailoverOn are the decline codes that count, beside calls that were not
-	// sent.
+	// Failover names the provider that tries a payment next if this one certainly moved
+	// no money; "" for none. FailoverOn are the decline codes that count, beside calls
+	// that were not sent.
 	Failover   string   `koanf:"failover"`
 	FailoverOn []string `koanf:"failover_on"`
-	// Webhooks says how what the provider sends is signed.
+	// Webhooks configures the signatures of the provider's webhooks.
 	Webhooks SignatureSettings `koanf:"webhooks"`
-	// Adyen is of adyen only.
+	// Adyen applies to adyen only.
 	Adyen AdyenSettings `koanf:"adyen"`
 }
 
-// AdyenSettings are what the adapter for Adyen wants to know.
+// AdyenSettings are the settings of the adapter for Adyen.
 type AdyenSettings struct {
-	// MerchantAccount is whose money moves.
+	// MerchantAccount is the account that receives and pays.
 	MerchantAccount string `koanf:"merchant_account"`
 	// LivePrefix is that of the company's live endpoints; "" is the test environment.
 	LivePrefix string `koanf:"live_prefix"`
 	// LivePrefixes are those of the home regions that have another, as REGION=PREFIX.
 	LivePrefixes []string `koanf:"live_prefixes"`
-	// ReturnURL is where payers come back to whose merchant says nothing else.
+	// ReturnURL is where payers return to if their merchant names none.
 	ReturnURL string `koanf:"return_url"`
 }
 
-// PathSettings are where an httpjson provider takes calls and questions.
+// PathSettings are the paths of an httpjson provider's API.
 type PathSettings struct {
 	Charges   string `koanf:"charges"`
 	Transfers string `koanf:"transfers"`
@@ -161,8 +161,8 @@ type PathSettings struct {
 	Movements string `koanf:"movements"`
 }
 
-// SignatureSettings are the headers of an httpjson provider's webhooks, and how old a
-// signature may be.
+// SignatureSettings are the headers of an httpjson provider's webhooks, and the
+// greatest age of a signature.
 type SignatureSettings struct {
 	IDHeader        string        `koanf:"id_header"`
 	TimestampHeader string        `koanf:"timestamp_header"`
@@ -205,16 +205,16 @@ func DefaultServeSettings() ServeSettings {
 }
 
 const (
-	// StartTime bounds a start: opening the store and the regions meeting.
+	// StartTime bounds a start: opening the store and joining the other regions.
 	StartTime = 30 * time.Second
-	// DrainTime bounds a shutdown unless somebody says otherwise: more than the provider's
-	// slowest healthy answer.
+	// DrainTime is the default bound of a shutdown: more than the provider's slowest
+	// healthy answer.
 	DrainTime = 45 * time.Second
 )
 
 const (
-	// defaultMetrics is on the port that OpenTelemetry's specification gives to Prometheus
-	// exporters.
+	// defaultMetrics is on the port that OpenTelemetry's specification assigns to
+	// Prometheus exporters.
 	defaultMetrics = "127.0.0.1:9464"
 	// defaultMaxOffset is CockroachDB's own default of --max-offset.
 	defaultMaxOffset = 500 * time.Millisecond
@@ -225,9 +225,9 @@ const (
 	maxName = 63
 )
 
-// LoadServeSettings reads a node's settings, as LoadSettings does for the demo,
-// and its secrets. A secret that is missing is none of its mistakes: settings can
-// be checked where the secrets are not known. One that cannot be meant is.
+// LoadServeSettings reads a node's settings, as LoadSettings does for the demo, and its
+// secrets. A missing secret is not reported as a mistake, as settings can be checked
+// without the secrets. An invalid one is.
 func LoadServeSettings(path string, environ []string) (ServeSettings, Secrets, error) {
 	s := DefaultServeSettings()
 	err := load(path, environ, &s, others{"serve", "demo", DefaultSettings(), nil})
@@ -313,7 +313,7 @@ func (s ServeSettings) addresses() error {
 	return errors.Join(errs...)
 }
 
-// collide reports whether no two can listen on a and b. Port 0 is any that is free.
+// collide reports whether two listeners cannot share a and b. Port 0 is any free port.
 func collide(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -346,8 +346,8 @@ func (o OutboxConfig) validate() error {
 	return errors.Join(mustPass("outbox.poll", o.Poll), mustPass("outbox.lease", o.Lease), batch)
 }
 
-// callTimes checks that nothing cuts a healthy provider call short: that would
-// turn its answer into an unknown one.
+// callTimes checks that no time-out ends a healthy provider call: that would turn its
+// answer into an unknown one.
 func (s ServeSettings) callTimes() error {
 	bound, why := s.Drain, "drain"
 	for _, other := range []struct {
@@ -392,7 +392,7 @@ func logLevel(text string) (level slog.Level, err error) {
 	return level, err
 }
 
-// LogLevel is the least level that is logged.
+// LogLevel is the lowest level that is logged.
 func (s ServeSettings) LogLevel() slog.Level {
 	level, err := logLevel(s.Log)
 	if err != nil {
@@ -407,7 +407,7 @@ func (s ServeSettings) YAML() ([]byte, error) {
 	if err := k.Load(structs.Provider(s, "koanf"), nil); err != nil {
 		return nil, fmt.Errorf("settings: %w", err)
 	}
-	// A file that said both would be refused.
+	// A file with both forms would be refused.
 	if len(s.Providers) == 0 {
 		k.Delete("providers")
 	} else {
@@ -419,7 +419,7 @@ func (s ServeSettings) YAML() ([]byte, error) {
 	return k.Marshal(yaml.Parser())
 }
 
-// policy is the claims' life with what follows from other settings.
+// policy is the policy of claims, completed from other settings.
 func (s ServeSettings) policy() claim.Policy {
 	p := s.Policy
 	if s.Objects == "" {
@@ -447,24 +447,23 @@ func (s ServeSettings) lastingName() (string, error) {
 	return name, nil
 }
 
-// GossipKey is the variable of the keys that encrypt gossip: 16, 24 or 32 bytes
-// in base64 each, with commas between them. The first encrypts what a node sends;
-// any of them may have encrypted what it hears, so that a deployment can go from
-// one key to the next.
+// GossipKey is the variable of the keys that encrypt gossip: 16, 24 or 32 bytes in
+// base64 each, with commas between them. The first encrypts what a node sends; any of
+// them decrypts what it receives, so that a deployment can rotate keys.
 const GossipKey = "HOMEWARD_GOSSIP_KEY"
 
-// Secrets must not stand in the settings file or on the command line; see [Secret]. Both may
-// be missing.
+// Secrets must not be in the settings file or on the command line; see [Secret]. Both
+// members may be missing.
 type Secrets struct {
 	DatabaseURL string
 	GossipKeys  [][]byte
-	// Providers are those of each provider that has any, by name.
+	// Providers has the secrets of each provider that has any, by name.
 	Providers map[string]ProviderSecrets
-	// SealKeys are those of [SealKeys], as they were written.
+	// SealKeys is the text of the variable [SealKeys].
 	SealKeys string
-	// AuditKeys are those of [AuditKeys], as they were written.
+	// AuditKeys is the text of the variable [AuditKeys].
 	AuditKeys string
-	// OIDC is that of [OIDCSecret].
+	// OIDC is the value of the variable [OIDCSecret].
 	OIDC string
 }
 
@@ -516,7 +515,7 @@ func (s Secrets) Missing(settings ServeSettings) error {
 	if settings.Console.Listen != "" && settings.Console.OIDC.Issuer != "" && s.OIDC == "" {
 		errs = append(errs, fmt.Errorf("there is no client secret for %s: set %s", settings.Console.OIDC.Issuer, OIDCSecret))
 	}
-	// Whoever may gossip can have requests, and the answers to them, sent its way.
+	// A member of gossip can have requests, and the answers to them, sent to itself.
 	if len(s.GossipKeys) == 0 && !onLoopback(settings.Gossip.Listen) {
 		errs = append(errs, fmt.Errorf("gossip on %s would be open to anybody: set %s; make one with: openssl rand -base64 32", settings.Gossip.Listen, GossipKey))
 	}
@@ -551,8 +550,8 @@ func onLoopback(addr string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// secretNames are the variables of secrets, with what people take for the
-// settings that they are not.
+// secretNames are the variables of secrets, with the settings for which they are often
+// mistaken.
 var secretNames = map[string][]string{
 	DatabaseURL:      {"database_url", "database.url", "database.dsn", "database.user", "database.password"},
 	GossipKey:        {"gossip_key", "gossip.key", "gossip.secret_key", "gossip.secret"},
@@ -570,7 +569,7 @@ func isSecret(variable string) bool {
 	return ok || isProviderSecret(name)
 }
 
-// misplacedSecrets takes secrets out of k and says where they belong.
+// misplacedSecrets removes secrets from k and reports where they belong.
 func misplacedSecrets(k *koanf.Koanf) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(secretNames)) {

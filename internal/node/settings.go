@@ -30,7 +30,7 @@ import (
 // file: the variable HOMEWARD_CLAIM__LEASE sets claim.lease, two underscores for
 // each dot.
 type Settings struct {
-	// Regions are the deployment's regions. Codes stand in keys and ids for ever.
+	// Regions are the deployment's regions. Codes are part of keys and ids for ever.
 	Regions []RegionSetting `koanf:"regions"`
 	Tuning  `koanf:",flatten,squash"`
 	// ReplicaLag is how old a settled answer is before other regions read it from
@@ -64,18 +64,18 @@ func LoadSettings(path string, environ []string) (Settings, error) {
 // envPrefix marks the variables that are settings.
 const envPrefix = "HOMEWARD_"
 
-// others are the settings of another command, so that a file which was written
-// for that one is not a riddle to this one.
+// others are the settings of another command, so that this one recognises a file that
+// was written for it.
 type others struct {
 	this, that string // commands
 	settings   any
-	// not are settings of the other command alone, though this one has room for them.
+	// not are settings of the other command alone, though this one has fields for them.
 	not []string
 }
 
-// load reads path ("" for none) and the environment over the settings that into
-// points to, which hold the defaults. A setting with a mistake keeps its default,
-// so that what else is wrong can still be found.
+// load reads path ("" for none) and the environment over the settings that into points
+// to, which hold the defaults. An invalid setting keeps its default, so that the
+// remaining mistakes can still be found.
 func load(path string, environ []string, into any, o others) error {
 	k := koanf.New(".")
 	if err := k.Load(structs.Provider(into, "koanf"), nil); err != nil {
@@ -127,12 +127,11 @@ func load(path string, environ []string, into any, o others) error {
 	return errors.Join(errs...)
 }
 
-// lineOf finds the line in an error of the YAML parser, which also quotes what
-// stands there.
+// lineOf finds the line in an error of the YAML parser, which also quotes the content.
 var lineOf = regexp.MustCompile(`\bline (\d+)`)
 
-// unreadable says why a file gives no settings, and nothing of what is in it: it
-// may be another one than was meant, with a secret in it.
+// unreadable returns why a file cannot be read as settings, without its content: it may
+// be the wrong file, with a secret in it.
 func unreadable(path string, err error) error {
 	var reading *fs.PathError
 	switch {
@@ -172,14 +171,14 @@ func by(from map[string]string, name string) string {
 	return ""
 }
 
-// For the tools that ask a running node: where it is, and the beginning of what their
-// own certificate's files are named by.
+// Variables of the tools that query a running node: its address, and the prefix of
+// their own certificate's file names.
 const (
 	AskedNode = "HOMEWARD_NODE"
 	Operator  = "HOMEWARD_OPERATOR_"
 )
 
-// tested begins the variables that choose what the project's tests run on; see
+// tested prefixes the variables that configure the project's tests; see
 // CONTRIBUTING.md.
 const tested = "HOMEWARD_TEST_"
 
@@ -190,7 +189,7 @@ func notASetting(variable string) bool {
 		strings.HasPrefix(variable, Operator) || strings.HasPrefix(variable, tested)
 }
 
-// foreignSettings takes out of k what belongs to another command, and says so.
+// foreignSettings removes settings of another command from k, and reports them.
 func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
 	that := koanf.New(".")
 	if err := that.Load(structs.Provider(o.settings, "koanf"), nil); err != nil {
@@ -206,7 +205,7 @@ func foreignSettings(k *koanf.Koanf, own map[string]any, o others) error {
 	return errors.Join(errs...)
 }
 
-// undecodable says what cannot be meant by a setting's value, and how to write it.
+// undecodable describes an invalid value, and how to write it.
 func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
@@ -217,7 +216,7 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 	}
 	one, isOne := err.(*mapstructure.DecodeError) //nolint:errorlint // what it wraps is looked at below
 	if inner := errors.Unwrap(err); inner != nil {
-		// What is wrong within a group or a list is said of its part.
+		// A mistake within a group or a list is reported for its part.
 		var deeper *mapstructure.DecodeError
 		if !isOne || errors.As(inner, &deeper) {
 			return undecodable(inner, k, known, from)
@@ -241,7 +240,7 @@ func undecodable(err error, k, known *koanf.Koanf, from map[string]string) []err
 	return []error{fmt.Errorf("settings: %s %s%s", name, mistaken(k.Get(name), known.Get(name)), by(from, name))}
 }
 
-// mistaken says why a value is none for a setting with such a default.
+// mistaken returns why a value is invalid for a setting with such a default.
 func mistaken(value, byDefault any) string {
 	if byDefault, ok := byDefault.(map[string]any); ok {
 		inside := slices.Sorted(maps.Keys(byDefault))
@@ -270,7 +269,7 @@ func mistaken(value, byDefault any) string {
 	}
 }
 
-// refuseBareDurations turns "lease: 30" away: nobody means 30 ns.
+// refuseBareDurations refuses "lease: 30": nobody means 30 ns.
 func refuseBareDurations(from, to reflect.Type, data any) (any, error) {
 	if k := from.Kind(); to == reflect.TypeFor[time.Duration]() && (k == reflect.Int || k == reflect.Float64) {
 		return nil, errors.New("has no unit")
@@ -303,7 +302,7 @@ func pagesMistake(p problem.Pages) error {
 	return nil
 }
 
-// mustPass refuses a time that does not pass.
+// mustPass refuses a duration that is not above 0.
 func mustPass(name string, d time.Duration) error {
 	if d <= 0 {
 		return fmt.Errorf("settings: %s must be above 0, is %v", name, d)

@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/region"
 )
 
-// TLSSettings are the certificates with which nodes prove to each other who they
-// are: all three files, or none.
+// TLSSettings are the certificates with which nodes authenticate each other: all three
+// files, or none.
 type TLSSettings struct {
 	Cert string `koanf:"cert"` // file, PEM; intermediate certificates behind it
 	Key  string `koanf:"key"`  // file, PKCS #8 in PEM
@@ -20,12 +20,12 @@ type TLSSettings struct {
 	TrustDomain string `koanf:"trust_domain"`
 }
 
-// defaultTrustDomain is for deployments that share their CA with nobody.
+// defaultTrustDomain is for deployments that share their CA with no other.
 const defaultTrustDomain = "homeward"
 
 func (t TLSSettings) on() bool { return t.Cert != "" || t.Key != "" || t.CA != "" }
 
-// validate looks at the settings and not at the files, which may be elsewhere.
+// validate checks the settings and not the files, which may be on another machine.
 func (t TLSSettings) validate(rpc RPCSettings) error {
 	var errs []error
 	for _, f := range []struct{ name, path string }{{"cert", t.Cert}, {"key", t.Key}, {"ca", t.CA}} {
@@ -36,7 +36,7 @@ func (t TLSSettings) validate(rpc RPCSettings) error {
 	if !region.ValidTrustDomain(t.TrustDomain) {
 		errs = append(errs, fmt.Errorf("settings: tls.trust_domain %q is no trust domain; use lower case letters, digits, '.', '-' and '_'", t.TrustDomain))
 	}
-	// Whoever can forward to a node acts for any merchant.
+	// A caller that can forward to a node acts for any merchant.
 	if !t.on() && !onLoopback(rpc.Listen) {
 		errs = append(errs, fmt.Errorf("settings: rpc.listen %s is open to other machines, which could act for any merchant; set tls.cert, tls.key and tls.ca, or listen on 127.0.0.1", rpc.Listen))
 	}
@@ -55,7 +55,7 @@ func fileMistake(setting, path, hint string) error {
 	return nil
 }
 
-// open reads the files of a node of a region; nil, where TLS is off.
+// open reads the files of a node of a region; nil if TLS is off.
 func (t TLSSettings) open(nodeRegion string, log *slog.Logger) (*region.TLS, error) {
 	if !t.on() {
 		return nil, nil

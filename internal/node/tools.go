@@ -10,11 +10,11 @@ import (
 	"github.com/homeward-io/homeward/internal/cockroach"
 )
 
-// ConnectTime bounds a tool's first connection: a host that swallows packets would
-// otherwise keep a person waiting for minutes.
+// ConnectTime bounds a tool's first connection: a host that drops packets would
+// otherwise block it for minutes.
 const ConnectTime = 15 * time.Second
 
-// ToolPool is for one person at a time. Rows of tenants are consistent in every region,
+// ToolPool is for one user at a time. Rows of tenants are consistent in every region,
 // which makes writing one take up to a second.
 func ToolPool() cockroach.Pool {
 	p := cockroach.DefaultPool()
@@ -23,7 +23,7 @@ func ToolPool() cockroach.Pool {
 	return p
 }
 
-// WithDatabase opens a database for a tool, for as long as do takes.
+// WithDatabase opens a database for a tool while do runs.
 func WithDatabase(ctx context.Context, url string, do func(*cockroach.DB) error) error {
 	pool := ToolPool()
 	var err error
@@ -44,7 +44,7 @@ func WithPool(ctx context.Context, url string, pool cockroach.Pool, do func(*coc
 	return errors.Join(do(db), db.Close())
 }
 
-// WithMigrator connects to a database to change its tables, for as long as do takes.
+// WithMigrator connects to a database to change its tables while do runs.
 func WithMigrator(ctx context.Context, url string, do func(*cockroach.Migrator) error) error {
 	allowUnverified, err := AllowUnverified(os.Environ())
 	if err != nil {

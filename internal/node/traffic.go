@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// trafficSeconds are kept one by one: those of [admin.Lately], and the one that runs.
+	// trafficSeconds are kept individually: those of [admin.Lately], and the current
+	// one.
 	trafficSeconds = int64(admin.Lately/time.Second) + 1
-	// mismatchTenants bounds the tenants that are counted by name: more cannot be looked
-	// at by a person. The rest is "other".
+	// mismatchTenants bounds the tenants that are counted by name: nobody looks at
+	// more. The rest is "other".
 	mismatchTenants = 100
 	otherTenants    = "other"
 )
@@ -47,9 +48,9 @@ func count(flows []flowCount, c course) []flowCount {
 	return append(flows, flowCount{c, 1})
 }
 
-// traffic counts what a node's API has answered, for people to watch. It costs a request
-// a lock and no allocation, and forgets with the process: nothing depends on it. It is
-// safe for concurrent use.
+// traffic counts the answers of a node's API for operators. It costs a request a lock
+// and no allocation, and is lost with the process: nothing depends on it. It is safe
+// for concurrent use.
 type traffic struct {
 	self string // the node's region
 	lost func(region string) bool
@@ -69,7 +70,7 @@ func newTraffic(self string, lost func(region string) bool) *traffic {
 	return &traffic{self: self, lost: lost, now: time.Now, since: time.Now(), mismatches: map[string]uint64{}}
 }
 
-// way is how a request got to its home.
+// way returns how a request got to its home.
 func (t *traffic) way(a *httpapi.Answer) string {
 	switch {
 	case a.Home == "" || a.Home == t.self:
@@ -80,12 +81,12 @@ func (t *traffic) way(a *httpapi.Answer) string {
 		return admin.WayForward
 	case a.Replayed:
 		return admin.WayReplica
-	default: // refused before it went anywhere
+	default: // refused before it was routed
 		return admin.WayLocal
 	}
 }
 
-// answered takes one answer in.
+// answered counts an answer.
 func (t *traffic) answered(a httpapi.Answer) {
 	c := course{a.Home, t.way(&a)}
 	object := a.Location[strings.LastIndexByte(a.Location, '/')+1:]
@@ -125,7 +126,7 @@ func (t *traffic) answered(a httpapi.Answer) {
 	t.arrived++
 }
 
-// tell is what was counted, with up to so many arrivals.
+// tell returns the counts, with up to so many arrivals.
 func (t *traffic) tell(arrivals int, regions []string) *admin.Traffic {
 	out := &admin.Traffic{}
 	for _, r := range regions {

@@ -28,26 +28,26 @@ type Tuning struct {
 	DeputyAfter time.Duration `koanf:"deputy_after"`
 	// TopologyEvery is how often a node reads the table of regions; 0 means 5 s.
 	TopologyEvery time.Duration `koanf:"topology_every"`
-	// SweepEvery is how often rows past their windows are deleted, by who starts nodes;
-	// 0 means 1 min.
+	// SweepEvery is how often the process that started the nodes deletes rows past
+	// their windows; 0 means 1 min.
 	SweepEvery time.Duration `koanf:"sweep_every"`
-	// FiguresEvery is how often the store is asked for what metrics tell of its rows; 0 means
-	// 15 s.
+	// FiguresEvery is how often the node queries the store for metrics of its rows; 0
+	// means 15 s.
 	FiguresEvery time.Duration `koanf:"-"`
 	// Objects is the gocloud.dev URL of the bucket, the same one for all regions, for
 	// response bodies above claim.inline_body. "": a cluster in one process takes a
 	// directory beside its store, and a node of its own keeps every body in its row.
 	Objects string `koanf:"objects"`
-	// Runs is the gocloud.dev URL of the bucket of what commands found, which the console
-	// shows; "": nowhere.
+	// Runs is the gocloud.dev URL of the bucket for reports of commands, which the
+	// console shows; "": none.
 	Runs string `koanf:"runs"`
-	// Audit says where audit is exported to; a node leaves that to its
+	// Audit configures the export of audit; a node leaves that to its
 	// [Config.AuditObjects].
 	Audit AuditSettings `koanf:"audit"`
-	// ErrorPages is where the type of each error leads, the same at every node; "" is the
-	// page that the node serves.
+	// ErrorPages is the base URL of the types of errors, the same at every node; "" is
+	// the pages that the node serves.
 	ErrorPages problem.Pages `koanf:"error_pages"`
-	// Limits: those of tenants, for whose row does not say, are settings.
+	// Limits: those of tenants are the defaults for tenants whose row has none.
 	Limits httpapi.Limits `koanf:",flatten,squash"`
 }
 

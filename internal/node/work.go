@@ -22,8 +22,8 @@ import (
 	"github.com/homeward-io/homeward/payment/psp/breaker"
 )
 
-// How notices are retried: a payer may be waiting for money, so soon at first, and
-// for as long as it takes. After a day a person is told, see package notice.
+// How notices are retried: a payer may be waiting for money, so soon at first, and for
+// as long as it takes. After a day an operator is paged, see package notice.
 const (
 	noticeBackoffMin = time.Second
 	noticeBackoffMax = time.Hour
@@ -52,7 +52,7 @@ func (c *Config) homes() (names []string) {
 	return names
 }
 
-// service acts on claims: in a node, or beside one.
+// service makes the claim service, inside or outside a node.
 func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, error) {
 	of := &charges{Store: c.Store, calls: c.Store.Queue(outbox.ProviderCalls)}
 	s, err := claim.NewService(claim.Config{
@@ -64,7 +64,7 @@ func (c *Config) service(guard *claim.Guard, log *slog.Logger) (*claim.Service, 
 	return s, err
 }
 
-// charges are the claims that captures and cancellations are about.
+// charges are the claims that captures and cancellations act on.
 type charges struct {
 	deployment.Store
 	calls   outbox.Store
@@ -88,7 +88,7 @@ func (c *charges) LearnHeld(ctx context.Context, call outbox.Message, h claim.He
 	return c.service.LearnHeld(ctx, call, h)
 }
 
-// executor makes the attempts of this node.
+// executor makes the executor of this node.
 func (c *Config) executor(of *charges, log *slog.Logger) *payment.Executor {
 	guarded := make(psp.Providers, len(c.Providers))
 	for i, p := range c.Providers {
@@ -108,7 +108,7 @@ func (c *Config) sinkKinds() []outbox.Kind { return slices.Sorted(maps.Keys(c.Si
 // brakes are those of automatic refunds.
 func (c *Config) brakes(log *slog.Logger) *notice.Brakes {
 	s := c.Compensations
-	if s.PerHour == 0 { // none was given, as in tests: a file cannot say so
+	if s.PerHour == 0 { // none was given, as in tests: a file cannot leave it out
 		s = DefaultCompensations()
 	}
 	b := s.brakes(c.Store, log)
@@ -116,7 +116,7 @@ func (c *Config) brakes(log *slog.Logger) *notice.Brakes {
 	return b
 }
 
-// compensator gives ghosts back by claims that do runs and inspect reads.
+// compensator refunds ghosts by claims that do runs and inspect reads.
 func (c *Config) compensator(
 	do func(context.Context, claim.Request, string) (claim.Reply, error),
 	inspect func(context.Context, claim.Key, string) (claim.Status, bool, error), log *slog.Logger,
@@ -124,9 +124,9 @@ func (c *Config) compensator(
 	return &notice.Compensator{Books: c.Store, Do: do, Inspect: inspect, Code: c.code, Providers: c.time(c.Providers), Brakes: c.brakes(log), Meters: c.Meters}
 }
 
-// startWork starts what goes on beside requests: a worker for each queue and who wakes
-// them all, and as many more for rows in lost regions, apart, so that rows which are hard
-// to reach delay none that are near.
+// startWork starts the background work: a worker for each queue and a lookout that
+// wakes them, and as many more for rows in lost regions, so that rows which are hard to
+// reach do not delay those nearby.
 func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	c := &n.c
 	n.compensator = c.compensator(n.routes.Do, n.routes.Inspect, n.log)
@@ -156,7 +156,7 @@ func (n *Node) startWork(context.Context) (parts.Stop, error) {
 	return n.stopWork, nil
 }
 
-// newBeat makes what works on the rows of some homes.
+// newBeat makes the workers for the rows of some homes.
 func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b beat, err error) {
 	c := &n.c
 	b.workers = map[outbox.Queue]*outbox.Worker{}
@@ -187,7 +187,7 @@ func (n *Node) newBeat(regions func() []string, notices *notice.Processor) (b be
 	return b, err
 }
 
-// stopWork finishes the rows in hand.
+// stopWork finishes the rows in progress.
 func (n *Node) stopWork(ctx context.Context) error {
 	var errs []error
 	for _, b := range n.allBeats() {
@@ -199,7 +199,7 @@ func (n *Node) stopWork(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// startReceiver lets providers' notices in.
+// startReceiver starts the receiver of providers' notices.
 func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	c := &n.c
 	sealing := c.Seal
@@ -218,8 +218,8 @@ func (n *Node) startReceiver(context.Context) (parts.Stop, error) {
 	}, nil
 }
 
-// Compensator gives ghosts back as this node does those of notices, for whoever has
-// found one in another way.
+// Compensator refunds ghosts that were found in another way than by a notice, as this
+// node does for notices.
 func (n *Node) Compensator() *notice.Compensator { return n.compensator }
 
 // newWorker completes a worker's configuration by the deployment's.

@@ -1,6 +1,6 @@
-// Package operator asks the nodes of a running deployment, over their RPC, what a person
-// or a tool wants to know of its regions, and has their status changed. It imports
-// region/admin and what is below that: what it asks runs elsewhere.
+// Package operator queries the nodes of a running deployment, over their RPC, about its
+// regions, and changes the status of regions. It imports region/admin and its
+// dependencies: the queries run elsewhere.
 package operator
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// Access says which nodes are asked, and as whom.
+// Access selects the nodes to query, and the caller's identity.
 type Access struct {
 	Nodes []string // RPC addresses, host:port
 	Certificate
 }
 
-// Certificate is an operator's. The zero value is none, where the nodes have none.
+// Certificate is an operator's. The zero value is none, for nodes without TLS.
 type Certificate struct {
 	// Cert, Key and CA are files, PEM.
 	Cert string `json:"cert"`
@@ -33,12 +33,12 @@ type Certificate struct {
 	TrustDomain string `json:"trust_domain"`
 }
 
-// askTime bounds one question: a node asks all others on our behalf, for 5 s each
-// and at the same time.
+// askTime bounds one query: a node queries all others for it, concurrently for up to 5
+// s each.
 const askTime = 15 * time.Second
 
-// Operator asks nodes in turn until one answers. What it does it says, a line at a time.
-// It is for one goroutine.
+// Operator queries nodes in turn until one answers. It prints its progress, a line at a
+// time. It is not safe for concurrent use.
 type Operator struct {
 	clients []*admin.Client
 	addrs   []string // of the clients
@@ -94,15 +94,15 @@ func ask[T any](ctx context.Context, o *Operator, question func(context.Context,
 	return answer, fmt.Errorf("%w; name a node with --node or --cluster, and your certificate with --cert, --key and --ca", err)
 }
 
-// lookTime bounds the look at what listens where no node's RPC did.
+// lookTime bounds the check of what listens if no node's RPC answered.
 const lookTime = 3 * time.Second
 
-// whoIsThere says what may listen at an address, and what to do then; "" if nothing
+// whoIsThere returns what may listen at an address, and what to do then; "" if nothing
 // is known.
 func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	// Who it is does not matter: nothing is sent but the question.
+	// The identity does not matter: nothing is sent but the query.
 	dial := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	secret, err := dial.DialContext(ctx, "tcp", addr)
 	if err == nil {
@@ -124,7 +124,7 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	case err != nil:
 		return "what listens there does not speak HTTP; name rpc.listen of a node's settings"
 	}
-	defer func() { _ = res.Body.Close() }() // it was only looked at
+	defer func() { _ = res.Body.Close() }() // it was only checked
 	switch {
 	case res.StatusCode == http.StatusOK:
 		return "this is a node's API; name its RPC listener, rpc.listen in its settings"
@@ -135,14 +135,14 @@ func (o *Operator) whoIsThere(ctx context.Context, addr string) string {
 	}
 }
 
-// Overview is the deployment as the node that answers sees it, once it knows epoch.
+// Overview returns the answering node's view of the deployment, once that knows epoch.
 func (o *Operator) Overview(ctx context.Context, epoch uint64) (*admin.Overview, error) {
 	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) {
 		return c.Overview(ctx, true, epoch)
 	})
 }
 
-// Look is Overview with what q says.
+// Look is Overview with the options of q.
 func (o *Operator) Look(ctx context.Context, q admin.Question) (*admin.Overview, error) {
 	return ask(ctx, o, func(ctx context.Context, c *admin.Client) (*admin.Overview, error) { return c.Ask(ctx, q) })
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// noHomes is what follows when the last active region goes.
+// noHomes is the consequence of draining the last active region.
 const noHomes = "no region gives new keys a home now, so new payments get 503 until one is active again"
 
-// drainEvery is how often a drain looks again, sayEvery how often it repeats what
-// has changed about the thing it waits for.
+// drainEvery is how often a drain polls, sayEvery how often it repeats changed details
+// of the step that it waits for.
 const (
 	drainEvery = 500 * time.Millisecond
 	sayEvery   = 5 * time.Second
@@ -24,8 +24,8 @@ const (
 
 func (o *Operator) sayf(format string, args ...any) { o.say(fmt.Sprintf(format, args...)) }
 
-// Drain sends traffic away from a region, and waits, no longer than timeout, until it is
-// safe to take down. The last active region takes evenLast.
+// Drain sends traffic away from a region, and waits up to timeout until it is safe to
+// take down. It drains the last active region only if evenLast.
 func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration, evenLast bool) error {
 	last, err := o.lastActive(ctx, name)
 	if err != nil {
@@ -38,7 +38,7 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 	if err != nil {
 		return err
 	}
-	// Somebody may have drained another one since the look.
+	// Another region may have been drained since the look.
 	if last, err = o.lastActive(ctx, name); err != nil {
 		return fmt.Errorf("%s is draining, but its progress cannot be read: %w", name, err)
 	}
@@ -63,12 +63,12 @@ func (o *Operator) Drain(ctx context.Context, name string, timeout time.Duration
 	}
 }
 
-// lastActive reports whether no region but this one is active. It is a look, which
-// somebody else's change may follow.
+// lastActive reports whether no other region is active. Another operator may change
+// that right after.
 func (o *Operator) lastActive(ctx context.Context, name string) (bool, error) {
 	all, err := o.Overview(ctx, 0)
 	if err != nil || all.Region(name) == nil {
-		return false, err // setting the status of a region that is not there says which there are
+		return false, err // setting the status of an unknown region lists the known ones
 	}
 	for _, r := range all.Regions {
 		if r.Name != name && r.Status == region.Active {
@@ -78,7 +78,7 @@ func (o *Operator) lastActive(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// drain is one wait for a region, told step by step.
+// drain is one wait for a region, reported step by step.
 type drain struct {
 	*Operator
 	region string
@@ -90,7 +90,7 @@ type drain struct {
 	steps []admin.DrainStep
 }
 
-// look reports whether nothing is in the way any more.
+// look reports whether no step is open.
 func (d *drain) look(ctx context.Context) (safe bool, err error) {
 	o, err := d.Overview(ctx, d.epoch)
 	if err != nil {
@@ -121,7 +121,7 @@ func (d *drain) look(ctx context.Context) (safe bool, err error) {
 	return true, nil
 }
 
-// wait says what is waited for, and not too often how it changes.
+// wait prints the open step, and its changes at most every sayEvery.
 func (d *drain) wait(open string) {
 	what, _, _ := strings.Cut(open, ":")
 	before, _, _ := strings.Cut(d.said, ":")
@@ -132,10 +132,10 @@ func (d *drain) wait(open string) {
 	d.say("waiting: " + open)
 }
 
-// ErrNotSafe: a drain has not come to its end in the time that it was given.
+// ErrNotSafe: a drain has not completed in time.
 var ErrNotSafe = errors.New("not safe to take down")
 
-// ended says what is still in the way; [ErrNotSafe] where that is known.
+// ended returns the open steps; [ErrNotSafe] if they are known.
 func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	const goesOn = "it goes on draining, so run this again to wait on, or homeward region undrain"
 	var open []string
@@ -153,7 +153,8 @@ func (d *drain) ended(ctx context.Context, timeout time.Duration) error {
 	return fmt.Errorf("%[1]s is %[4]w after %[5]v: %[2]s; %[3]s %[1]s", d.region, strings.Join(open, "; "), goesOn, ErrNotSafe, timeout)
 }
 
-// Activate ends a drain, or brings a region back: it takes traffic and new keys again.
+// Activate ends a drain, or re-activates a region that was down: it takes traffic and
+// new keys again.
 func (o *Operator) Activate(ctx context.Context, name string) error {
 	epoch, err := o.setStatus(ctx, name, region.Active)
 	if err != nil {
@@ -163,8 +164,8 @@ func (o *Operator) Activate(ctx context.Context, name string) error {
 	return o.heard(ctx, epoch)
 }
 
-// heard tells who knows an epoch by now. Whoever does not will read it within
-// seconds; nothing depends on it.
+// heard prints which nodes know an epoch. The others will read it within seconds;
+// nothing depends on it.
 func (o *Operator) heard(ctx context.Context, epoch uint64) error {
 	all, err := o.Overview(ctx, epoch)
 	if err != nil {
@@ -178,7 +179,7 @@ func (o *Operator) heard(ctx context.Context, epoch uint64) error {
 	return nil
 }
 
-// Down says that a region was taken away; evenAlive: also while nodes of it are alive.
+// Down marks a region as down; evenAlive: also while it has live nodes.
 func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error {
 	all, err := o.Overview(ctx, 0)
 	if err != nil {
@@ -196,13 +197,13 @@ func (o *Operator) Down(ctx context.Context, name string, evenAlive bool) error 
 		return err
 	}
 	o.sayf("%[1]s is down, epoch %[2]d: no new keys there; the other regions answer for its keys and finish what it owes, as far as the database reaches its rows (homeward region up %[1]s brings it back)", name, epoch)
-	if last, err := o.lastActive(ctx, name); err == nil && last { // else heard says that nothing can be seen
+	if last, err := o.lastActive(ctx, name); err == nil && last { // otherwise heard reports that nothing can be seen
 		o.say(noHomes)
 	}
 	return o.heard(ctx, epoch)
 }
 
-// Parked are the first parked rows of regions, a line each.
+// Parked returns the first parked rows of regions, a line each.
 func Parked(regions ...admin.RegionState) (lines []string) {
 	for _, r := range regions {
 		if r.Backlog == nil {

@@ -1,5 +1,5 @@
-// Package parts starts what a process is made of in the order of its needs, and stops
-// it backwards. It imports nothing of this module.
+// Package parts starts the parts of a process in the order of their dependencies, and
+// stops them in reverse. It imports nothing of this module.
 package parts
 
 import (
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Part starts one of them, and says what stops it; nil: nothing needs to. It may do so
-// with an error, too: then something was started all the same.
+// Part starts a part, and returns its Stop; nil: nothing needs to be stopped. It may
+// return a Stop with an error: then something was started all the same.
 type Part func(context.Context) (Stop, error)
 
-// Stop ends what a part has started.
+// Stop stops a part.
 type Stop func(context.Context) error
 
 // Closing is a Stop that waits for nothing.
@@ -21,24 +21,23 @@ func Closing(end func() error) Stop {
 	return func(context.Context) error { return end() }
 }
 
-// Within has stop end what ctx, which may have ended, was for, in the time d.
+// Within runs stop with the values of ctx, which may have ended, and the time-out d.
 func Within(ctx context.Context, d time.Duration, stop Stop) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
 	defer cancel()
 	return stop(ctx)
 }
 
-// Running are the parts that were started. The zero value has none. It is for one
-// goroutine at a time.
+// Running are the started parts. The zero value has none. It is not safe for concurrent
+// use.
 type Running struct {
-	// Each is how long each part may take to stop, also after ctx has ended; 0: what
-	// ctx allows.
+	// Each bounds the stop of each part, also after ctx has ended; 0: ctx bounds it.
 	Each  time.Duration
 	stops []Stop
 }
 
-// Start starts parts one after the other, and no more after the first that fails. What
-// was started runs until Stop.
+// Start starts parts one after the other, and stops at the first that fails. The
+// started parts run until Stop.
 func (r *Running) Start(ctx context.Context, parts ...Part) error {
 	for _, start := range parts {
 		stop, err := start(ctx)
@@ -52,8 +51,8 @@ func (r *Running) Start(ctx context.Context, parts ...Part) error {
 	return nil
 }
 
-// Stop stops what runs, the last that was started first, whatever becomes of each, and
-// returns all their errors. What was stopped runs no more: stopping again does nothing.
+// Stop stops the running parts, the last started first, whether or not others fail, and
+// returns all their errors. A second Stop does nothing.
 func (r *Running) Stop(ctx context.Context) error {
 	var errs []error
 	for _, stop := range slices.Backward(r.stops) {

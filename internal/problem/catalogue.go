@@ -1,18 +1,18 @@
 package problem
 
-// Entry is what the table says of a code: the status and the advice that it has as a
-// rule, and what its page says. Texts are Markdown with code spans and nothing else.
+// Entry is the documentation of a code: its usual status and advice, and its page.
+// Texts are Markdown with code spans and nothing else.
 type Entry struct {
 	Code   Code
 	Status int
 	Retry  Retry
 	Title  string
-	// Means says what happened, Safe whether a retry is safe, Do what to do.
+	// Means describes what happened, Safe whether a retry is safe, Do what to do.
 	Means, Safe, Do string
 }
 
-// table is the one source of the API's errors: responses, pages and the documents are
-// made from it or held against it.
+// table is the single source of the API's errors: responses, pages and documents derive
+// from it or are tested against it.
 var table = func() map[Code]Entry {
 	all := make(map[Code]Entry, len(catalogue))
 	for _, e := range catalogue {
@@ -21,7 +21,7 @@ var table = func() map[Code]Entry {
 	return all
 }()
 
-// Catalogue returns every code there is, by status.
+// Catalogue returns every code, by status.
 func Catalogue() []Entry { return append([]Entry(nil), catalogue...) }
 
 // Codes returns every code of the merchant's contract, by status.

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Pages is where the pages of errors are: a URI reference that ends with a slash, which
-// the code follows. It makes a code the type of a problem (RFC 9457, section 3.1.1),
-// and the target of a link with the relation "describedby", as section 2.7 of
+// Pages is the address of the pages of errors: a URI reference that ends with a slash,
+// which the code follows. It makes a code the type of a problem (RFC 9457, section
+// 3.1.1), and the target of a link with the relation "describedby", as section 2.7 of
 // draft-ietf-httpapi-idempotency-key-header-07 has it. "" is [Served].
 type Pages string
 
-// Served is where a node serves the pages itself. As a type it is relative: it resolves
-// against the URL of the request, at whichever region was asked.
+// Served is the path at which a node serves the pages itself. As a type it is relative:
+// it resolves against the URL of the request, at whichever region was asked.
 const Served Pages = "/errors/"
 
 // oldType begins the type of problems that were rendered before there were pages. Such
 // answers are still replayed.
 const oldType = "urn:homeward:error:"
 
-// Validate says what is wrong with p, in words that go behind a setting's name.
+// Validate returns what is wrong with p, in words that follow a setting's name.
 func (p Pages) Validate() error {
 	if p == "" || p == Served {
 		return nil
@@ -44,9 +44,9 @@ func (p Pages) Of(code Code) string {
 	return string(p) + string(code)
 }
 
-// Link returns the value of a Link header that leads to the page of what [Problem.JSON]
-// rendered, and "" where body is nothing such. The page of a body that was rendered
-// before there were pages is in p.
+// Link returns the value of a Link header to the page of a body that [Problem.JSON]
+// rendered, and "" for any other body. The page of a body that was rendered before
+// there were pages is in p.
 func (p Pages) Link(body []byte) string {
 	rest, ok := bytes.CutPrefix(body, []byte(`{"type":"`))
 	if !ok {
@@ -62,7 +62,7 @@ func (p Pages) Link(body []byte) string {
 	return link(string(at))
 }
 
-// LinkOf returns the value of a Link header that leads to the page of code.
+// LinkOf returns the value of a Link header to the page of code.
 func (p Pages) LinkOf(code Code) string { return link(p.Of(code)) }
 
 func link(to string) string { return "<" + to + `>; rel="describedby"; type="text/html"` }

@@ -1,11 +1,11 @@
-// Package problem is the table of what the API says when it says no to a request: the
-// codes, their statuses and titles, and what a caller may do next. A [Problem]
-// renders as application/problem+json (RFC 9457) to the same bytes every time,
-// because some of them, declines above all, are remembered and replayed.
+// Package problem is the table of the API's errors: the codes, their statuses and
+// titles, and what a caller may do next. A [Problem] renders as
+// application/problem+json (RFC 9457) to the same bytes every time, because some of
+// them, declines above all, are stored and replayed.
 //
 // Each code has a page for people, and the problem's type is the page's address, see
-// [Pages]. What is remembered keeps the address that it was rendered with: a deployment
-// that moves its pages changes no byte of an answer that was given.
+// [Pages]. A stored answer keeps the address that it was rendered with: a deployment
+// that moves its pages changes no byte of an earlier answer.
 package problem
 
 //go:generate go test . -run ^TestThePageIsCurrent$ -write
@@ -42,25 +42,25 @@ const (
 	RateLimited          Code = "rate_limited"
 	StoreUnavailable     Code = "store_unavailable"
 	HomeUnavailable      Code = "home_unavailable"
-	// KeyWithheld: the store was put back to a backup, and the key may have been used in
-	// what is lost.
+	// KeyWithheld: the store was restored from a backup, and the lost writes may
+	// include the key.
 	KeyWithheld Code = "idempotency_key_withheld"
-	// OutcomeUnknown is SameKey while the provider is being asked. Where asking
-	// was given up it is remembered and the same key would read it for ever: that
-	// one answer says NewKey.
+	// OutcomeUnknown is SameKey while the worker asks the provider. If asking was given
+	// up, the answer is stored and the same key would read it for ever: that answer
+	// says NewKey.
 	OutcomeUnknown Code = "outcome_unknown"
 	// Internal is a fault of ours that no other code describes. It is outside
 	// the contract's table; the same key stays safe to send, as always.
 	Internal Code = "internal"
-	// NotReady is what /readyz answers to load balancers and the people behind them. No
-	// merchant's request is answered so.
+	// NotReady is the answer of /readyz to load balancers and operators. No merchant's
+	// request is answered so.
 	NotReady Code = "not_ready"
 )
 
 // Retry says what a caller may do next; it is the member "retry".
 type Retry string
 
-// The three answers to "and now?".
+// The three kinds of advice.
 const (
 	// SameKey: sending the same request again is safe and useful.
 	SameKey Retry = "same_key"
@@ -70,16 +70,16 @@ const (
 	Never Retry = "never"
 )
 
-// Problem is one refusal. [New] fills what the table knows. Members with zero
-// values below Retry are left out.
+// Problem is one refusal. [New] fills in the table's members. Members with zero values
+// below Retry are left out.
 type Problem struct {
 	Code   Code
 	Title  string
 	Status int
-	// Detail is one sentence or two for a person: what happened, what to do.
+	// Detail is one or two sentences for a person: what happened, what to do.
 	Detail string
 	Retry  Retry
-	// RetryAfter is when a retry becomes useful; shown in whole milliseconds.
+	// RetryAfter is when a retry becomes useful; rendered in whole milliseconds.
 	RetryAfter time.Duration
 	// OriginalRequestAt is when an expired key was first used.
 	OriginalRequestAt time.Time
@@ -122,16 +122,16 @@ type wire struct {
 	DeclineCode       string `json:"code,omitempty"`
 }
 
-// JSON renders p, with a newline behind it, as a terminal likes it. Its type is in pages.
-// The order of members is fixed; the result is a new slice. The text is UTF-8: bytes of a
-// Detail that are not become U+FFFD.
+// JSON renders p, followed by a newline for terminals. Its type is in pages. The order
+// of members is fixed; the result is a new slice. The text is UTF-8: invalid bytes of a
+// Detail become U+FFFD.
 func (p *Problem) JSON(pages Pages) []byte {
 	w := wire{
 		Type: pages.Of(p.Code), Title: p.Title, Status: p.Status, Detail: p.Detail,
 		Error: p.Code, Retry: p.Retry, Member: p.Member, DeclineCode: p.DeclineCode,
 	}
 	if p.RetryAfter > 0 {
-		// Rounded up: a caller that is told 0 ms would not wait at all.
+		// Rounded up: a caller that gets 0 ms would not wait at all.
 		w.RetryAfterMS = int64((p.RetryAfter + time.Millisecond - 1) / time.Millisecond)
 	}
 	if !p.OriginalRequestAt.IsZero() {
@@ -145,8 +145,8 @@ func (p *Problem) JSON(pages Pages) []byte {
 	return b.Bytes()
 }
 
-// Parse reads what JSON has rendered. Times come back in whole milliseconds and seconds,
-// as they were shown.
+// Parse parses the result of JSON. Times come back in whole milliseconds and seconds,
+// as they were rendered.
 func Parse(body []byte) (Problem, error) {
 	var w wire
 	if err := json.Unmarshal(body, &w); err != nil {
