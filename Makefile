@@ -2,7 +2,7 @@
 GO ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster geodns drill stories sdk test test-postgres test-cockroach test-cloud check fuzz pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check image release release-check generate clean
+.PHONY: help demo cluster geodns drill stories sdk test test-postgres test-cockroach test-cloud check fuzz pages pictures storm e2e bench bench-store bench-webhooks bench-sql bench-scale bench-report sizing deploy-tools deploy-check image release release-check generate clean
 
 help: ## List the targets.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ pictures: export HOMEWARD_TEST_BROWSER := required
 pictures: ## The pictures in docs/images: of the console, by its test in a real browser (needs Chromium), and drawings from their sources.
 	for d in docs/images/*.d2; do $(GO) tool -modfile=internal/tools/pictures/go.mod d2 --theme 0 --pad 20 $$d $${d%.d2}.svg || exit 1; done
 	HOMEWARD_PICTURES=$(CURDIR)/docs/images $(GO) test ./e2e/console -count 1 -v
+
+pages: export HOMEWARD_TEST_PAGES := all
+pages: ## Paste what the README and docs/DEMO.md show, as a reader does, and hold the answers against their tables; two minutes.
+	$(GO) test ./internal/cli -run '^TestThe(Readmes|Demos)Lines$$' -count 1 -v -timeout 10m
 
 storm: export HOMEWARD_TEST_STORE := $(or $(STORE),embedded)
 storm: ## 200 clients, 10,000 keys, faults and two SIGKILLs; prints its figures (STORE=sql: on a database).

@@ -91,7 +91,7 @@ func parse(ctx context.Context, args []string, io streams) (*kong.Context, int) 
 		return nil, status
 	}
 	if err != nil {
-		code := fail(io, fmt.Errorf("%w; see %s --help", withoutNode(err), called(err)))
+		code := fail(io, fmt.Errorf("%w; see %s --help", mistaken(err), called(err)))
 		if called(err) == "homeward reconcile" {
 			code = exitUnread // a command that has not begun has compared nothing
 		}

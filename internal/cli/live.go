@@ -86,8 +86,14 @@ var unlike = map[string]string{
 	"migrate":   "it makes the tables at HOMEWARD_DATABASE_URL that nodes need to start",
 }
 
-// withoutNode says why a command has no --node or --cluster, where err is that it has none.
-func withoutNode(err error) error {
+// mistaken is what to say of a command line that was not understood: why a command has no
+// --node or --cluster, where err is that it has none, and the values of a flag without the
+// one that stands for its absence.
+func mistaken(err error) error {
+	const none = `must be one of "",`
+	if strings.Contains(err.Error(), none) {
+		return errors.New(strings.Replace(err.Error(), none, "must be one of ", 1))
+	}
 	wrong := (*kong.ParseError)(nil)
 	unknown, flag := strings.CutPrefix(err.Error(), "unknown flag --")
 	name := strings.FieldsFunc(unknown, func(r rune) bool { return r == ',' || r == ' ' || r == '=' })

@@ -126,7 +126,7 @@ func (f *storeFlags) with(ctx context.Context, pool cockroach.Pool, sealed bool,
 		return err
 	}
 	if url == "" {
-		return fmt.Errorf("no database is set; set its URL in %s, or name a running node with --node HOST:PORT (homeward outbox, ledger, inspect, endpoint, compensations and tenant keys), or a stopped demo with --data DIR", node.DatabaseURL)
+		return fmt.Errorf("no database is set; set its URL in %s, or name a running node with --node HOST:PORT (homeward outbox, ledger, inspect, endpoint, compensations, tenant list and tenant keys), or a stopped demo with --data DIR", node.DatabaseURL)
 	}
 	if !sealed {
 		return withSQL(ctx, url, pool, nil, do)

@@ -108,17 +108,21 @@ func (c *tenantCreateCommand) Run(ctx context.Context, io streams) error {
 }
 
 type tenantListCommand struct {
+	liveFlags
 	After string `placeholder:"ID" help:"List those after this id."`
 	Limit int    `default:"100" help:"Maximum number to list."`
 }
+
+// Help is what homeward tenant list --help adds.
+func (tenantListCommand) Help() string { return liveHelp }
 
 func (c *tenantListCommand) Run(ctx context.Context, io streams) error {
 	const most = 10_000 // one response of the database: some 2 MB
 	if c.Limit < 1 || c.Limit > most {
 		return fmt.Errorf("--limit must be from 1 to %d, is %d", most, c.Limit)
 	}
-	return withDatabase(ctx, func(db *cockroach.DB) error {
-		all, err := db.Tenants(ctx, c.After, c.Limit+1) // one more shows whether there are more
+	return c.with(ctx, node.ToolPool(), false, func(s *store) error {
+		all, err := s.Tenants(ctx, c.After, c.Limit+1) // one more shows whether there are more
 		if err != nil {
 			return err
 		}

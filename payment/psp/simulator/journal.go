@@ -110,12 +110,18 @@ func parseEntry(line []byte) (entry, error) {
 // openJournal locks dir, hands every entry to apply, in order, and leaves the
 // file ready to append to.
 func openJournal(dir string, logger *slog.Logger, apply func(entry) error) (_ *journal, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("simulator: create directory: %w", err)
+	notOurs := func(err error) error {
+		return fmt.Errorf("simulator: directory %s may not be written by this user; change its owner or choose another directory: %w", dir, err)
+	}
+	switch err := os.MkdirAll(dir, 0o700); {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, notOurs(err)
+	case err != nil:
+		return nil, fmt.Errorf("simulator: create directory: %w; choose another one", err)
 	}
 	lock, err := vfs.Default.Lock(filepath.Join(dir, lockName))
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("simulator: directory %s may not be written by this user; change its owner or choose another directory: %w", dir, err)
+		return nil, notOurs(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("simulator: directory %s is in use: stop the other simulator or choose another directory: %w", dir, err)

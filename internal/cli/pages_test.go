@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What readers paste is run here, word for word but for the ports: those of a test's demo are
+// free ones. A block that a test runs stands behind a comment with the test's name, and
+// TestBlocksAreRunOrMarked of internal/archtest sees that each block has one.
+
+// pagesEnv has the lines run that take minutes: make pages.
+const pagesEnv = "HOMEWARD_TEST_PAGES"
+
+// reader pastes lines of the docs beside a demo.
+type reader struct {
+	*testing.T
+	ports   *strings.Replacer // of the docs, to those of the demo
+	printed []string          // what the demo printed
+	stop    func()
+}
+
+// reads starts a demo with its data in ./homeward-data.
+func reads(t *testing.T) *reader {
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not here: what readers paste cannot be run", tool)
+		}
+	}
+	t.Chdir(t.TempDir())
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, w := io.Pipe()
+	ended := make(chan int, 1)
+	var errs strings.Builder
+	go func() {
+		ended <- run(ctx, []string{"demo", "--listen", "127.0.0.1:0", "--data", "./homeward-data"}, streams{w, &errs})
+		_ = w.Close()
+	}()
+	d := &reader{T: t, stop: func() {
+		interrupt()
+		require.Zero(t, <-ended, errs.String())
+	}}
+	said := bufio.NewScanner(out)
+	for said.Scan() {
+		d.printed = append(d.printed, said.Text())
+		if strings.Contains(said.Text(), "Ctrl-C drains") {
+			break
+		}
+	}
+	go func() {
+		for said.Scan() { // what it says while it drains
+		}
+	}()
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	var to []string
+	for _, line := range d.printed {
+		for name, ports := range map[string][2]string{"us-east1": {"8081", "7081"}, "europe-west1": {"8082", "7082"}, "asia-northeast1": {"8083", "7083"}, "simulator (PSP)": {"8090", ""}} {
+			if at := address.FindAllString(line, -1); strings.HasPrefix(line, "  "+name+" ") && len(at) == 2 {
+				to = append(to, "127.0.0.1:"+ports[0], at[0])
+				if ports[1] != "" {
+					to = append(to, "127.0.0.1:"+ports[1], at[1])
+				}
+			}
+		}
+	}
+	require.Len(t, to, 14, "%s", strings.Join(d.printed, "\n"))
+	d.ports = strings.NewReplacer(to...)
+	return d
+}
+
+// blocks are those of a page that the comment with the running test's name stands before.
+func (d *reader) blocks(page string) (blocks []string) {
+	d.Helper()
+	marked := regexp.MustCompile("(?m)^<!-- run by " + d.Name() + " -->\n\n?((?:```sh\n(?s:.*?)\n```)|(?:(?:    [^\n]*\n)+))")
+	for _, m := range marked.FindAllStringSubmatch(page, -1) {
+		text := strings.TrimSuffix(strings.TrimPrefix(m[1], "```sh\n"), "\n```")
+		blocks = append(blocks, regexp.MustCompile(`(?m)^ {4}`).ReplaceAllString(text, ""))
+	}
+	require.NotEmpty(d, blocks, "blocks that are marked with %s", d.Name())
+	return blocks
+}
+
+// numbered begins a line that a table explains, as in "# 4. A key that carries its home".
+var numbered = regexp.MustCompile(`(?m)^# (\d+)\. .*$`)
+
+// paste runs lines in one shell, and returns what each numbered part printed; "": what came
+// before the first.
+func (d *reader) paste(lines string) map[string]string {
+	d.Helper()
+	const mark = "\x1e"
+	script := numbered.ReplaceAllString(d.ports.Replace(lines), "printf '"+mark+"%s"+mark+"' $1 # $0")
+	ctx, cancel := context.WithTimeout(d.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, "sh", "-c", script)
+	out, err := command.CombinedOutput()
+	require.NoError(d, err, "%s", out)
+	parts := strings.Split(string(out), mark)
+	printed := map[string]string{"": parts[0]}
+	for i := 1; i+1 < len(parts); i += 2 {
+		printed[parts[i]] = parts[i+1]
+	}
+	return printed
+}
+
+// answered holds what lines have printed against the table below them: whatever stands
+// between backticks in the column of answers was printed, but for what … leaves out.
+func (d *reader) answered(page string, printed map[string]string, least int) {
+	d.Helper()
+	rows := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| (.*?) \| .* \|$`).FindAllStringSubmatch(page, -1) {
+		text, ran := printed[row[1]]
+		if !ran {
+			continue
+		}
+		rows++
+		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[2], -1) {
+			for part := range strings.SplitSeq(quoted[1], "…") {
+				require.Contains(d, text, strings.TrimSpace(part), "line %s", row[1])
+			}
+		}
+		require.True(d, strings.HasSuffix(text, "\n") || text == "", "line %s leaves the prompt behind what it printed: %q", row[1], text)
+	}
+	require.GreaterOrEqual(d, rows, least, "rows that explain lines")
+}
+
+func page(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestTheReadmesLines pastes what the README shows first: each answer is what its table says,
+// and the demo prints the same lines with its own addresses.
+func TestTheReadmesLines(t *testing.T) {
+	onlyWith(t)
+	readme := page(t, filepath.Join("..", "..", "README.md"))
+	d := reads(t)
+	lines := d.blocks(readme)[0]
+	d.answered(readme, d.paste(lines), 5)
+	printed := strings.Join(d.printed, "\n")
+	order := regexp.MustCompile(`Idempotency-Key: (order-\w+)'`).FindStringSubmatch(printed)[1]
+	for line := range strings.SplitSeq(lines, "\n") {
+		if strings.HasPrefix(line, "curl") && !strings.Contains(line, "$KEY") {
+			require.Contains(t, printed, d.ports.Replace(strings.ReplaceAll(line, "order-1'", order+"'")))
+		}
+	}
+	d.stop()
+}
+
+// TestTheDemosLines pastes what docs/DEMO.md shows: make pages.
+func TestTheDemosLines(t *testing.T) {
+	if os.Getenv(pagesEnv) == "" {
+		t.Skip("it waits as its reader does, for two minutes: make pages")
+	}
+	onlyWith(t)
+	readme, demo := page(t, filepath.Join("..", "..", "README.md")), page(t, filepath.Join("..", "..", "docs", "DEMO.md"))
+	d := reads(t)
+	first := regexp.MustCompile("(?s)```sh\n(# 1\\..*?)\n```").FindStringSubmatch(readme)
+	d.paste(first[1])
+	blocks := d.blocks(demo)
+	requests, books, found := strings.Cut(blocks[0], "# 11.")
+	require.True(t, found)
+	printed := d.paste(requests + "\nprintf '\\036CH\\036%s' $CH")
+	d.answered(demo, printed, 4)
+
+	commands := func(lines string, values ...string) string {
+		var all strings.Builder
+		for line := range strings.SplitSeq(lines, "\n") {
+			if command, ok := strings.CutPrefix(line, "bin/homeward "); ok {
+				all.WriteString(does(t, strings.Fields(strings.NewReplacer(values...).Replace(d.ports.Replace(command)))...))
+			}
+		}
+		return all.String()
+	}
+	require.Contains(t, commands(blocks[1], "$N", "order-1"), "charged once")
+	d.stop()
+	found11 := commands(books, "$CH", printed["CH"])
+	for _, says := range []string{"balances proved from zero", " 0 failures", "suspense:acme"} {
+		require.Contains(t, found11, says)
+	}
+	statement := strings.TrimSuffix(page(t, "statement.csv"), "\n")
+	require.NoError(t, os.WriteFile("statement.csv", []byte(statement[:strings.LastIndex(statement, "\n")+1]), 0o600))
+	code, said, _ := homeward(t, "reconcile", "--statement", "statement.csv", "--data", "./homeward-data")
+	require.Equal(t, exitDiffers, code, fmt.Sprint("the page says that a missing refund is named\n", said))
+
+	d = reads(t) // another demo: what follows would be missing in the statement
+	for _, block := range blocks[2:] {
+		if said := d.paste(block); strings.Contains(block, "hung-1") {
+			require.Contains(t, said[""], "201 Created")
+		}
+	}
+	d.stop()
+}
