@@ -140,7 +140,7 @@ var (
 		Peer)
 	RegionStatus = regions.gauge("homeward.region.status", "",
 		"1 for the status that the table of regions gives the region: active, draining or down.",
-		"A forgotten drain: run homeward regions, then undrain.",
+		"A forgotten drain: run `homeward regions`, then `homeward region undrain`.",
 		Peer, State)
 	RegionRTT = regions.gauge("homeward.region.rtt", "s",
 		"The round trip to the region's nearest node, smoothed over gossip's probes.",
@@ -150,7 +150,7 @@ var (
 		"The epoch of the table of regions that the node uses.",
 		"Nodes that differ for more than a minute: one cannot read the table.")
 	TopologyAge = regions.gauge("homeward.topology.age", "s",
-		"The time since the node last read that table, or was notified to.",
+		"The time since the node last read that table, or was notified of it.",
 		"Above a few minutes: the node cannot read the table.")
 	VersionNodes = regions.gauge("homeward.version.nodes", "{node}",
 		"Live nodes by the version of their build, as this node's gossip sees them.",
@@ -162,7 +162,7 @@ var (
 		Certificate)
 	ClockOffset = regions.gauge("homeward.clock.offset", "s",
 		"How far the node's clock is ahead of the store's, as measured within half a round trip. Negative: behind.",
-		"Beyond claim.lease_margin less a statement's time: mend the node's time service. Nothing is charged twice for it, but a node may trust a lease for too short or too long.")
+		"Beyond claim.lease_margin less a statement's time: fix the node's time service. Nothing is charged twice for it, but a node may trust a lease for too short or too long.")
 )
 
 // Outbox.
@@ -177,7 +177,7 @@ var (
 		Home, Queue)
 	OutboxParked = queues.gauge("homeward.outbox.parked", "{row}",
 		"Parked rows, which wait for an operator, by kind, counted up to 1,000 for each queue.",
-		"homeward outbox parked shows why; homeward outbox retry requeues one.",
+		"`homeward outbox list` shows why; `homeward outbox retry` requeues one.",
 		Home, Queue, RowKind)
 	HandleDuration = queues.histogram("homeward.outbox.handle.duration", "s", handleBuckets,
 		"How long a worker handled a row, by kind and disposition: done, gone, later, failed, parked or faulted.",
@@ -201,7 +201,7 @@ var (
 		Provider)
 	Compensations = money.counter("homeward.compensations", "{try}",
 		"Tries to refund a ghost, by result: compensated, pending, held, doubtful or limbo.",
-		"held: a brake is on. limbo and doubtful: an operator decides, see homeward compensations.",
+		"held: a brake is on. limbo and doubtful: an operator decides, see `homeward compensations`.",
 		Provider, State)
 	CompensationDuration = money.histogram("homeward.compensation.duration", "s", payoutBuckets,
 		"The time to compensate: from the arrival of the notice until its refund was made.",
@@ -212,32 +212,32 @@ var (
 		"A bank returned refunds or transfers: inform the merchant.",
 		Provider, RowKind)
 	Suspense = money.gauge("homeward.suspense", "{minor_unit}",
-		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Written by homeward ledger verify --metrics-file.",
+		"What the suspense accounts owe payers, by currency, in its minor units, as of the last proof of the books. Written by `homeward ledger verify --metrics-file`.",
 		"Normally 0. A balance that stays for a day is in LIMBO, held or doubtful.",
 		Currency)
 	Limbo = money.gauge("homeward.limbo", "{notice}",
 		"Parked notices of money that cannot be refunded automatically.",
-		"An operator decides each: homeward outbox parked --queue notices.",
+		"An operator decides each: `homeward outbox list --queue notices`.",
 		Home)
 	BrakeHeld = money.gauge("homeward.brake.held", "",
 		"1 while automatic refunds of the provider (or `all`) are stopped.",
-		"homeward compensations shows why; release it once you know why there are so many.",
+		"`homeward compensations` shows why; release it once you know why there are so many.",
 		Provider)
 	BrakesApplied = money.counter("homeward.brakes.applied", "{brake}",
 		"How often a limit stopped automatic refunds.",
 		"As above.",
 		Provider)
 	ReconciliationLast = money.gauge("homeward.reconciliation.last", "s",
-		"When a statement of the provider was last compared whole, in Unix time. Written by homeward reconcile --metrics-file; absent before the first.",
+		"When a statement of the provider was last compared whole, in Unix time. Written by `homeward reconcile --metrics-file`; absent before the first.",
 		"Older than the schedule: the run could not fetch the statement, see the log.",
 		Provider)
 	ReconciliationMismatches = money.gauge("homeward.reconciliation.mismatches", "{mismatch}",
 		"Mismatches of the last comparison by class; `all` is how many of them remain, 0 included.",
-		"Each is named in the run's output: homeward reconcile.",
+		"`homeward reconcile` names each in its output.",
 		Provider, Class)
 	LedgerVerifyLast = money.gauge("homeward.ledger.verify.last", "s",
-		"When the books were last proved, in Unix time. Written by homeward ledger verify --metrics-file; absent before the first.",
-		"Older than a day: run homeward ledger verify, by a schedule.")
+		"When the books were last proved, in Unix time. Written by `homeward ledger verify --metrics-file`; absent before the first.",
+		"Older than a day: run `homeward ledger verify` by a schedule.")
 	LedgerVerifyFindings = money.gauge("homeward.ledger.verify.findings", "{finding}",
 		"Errors that the last proof of the books found; 0 if it held.",
 		"Page. Stop compensations, keep the database as it is, and read the verdict.")

@@ -28,13 +28,13 @@ const pageHead = `# Metrics
 
 <!-- Made from meter/catalogue.go by make generate. -->
 
-A node serves them in Prometheus' format at ` + "`GET /metrics`" + ` on a listener of its own (` + "`metrics.listen`" + ` of [node.yaml](node.yaml)), and pushes them by OTLP where OpenTelemetry's variables ask for it (` + "`OTEL_METRICS_EXPORTER`" + `, ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `).
+A node serves metrics in Prometheus' format at ` + "`GET /metrics`" + `, on a listener of its own (` + "`metrics.listen`" + ` of [node.yaml](node.yaml)). It also pushes them by OTLP if OpenTelemetry's variables ask for it (` + "`OTEL_METRICS_EXPORTER`" + `, ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + `).
 
-Each has the labels ` + "`homeward_region`" + ` and ` + "`homeward_node`" + ` of the node that tells it, beside its own. The headings are OpenTelemetry's names; below each is Prometheus', of which a histogram has ` + "`_bucket`, `_sum` and `_count`" + `. In labels dots are underscores, too. Gauges without a unit are 0 or 1. Observations of a histogram that were made in a sampled trace carry its id as an exemplar, in the OpenMetrics format.
+Each metric has the labels ` + "`homeward_region`" + ` and ` + "`homeward_node`" + ` of the node that reports it, beside its own. The headings are OpenTelemetry's names. The name below each is Prometheus'; a histogram has ` + "`_bucket`" + `, ` + "`_sum`" + ` and ` + "`_count`" + `. Labels have underscores in place of dots, too. A gauge without a unit is 0 or 1. If the request's trace is sampled, a histogram's observation carries the trace id as an exemplar, in the OpenMetrics format.
 
-Commands that prove something, ` + "`homeward ledger verify` and `homeward reconcile`" + `, write their verdict to a file (` + "`--metrics-file`" + `), which node_exporter's textfile collector reads, or push it by the same variables; it has neither of these two labels.
+` + "`homeward ledger verify`" + ` and ` + "`homeward reconcile`" + ` write their verdicts to a file (` + "`--metrics-file`" + `), which node_exporter's textfile collector reads, or push them by the same variables. These metrics have neither of the two labels.
 
-The Go runtime's own (` + "`go_*`, `process_*`" + `) are there under their usual names.
+The Go runtime's metrics (` + "`go_*`" + `, ` + "`process_*`" + `) have their usual names.
 `
 
 func page() string {

@@ -44,7 +44,7 @@ func Lookup(code Code) (Entry, bool) {
 var catalogue = []Entry{
 	{
 		Code: KeyMissing, Status: 400, Retry: Never, Title: "Idempotency-Key is missing",
-		Means: "The request moves money and has no `Idempotency-Key` header. No claim was made and nothing was sent to the provider.",
+		Means: "The request moves money and has no `Idempotency-Key` header. Homeward stored no claim and sent nothing to the provider.",
 		Safe:  "Yes, once the header is there. Nothing happened.",
 		Do:    "Make a key, store it with the order, and send it with the request and with each of its retries.",
 	},
@@ -56,9 +56,9 @@ var catalogue = []Entry{
 	},
 	{
 		Code: InvalidRequest, Status: 400, Retry: Never, Title: "The request is invalid",
-		Means: "The body or a parameter is not what the API accepts, or the provider refused it as invalid. `member` names what is wrong where one member is. No money moved.",
-		Safe:  "The same request fails again. A mended one is a different request.",
-		Do:    "Mend what `detail` and `member` name. A request that was refused before its claim leaves its key unused; one that the provider refused has released its key to the same request only, so a mended one needs a new key.",
+		Means: "The body or a parameter is not what the API accepts, or the provider refused it as invalid. `member` names the member that is wrong, if it is one. No money moved.",
+		Safe:  "The same request fails again. A corrected one is a different request.",
+		Do:    "Correct what `detail` and `member` name. If the API refused the request before it claimed the key, the key is unused. If the provider refused it, the key is released to the same request only: a corrected one needs a new key.",
 	},
 	{
 		Code: Unauthorized, Status: 401, Retry: Never, Title: "No valid API key",
@@ -68,7 +68,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: CardDeclined, Status: 402, Retry: NewKey, Title: "The payment was declined",
-		Means: "The provider or the payer's bank refused, and no money moved. `code` says why. A hard decline is final: it is remembered, and `retry` is `new_key`. A soft decline, such as insufficient funds, releases the key: `retry` is `same_key`.",
+		Means: "The provider or the payer's bank refused, and no money moved. `code` says why. A hard decline is final: the key keeps it, and `retry` is `new_key`. A soft decline, such as insufficient funds, releases the key: `retry` is `same_key`.",
 		Safe:  "A retry never charges twice. After a hard decline the same key replays the same answer. After a soft decline the same key asks the bank again.",
 		Do:    "Show the payer what happened. After a soft decline let a person try again with the same key, not before `Retry-After`. Do not put it into a retry loop: banks count attempts. For another payment method use a new key.",
 	},
@@ -80,25 +80,25 @@ var catalogue = []Entry{
 	},
 	{
 		Code: NotFound, Status: 404, Retry: Never, Title: "Not found",
-		Means: "There is no such path, object or key for this account. What belongs to another account is not found either.",
+		Means: "There is no such path, object or key for this account. Objects of another account are not found either.",
 		Safe:  "Yes. The answer stays the same while the object does not exist.",
 		Do:    "Check the id and the account of the API key. An object that was refused is not found; the answer to its key says why.",
 	},
 	{
 		Code: MethodNotAllowed, Status: 405, Retry: Never, Title: "Method not allowed",
-		Means: "The path exists and does not answer to this method. `Allow` lists those that it answers to.",
+		Means: "The path exists and does not support this method. `Allow` lists the methods that it supports.",
 		Safe:  "The same request fails again.",
 		Do:    "Use a method of `Allow`.",
 	},
 	{
 		Code: KeyInUse, Status: 409, Retry: SameKey, Title: "A request with this key is in progress",
-		Means: "An earlier request with this key is still being worked on. This request did nothing.",
+		Means: "An earlier request with this key is still in progress. This request did nothing.",
 		Safe:  "Yes. The same key never charges twice.",
 		Do:    "Wait for `Retry-After`, then send the same request with the same key. It reads the answer of the first one.",
 	},
 	{
 		Code: KeyExpired, Status: 410, Retry: NewKey, Title: "The key has expired",
-		Means: "The key was used before, and its answer is not kept any more. `original_request_at` says when. The original may have moved money.",
+		Means: "The key was used before, and its answer is no longer stored. `original_request_at` says when. The original may have moved money.",
 		Safe:  "The same key gives the same answer until it is free again. A new key makes a new payment.",
 		Do:    "Find out first what became of the original: by its object's id, your records, or the provider. Send a new key only if it did not move money.",
 	},
@@ -118,7 +118,7 @@ var catalogue = []Entry{
 		Code: FingerprintMismatch, Status: 422, Retry: Never, Title: "The key belongs to a different request",
 		Means: "The key was first used with another request: another path, amount or other member. This request was neither executed nor replayed.",
 		Safe:  "The same request fails again under this key.",
-		Do:    "To repeat the original, send its very body. For a new payment make a new key. A mismatch mostly means that a key is made from too little, for example from a cart that changed.",
+		Do:    "To repeat the original, send exactly its body. For a new payment make a new key. A mismatch usually means that a key is made from too little, for example from a cart that changed.",
 	},
 	{
 		Code: RateLimited, Status: 429, Retry: SameKey, Title: "Too many requests",
@@ -134,31 +134,31 @@ var catalogue = []Entry{
 	},
 	{
 		Code: StoreUnavailable, Status: 503, Retry: SameKey, Title: "The store is unavailable",
-		Means: "The claim could not be recorded or read. Without a recorded claim nothing is sent to the provider.",
+		Means: "The node could not store or read the claim. Without a stored claim it sends nothing to the provider.",
 		Safe:  "Yes. The same key never charges twice, wherever it is sent.",
 		Do:    "Wait for `Retry-After`, then send the same request with the same key, here or to another region.",
 	},
 	{
 		Code: HomeUnavailable, Status: 503, Retry: SameKey, Title: "The key's home region is unavailable",
-		Means: "The region that answers for this key cannot be reached now. Other regions take over after a grace time. The request may have reached its home.",
+		Means: "The key's home region cannot be reached now. Other regions take over after a grace time. The request may have reached its home.",
 		Safe:  "Yes. The same key never charges twice, wherever it is sent.",
 		Do:    "Wait for `Retry-After`, then send the same request with the same key, here or to another region. Do not make a new key: it can be a second payment.",
 	},
 	{
 		Code: KeyWithheld, Status: 503, Retry: SameKey, Title: "The key is withheld",
-		Means: "The service lost its records of a recent time and was put back to a backup. This key may have been used in that time, and nobody knows yet what for. Nothing is done under it meanwhile.",
+		Means: "The service's database was restored from a backup, and its records of a recent time are lost. This key may have been used in that time, and the service does not know yet what for. Meanwhile it does nothing under the key.",
 		Safe:  "Yes, with the same key. A new key can be a second payment, unless the request was certainly never sent before.",
-		Do:    "Send the same request with the same key later: its first answer is found again, or it is carried out once it is known that it is new. A request that was certainly never sent before can be sent now with a key from `POST /v1/idempotency-keys`.",
+		Do:    "Send the same request with the same key later. The service then finds its first answer, or executes the request once it knows that the key is new. A request that you certainly never sent before can be sent now with a key from `POST /v1/idempotency-keys`.",
 	},
 	{
 		Code: OutcomeUnknown, Status: 503, Retry: SameKey, Title: "The outcome is not known yet",
-		Means: "Nobody knows yet whether money moved. While the provider is being asked `retry` is `same_key`. One such answer is final: when asking has ended without a result. It is remembered, and `retry` is `new_key` for a charge and `never` for a transfer or a refund.",
+		Means: "The service does not know yet whether money moved. While it asks the provider, `retry` is `same_key`. Once it has stopped asking without a result, the answer is final: the key keeps it, and `retry` is `new_key` for a charge and `never` for a transfer or a refund.",
 		Safe:  "Yes, with the same key. A new key before the final answer can be a second payment.",
-		Do:    "Send the same request with the same key until the answer is another one, or read the object. After the final answer: a charge may be made again with a new key, because one that surfaces later is refunded. A transfer or a refund needs a person who asks the provider first.",
+		Do:    "Send the same request with the same key until the answer changes, or read the object. After the final answer you may make a charge again with a new key, because the service refunds one that surfaces later. For a transfer or a refund, a person must ask the provider first.",
 	},
 	{
 		Code: NotReady, Status: 503, Retry: SameKey, Title: "This node is not ready",
-		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: it starts, drains, is of a region that is out of service, or cannot reach its store. Merchants' requests are not answered so.",
+		Means: "`GET /readyz` says that this node should get no traffic now. `detail` says why: the node is starting or draining, its region is out of service, or it cannot reach its store. Merchants' requests never get this error.",
 		Safe:  "Yes. It is a probe.",
 		Do:    "Load balancers send requests to another node. `homeward regions` shows the rest.",
 	},

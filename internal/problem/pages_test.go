@@ -110,7 +110,15 @@ const pageHead = `# Errors
 
 <!-- Made from internal/problem/catalogue.go by make generate. -->
 
-Each error is ` + "`application/problem+json`" + ` (RFC 9457). Its ` + "`type`" + ` leads to a page with what stands here, and so does the response's ` + "`Link`" + ` header with ` + "`rel=\"describedby\"`" + `. A node serves the pages below ` + "`/errors/`" + `; with the setting ` + "`error_pages`" + ` they are elsewhere. ` + "`error`" + ` is the name, ` + "`retry`" + ` what to do next: ` + "`same_key`" + ` (send the same request again), ` + "`new_key`" + ` (this key is spent) or ` + "`never`" + ` (mend the request). The response's own ` + "`retry`" + ` counts where it differs from what stands here.
+Each error is ` + "`application/problem+json`" + ` (RFC 9457). A program decides by these members:
 
-A program decides by ` + "`error`, `retry` and `status`" + `. Names may be added: treat one that you do not know by its ` + "`retry`" + `.
+| member | |
+| --- | --- |
+| ` + "`error`" + ` | the name |
+| ` + "`status`" + ` | the HTTP status |
+| ` + "`retry`" + ` | what to do next: ` + "`same_key`" + ` (retry the same request), ` + "`new_key`" + ` (this key is spent) or ` + "`never`" + ` (correct the request). If it differs from this page, the response is right |
+
+New names may appear. Treat one that you do not know by its ` + "`retry`" + `.
+
+` + "`type`" + ` leads to a page with the text below, and so does the response's ` + "`Link`" + ` header with ` + "`rel=\"describedby\"`" + `. A node serves the pages below ` + "`/errors/`" + `. The setting ` + "`error_pages`" + ` puts them elsewhere.
 `
