@@ -1,5 +1,5 @@
-// Package build says what this program was built from: its version, the commit, and the
-// libraries in it with their licences. It knows nobody.
+// Package build reports what this program was built from: its version, the commit, and
+// its libraries with their licences. It imports no other package of the module.
 package build
 
 import (
@@ -10,14 +10,15 @@ import (
 	"sync"
 )
 
-// A release sets these: -ldflags '-X github.com/homeward-io/homeward/internal/build.version=v1.2.3'.
-// Any other build is told by Go what it knows of the repository.
+// A release sets these: -ldflags '-X
+// github.com/homeward-io/homeward/internal/build.version=v1.2.3'. For any other build
+// Go supplies what it knows about the repository.
 var version, commit, date string
 
-// Info is what a build says of itself.
+// Info describes a build.
 type Info struct {
-	// Version is a tag, such as v1.2.3, or what Go or `git describe` makes of a commit
-	// behind one; "dev" where nobody knows.
+	// Version is a tag, such as v1.2.3, or what Go or `git describe` derive from a
+	// commit after one; "dev" if it is unknown.
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
 	// Date is the commit's, in RFC 3339, and not when it was built: the same sources are
@@ -31,10 +32,10 @@ type Info struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// unknown is the version of a build that nobody has told its version.
+// unknown is the version of a build without one.
 const unknown = "dev"
 
-// Read says what this program was built from.
+// Read returns what this program was built from.
 var Read = sync.OnceValue(func() Info {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -43,7 +44,8 @@ var Read = sync.OnceValue(func() Info {
 	return describe(b)
 })
 
-// Version is that of [Read]: nodes tell it to each other, for people to read.
+// Version returns the version of [Read]: nodes announce it to each other, for people to
+// read.
 func Version() string { return Read().Version }
 
 func describe(b *debug.BuildInfo) Info {
@@ -54,7 +56,7 @@ func describe(b *debug.BuildInfo) Info {
 	i := Info{
 		Version: cmp.Or(version, b.Main.Version), Commit: cmp.Or(commit, says["vcs.revision"]), Date: cmp.Or(date, says["vcs.time"]),
 		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		// Who sets a version of its own has looked.
+		// A build with a version of its own was checked already.
 		Modified: version == "" && says["vcs.modified"] == "true",
 	}
 	if i.Version == "" || i.Version == "(devel)" {

@@ -13,13 +13,13 @@ import (
 
 //go:generate go -C ../tools/release run ./licenses
 
-// libraries.json has all modules of all variants and platforms that are handed out, without
-// versions: those are told by Go, of the very build.
+// libraries.json has all modules of all released variants and platforms, without
+// versions: Go supplies those of this build.
 //
 //go:embed libraries.json
 var libraries []byte
 
-// License is one that a library, or a part of it, is under.
+// License is a licence of a library, or of a part of it.
 type License struct {
 	// SPDX is its identifier, or several with AND between them; NOTICE is no licence, and
 	// goes with one.
@@ -27,15 +27,15 @@ type License struct {
 	Text string `json:"text"`
 }
 
-// Library is somebody's code in this build: a Go module, "std" for Go itself, or a file that
-// is embedded.
+// Library is third-party code in this build: a Go module, "std" for Go itself, or an
+// embedded file.
 type Library struct {
 	Name     string    `json:"name"`
 	Version  string    `json:"version,omitempty"`
 	Licenses []License `json:"licenses"`
 }
 
-// SPDX are the identifiers of its licences, without those of notices.
+// SPDX returns the identifiers of its licences, without those of notices.
 func (l Library) SPDX() string {
 	var all []string
 	for _, license := range l.Licenses {
@@ -47,8 +47,9 @@ func (l Library) SPDX() string {
 	return strings.Join(slices.Compact(all), " AND ")
 }
 
-// Libraries are all that this build is made of, itself first, the others by name. It fails
-// where the build has a module that nobody has read the licence of, which a test prevents.
+// Libraries returns all that this build is made of, itself first, the others by name.
+// It fails if the build has a module whose licence is not recorded, which a test
+// prevents.
 func Libraries() ([]Library, error) {
 	b, ok := debug.ReadBuildInfo()
 	if !ok {

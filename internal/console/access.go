@@ -11,18 +11,18 @@ import (
 
 // Who is a user of the console.
 type Who struct {
-	// Name is for people, and for the audit of what they do.
+	// Name is for people, and for the audit of their actions.
 	Name string
-	// Operator may act where actions are on; others only look.
+	// Operator may act if actions are on; others only look.
 	Operator bool
-	// Logout is where a POST ends their session; "": there is none to end.
+	// Logout is the path at which a POST ends their session; "": there is none to end.
 	Logout string
 }
 
 // Access decides who may look. Implementations are safe for concurrent use.
 type Access interface {
-	// Wrap lets requests of those who may look through to next, with [Who] in their
-	// context, and answers the others itself.
+	// Wrap passes authorised requests to next, with [Who] in their context, and answers
+	// the others itself.
 	Wrap(next http.Handler) http.Handler
 }
 
@@ -32,7 +32,7 @@ func withWho(r *http.Request, who Who) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), whoKey{}, who))
 }
 
-// whoOf is the zero Who before somebody was let in.
+// whoOf returns the zero Who for an unauthenticated request.
 func whoOf(ctx context.Context) Who {
 	who, _ := ctx.Value(whoKey{}).(Who)
 	return who
@@ -62,7 +62,7 @@ func (ThisMachine) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-// Certificates lets those in who have an operator's certificate of the deployment, on a
+// Certificates admits callers with an operator's certificate of the deployment, on a
 // listener of [region.NewServer].
 type Certificates struct{}
 

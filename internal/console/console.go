@@ -18,47 +18,49 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Deployment is what the console sees of regions and nodes. *admin.Server is one.
+// Deployment is the console's source for regions and nodes. *admin.Server is one.
 type Deployment interface {
 	Look(ctx context.Context, q admin.Question) *admin.Overview
 }
 
 // Config is a console's. Deployment and Access are required; a page whose source is nil
-// is not there.
+// is left out.
 type Config struct {
 	Deployment Deployment
 	// Access decides who may look, and who may act.
 	Access Access
-	// Queues are the rows that wait, and the outcomes that are unknown.
+	// Queues are the waiting rows, and the unknown outcomes.
 	Queues Rows
 	// History reads the history of one key or object.
 	History History
-	// Money has to go back to payers; Queues must be set with it.
+	// Money lists ghosts to refund; Queues must be set with it.
 	Money Money
-	// Runs has what drills, drains and proofs found; nil: no bucket of them is named.
+	// Runs has the reports of drills, drains and verifications; nil: no bucket is
+	// configured.
 	Runs Runs
-	// TraceURL is where a trace can be seen, with {trace} for its id; "": nowhere.
+	// TraceURL is the URL of a trace, with {trace} for its id; "": none.
 	TraceURL string
-	// Region and Node are who serves this, for the audit.
+	// Region and Node identify this console's node, for the audit.
 	Region, Node string
-	// Actions lets operators act; without it every page only reads.
+	// Actions lets operators act; otherwise every page is read-only.
 	Actions bool
-	// Hint is what to send, line by line, and is shown until as much has arrived. nil:
-	// nothing.
+	// Hint is an example request, line by line, shown until as many requests have
+	// arrived. nil: none.
 	Hint func() []string
-	// Logger records actions, and callers that were refused. Default: discard.
+	// Logger records actions, and refused callers. Default: discard.
 	Logger *slog.Logger
 	// Now; nil means time.Now.
 	Now func() time.Time
 }
 
-// pageTime bounds the reading for one page; a person has tried again by then.
+// pageTime bounds the reads for one page; a person reloads after that.
 const pageTime = 10 * time.Second
 
 type console struct {
 	Config
 	watch *shared[*admin.Overview]
-	// drills are runs of drills and drains, proofs those of comparisons and of the books.
+	// drills are runs of drills and drains, proofs those of comparisons and
+	// verifications.
 	drills, proofs *shared[[]runView]
 	suspense       *shared[*suspenseView]
 	pages          *template.Template
@@ -67,12 +69,12 @@ type console struct {
 
 type navItem struct{ Path, Title string }
 
-// page is what the layout shows around a page's own Body.
+// page is the data of the layout around a page's own Body.
 type page struct {
 	Title string
-	// Path is the page's own, where it shows what is new.
+	// Path is the page's own, at which it polls for updates.
 	Path string
-	// Refresh is how often that is asked for, as htmx spells it; "": never.
+	// Refresh is the polling interval, as htmx spells it; "": never.
 	Refresh string
 	Nav     []navItem
 	At      string // in Nav
@@ -83,7 +85,7 @@ type page struct {
 	Trouble []string
 	Now     time.Time
 	Body    any
-	// Hint is what to send, where a page has that: until it is loaded again.
+	// Hint is an example request, until the page is loaded again.
 	Hint []string
 
 	content string // the template of Body
@@ -120,7 +122,7 @@ func New(c Config) (http.Handler, error) {
 	return s.secured(c.Access.Wrap(mux)), nil
 }
 
-// view reads what a page shows.
+// view reads the data of a page.
 type view func(r *http.Request, p *page) error
 
 func (s *console) mount(mux *http.ServeMux) {
@@ -188,7 +190,7 @@ func (s *console) get(mux *http.ServeMux, at, title, content, refresh string, v 
 	})
 }
 
-// pageError is an answer that is no page, with what to do.
+// pageError is an error page that says what to do.
 type pageError struct {
 	status int
 	text   string
@@ -196,7 +198,7 @@ type pageError struct {
 
 func (e *pageError) Error() string { return e.text }
 
-// show renders p, or only its content where htmx asks for what is new.
+// show renders p, or only its content if htmx polls.
 func (s *console) show(w http.ResponseWriter, r *http.Request, status int, p *page) {
 	p.Nav, p.Who, p.Now, p.Path = s.nav, whoOf(r.Context()), s.Now().UTC(), r.URL.RequestURI()
 	p.MayAct, p.Search = s.Actions && p.Who.Operator, s.History != nil
@@ -233,11 +235,11 @@ func (s *console) broken(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, "this page could not be rendered; the log says why", http.StatusInternalServerError)
 }
 
-// policy lets a page load what this listener serves, and nothing else.
+// policy restricts a page to resources of this listener.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secured sets what every answer says, whoever asked.
+// secured sets the headers of every response.
 func (s *console) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -8,7 +8,7 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// How the map is drawn, in its own units, of which a degree has four.
+// Dimensions of the map, in its own units, of which a degree has four.
 const (
 	mapMargin    = 130.0 // around the regions, for their labels
 	mapMinWidth  = 520.0
@@ -22,7 +22,7 @@ const (
 	wayStopsAway = markRadius + 6
 )
 
-// draw places the regions, bends a line for each flow, and cuts the map to what there is.
+// draw places the regions, bends a line for each flow, and crops the map to them.
 func (m *mapView) draw() {
 	for i := range m.Regions {
 		v := &m.Regions[i]
@@ -40,7 +40,7 @@ func (m *mapView) draw() {
 	}
 }
 
-// frame cuts the map to its regions.
+// frame crops the map to its regions.
 func (m *mapView) frame() {
 	if len(m.Regions) == 0 {
 		m.ViewBox = fmt.Sprintf("0 0 %.0f %.0f", mapWidth, mapHeight)
@@ -58,8 +58,8 @@ func (m *mapView) frame() {
 	m.ViewBox = fmt.Sprintf("%.0f %.0f %.0f %.0f", x, y, width, height)
 }
 
-// bend draws the flow as an arc, so that what goes and what comes are two lines. What was
-// read from a replica went nowhere: it is in the table alone.
+// bend draws the flow as an arc, so that both directions are visible. A replica read
+// has no flow: it is in the table alone.
 func (f *flowView) bend(regions []regionView) {
 	at := func(name string) int {
 		return slices.IndexFunc(regions, func(v regionView) bool { return v.Name == name })
@@ -74,7 +74,7 @@ func (f *flowView) bend(regions []regionView) {
 	if length < 2*wayStopsAway {
 		return
 	}
-	// What goes west passes north, and what goes east south of it.
+	// Flows to the west curve north, and flows to the east south.
 	cx, cy := (a.X+b.X)/2-dy*flowBend, (a.Y+b.Y)/2+dx*flowBend
 	from, to := length1(cx-a.X, cy-a.Y), length1(cx-b.X, cy-b.Y)
 	f.Path = fmt.Sprintf("M%.1f %.1fQ%.1f %.1f %.1f %.1f",

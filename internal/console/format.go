@@ -13,14 +13,14 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// funcs are what templates say of values.
+// funcs are the formatting functions of templates.
 var funcs = template.FuncMap{
 	"rate": rateText, "took": tookText, "clock": clockText, "stamp": stampText, "ago": agoText, "number": numberOf,
 	"outcome": outcomeOf, "way": wayText, "keyURL": keyURL, "list": func(all []string) string { return strings.Join(all, ", ") },
 	"money": moneyText, "short": shortText, "words": wordsOf, "rows": rowsOf,
 }
 
-// rateText is a rate to two digits.
+// rateText formats a rate with two digits.
 func rateText(perSecond float64) string {
 	switch {
 	case perSecond == 0:
@@ -41,7 +41,7 @@ func numberText[N ~int | ~int64 | ~uint64](n N) string {
 	return text
 }
 
-// numberOf is numberText of whatever a template has.
+// numberOf is numberText of any integer of a template.
 func numberOf(v any) (string, error) {
 	switch n := v.(type) {
 	case int:
@@ -79,7 +79,7 @@ func stampText(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// agoText is how long before now t was, in one unit or two.
+// agoText formats how long before now t was, in one unit or two.
 func agoText(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -99,7 +99,7 @@ func agoText(now, t time.Time) string {
 	}
 }
 
-// outcome is an answer as a mark and a word.
+// outcome is the mark and the word for an answer.
 type outcome struct{ Class, Text string }
 
 func outcomeOf(a admin.Arrival) outcome {
@@ -118,10 +118,10 @@ func outcomeOf(a admin.Arrival) outcome {
 
 func words(code string) string { return strings.ReplaceAll(code, "_", " ") }
 
-// wordsOf is words of whatever a template has.
+// wordsOf is words of any string type of a template.
 func wordsOf(v any) string { return words(fmt.Sprint(v)) }
 
-// rowsOf is what the template of rows takes.
+// rowsOf is the argument of the template of rows.
 func rowsOf(p *page, rows []rowView, parked bool) any {
 	return struct {
 		Page   *page
@@ -130,7 +130,7 @@ func rowsOf(p *page, rows []rowView, parked bool) any {
 	}{p, rows, parked}
 }
 
-// wayText says where a request went.
+// wayText describes the route of a request.
 func wayText(a arrivalView) string {
 	switch a.Way {
 	case admin.WayForward:
@@ -147,17 +147,17 @@ func wayText(a arrivalView) string {
 	}
 }
 
-// keyURL is the page of a key.
+// keyURL is the URL of a key's page.
 func keyURL(tenant, key string) string {
 	return "/key?" + url.Values{"tenant": {tenant}, "q": {key}}.Encode()
 }
 
-// moneyText is an amount in minor units.
+// moneyText formats an amount in minor units.
 func moneyText(amount int64, currency string) string {
 	return numberText(amount) + " " + currency
 }
 
-// shortText cuts a long name in its middle, where it says least.
+// shortText cuts a long name in its middle.
 func shortText(text string) string {
 	const most = 28
 	if len(text) <= most {

@@ -18,7 +18,7 @@ type History interface {
 	Read(ctx context.Context, q inspect.Query) (inspect.History, error)
 }
 
-// eventsShown is how much of a timeline a page has: its end, which says how it stands.
+// eventsShown is how many of a timeline's latest entries a page has.
 const eventsShown = 200
 
 // keyView is the body of a key's page.
@@ -27,7 +27,7 @@ type keyView struct {
 	Ask        string // what is missing before it can be looked up
 	*inspect.History
 	Calm     bool
-	Entries  []string // the regions at which requests with the key came in of late
+	Entries  []string // the regions at which requests with the key arrived recently
 	TraceURL string
 	Earlier  int // events that are not shown
 	Lanes    []string
@@ -37,12 +37,12 @@ type keyView struct {
 // eventView is one line of the timeline.
 type eventView struct {
 	inspect.Entry
-	Gap   time.Duration // since the one before
+	Gap   time.Duration // since the previous one
 	Away  bool          // another region than the home did it
 	Class string
 }
 
-// keyPage shows what happened to one key or object.
+// keyPage shows the history of one key or object.
 func (s *console) keyPage(r *http.Request, p *page) error {
 	of, tenant := strings.TrimSpace(r.URL.Query().Get("q")), strings.TrimSpace(r.URL.Query().Get("tenant"))
 	p.Query, p.At = of, "/key"
@@ -92,12 +92,12 @@ func ofTenant(tenant string) string {
 	return " of tenant " + tenant
 }
 
-// unsettled reports whether more is to come by itself.
+// unsettled reports whether the history will change by itself.
 func unsettled(h *inspect.History) bool {
 	return h.Claim != nil && h.Claim.State == claim.InFlight.String() || len(h.Waiting) > 0
 }
 
-// eachArrival goes through the latest requests that the nodes remember.
+// eachArrival iterates over the latest requests of all nodes.
 func (s *console) eachArrival(ctx context.Context, see func(arrivalView)) error {
 	all, err := s.watch.look(ctx)
 	if err != nil {
@@ -114,7 +114,8 @@ func (s *console) eachArrival(ctx context.Context, see func(arrivalView)) error 
 	return nil
 }
 
-// guess is the tenant whose request with the key arrived of late, if that is one.
+// guess returns the tenant whose request with the key arrived recently, if there is
+// exactly one.
 func (s *console) guess(ctx context.Context, key string) string {
 	var tenants []string
 	err := s.eachArrival(ctx, func(a arrivalView) {
@@ -148,7 +149,7 @@ func (v *keyView) show(h *inspect.History, traceURL string) {
 	}
 }
 
-// eventClass is how an event is marked.
+// eventClass is the CSS class of an event.
 func eventClass(e inspect.Entry) string {
 	switch {
 	case e.Event == claim.EventSettled && e.Detail == "":

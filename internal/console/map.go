@@ -15,15 +15,15 @@ import (
 // arrivalsShown is how many of the latest requests the map lists.
 const arrivalsShown = 15
 
-// standing is how a region stands, as the nodes that answer see it.
+// standing is the state of a region, as seen by the answering nodes.
 type standing string
 
 const (
 	serving  standing = "serving"
 	impaired standing = "impaired" // some of its nodes do not answer, or are not ready
 	draining standing = "draining"
-	down     standing = "down" // an operator has said so
-	lost     standing = "lost" // nobody sees a live node, or others act for it
+	down     standing = "down" // an operator marked it
+	lost     standing = "lost" // nobody sees a live node, or others act as its deputies
 )
 
 // regionView is one region on the map and in its table.
@@ -46,7 +46,7 @@ type regionView struct {
 	X, Y float64
 }
 
-// flowView is what goes from one region to the keys of another.
+// flowView is the traffic from one region to the keys of another.
 type flowView struct {
 	From, To, Way string
 	PerSecond     float64
@@ -65,14 +65,14 @@ type arrivalView struct {
 // mapView is the body of the map.
 type mapView struct {
 	Sentence string
-	Calm     bool // nothing in Sentence needs anybody
+	Calm     bool // nothing in Sentence needs an operator
 	Regions  []regionView
 	Flows    []flowView
 	Arrivals []arrivalView
 	ViewBox  string
 	Node     string
 	Epoch    uint64
-	UnderWay []runView // drills and drains that have begun and not ended
+	UnderWay []runView // drills and drains in progress
 }
 
 func (s *console) mapPage(r *http.Request, p *page) error {
@@ -86,7 +86,7 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 			p.Hint = hint
 		}
 	}
-	for _, one := range s.drills.glance() { // the map waits for no bucket
+	for _, one := range s.drills.glance() { // the map does not wait for the bucket
 		if isUnderWay(one, s.Now()) {
 			m.UnderWay = append(m.UnderWay, one)
 		}
@@ -95,7 +95,7 @@ func (s *console) mapPage(r *http.Request, p *page) error {
 	return nil
 }
 
-// arrived is how many requests have, at any node.
+// arrived counts the requests of all nodes.
 func (m *mapView) arrived() (n uint64) {
 	for _, v := range m.Regions {
 		n += v.Total.Requests
@@ -167,7 +167,7 @@ func newRegionView(all *admin.Overview, r admin.RegionState) regionView {
 
 func perSecond(lately uint64) float64 { return float64(lately) / admin.Lately.Seconds() }
 
-// judge says how the region stands. What others do counts more than what is seen of it.
+// judge sets the region's state. Its deputies count more than its live nodes.
 func (v *regionView) judge(r admin.RegionState) {
 	var silent, unready []string
 	for _, m := range v.Members {
@@ -206,7 +206,7 @@ func actsFor(n int) string {
 	return " act"
 }
 
-// sentence says in one line how the deployment is, worst first.
+// sentence describes the deployment in one line, worst first.
 func sentence(regions []regionView) (text string, calm bool) {
 	var says []string
 	for _, bad := range []standing{lost, impaired, down, draining} {
@@ -227,7 +227,7 @@ func sentence(regions []regionView) (text string, calm bool) {
 	return fmt.Sprintf("All %d regions serve, with %d nodes; %s requests a second.", len(regions), nodes, rateText(rate)), true
 }
 
-// flow adds up what went between regions, whichever node took it.
+// flow sums the traffic between regions, whichever node took it.
 func (m *mapView) flow(all *admin.Overview) {
 	for _, member := range all.Members {
 		if member.Part == nil || member.Part.Traffic == nil {

@@ -17,24 +17,25 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// OIDCConfig says who vouches for those who look. All but Scopes, Claim, Client and
-// Logger are required; of Viewers and Operators one is.
+// OIDCConfig configures an [OIDC]. All but Scopes, Claim, Client and Logger are
+// required; of Viewers and Operators one is.
 type OIDCConfig struct {
-	// Issuer is the identity provider's, as its discovery document names it.
+	// Issuer is the identity provider's URL, as in its discovery document.
 	Issuer string
-	// ClientID and ClientSecret are what it knows this console by. The address to register
-	// there is URL with /auth/callback behind it.
+	// ClientID and ClientSecret identify this console to the issuer. Register the
+	// redirect address URL/auth/callback there.
 	ClientID, ClientSecret string
-	// URL is where browsers reach the console: https://HOST, without a path.
+	// URL is the console's address for browsers: https://HOST, without a path.
 	URL string
-	// Scopes are asked for beside openid: those that make the issuer put Claim into the ID
-	// token. Default: profile and email.
+	// Scopes are requested beside openid: those that make the issuer include Claim in
+	// the ID token. Default: profile and email.
 	Scopes []string
 	// Claim of the ID token lists the groups of a user. Default: groups.
 	Claim string
-	// Viewers and Operators are groups: who is in one of them may look, or act as well.
+	// Viewers and Operators are groups: members of Viewers may look, members of
+	// Operators may act as well.
 	Viewers, Operators []string
-	// Client asks the issuer; nil means http.DefaultClient.
+	// Client sends requests to the issuer; nil means http.DefaultClient.
 	Client *http.Client
 	// Logger records who logged in, and who was refused. Default: discard.
 	Logger *slog.Logger
@@ -43,24 +44,24 @@ type OIDCConfig struct {
 }
 
 const (
-	// sessionFor is a working day: then the issuer is asked again whether somebody may
-	// still look.
+	// sessionFor is a working day: then the issuer decides again whether the user may
+	// look.
 	sessionFor = 8 * time.Hour
-	// loginFor is how long somebody may take to log in at the issuer.
+	// loginFor bounds a login at the issuer.
 	loginFor = 10 * time.Minute
-	// maxSessions bounds sessions, and logins under way: more people do not look at one
-	// node. The oldest ends for the newest.
+	// maxSessions bounds sessions, and logins in progress: no node has more users. A
+	// new one evicts the oldest.
 	maxSessions = 1000
-	// issuerTime bounds a question to the issuer.
+	// issuerTime bounds a request to the issuer.
 	issuerTime = 10 * time.Second
 
 	sessionCookie = "homeward-console"
 	loginCookie   = "homeward-login"
 )
 
-// OIDC lets those in whom an OpenID Connect issuer vouches for, by the authorization code
-// flow with PKCE. Sessions are in this process's memory, so that each node asks for a login
-// of its own, and a restart for another one. It is safe for concurrent use.
+// OIDC admits users that an OpenID Connect issuer authenticates, by the authorization
+// code flow with PKCE. Sessions are in this process's memory, so each node requires a
+// login of its own, and a restart another one. It is safe for concurrent use.
 type OIDC struct {
 	c      OIDCConfig
 	secure bool // browsers come by https
@@ -82,7 +83,7 @@ type login struct {
 	end                 time.Time
 }
 
-// NewOIDC asks the issuer nothing yet: a node starts without it.
+// NewOIDC contacts no issuer: a node starts without it.
 func NewOIDC(c OIDCConfig) (*OIDC, error) {
 	u, err := url.Parse(c.URL)
 	switch {
@@ -118,7 +119,7 @@ func (o *OIDC) Wrap(next http.Handler) http.Handler {
 	mux.HandleFunc("GET /auth/login", o.login)
 	mux.HandleFunc("GET /auth/callback", o.callback)
 	mux.Handle("POST /auth/logout", http.NewCrossOriginProtection().Handler(http.HandlerFunc(o.logout)))
-	mux.Handle("GET /static/", next) // says nothing of anybody
+	mux.Handle("GET /static/", next) // contains nothing about anybody
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if who, ok := o.who(r); ok {
 			next.ServeHTTP(w, withWho(r, who))
@@ -138,7 +139,7 @@ func (o *OIDC) Wrap(next http.Handler) http.Handler {
 	return mux
 }
 
-// cookie has what all of ours have. With https its name binds it to this very host.
+// cookie sets the common attributes. With https its name binds it to this host.
 func (o *OIDC) cookie(name, value string, age time.Duration) *http.Cookie {
 	if o.secure {
 		name = "__Host-" + name
@@ -168,7 +169,7 @@ func (o *OIDC) who(r *http.Request) (Who, bool) {
 	return s.who, true
 }
 
-// keep puts one more into all, in place of the oldest where there are too many.
+// keep adds an entry to all, and evicts the oldest if there are too many.
 func keep[T any](all map[string]T, id string, one T, end func(T) time.Time) {
 	if len(all) >= maxSessions {
 		oldest := ""
@@ -182,14 +183,14 @@ func keep[T any](all map[string]T, id string, one T, end func(T) time.Time) {
 	all[id] = one
 }
 
-// ask is the issuer and how this console talks to it.
+// ask returns the issuer and this console's configuration for it.
 func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	p := o.provider
 	o.mu.Unlock()
 	if p == nil {
 		var err error
-		// Its keys are fetched again when they change: not under this request's time.
+		// Its keys are fetched again when they change: not within this request's time.
 		if p, err = oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), o.c.Client), o.c.Issuer); err != nil {
 			return nil, nil, err
 		}
@@ -203,7 +204,7 @@ func (o *OIDC) ask(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) 
 	}, nil
 }
 
-// login sends a browser to the issuer.
+// login redirects a browser to the issuer.
 func (o *OIDC) login(w http.ResponseWriter, r *http.Request) {
 	_, config, err := o.ask(r.Context())
 	if err != nil {
@@ -224,7 +225,7 @@ func (o *OIDC) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, config.AuthCodeURL(state, oidc.Nonce(one.nonce), oauth2.S256ChallengeOption(one.verifier)), http.StatusSeeOther)
 }
 
-// begun takes the login of a state that this very browser began, once.
+// begun takes the login of a state that this browser began, once.
 func (o *OIDC) begun(r *http.Request) (login, bool) {
 	state := r.URL.Query().Get("state")
 	if state == "" || state != o.read(r, loginCookie) {
@@ -237,7 +238,7 @@ func (o *OIDC) begun(r *http.Request) (login, bool) {
 	return one, ok && o.c.now().Before(one.end)
 }
 
-// callback takes a browser back from the issuer.
+// callback receives a browser from the issuer.
 func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 	one, ok := o.begun(r)
 	if !ok {
@@ -260,10 +261,10 @@ func (o *OIDC) callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, one.to, http.StatusSeeOther)
 }
 
-// errNoToken: the issuer answered without what was asked for.
+// errNoToken: the issuer's answer lacks the ID token.
 var errNoToken = errors.New("the identity provider sent no ID token")
 
-// vouched is whom the issuer vouches for.
+// vouched verifies the issuer's token, and returns its user.
 func (o *OIDC) vouched(r *http.Request, one login) (Who, error) {
 	if said := r.URL.Query().Get("error"); said != "" {
 		return Who{}, fmt.Errorf("the identity provider returned the error %.100q", said)
@@ -296,7 +297,7 @@ func (o *OIDC) vouched(r *http.Request, one login) (Who, error) {
 	return o.role(id.Subject, claims)
 }
 
-// role is what the groups of somebody let them do.
+// role returns what a user's groups allow.
 func (o *OIDC) role(subject string, claims map[string]any) (Who, error) {
 	who := Who{Name: subject, Logout: "/auth/logout"}
 	for _, name := range []string{"email", "preferred_username", "name"} {
@@ -318,7 +319,7 @@ func (o *OIDC) role(subject string, claims map[string]any) (Who, error) {
 	return who, nil
 }
 
-// texts are those of a claim, which is one or a list.
+// texts returns the strings of a claim, which is one or a list.
 func texts(claim any) (all []string) {
 	switch c := claim.(type) {
 	case string:
@@ -333,7 +334,7 @@ func texts(claim any) (all []string) {
 	return all
 }
 
-// logout ends the session here. The issuer's own goes on.
+// logout ends the session here. The issuer's own continues.
 func (o *OIDC) logout(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
 	delete(o.sessions, o.read(r, sessionCookie))

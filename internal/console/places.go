@@ -11,8 +11,8 @@ import (
 // place is where something is on the map, in degrees.
 type place struct{ lat, lon float64 }
 
-// places are the regions of the large clouds under their own names, as their owners
-// publish where they are; to a degree, which is what the map shows.
+// places are the locations of the large clouds' regions, as their owners publish them,
+// to a degree, which is the map's resolution.
 var places = map[string]place{
 	// Google Cloud, "Regions and zones".
 	"africa-south1": {-26, 28}, "asia-east1": {24, 120.5}, "asia-east2": {22.3, 114.2}, "asia-northeast1": {35.7, 139.7},
@@ -43,8 +43,8 @@ var places = map[string]place{
 	"canadacentral": {43.7, -79.4}, "uaenorth": {25.3, 55.3},
 }
 
-// placeOf is where a region is drawn. One whose name says nothing gets a place of its
-// own in the southern ocean, always the same.
+// placeOf returns where a region is drawn. One with an unknown name gets a fixed place
+// of its own in the southern ocean.
 func placeOf(region string) place {
 	if p, known := places[region]; known {
 		return p
@@ -72,7 +72,7 @@ func (p place) y() float64 { return (mapNorth - p.lat) * mapDegree }
 //go:embed land.txt
 var landText string
 
-// landSVG is the land as dots. It is an image of its own, which a browser keeps.
+// landSVG is the land as dots, in an image of its own, which browsers cache.
 var landSVG = sync.OnceValue(func() []byte {
 	const cell = 2.5 * mapDegree
 	var dots strings.Builder

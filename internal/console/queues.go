@@ -16,8 +16,8 @@ import (
 	"github.com/homeward-io/homeward/outbox"
 )
 
-// Rows are what the console reads of the queues, and Unpark of outbox.Store is the one
-// thing that it does to them.
+// Rows are the console's view of the queues. Unpark of outbox.Store is the only method
+// that changes anything.
 type Rows interface {
 	outbox.Queues
 	// Unknown lists up to limit claims at home in a region whose outcome is unknown, oldest
@@ -29,7 +29,7 @@ type Rows interface {
 
 const (
 	// queueRows is how many rows of each queue and region are listed, parked ones and
-	// others: a person works through them one by one, and the command lists all.
+	// others: an operator works through them one by one, and the command lists all.
 	queueRows = 20
 	// unknownRows is how many claims of a region are.
 	unknownRows = 50
@@ -43,7 +43,7 @@ type queueView struct {
 	Trouble string // why it could not be counted
 }
 
-// rowView is one row, without what it carries.
+// rowView is one row, without its payload.
 type rowView struct {
 	Queue     outbox.Queue
 	Region    string
@@ -61,7 +61,7 @@ func newRowView(q outbox.Queue, m outbox.Message) rowView {
 	return rowView{q, m.Region, m.ID, m.Kind, m.Tenant, m.Key, m.CreatedAt, m.Due, m.Attempts, m.LastError}
 }
 
-// RequeueURL is where the row's retry is confirmed.
+// RequeueURL is the page that confirms the row's retry.
 func (r rowView) RequeueURL() string {
 	return "/queues/requeue?" + url.Values{"queue": {string(r.Queue)}, "region": {r.Region}, "id": {r.ID}}.Encode()
 }
@@ -86,8 +86,8 @@ func (s *console) regions(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// inEach runs read for every region, or queue, at the same time. One whose rows cannot be
-// read is one error, and the others are there all the same.
+// inEach runs read for every region, or queue, concurrently. If the rows of one cannot
+// be read that is one error, and the others are shown.
 func inEach[K, T any](of []K, read func(K) (T, error)) (all []T, errs []error) {
 	all, errs = make([]T, len(of)), make([]error, len(of))
 	var done sync.WaitGroup
@@ -109,7 +109,7 @@ func (p *page) trouble(regions []string, errs []error) {
 	}
 }
 
-// queuesPage shows what waits, and what is parked and why.
+// queuesPage shows the waiting rows, and the parked ones with their reasons.
 func (s *console) queuesPage(r *http.Request, p *page) error {
 	regions, err := s.regions(r.Context())
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *console) queuesPage(r *http.Request, p *page) error {
 	return nil
 }
 
-// readQueues reads those of a region at the same time: it may be far away.
+// readQueues reads those of a region concurrently: it may be far away.
 func (s *console) readQueues(ctx context.Context, region string) (v queuesView, err error) {
 	read, errs := inEach(outbox.AllQueues(), func(name outbox.Queue) (queuesView, error) { return s.readQueue(ctx, region, name) })
 	for _, one := range read {
@@ -178,7 +178,7 @@ func (s *console) readQueue(ctx context.Context, region string, name outbox.Queu
 	return v, nil
 }
 
-// row finds the one that a request names, "which" is its form.
+// row finds the row that a request's form "which" names.
 func (s *console) row(ctx context.Context, form url.Values) (queue outbox.Queue, m outbox.Message, err error) {
 	queue = outbox.Queue(form.Get("queue"))
 	regions, err := s.regions(ctx)
@@ -195,7 +195,7 @@ func (s *console) row(ctx context.Context, form url.Values) (queue outbox.Queue,
 	return queue, m, err
 }
 
-// confirmPage asks whether a row is to be due again.
+// confirmPage asks for a confirmation before a row is requeued.
 func (s *console) confirmPage(r *http.Request, p *page) error {
 	queue, m, err := s.row(r.Context(), r.URL.Query())
 	if err != nil {
@@ -208,10 +208,10 @@ func (s *console) confirmPage(r *http.Request, p *page) error {
 	return nil
 }
 
-// maxForm bounds what a form may have: three names.
+// maxForm bounds a form: three names.
 const maxForm = 4 << 10
 
-// requeue makes a parked row due again.
+// requeue requeues a parked row.
 func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
 	who := whoOf(r.Context())
 	refuse := func(status int, text string) {
@@ -262,12 +262,12 @@ func (s *console) requeue(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/queues?"+url.Values{"requeued": {m.ID}}.Encode(), http.StatusSeeOther)
 }
 
-// unknownView is a claim whose outcome nobody knows yet.
+// unknownView is a claim with an unknown outcome.
 type unknownView struct {
 	Home, Tenant, Key, Object, Operation, Reason string
 	FirstUse, Next                               time.Time
 	Attempts, Unknowns                           uint32
-	Held                                         bool // somebody asks at this moment
+	Held                                         bool // an attempt is asking now
 }
 
 type unknownsView struct {
@@ -275,7 +275,7 @@ type unknownsView struct {
 	Parked []rowView
 }
 
-// unknownPage shows the outcomes that are open, oldest first.
+// unknownPage shows the unknown outcomes, oldest first.
 func (s *console) unknownPage(r *http.Request, p *page) error {
 	regions, err := s.regions(r.Context())
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Runs has what drills, drains and proofs found. *runs.Book is one.
+// Runs has the reports of drills, drains and verifications. *runs.Book is one.
 type Runs interface {
 	List(ctx context.Context, kind runs.Kind, limit int) ([]runs.Run, error)
 	Get(ctx context.Context, kind runs.Kind, id string) (runs.Run, error)
 }
 
 const (
-	// runsShown is how many of each kind are listed: the last ones.
+	// runsShown is how many of each kind are listed: the latest.
 	runsShown = 20
-	// runsFor is how long one listing serves all viewers.
+	// runsFor is how long one listing is cached for all viewers.
 	runsFor = 2 * time.Second
-	// underWay is for how long a run without a verdict is said to be under way: longer than
-	// drills and drains take. After that it is listed as what it is.
+	// underWay is how long a run without a verdict is shown as in progress: longer than
+	// drills and drains take. After that it is listed as it is.
 	underWay = time.Hour
 )
 
@@ -50,10 +50,10 @@ func (v runView) Last() string {
 	return v.Sentence
 }
 
-// Mark is the verdict as a class, and Word for people.
+// Mark is the CSS class of the verdict, and Word its text for people.
 func (v runView) Mark() string { return verdictMark[v.Verdict] }
 
-// Word is the verdict for people.
+// Word is the verdict's text for people.
 func (v runView) Word() string {
 	if v.Verdict == runs.Good {
 		return goodWord[v.Kind]
@@ -67,7 +67,7 @@ var (
 	goodWord    = map[runs.Kind]string{runs.Drill: "promises kept", runs.Drain: "safe to take down", runs.Reconcile: "agrees", runs.Verify: "proved"}
 )
 
-// listRuns reads the last runs of some kinds, newest first.
+// listRuns reads the latest runs of some kinds, newest first.
 func (s *console) listRuns(kinds ...runs.Kind) func(context.Context) ([]runView, error) {
 	return func(ctx context.Context) (all []runView, err error) {
 		if s.Runs == nil {
@@ -87,9 +87,9 @@ func (s *console) listRuns(kinds ...runs.Kind) func(context.Context) ([]runView,
 	}
 }
 
-// runsView is a list of runs, with what is under way.
+// runsView is a list of runs, with those in progress.
 type runsView struct {
-	// Kept: there is a bucket of runs.
+	// Kept: a bucket of reports is configured.
 	Kept     bool
 	UnderWay []runView
 	Runs     []runView
@@ -98,7 +98,7 @@ type runsView struct {
 	Draining []drainView
 }
 
-// drainView is a region that takes no new traffic, and what is still to be done there.
+// drainView is a region that takes no new traffic, with its open steps.
 type drainView struct {
 	Region string
 	Queues []queueView
@@ -125,7 +125,7 @@ func isUnderWay(r runView, now time.Time) bool {
 	return r.Verdict == runs.Open && now.Sub(r.Began) < underWay
 }
 
-// readRuns is a list of runs with what went wrong in reading it.
+// readRuns is a list of runs with the error of reading it.
 func (s *console) readRuns(r *http.Request, p *page, from *shared[[]runView], kinds ...runs.Kind) (*runsView, error) {
 	all, err := from.look(r.Context())
 	if r.Context().Err() != nil {
@@ -179,7 +179,7 @@ func (s *console) readDrain(ctx context.Context, region string) (v drainView, er
 	return v, cmp.Or(errs...)
 }
 
-// reconciliationPage shows comparisons with statements and proofs of the books.
+// reconciliationPage shows comparisons with statements and verifications of the books.
 func (s *console) reconciliationPage(r *http.Request, p *page) error {
 	v, err := s.readRuns(r, p, s.proofs, runs.Verify, runs.Reconcile)
 	if err != nil {

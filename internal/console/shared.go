@@ -9,19 +9,20 @@ import (
 	"github.com/homeward-io/homeward/region/admin"
 )
 
-// shared asks one question for everybody: once at a time, however many wait for the
-// answer, which then serves all for a while.
+// shared runs one query for all viewers: one at a time, however many wait for the
+// result, which is then cached for a while.
 type shared[T any] struct {
 	ask func(context.Context) (T, error)
-	// lasts is how long one answer serves.
+	// lasts is how long a result is cached.
 	lasts time.Duration
 	now   func() time.Time
 
 	mu   sync.Mutex
 	last T
-	err  error // of the last question
+	err  error // of the last query
 	at   time.Time
-	// asking is closed when a question that is under way has its answer; nil: none is.
+	// asking is closed when the query in progress has its result; nil: none is in
+	// progress.
 	asking chan struct{}
 }
 
@@ -29,7 +30,7 @@ func newShared[T any](now func() time.Time, lasts time.Duration, ask func(contex
 	return &shared[T]{ask: ask, lasts: lasts, now: now}
 }
 
-// look is an answer that is at most as old as it lasts.
+// look returns a result that is at most as old as lasts.
 func (s *shared[T]) look(ctx context.Context) (none T, err error) {
 	for {
 		last, asking, err := s.begin()
@@ -44,14 +45,15 @@ func (s *shared[T]) look(ctx context.Context) (none T, err error) {
 	}
 }
 
-// glance is the last answer, however old, while a new one is fetched; for what must not
-// wait. It is the zero value until there is one, and after a question that failed.
+// glance returns the last result, however old, while a new one is fetched, for pages
+// that must not wait. It is the zero value until there is one, and after a failed
+// query.
 func (s *shared[T]) glance() T {
 	last, _, _ := s.begin()
 	return last
 }
 
-// begin is the last answer, and a question that is under way where that is too old.
+// begin returns the last result, and starts a query if that is too old.
 func (s *shared[T]) begin() (last T, asking chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +67,8 @@ func (s *shared[T]) begin() (last T, asking chan struct{}, err error) {
 	return s.last, s.asking, s.err
 }
 
-// fetch is nobody's in particular: others wait for the answer, too, so it has a time of its
-// own.
+// fetch is independent of any viewer's request: others wait for the result, too, so it
+// has a time-out of its own.
 func (s *shared[T]) fetch(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
 	defer cancel()
@@ -82,8 +84,8 @@ func (s *shared[T]) fetch(done chan struct{}) {
 	close(done)
 }
 
-// watchFor is how long one look at the deployment serves all viewers: less than the
-// pages' own rhythm, so that each sees something new.
+// watchFor is how long one overview is cached for all viewers: less than the pages'
+// polling interval, so that each poll shows something new.
 const watchFor = 1500 * time.Millisecond
 
 func newWatch(d Deployment, now func() time.Time) *shared[*admin.Overview] {

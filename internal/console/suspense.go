@@ -14,7 +14,7 @@ import (
 	"github.com/homeward-io/homeward/runs"
 )
 
-// Money is what the console reads of money that has to go back to its payers.
+// Money is the console's source for money that must be refunded to payers.
 type Money interface {
 	account.Store
 	account.Work
@@ -23,23 +23,23 @@ type Money interface {
 }
 
 const (
-	// ghostsLooked is how many ghosts of each region and provider are looked at, with two or
-	// more reads each; a deployment has few.
+	// ghostsLooked is how many ghosts of each region and provider are checked, with two
+	// or more reads each; a deployment has few.
 	ghostsLooked = 100
-	// ghostsShown is how many that are owed are listed.
+	// ghostsShown is how many unrefunded ghosts are listed.
 	ghostsShown = 50
-	// suspenseFor is how long one reading serves all viewers.
+	// suspenseFor is how long one reading is cached for all viewers.
 	suspenseFor = 15 * time.Second
 )
 
-// ghostView is a payment that nobody asked for, or no more, and that has not gone back.
+// ghostView is a ghost that is not refunded.
 type ghostView struct {
 	At                            time.Time
 	Home, Tenant, Object          string
 	Provider, ProviderRef, Amount string
 }
 
-// owedView is what payers of a tenant are owed, of the ghosts that were looked at.
+// owedView is the debt to the payers of a tenant, by the ghosts that were checked.
 type owedView struct {
 	Tenant, Amount string
 	Ghosts         int
@@ -48,7 +48,7 @@ type owedView struct {
 	currency string
 }
 
-// brakeView is why automatic refunds are stopped.
+// brakeView is why automatic refunds are held.
 type brakeView struct {
 	Provider, Reason string
 	Since            time.Time
@@ -57,7 +57,7 @@ type brakeView struct {
 // suspenseView is the body of the page.
 type suspenseView struct {
 	Ghosts []ghostView
-	// Count is how many are owed of the Looked, of which More than are listed may be there.
+	// Count is how many of the Looked ghosts are unrefunded; More: there may be others.
 	Count, Looked int
 	More          bool
 	Owed          []owedView
@@ -65,8 +65,8 @@ type suspenseView struct {
 	Parked        []rowView
 
 	trouble []string
-	// Proof is the last proof of the books, which sums all suspense accounts, and Proved are
-	// its sums; nil: there is none.
+	// Proof is the last verification of the books, which sums all suspense accounts,
+	// and Proved its sums; nil: there is none.
 	Proof  *runView
 	Proved []runs.Figure
 }
@@ -150,7 +150,7 @@ func (v *suspenseView) add(o account.Owing) {
 	}
 }
 
-// sort puts the oldest ghost first, and cuts what is listed.
+// sort puts the oldest ghost first, and cuts the list.
 func (v *suspenseView) sort() {
 	slices.SortStableFunc(v.Ghosts, func(a, b ghostView) int { return a.At.Compare(b.At) })
 	v.Ghosts = v.Ghosts[:min(len(v.Ghosts), ghostsShown)]

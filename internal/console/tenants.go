@@ -10,8 +10,8 @@ import (
 // tenantsShown bounds the list: each node counts a hundred by name.
 const tenantsShown = 200
 
-// tenantView is a tenant that sends keys of other requests: as a rule its client makes a
-// key from what is not the request's own.
+// tenantView is a tenant that reuses keys for other requests: usually its client
+// derives the key from something other than the request.
 type tenantView struct {
 	Tenant string
 	Count  uint64
@@ -20,11 +20,11 @@ type tenantView struct {
 
 type tenantsView struct {
 	Tenants []tenantView
-	Since   time.Time // the youngest node's start, from which on all have counted
+	Since   time.Time // the youngest node's start, since which all have counted
 	Silent  []string  // nodes that did not answer
 }
 
-// tenantsPage shows who sends a key again with another request.
+// tenantsPage shows which tenants reuse keys for other requests.
 func (s *console) tenantsPage(r *http.Request, p *page) error {
 	all, err := s.watch.look(r.Context())
 	if err != nil {

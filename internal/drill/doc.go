@@ -3,26 +3,24 @@
 //
 // # Load
 //
-// Requests leave at a fixed rate whatever becomes of those before them, and each
-// is timed from when it should have left, so that a stall is charged to everybody
-// who met it. A logical payment is a call of package client: the same key and
-// bytes, jittered pauses, Retry-After obeyed, another region after failures. Four
-// of five requests are new payments: charges and transfers, some of them with a
-// stolen card, some sent to two regions at once, under keys stamped for each
-// region and opaque ones of every tenant; the fifth repeats an old one elsewhere.
+// Requests are sent at a fixed rate whether or not earlier ones are answered, and each
+// is timed from when it was due, so that a stall counts for every request that it
+// delays. A logical payment is a call of package client: the same key and bytes,
+// jittered pauses, Retry-After obeyed, another region after failures. Four of five
+// requests are new payments: charges and transfers, some of them with a stolen card,
+// some sent to two regions at once, under keys stamped for each region and opaque ones
+// of every tenant; the fifth repeats an old one elsewhere.
 //
 // # Phases
 //
 // Settle, outage, recovery. The outage lasts from the order to take something away
-// until what was taken is back. What is taken away, and how, is the business of a
-// [Means], which whoever runs the cluster provides.
+// until it is back. A [Means], which the operator of the cluster provides, decides how.
 //
 // # Verdict
 //
-// The provider simulator is the judge. Every payment of a drill has an amount that
-// is its own, so the movements of money can be counted without believing a word
-// that Homeward says. Afterwards every answered payment is asked for once more, and
-// its answer must be the same.
+// The provider simulator is the judge. Every payment of a drill has an amount of its
+// own, so the movements of money can be counted without relying on Homeward. Afterwards
+// the drill requests every answered payment once more, and its answer must be the same.
 //
 //	duplicates   movements of money beyond the first for one payment
 //	differing    answers to one payment that are not the same bytes

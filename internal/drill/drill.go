@@ -26,25 +26,24 @@ const (
 	// maxPayments bounds a drill: memory (some 200 MB), and the amounts that it has
 	// to itself.
 	maxPayments = 1 << 20
-	// maxDrills: an amount is the drill's number and the payment's, and the API takes
-	// 12 digits.
+	// maxDrills: an amount consists of the drill's number and the payment's, and the
+	// API takes 12 digits.
 	maxDrills = 1 << 19
-	// endTime bounds bringing back what was taken away: a database's start (90 s) or
+	// endTime bounds the return of what was taken away: a database's start (90 s) or
 	// the starts of some nodes.
 	endTime = 5 * time.Minute
 )
 
-// Region is where requests enter: the APIs of one region's nodes, as
-// http://host:port.
+// Region is an entry region: the APIs of its nodes, as http://host:port.
 type Region struct {
 	Name string
 	URLs []string
 }
 
-// Config says what to do to which cluster. All but Patience and Say are required.
+// Config configures a drill. All but Patience and Say are required.
 type Config struct {
 	Scenario Scenario
-	// Region is what is hit; "" where the scenario hits everything.
+	// Region is the region that is hit; "" if the scenario hits everything.
 	Region  string
 	Means   Means
 	Regions []Region
@@ -54,8 +53,7 @@ type Config struct {
 	Provider string
 	// Rate is in requests per second.
 	Rate float64
-	// For is how long the load lasts. An outage that takes longer to be over
-	// lengthens it.
+	// For is the duration of the load. An outage that takes longer extends it.
 	For time.Duration
 	// Patience is how long payments may stay open after the load; 0 means
 	// DefaultPatience.
@@ -102,7 +100,7 @@ func (c *Config) validate() error {
 // minFor: a second for outage and recovery each is the least that a timeline shows.
 const minFor = 3 * time.Second
 
-// drill is a drill under way.
+// drill is a drill in progress.
 type drill struct {
 	c         Config
 	provider  *provider
@@ -114,9 +112,8 @@ type drill struct {
 	shunned   atomic.Pointer[string]
 }
 
-// Run carries the drill out and returns what came of it; see [Findings.OK]. What
-// was taken away is brought back even when ctx ends, which is an error, as there
-// is no verdict then.
+// Run executes the drill and returns its findings; see [Findings.OK]. It ends the
+// outage even when ctx ends, which is an error, as there is no verdict then.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	if c.Patience == 0 {
 		c.Patience = DefaultPatience
@@ -147,7 +144,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return d.judgement(ctx, how)
 }
 
-// prepare asks everybody who is needed whether they are there.
+// prepare checks that everything needed answers.
 func (d *drill) prepare(ctx context.Context) error {
 	for _, r := range d.c.Regions {
 		code, err := d.codeOf(ctx, r)
@@ -172,7 +169,7 @@ func (d *drill) prepare(ctx context.Context) error {
 	}
 }
 
-// ours: the amount is one that the drill has to itself.
+// ours: the amount is reserved for the drill.
 func (d *drill) ours(e effect) bool { return e.Amount >= d.base && e.Amount < d.base+maxPayments }
 
 // codeOf has a region mint a key, and reads the region's code off it.
@@ -244,7 +241,7 @@ func interrupted(ctx context.Context) error {
 	return nil
 }
 
-// act goes through the phases. Whatever was begun is ended.
+// act runs the phases. It ends whatever it has begun.
 func (d *drill) act(ctx context.Context, f fault) (err error) {
 	settle := min(settleTime, d.c.For/6)
 	d.c.Say(fmt.Sprintf("before: %v of load alone", settle.Round(time.Second)))
@@ -277,7 +274,7 @@ func (d *drill) act(ctx context.Context, f fault) (err error) {
 	return interrupted(ctx)
 }
 
-// judgement asks everybody once more, and reads the provider's book.
+// judgement requests every payment once more, and reads the provider's book.
 func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
 	d.c.Say("asking for every payment once more")
 	r := d.report(how)
@@ -292,7 +289,7 @@ func (d *drill) judgement(ctx context.Context, how string) (*Report, error) {
 	for i := range payments {
 		told[payments[i].object] = payments[i].object != ""
 	}
-	// A second movement need not be of the amount that was asked for.
+	// A second movement may have another amount than requested.
 	effects, err := d.provider.effects(ctx, func(e effect) bool { return d.ours(e) || told[e.Reference] })
 	if err != nil {
 		return nil, err

@@ -12,21 +12,21 @@ import (
 	"github.com/homeward-io/homeward/client"
 )
 
-// payment is one logical payment and what its callers were told. It takes some
-// 150 bytes, and its amount is its place in the history.
+// payment is one logical payment and its answers. It takes some 150 bytes, and its
+// amount is its position in the history.
 type payment struct {
 	key      string
 	tenant   uint8
-	home     int16 // of a stamped key: the region's place in the plan; else -1
+	home     int16 // of a stamped key: the region's index in the plan; else -1
 	transfer bool
-	stolen   bool // the card is, so the right answer is a decline
+	stolen   bool // the card is stolen, so the right answer is a decline
 
 	answered bool
 	answer   [16]byte // as in exchange, of the first final answer
 	status   int16
 	code     string // the API's name of the error, "" for a payment made
 	object   string // id of what was made
-	// differing counts final answers that were not the first one.
+	// differing counts final answers that differ from the first one.
 	differing int
 }
 
@@ -44,12 +44,12 @@ const (
 func (p phase) String() string { return [...]string{"before", "during", "after"}[p] }
 
 // Bounds of a recorded latency, in microseconds: an answer takes at least some and,
-// with the patience that is allowed, at most an hour.
+// with the maximum patience, at most an hour.
 const (
 	latencyMin = 1
 	latencyMax = int64(time.Hour / time.Microsecond)
 	// latencyDigits and secondDigits are significant digits: of a phase, and of a
-	// second of the timeline, which is only looked at.
+	// second of the timeline, which is only drawn.
 	latencyDigits = 3
 	secondDigits  = 1
 )
@@ -57,10 +57,10 @@ const (
 // second is one second of the timeline.
 type second struct {
 	sent, answered, failed int
-	latency                *hdrhistogram.Histogram // by when the request was to leave
+	latency                *hdrhistogram.Histogram // by when the request was due
 }
 
-// history is all that the load sees. It is safe for concurrent use.
+// history records what the load observes. It is safe for concurrent use.
 type history struct {
 	mu       sync.Mutex
 	began    time.Time
@@ -82,8 +82,8 @@ type history struct {
 	served                        served
 }
 
-// served are times at which requests were served while and after something was
-// away; zero until then.
+// served are times at which requests were served during the outage and after it; zero
+// until then.
 type served struct{ first, refused, back time.Time }
 
 func newHistory(began time.Time, home string) *history {
@@ -96,7 +96,7 @@ func newHistory(began time.Time, home string) *history {
 	return h
 }
 
-// add takes in a payment that is about to be sent, and returns its place.
+// add adds a payment that is about to be sent, and returns its position.
 func (h *history) add(p payment) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,14 +104,14 @@ func (h *history) add(p payment) int {
 	return len(h.payments) - 1
 }
 
-// old chooses a payment to be repeated, which has been answered.
+// old chooses an answered payment to repeat.
 func (h *history) old(rng *rand.Rand) (int, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.payments) == 0 {
 		return 0, false
 	}
-	// The newest may still be open: whatever precedes the choice will do, too.
+	// The newest may still be open: take one before the choice then.
 	for i := rng.IntN(len(h.payments)); i >= 0; i-- {
 		if h.payments[i].answered {
 			return i, true
@@ -133,7 +133,7 @@ func (h *history) all() []payment {
 	return slices.Clone(h.payments)
 }
 
-// mark notes that something happens now.
+// mark records that something happens now.
 func (h *history) mark(at *time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,15 +159,15 @@ func (h *history) secondOf(at time.Time) *second {
 	return &h.seconds[n]
 }
 
-// sent notes that a request was to leave at a time.
+// sent records that a request was due at a time.
 func (h *history) sent(at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.secondOf(at).sent++
 }
 
-// exchanged takes in one request, the nth of its call. home is the name of a
-// stamped key's home; fresh: the payment is a new one.
+// exchanged records one request, the nth of its call. home is the name of a stamped
+// key's home; fresh: the payment is a new one.
 func (h *history) exchanged(n int, e *exchange, home string, fresh bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -208,9 +208,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// answer takes in what a request for payment i met, if that is an answer. A client
-// that cannot read one asks again, so its last one is not all that there is to
-// compare.
+// answer records the response to a request for payment i, if it is an answer. A client
+// that cannot parse an answer retries, so its last one is not the only one to compare.
 func (h *history) answer(i int, e *exchange) {
 	if e.failure != "" {
 		return
@@ -226,7 +225,7 @@ func (h *history) answer(i int, e *exchange) {
 	}
 }
 
-// timed takes in how long a call took, by the clock of whoever wanted it sent.
+// timed records the duration of a call, from when it was due.
 func (h *history) timed(due, done time.Time, requests int, fresh bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +243,7 @@ func (h *history) timed(due, done time.Time, requests int, fresh bool) {
 	h.secondOf(done).answered++
 }
 
-// open is how many payments have no final answer.
+// open returns how many payments have no final answer.
 func (h *history) open() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

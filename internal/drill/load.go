@@ -27,23 +27,23 @@ const (
 )
 
 const (
-	// manyAttempts: a call goes on until it is answered or the drill's patience
-	// ends, not until a number of attempts.
+	// manyAttempts: a call continues until it is answered or the drill's patience ends,
+	// not until a number of attempts.
 	manyAttempts = 1 << 20
-	// attemptTime bounds one request: longer than a rival's answer is waited for
-	// (5 s), so that it is only spent where nothing answers any more.
+	// attemptTime bounds one request: longer than the wait for a rival (5 s), so that
+	// it only expires if nothing answers.
 	attemptTime = 10 * time.Second
 	// idleConns is how many connections are kept to each node: what a thousand
 	// requests per second of a tenth of a second need, with room.
 	idleConns = 256
 )
 
-// send is one call that is due.
+// send is one due call.
 type send struct {
 	i     int  // of the payment
 	fresh bool // it is a new one
 	due   time.Time
-	bases []string // where to go, in this order
+	bases []string // the nodes to try, in this order
 }
 
 // load makes requests at a fixed rate until stop is closed, and returns once
@@ -71,7 +71,7 @@ func (d *drill) load(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// next decides what leaves now: one request, or two rivals.
+// next decides what is due now: one request, or two rivals.
 func (d *drill) next(rng *rand.Rand, due time.Time) []send {
 	if rng.IntN(100) < repeatShare {
 		if i, ok := d.history.old(rng); ok {
@@ -84,7 +84,7 @@ func (d *drill) next(rng *rand.Rand, due time.Time) []send {
 	p.key = uuid.NewString()
 	if rng.IntN(100) < stampedShare {
 		if home := d.pick(rng, -1); home >= 0 {
-			if key, err := claim.Stamp(d.codes[home], nil); err == nil { // else it stays opaque
+			if key, err := claim.Stamp(d.codes[home], nil); err == nil { // otherwise it stays opaque
 				p.key, p.home = key, int16(home)
 			}
 		}
@@ -98,7 +98,7 @@ func (d *drill) next(rng *rand.Rand, due time.Time) []send {
 	return sends
 }
 
-// pick chooses a region for new traffic, not the one given if there is another.
+// pick chooses a region for new traffic, another than the given one if there is one.
 func (d *drill) pick(rng *rand.Rand, not int) int {
 	shunned := d.shunned.Load()
 	var from []int
@@ -113,8 +113,8 @@ func (d *drill) pick(rng *rand.Rand, not int) int {
 	return from[rng.IntN(len(from))]
 }
 
-// way lists one node of each region, first of the entry's, the others at random,
-// and then the nodes that are left over.
+// way lists one node of each region, first of the entry's, the others at random, and
+// then the remaining nodes.
 func (d *drill) way(rng *rand.Rand, entry int) []string {
 	if entry < 0 {
 		entry = d.pick(rng, -1)
@@ -136,11 +136,11 @@ func (d *drill) way(rng *rand.Rand, entry int) []string {
 	return append(first, rest...)
 }
 
-// shun keeps new traffic, and new keys, away from a region; "" from none.
+// shun excludes a region from new traffic, and new keys; "" excludes none.
 func (d *drill) shun(region string) { d.shunned.Store(&region) }
 
-// call brings one send to its end. It is what a merchant's program does with
-// package client, but for its patience.
+// call completes one send. It is what a merchant's program does with package client,
+// except for its patience.
 func (d *drill) call(ctx context.Context, s send) {
 	p := d.history.get(s.i)
 	home := ""
@@ -152,13 +152,13 @@ func (d *drill) call(ctx context.Context, s send) {
 		d.history.answer(s.i, e)
 	}}
 	if d.pay(ctx, s.bases, w, s.i, &p) != nil {
-		return // unanswered: the history has no answer, which is what there is to say
+		return // unanswered: the history has no answer for it
 	}
 	d.history.timed(s.due, w.last.ended, w.n, s.fresh)
 }
 
-// pay asks until a final answer has come. An error means that there is none that a
-// client could read.
+// pay retries until it has a final answer. An error means that no answer could be
+// parsed.
 func (d *drill) pay(ctx context.Context, bases []string, w *watch, i int, p *payment) error {
 	cl, err := client.New(client.Config{
 		BaseURLs: bases, APIKey: d.c.APIKeys[p.tenant], MaxAttempts: manyAttempts, Timeout: attemptTime,
@@ -178,10 +178,10 @@ func (d *drill) pay(ctx context.Context, bases []string, w *watch, i int, p *pay
 		case !errors.As(err, &refused):
 			return err
 		case refused.Retry != client.RetrySameKey:
-			return nil // an answer, and for good
+			return nil // a final answer
 		}
-		// The client would rather leave it to the caller when to come back: it was
-		// told to wait long, or the card may be tried again. A drill has time.
+		// The client leaves this retry to the caller: the pause is long, or the card
+		// may be retried. A drill retries.
 		if err := pause(ctx, max(refused.RetryAfter, time.Second)); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// order makes the payment's request, which follows from the payment alone.
+// order builds the payment's request, which follows from the payment alone.
 func order(ctx context.Context, cl *client.Client, amount int64, p *payment) error {
 	const currency = "usd"
 	if p.transfer {
@@ -215,14 +215,14 @@ func order(ctx context.Context, cl *client.Client, amount int64, p *payment) err
 }
 
 const (
-	// auditors is how many payments are asked for at once after the load: enough to
-	// be quick, and less than the load was.
+	// auditors is how many payments are requested concurrently after the load: enough
+	// to be quick, and fewer than during the load.
 	auditors = 16
 )
 
-// audit asks once more for every payment that was answered, wherever, and for the
-// state of the others' keys. It returns how many answers it compared and how many
-// claims are open. Keys that cannot be asked for before ctx ends are errors.
+// audit requests every answered payment once more, in any region, and the state of the
+// other keys. It returns how many answers it compared and how many claims are open.
+// Keys that cannot be read before ctx ends are errors.
 func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 	all := d.history.all()
 	var next, same, inFlight, untold atomic.Int64
@@ -261,8 +261,8 @@ func (d *drill) audit(ctx context.Context) (compared, open int, err error) {
 	return int(same.Load()), int(inFlight.Load()), err
 }
 
-// claimed reports whether a payment's key has a claim in flight, as the first
-// node says that can be asked.
+// claimed reports whether a payment's key has a claim in flight, by the first node that
+// answers.
 func (d *drill) claimed(ctx context.Context, bases []string, p *payment) (claimed bool, err error) {
 	for _, base := range bases {
 		var state struct {
@@ -280,7 +280,7 @@ func (d *drill) claimed(ctx context.Context, bases []string, p *payment) (claime
 	return false, err
 }
 
-// ask makes one request beside the load.
+// ask makes one request outside of the load.
 func (d *drill) ask(ctx context.Context, method, url, apiKey, body string, into any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

@@ -17,12 +17,12 @@ import (
 type provider struct {
 	base string
 	http *http.Client
-	// kept are the faults that were set before the drill's own, as the simulator
-	// spells them.
+	// kept are the faults that were set before the drill's own, in the simulator's
+	// format.
 	kept map[string]any
 }
 
-// providerTime bounds one question to the simulator, its whole book included.
+// providerTime bounds one request to the simulator, its whole book included.
 const providerTime = time.Minute
 
 // effect is one movement of money in the simulator's book.
@@ -31,7 +31,7 @@ type effect struct {
 	Amount    int64  `json:"amount"`
 }
 
-// effects reads the movements that are wanted.
+// effects reads the wanted movements.
 func (p *provider) effects(ctx context.Context, wanted func(effect) bool) ([]effect, error) {
 	var found []effect
 	err := p.ask(ctx, http.MethodGet, "/_sim/effects", nil, func(body io.Reader) error {
@@ -72,8 +72,8 @@ func (p *provider) ask(ctx context.Context, method, path string, body []byte, re
 	return nil
 }
 
-// outage: seven calls of ten do nothing, three move money, and none is answered
-// well, so that every outcome is unknown. Latency stays what it was.
+// outage: seven of ten calls have no effect, three move money, and none is answered, so
+// that every outcome is unknown. The latency does not change.
 func (p *provider) outage() fault {
 	put := func(ctx context.Context, faults map[string]any) error {
 		text, err := json.Marshal(faults)

@@ -13,10 +13,10 @@ import (
 type Report struct {
 	Scenario Scenario `json:"scenario"`
 	Region   string   `json:"region,omitempty"`
-	// How says what was done to the cluster, and by which means.
+	// How describes what was done to the cluster, and by which means.
 	How   string    `json:"how"`
 	Began time.Time `json:"began"`
-	// Rate is the load asked for, in requests per second, and For its length in
+	// Rate is the requested load, in requests per second, and For its duration in
 	// seconds.
 	Rate    float64  `json:"rate"`
 	For     float64  `json:"for_s"`
@@ -26,12 +26,12 @@ type Report struct {
 
 // Second is one second of the timeline.
 type Second struct {
-	// Sent is how many requests were to leave in it, Answered how many calls ended
-	// in it, and Failed how many requests did that have to be sent again.
+	// Sent is how many requests were due in it, Answered how many calls ended in it,
+	// and Failed how many of its requests had to be retried.
 	Sent     int `json:"sent"`
 	Answered int `json:"answered"`
 	Failed   int `json:"failed"`
-	// P99 is of the calls that were to leave in it, in milliseconds.
+	// P99 is of the calls that were due in it, in milliseconds.
 	P99 float64 `json:"p99_ms"`
 }
 
@@ -164,7 +164,7 @@ func errorText(errs []ErrorCount) string {
 	return strings.Join(all, ", ")
 }
 
-// ms spells milliseconds with three digits or so.
+// ms formats milliseconds with some three digits.
 func ms(v float64) string {
 	switch {
 	case v == 0:

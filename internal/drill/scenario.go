@@ -13,18 +13,18 @@ type Scenario string
 
 // The scenarios.
 const (
-	// RegionLoss ends a region's nodes without a word and starts them again.
+	// RegionLoss kills a region's nodes and starts them again.
 	RegionLoss Scenario = "region-loss"
-	// Partition makes a region's nodes unreachable while they live on.
+	// Partition makes a region's nodes unreachable while they run.
 	Partition Scenario = "partition"
-	// Drain takes a region out of service in an orderly way, stops its nodes when
-	// that is said to be safe, starts them and ends the drain.
+	// Drain drains a region, stops its nodes when that is reported safe, starts them
+	// and activates the region.
 	Drain Scenario = "drain"
-	// RollingRestart restarts every node, one after the other, each in order.
+	// RollingRestart restarts every node gracefully, one after the other.
 	RollingRestart Scenario = "rolling-restart"
-	// PSPOutage makes the provider answer nothing, though it moves some money.
+	// PSPOutage stops the provider's answers, though it moves some money.
 	PSPOutage Scenario = "psp-outage"
-	// DBFailover ends a database server without a word and starts it again.
+	// DBFailover kills a database server and starts it again.
 	DBFailover Scenario = "db-failover"
 )
 
@@ -33,7 +33,7 @@ func Scenarios() []Scenario {
 	return []Scenario{RegionLoss, Partition, Drain, RollingRestart, PSPOutage, DBFailover}
 }
 
-// needsRegion: the others concern the whole cluster.
+// needsRegion: the others affect the whole cluster.
 func (s Scenario) needsRegion() bool {
 	return s == RegionLoss || s == Partition || s == Drain || s == DBFailover
 }
@@ -43,27 +43,27 @@ func (s Scenario) hitsNodes() bool {
 	return s == RegionLoss || s == Partition || s == Drain || s == RollingRestart
 }
 
-// holds: something stays away between its beginning and its end. Only then it can
-// be said when keys were served again.
+// holds: something is away from its begin to its end. Only then it can be said when
+// keys were served again.
 func (s Scenario) holds() bool { return s != RollingRestart && s != Drain }
 
 // Node is one process of the cluster.
 type Node struct{ Name, Region string }
 
-// Means are what a cluster offers to be done to it. Methods return once it is
-// done; a node is ready again when Start returns. Each may be called from one
-// goroutine at a time. There are so many because a cluster can be broken in as many ways,
-// and each kind of cluster offers all of them.
+// Means are the ways to break a cluster. Methods return once the change is done; a node
+// is ready again when Start returns. Each may be called from one goroutine at a time.
+// The interface is large because a cluster can break in as many ways, and each kind of
+// cluster offers all of them.
 type Means interface {
-	// Offers says how a scenario is carried out here, for people, or why it cannot
-	// be.
+	// Offers describes, for people, how a scenario is executed here, or returns why it
+	// cannot be.
 	Offers(s Scenario, region string) (how string, err error)
 	Nodes() []Node
 	Kill(ctx context.Context, node string) error
-	// Stop lets the node finish its work and end.
+	// Stop stops the node gracefully.
 	Stop(ctx context.Context, node string) error
 	Start(ctx context.Context, node string) error
-	// Cut takes the node's network, or its time; Join gives it back.
+	// Cut takes away the node's network, or suspends it; Join undoes that.
 	Cut(ctx context.Context, node string) error
 	Join(ctx context.Context, node string) error
 	KillDatabase(ctx context.Context, region string) error
@@ -73,8 +73,8 @@ type Means interface {
 	Undrain(ctx context.Context, region string, say func(string)) error
 }
 
-// fault is a scenario made ready. end is called after begin, even after one that
-// failed halfway, and leaves the cluster as it was.
+// fault is a prepared scenario. end is called after begin, even if that failed halfway,
+// and restores the cluster.
 type fault struct {
 	begin, end func(ctx context.Context) error
 }
@@ -111,7 +111,7 @@ func (d *drill) fault() (fault, error) {
 				if err := m.Drain(ctx, region, d.c.Say); err != nil {
 					return err
 				}
-				return mine(m.Stop)(ctx) // which is said to be safe
+				return mine(m.Stop)(ctx) // which is reported to be safe
 			},
 			func(ctx context.Context) error {
 				defer d.shun("")
@@ -126,7 +126,7 @@ func (d *drill) fault() (fault, error) {
 	return fault{}, fmt.Errorf("there is no drill %q; choose one of %s", d.c.Scenario, names(Scenarios()))
 }
 
-// rollingRestart leaves no node down, whatever happens.
+// rollingRestart leaves no node down, whatever fails.
 func (d *drill) rollingRestart(ctx context.Context) error {
 	for _, n := range d.c.Means.Nodes() {
 		d.c.Say("restarting " + n.Name)

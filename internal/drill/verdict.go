@@ -9,14 +9,14 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Findings are what came of a drill.
+// Findings are the results of a drill.
 type Findings struct {
 	// Requests is how many were sent under load, and Retries how many of them were
 	// not the first of their call.
 	Requests int64 `json:"requests"`
 	Retries  int64 `json:"retries"`
 	// Payments is how many different ones there were; Answered those with a final
-	// answer, of which Declined were refused as they had to be.
+	// answer, of which Declined were refused as expected.
 	Payments int `json:"payments"`
 	Answered int `json:"answered"`
 	Declined int `json:"declined"`
@@ -26,15 +26,15 @@ type Findings struct {
 	// Duplicates is how many Charges are beyond the first for one payment, or for
 	// one of the provider's references.
 	Duplicates int `json:"duplicates"`
-	// Differing is how many answers were not the bytes of the first one.
+	// Differing is how many answers differ from the bytes of the first one.
 	Differing int `json:"differing"`
 	// Lost is the sum of the next four.
 	Lost int `json:"lost"`
-	// Unanswered payments have no final answer; for UnansweredPaid of them money
-	// moved. Unpaid ones were answered with success, and no money moved under the
-	// id that the answer names. PaidThoughRefused ones were refused, and money moved.
-	// Refused ones were refused although nothing was wrong with them, or made
-	// although the card was stolen.
+	// Unanswered payments have no final answer; for UnansweredPaid of them money moved.
+	// Unpaid ones were answered with success, and no money moved under the id in the
+	// answer. PaidThoughRefused ones were refused, and money moved. Refused ones were
+	// refused although nothing was wrong with them, or made although the card was
+	// stolen.
 	Unanswered        int `json:"unanswered"`
 	UnansweredPaid    int `json:"unanswered_paid"`
 	Unpaid            int `json:"unpaid"`
@@ -42,7 +42,7 @@ type Findings struct {
 	Refused           int `json:"refused"`
 	// Compared is how many answers were read again after the load.
 	Compared int `json:"compared"`
-	// Unasked says why not all were; "" if they were.
+	// Unasked is why not all were read; "" if they were.
 	Unasked string `json:"unasked,omitempty"`
 	// OpenClaims is how many keys were in flight at the end.
 	OpenClaims int `json:"open_claims"`
@@ -50,10 +50,10 @@ type Findings struct {
 	// default: what a merchant would have seen as an error.
 	BeyondStandard int `json:"beyond_standard"`
 
-	// ServedAgain is how long after it was gone a new payment at home there was first
-	// answered elsewhere, and LastRefused when the last one was sent away; Back is how
-	// long after the order to bring it back it answered one itself. Seconds; nil where
-	// that did not happen, or means nothing.
+	// ServedAgain is how long after the loss a new payment at home in the region was
+	// first answered elsewhere, and LastRefused when the last one was refused; Back is
+	// how long after the order to bring the region back it answered one itself.
+	// Seconds; nil if that did not happen, or does not apply.
 	ServedAgain *float64 `json:"served_again_s,omitempty"`
 	LastRefused *float64 `json:"last_refused_s,omitempty"`
 	Back        *float64 `json:"back_s,omitempty"`
@@ -63,7 +63,7 @@ type Findings struct {
 	Examples []string `json:"examples,omitempty"`
 }
 
-// Phase is what requests met that were to leave in one part of the drill.
+// Phase holds the results of requests that were due in one part of the drill.
 type Phase struct {
 	Name string `json:"name"` // before, during, after
 	// From and To are seconds since the load began.
@@ -75,8 +75,8 @@ type Phase struct {
 	Errors  []ErrorCount `json:"errors"`
 }
 
-// Latency is how long callers waited for the final answer, from when the first
-// request should have left, retries and pauses included. Times are milliseconds.
+// Latency is how long callers waited for the final answer, from when the first request
+// was due, retries and pauses included. Times are milliseconds.
 type Latency struct {
 	Calls int64   `json:"calls"`
 	P50   float64 `json:"p50_ms"`
@@ -104,8 +104,8 @@ func (v *Findings) example(format string, args ...any) {
 	}
 }
 
-// judge compares what callers were told with the movements of money whose amounts
-// are the drill's. The amount of the payment at place i is base+i.
+// judge compares the answers with the movements of money whose amounts are the drill's.
+// The amount of the payment at position i is base+i.
 func judge(v *Findings, payments []payment, effects []effect, base int64) {
 	moved := map[int][]string{} // references, by payment
 	references := map[string]int{}
@@ -163,7 +163,7 @@ func judgeOne(v *Findings, p *payment, moved []string) {
 	}
 }
 
-// report makes a report of the load; the judgement is still missing.
+// report makes a report of the load, without the judgement.
 func (d *drill) report(how string) *Report {
 	h := d.history
 	h.mu.Lock()

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// maxAnswer is the longest body that is read, in bytes: what a drill sends is
-// answered with less than a kilobyte.
+// maxAnswer is the longest body that is read, in bytes: answers to a drill have less
+// than a kilobyte.
 const maxAnswer = 1 << 20
 
-// exchange is one request and what came of it.
+// exchange is one request and its result.
 type exchange struct {
 	begun, ended time.Time
-	// failure is "" for an answer, of whatever kind, and else says what a client
-	// sends again for: "timeout", "503 home_unavailable". That an answer is not what
-	// a client can read makes it no less an answer.
+	// failure is "" for an answer, of whatever kind, and else the reason for a client's
+	// retry: "timeout", "503 home_unavailable". An answer that a client cannot parse is
+	// an answer all the same.
 	failure        string
 	entry          string // region
-	home, servedBy string // as the answer named them
+	home, servedBy string // as in the answer
 	// answer is the hash of everything that every retry must repeat.
 	answer [16]byte
 	status int
@@ -46,7 +46,7 @@ type watch struct {
 // RoundTrip sends a request and reads the whole answer.
 func (w *watch) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	req.GetBody = nil // or net/http would itself send again what was cut off, unseen
+	req.GetBody = nil // otherwise net/http would itself retry a cut connection, unseen
 	w.n++
 	w.last = exchange{begun: time.Now(), entry: w.entryOf(req.URL.Host)}
 	res, err := w.next.RoundTrip(req)
@@ -74,7 +74,7 @@ func (w *watch) read(res *http.Response) error {
 	e.status, e.home, e.servedBy = res.StatusCode, res.Header.Get("Homeward-Home-Region"), res.Header.Get("Homeward-Served-By")
 	e.answer = remembered(res, raw)
 	var p struct{ ID, Error, Retry string }
-	_ = json.Unmarshal(raw, &p) // a proxy's page says none of it
+	_ = json.Unmarshal(raw, &p) // a proxy's page has none of it
 	e.object, e.code = p.ID, p.Error
 	if !e.final(p.Retry) {
 		e.failure = strings.TrimSpace(fmt.Sprintf("%d %s", e.status, p.Error))
@@ -82,16 +82,16 @@ func (w *watch) read(res *http.Response) error {
 	return nil
 }
 
-// final reports whether a whole answer is one to the payment, which every other
-// must then repeat, and not about its way there. retry is what it says of that.
+// final reports whether a complete response answers the payment, so that every other
+// must repeat it, and is not about its delivery. retry is its advice.
 func (e *exchange) final(retry string) bool {
 	switch {
 	case e.status < http.StatusMultipleChoices:
 		return true
 	case e.status < http.StatusBadRequest:
-		return false // something in between sends it elsewhere
+		return false // a proxy redirects it
 	case e.code == "card_declined":
-		return true // the provider has said it, whatever may be tried now
+		return true // the provider has decided, whatever may be retried
 	case retry != "":
 		return retry != "same_key"
 	default: // a proxy's
@@ -99,8 +99,8 @@ func (e *exchange) final(retry string) bool {
 	}
 }
 
-// remembered hashes what every retry must read again: status, Content-Type,
-// Location and body. Lengths are in it, so that no two answers spell the same.
+// remembered hashes what every retry must read again: status, Content-Type, Location
+// and body. It includes lengths, so that no two answers hash the same bytes.
 func remembered(res *http.Response, body []byte) [16]byte {
 	h := sha256.New()
 	contentType, location := res.Header.Get("Content-Type"), res.Header.Get("Location")

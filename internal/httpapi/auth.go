@@ -8,11 +8,10 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// maxAPIKey is the longest API key, in bytes, that is looked up at all. Ours
-// have fewer than 64.
+// maxAPIKey bounds the API keys that are looked up, in bytes. Ours have fewer than 64.
 const maxAPIKey = 255
 
-// admit names the tenant and charges the request to its rate.
+// admit returns the tenant and charges the request to its rate.
 func (s *server) admit(res *response, r *http.Request) error {
 	key, ok := bearer(r)
 	if !ok && res.stripe != nil {
@@ -22,7 +21,7 @@ func (s *server) admit(res *response, r *http.Request) error {
 		return unauthorized("Send an Authorization header with your API key: Bearer hwk_…")
 	}
 	if claim.APIKeyMadeUp(key) {
-		return errMistypedKey // nobody needs to be asked
+		return errMistypedKey // malformed: no look-up needed
 	}
 	tenant, ok, err := s.Tenants.TenantByAPIKey(r.Context(), key)
 	if err != nil {
@@ -60,7 +59,7 @@ func bearer(r *http.Request) (string, bool) {
 	return token, ok && strings.EqualFold(scheme, "Bearer") && visible(token)
 }
 
-// visible reports whether a token could be an API key at all.
+// visible reports whether a token could be an API key.
 func visible(token string) bool {
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {

@@ -16,16 +16,16 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// maxPooledBody is the largest buffer kept for reuse, in bytes; larger bodies
-// are rare, and would make the pool hold their size for ever.
+// maxPooledBody is the largest buffer kept for reuse, in bytes; larger bodies are rare,
+// and the pool would hold their buffers for ever.
 const maxPooledBody = 64 << 10
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const mediaJSON = "application/json"
 
-// checkMedia refuses a body that is anything but plain JSON in UTF-8. What it
-// lets pass is parsed alike, so the fingerprint need not tell them apart.
+// checkMedia refuses a body that is not plain JSON in UTF-8. Accepted media types parse
+// alike, so the fingerprint need not distinguish them.
 func checkMedia(r *http.Request) error { return checkMediaIs(r, mediaJSON) }
 
 func checkMediaIs(r *http.Request, want string) error {
@@ -48,14 +48,14 @@ func checkMediaIs(r *http.Request, want string) error {
 	return nil
 }
 
-// limitBody gives the client Limits.BodyTime to send its body. It covers bodies
-// that nobody reads, too: net/http waits for the rest of one before it answers,
-// and would wait for ever, a graceful stop with it.
+// limitBody gives the client Limits.BodyTime to send its body. It covers bodies that no
+// handler reads, too: net/http waits for the rest of a body before it answers, and
+// would wait for ever, and block a graceful stop.
 func (s *server) limitBody(res *response, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	// Sockets know only the real clock. A writer without one (a test's recorder)
+	// Sockets know only the real clock. A writer without a socket (a test's recorder)
 	// has no slow client either.
 	res.timed = http.NewResponseController(res).SetReadDeadline(res.began.Add(s.Limits.BodyTime)) == nil
 }
@@ -84,15 +84,15 @@ func (s *server) withBody(res *response, r *http.Request, limit int64, use func(
 		}
 	}()
 	var body io.Reader = r.Body
-	if r.ContentLength < 0 { // else net/http gives no more than it says
+	if r.ContentLength < 0 { // otherwise net/http returns no more than declared
 		body = http.MaxBytesReader(res.ResponseWriter, r.Body, limit)
 	}
 	if _, err := buf.ReadFrom(body); err != nil {
 		return s.unreadable(res, err)
 	}
 	if res.timed {
-		// Left in place the deadline would end the request while the provider is
-		// called: net/http goes on reading to notice a client that hangs up.
+		// If it stayed set, the deadline would end the request while the provider is
+		// called: net/http keeps reading to notice a client that disconnects.
 		if err := http.NewResponseController(res).SetReadDeadline(time.Time{}); err != nil {
 			return s.unreadable(res, err)
 		}
@@ -100,8 +100,8 @@ func (s *server) withBody(res *response, r *http.Request, limit int64, use func(
 	return use(buf.Bytes())
 }
 
-// unreadable says why a body did not arrive. No claim exists yet, so the same
-// request may be sent again, except where it is too large.
+// unreadable returns why a body did not arrive. No claim exists yet, so the same
+// request may be sent again, unless it is too large.
 func (s *server) unreadable(res *response, err error) error {
 	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(over.Limit)

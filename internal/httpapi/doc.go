@@ -1,10 +1,10 @@
 // Package httpapi is the merchant's API over HTTP. It authenticates, checks and
-// canonicalises a request until it is a claim.Request, hands that to a [Router],
-// and writes the answer down; it decides nothing about money.
+// canonicalises a request, passes the resulting claim.Request to a [Router], and writes
+// the answer; it decides nothing about money.
 //
-// The checks run in one order, so that a refusal comes before any claim. A card number
-// alone is refused after its claim was looked for: a retry of what was let in before is
-// answered.
+// The checks run in one order, so that a refusal comes before any claim. Only a card
+// number is refused after the claim was looked up: a retry of a request that was
+// accepted before gets its answer.
 //
 //	API key → rate limit → route and method → media type → Idempotency-Key
 //	→ body, whole → canonical JSON → payment.Parse → payment.Screen → Router.Do
@@ -12,16 +12,16 @@
 // The body is read in full, under its own deadline, before a claim exists: a
 // slow client holds a connection and nothing else.
 //
-// Providers' notices come in by a route of their own, which needs no API key: their
-// signature is checked behind [Notices], which also keeps them. They have no tenant,
-// no rate and no claim, and are never remembered.
+// Providers' webhooks have a route of their own, without an API key: [Notices] verifies
+// their signature and stores them. They have no tenant, no rate and no claim, and their
+// responses are never stored.
 //
-// A request that carries Stripe-Version is read and answered as Stripe does, in package
-// stripeapi; stripe.go is where the two meet. What is claimed and remembered is the same.
+// A request that carries Stripe-Version is read and answered as Stripe does, by package
+// stripeapi; stripe.go connects the two. The claim and the stored response are the
+// same.
 //
-// A remembered response's status, headers and body are repeated byte for byte;
-// headers that describe this exchange (Idempotent-Replayed and so on) are added
-// beside them. Every error is application/problem+json; errors.go is
-// where errors of claims and of the router become problems, notice.go where those of
-// notices do.
+// A stored response's status, headers and body are repeated byte for byte; headers that
+// describe this exchange (Idempotent-Replayed and so on) are added beside them. Every
+// error is application/problem+json; errors.go maps errors of claims and of the router
+// to problems, notice.go those of notices.
 package httpapi

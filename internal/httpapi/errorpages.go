@@ -10,11 +10,11 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// pathErrors is below which the pages are that problem.Served names.
+// pathErrors is the path of the pages that problem.Served names.
 const pathErrors = "/errors"
 
-// explain links a remembered refusal to its page. What is remembered has no such header:
-// it is this exchange's, and follows from the type that the bytes have.
+// explain links a stored refusal to its page. The header is not stored: it follows from
+// the type in the stored bytes.
 func (s *server) explain(res *response, resp *claim.Response) {
 	if resp.Status < http.StatusBadRequest {
 		return

@@ -13,15 +13,15 @@ import (
 	"github.com/homeward-io/homeward/router"
 )
 
-// When a retry becomes useful, where the error itself does not say.
+// When a retry becomes useful, if the error does not say.
 const (
 	// retryStore: a store that lost its leader needs about a second for the next.
 	retryStore = time.Second
-	// retryHome: a partition that lasts is not helped by asking more often.
+	// retryHome: during a lasting partition, more frequent retries do not help.
 	retryHome = 2 * time.Second
 	// retryUnknown: the first look-up after an unknown outcome is due by then.
 	retryUnknown = time.Second
-	// retryInUse is the contract's, should the error not carry one.
+	// retryInUse is the contract's default.
 	retryInUse = 5 * time.Second
 )
 
@@ -31,7 +31,7 @@ const internalDetail = "Something went wrong on our side. Sending the same reque
 type refusal struct {
 	problem.Problem
 	challenge bool // name the scheme that would have been accepted
-	// param is what is wrong, in Stripe's words; nil for what is no form.
+	// param is the error in Stripe's format; nil for a request that is not a form.
 	param *stripeapi.ParamError
 }
 
@@ -41,11 +41,11 @@ func refuse(code problem.Code, detail string) error {
 	return &refusal{Problem: problem.New(code, detail)}
 }
 
-// The one answer for a key that was never used and for another tenant's.
+// The same answer for an unused key and for another tenant's.
 var errNoSuchKey = refuse(problem.NotFound, "This account has used no such key, or long ago.")
 
-// problemOf translates every error that the rooms below may return. ok is false
-// for those that nobody foresaw.
+// problemOf maps every error that the packages below may return. ok is false for
+// unexpected errors.
 func problemOf(err error) (p problem.Problem, ok bool) {
 	var (
 		said    *refusal
@@ -129,7 +129,7 @@ func (s *server) fail(res *response, r *http.Request, err error) {
 	}
 	h := res.Header()
 	if res.tenant.ID != "" {
-		// Wherever the request went, it is this region that tells of its failure.
+		// Whichever region failed, this one reports it.
 		h[headerServedBy] = []string{s.Region}
 	}
 	if wait := p.RetryAfterHeader(); wait != "" {
@@ -153,7 +153,7 @@ func orElse(d, other time.Duration) time.Duration {
 	return d
 }
 
-// sentence makes an error's text one: capital first, full stop last.
+// sentence makes an error's text a sentence: capital first, full stop last.
 func sentence(s string) string {
 	if s == "" {
 		return s

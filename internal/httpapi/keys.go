@@ -15,8 +15,8 @@ import (
 // maxMint is how many keys one request may ask for: about 40 KB of answer.
 const maxMint = 1000
 
-// mint makes stamped keys whose home is this region, or another one while this
-// takes no new homes. It stores nothing: a key that is never used costs nothing.
+// mint makes stamped keys whose home is this region, or another one while this takes no
+// new homes. It stores nothing, so an unused key costs nothing.
 func (s *server) mint(res *response, r *http.Request) error {
 	if err := checkMedia(r); err != nil {
 		return err
@@ -62,8 +62,8 @@ func mintCount(body []byte) (int, error) {
 	return count, nil
 }
 
-// errNoNewKeys is as retryable as a home that is away: somebody is about to bring
-// a region back.
+// errNoNewKeys is as retryable as an unavailable home: an operator is about to activate
+// a region.
 var errNoNewKeys = func() error {
 	p := problem.New(problem.HomeUnavailable, "No region takes new keys now. Send the same request again later.")
 	p.RetryAfter = retryHome
@@ -93,8 +93,8 @@ type timelineEntry struct {
 // stateExpired is shown for a claim whose replay window is over.
 const stateExpired = "EXPIRED"
 
-// inspect tells a merchant what became of its own key. The key is spelled as in
-// the Idempotency-Key header, percent-encoded.
+// inspect returns the history of a merchant's own key. The key is spelled as in the
+// Idempotency-Key header, percent-encoded.
 func (s *server) inspect(res *response, r *http.Request) error {
 	value, err := claim.ParseKey(r.PathValue("key"))
 	if err != nil {
@@ -128,8 +128,8 @@ func (s *server) inspect(res *response, r *http.Request) error {
 	return res.sendJSON(http.StatusOK, answer)
 }
 
-// publicDetail is the part of an entry that says something about the merchant's
-// payment. The detail of other events may name nodes.
+// publicDetail is the detail of an entry about the merchant's payment. The detail of
+// other events may name nodes.
 func publicDetail(e *claim.AuditEntry) string {
 	switch e.Event {
 	case claim.EventClaimed, claim.EventAttempt, claim.EventDeferred, claim.EventReleased, claim.EventSettled, claim.EventGivenUp, claim.EventClosed:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limits bounds what one caller can make a node hold, and for how long. Those of tenants
-// are settings.
+// Limits bounds what one caller can make a node hold, and for how long. The limits of
+// tenants are defaults.
 type Limits struct {
 	// Body is the longest request body, in bytes. 1 MiB is the public contract.
 	Body int64 `koanf:"-"`
@@ -19,21 +19,22 @@ type Limits struct {
 	// moves 1 MiB at 1 Mbit/s; slower clients only hold a connection, as no claim
 	// is made before the body is whole.
 	HeaderTime, BodyTime time.Duration `koanf:"-"`
-	// Request is how long one request may be worked on. It must exceed the
-	// provider's time-out plus the wait for a rival and two hops: a shorter one
-	// turns healthy answers into unknown ones.
+	// Request is how long one request may run. It must exceed the provider's time-out
+	// plus the wait for a rival and two hops: a shorter one turns healthy answers into
+	// unknown ones.
 	Request time.Duration `koanf:"-"`
-	// AskAgain is how long a request of Stripe's clients is kept, from its arrival on,
-	// while its outcome is not known: they would not all ask again by themselves. It must
-	// be below the 60 s after which load balancers commonly hang up; 0 keeps none.
+	// AskAgain is how long the node repeats a request of Stripe's clients, from its
+	// arrival on, while its outcome is not known, as not all of them retry by
+	// themselves. It must be below the 60 s after which load balancers commonly close;
+	// 0 repeats none.
 	AskAgain time.Duration `koanf:"-"`
 	// Reply is how long a client may take to read the answer, on top of Request.
 	Reply time.Duration `koanf:"-"`
 	// Idle is how long a kept-alive connection may be silent. It should exceed
 	// the load balancer's own, so that the balancer closes first.
 	Idle time.Duration `koanf:"-"`
-	// TenantRate, in requests per second, and TenantBurst, in requests, hold for
-	// tenants whose row does not say. 0 means no limit.
+	// TenantRate, in requests per second, and TenantBurst, in requests, apply to
+	// tenants whose row has none. 0 means no limit.
 	TenantRate  float64 `koanf:"tenant_rate"`
 	TenantBurst int     `koanf:"tenant_burst"`
 }
@@ -80,9 +81,9 @@ func (l Limits) validate() error {
 	return nil
 }
 
-// NewServer returns a server for h, ready to Serve, that holds to l against
-// slow and silent clients. What net/http itself complains about goes to log at
-// debug level, as any client can cause it; nil means slog.Default.
+// NewServer returns a server for h, ready to Serve, with the time-outs of l against
+// slow and silent clients. net/http's own messages are logged at debug level, as any
+// client can cause them; nil means slog.Default.
 func NewServer(addr string, h http.Handler, l Limits, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.Default()
@@ -91,8 +92,8 @@ func NewServer(addr string, h http.Handler, l Limits, log *slog.Logger) *http.Se
 		Addr:              addr,
 		Handler:           h,
 		ReadHeaderTimeout: l.HeaderTime,
-		// No ReadTimeout: it would go on running while the provider is waited for.
-		// The handler sets a deadline for the body alone.
+		// No ReadTimeout: it would keep running while the provider is called. The
+		// handler sets a deadline for the body alone.
 		WriteTimeout:   l.HeaderTime + l.BodyTime + l.Request + l.Reply,
 		IdleTimeout:    l.Idle,
 		MaxHeaderBytes: l.HeaderBytes,

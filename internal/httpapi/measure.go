@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// measure tells how long an answer took, by its route: a path may hold a key.
+// measure records how long an answer took, by its route: a path may hold a key.
 func (s *server) measure(pattern string, res *response, r *http.Request) {
 	if s.took == nil {
 		return
 	}
 	_, path, ok := strings.Cut(pattern, " ")
 	if !ok {
-		path = pattern // of a method that the route has not
+		path = pattern // of a method that the route does not have
 	}
 	status := res.status
 	if status == 0 { // ServeHTTP answers for a handler that panicked
@@ -23,7 +23,7 @@ func (s *server) measure(pattern string, res *response, r *http.Request) {
 	s.took.Took(r.Context(), time.Since(res.began), method(r.Method), path, statusText(status))
 }
 
-// method is a known one, or what OpenTelemetry has anybody else's stand for.
+// method returns a known method, or OpenTelemetry's value for any other.
 func method(name string) string {
 	switch name {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
@@ -33,7 +33,7 @@ func method(name string) string {
 	}
 }
 
-// statusText spells the statuses in use without making a string.
+// statusText formats the usual statuses without allocating.
 func statusText(status int) string {
 	switch status {
 	case http.StatusOK:

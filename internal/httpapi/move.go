@@ -16,28 +16,27 @@ import (
 // maxRegionName is the longest region name, in characters: a DNS label.
 const maxRegionName = 63
 
-// Answer is how one request to move money was answered. It has nothing of its body.
+// Answer describes how one request to move money was answered, without its body.
 type Answer struct {
 	Began     time.Time
 	Took      time.Duration
 	Operation string
 	Tenant    string
-	// Key is "" where the request had none that could be one; Home is "" where no home
-	// was found.
+	// Key is "" if the request had no valid one; Home is "" if no home was found.
 	Key, Home string
 	// ServedBy is the region whose node answered, Hops how many forwards that took.
 	ServedBy string
 	Hops     int
 	Status   int
-	// Code is the problem's, "" where the answer is none of ours.
+	// Code is the problem's, "" if the answer is not a problem.
 	Code     problem.Code
 	Replayed bool
-	// Location is that of the object that was made, a path; "" where none was.
+	// Location is the path of the created object; "" if none was created.
 	Location string
 }
 
-// move handles the requests that move money. as is the kind of object that Stripe's
-// clients are answered with.
+// move handles the requests that move money. as is the kind of object in answers to
+// Stripe's clients.
 func (s *server) move(op payment.Operation, as stripeapi.Resource) handler {
 	path := payment.Path(op)
 	return func(res *response, r *http.Request) error {
@@ -63,7 +62,7 @@ func (s *server) begun(res *response, op payment.Operation) Answer {
 	return Answer{Began: res.began, Operation: string(op), Tenant: res.tenant.ID, ServedBy: s.Region}
 }
 
-// told ends a request that came to err, and tells whoever counts answers of it.
+// told ends a request with err, and passes the Answer to [Config].Answered.
 func (s *server) told(res *response, r *http.Request, a *Answer, err error) error {
 	if s.Answered == nil {
 		return err
@@ -95,8 +94,8 @@ func (res *response) ordered(r *http.Request, op payment.Operation, as stripeapi
 	return charge, nil
 }
 
-// movement answers one, and says in a what is known of it before its end. charge is what an
-// order is about, "" for all else.
+// movement answers a request that moves money, and records in a what is known before
+// its end. charge is the charge of an order, "" for all else.
 func (s *server) movement(res *response, r *http.Request, op payment.Operation, as stripeapi.Resource, path, charge string, a *Answer) error {
 	trace := traceparent(r)
 	res.set(headerTraceparent, trace)
@@ -118,7 +117,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	if err != nil {
 		return err
 	}
-	// What gives back a charge belongs where the charge is.
+	// A refund belongs in the home of its charge.
 	_, near, _ := claim.ReadObjectID(intent.Charge)
 	res.patience.begin(r.Context(), s.Limits.Request)
 	defer res.patience.end()
@@ -159,7 +158,7 @@ func (s *server) movement(res *response, r *http.Request, op payment.Operation, 
 	return res.answerWith(&reply, a)
 }
 
-// answerWith writes what the home has answered.
+// answerWith writes the home's answer.
 func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	if resp := &reply.Response; resp.Status < 200 || resp.Status > 599 || len(resp.Body) == 0 && resp.Blob != "" {
 		return fmt.Errorf("reply from %s is incomplete: status %d, blob %q", reply.ServedBy, resp.Status, resp.Blob)
@@ -179,7 +178,7 @@ func (res *response) answerWith(reply *claim.Reply, a *Answer) error {
 	return nil
 }
 
-// checkMovement checks what is known before the body is read. An order needs none.
+// checkMovement checks what is known before the body is read. An order needs no body.
 func (res *response) checkMovement(r *http.Request, as stripeapi.Resource, order bool) error {
 	if order && r.ContentLength == 0 {
 		if res.stripe != nil {
@@ -191,12 +190,12 @@ func (res *response) checkMovement(r *http.Request, as stripeapi.Resource, order
 		return res.stripe.check(r, as)
 	}
 	if as == stripeapi.PaymentIntent {
-		return errNoSuchPath // but for Stripe's clients
+		return errNoSuchPath // except for Stripe's clients
 	}
 	return checkMedia(r)
 }
 
-// readIntent reads the body: canonical, and parsed.
+// readIntent reads, canonicalises and parses the body.
 func (s *server) readIntent(res *response, r *http.Request, op payment.Operation, charge string) (body []byte, intent payment.Intent, err error) {
 	switch {
 	case res.stripe != nil && res.stripe.form:
@@ -224,7 +223,7 @@ func (s *server) readIntent(res *response, r *http.Request, op payment.Operation
 	return body, intent, nil
 }
 
-// tellTheWay tells, of a request that got no response, where it went.
+// tellTheWay sets the headers of the route for a request that got no response.
 func (res *response) tellTheWay(reply *claim.Reply) {
 	res.set(headerHops, strconv.Itoa(reply.Hops))
 	if reply.Home != "" {
@@ -247,8 +246,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// hint is the home region that the caller remembers. Anything that could not be
-// a region's name is no hint.
+// hint returns the home region that the caller sent. It ignores anything that is not a
+// valid region name.
 func hint(r *http.Request) string {
 	values := r.Header[headerHome]
 	if len(values) != 1 || len(values[0]) > maxRegionName {

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// noticeTime is how long a provider waits for its 200: less than any in use
-	// gives up after (Stripe and Standard Webhooks allow some 15 s or more). One
-	// that is told to come again does.
+	// noticeTime bounds how long a provider waits for its 200: Stripe and Standard
+	// Webhooks allow some 15 s or more. A provider that gets an error sends the notice
+	// again.
 	noticeTime = 10 * time.Second
-	// retryNotice: the queue of a node that is full is worked off in about a second.
+	// retryNotice: a full queue of a node drains in about a second.
 	retryNotice = time.Second
 )
 
-// notice takes in a provider's notice: the raw body, as it came, for its signature
-// stands on that. Nothing but keeping it is done before the answer.
+// notice stores a provider's notice: the raw body, unchanged, as its signature covers
+// that. Nothing else is done before the answer.
 func (s *server) notice(res *response, r *http.Request) error {
-	// No body is read for a provider that there is not: anybody can send one.
+	// No body is read for an unknown provider: anybody can send one.
 	if s.Notices == nil || !s.Notices.Knows(r.PathValue("provider")) {
 		return errNoProvider
 	}
@@ -46,10 +46,10 @@ func (s *server) notice(res *response, r *http.Request) error {
 	case errors.Is(err, notice.ErrUnknownProvider):
 		return errNoProvider
 	case errors.Is(err, notice.ErrForged), errors.Is(err, notice.ErrStale), errors.Is(err, notice.ErrMalformed):
-		// Not 401: no credentials that the sender could change would help, and clients
-		// must be shown a scheme with one.
+		// Not 401: the sender has no credentials that it could change, and a 401 must
+		// name a scheme.
 		return refuse(problem.InvalidRequest, sentence(err.Error()))
-	// That nothing can be checked is our own mistake, and no sender's business.
+	// A missing secret is our own mistake; do not report it to the sender.
 	case errors.Is(err, notice.ErrUnchecked), errors.Is(err, notice.ErrBusy), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
 		errors.Is(err, claim.ErrUnavailable), errors.Is(err, claim.ErrHomeUnreachable):
 		p := problem.New(problem.StoreUnavailable, "The notice could not be kept. Send it again.")
@@ -60,6 +60,6 @@ func (s *server) notice(res *response, r *http.Request) error {
 	}
 }
 
-// errNoProvider is the one answer where no notices are taken, from this provider or
-// at all.
+// errNoProvider is the one answer if no notices are accepted, from this provider or at
+// all.
 var errNoProvider = refuse(problem.NotFound, "No provider of this name sends notices here.")

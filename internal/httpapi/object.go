@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// object handles look-ups by id. Like everything here it knows three answers:
-// the object, no such object, and "not known yet".
+// object handles look-ups by id. It has three answers: the object, no such object, and
+// "not known yet".
 func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 	prefix := payment.Prefix(op)
 	return func(res *response, r *http.Request) error {
@@ -51,14 +51,14 @@ func (s *server) object(op payment.Operation, as stripeapi.Resource) handler {
 			return res.sendStored(http.StatusOK, &resp)
 		case state == claim.FailedTerminal && resp.Status == http.StatusServiceUnavailable:
 			s.explain(res, &resp)
-			return res.sendStored(resp.Status, &resp) // given up: still unknown, and says so
+			return res.sendStored(resp.Status, &resp) // given up: still unknown, and reported so
 		default:
 			return refuse(problem.NotFound, "There is no such "+string(op)+": it was refused.")
 		}
 	}
 }
 
-// sendStored repeats a remembered body under another status.
+// sendStored repeats a stored body under another status.
 func (res *response) sendStored(status int, resp *claim.Response) error {
 	if res.stripe != nil {
 		if err := res.asStripe(resp); err != nil {

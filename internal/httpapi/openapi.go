@@ -8,7 +8,7 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// OpenAPI returns the document that GET /v1/openapi.json serves. It is only read.
+// OpenAPI returns the document that GET /v1/openapi.json serves. Do not modify it.
 func OpenAPI() []byte { return openAPIDocument }
 
 func openAPI(res *response, _ *http.Request) error {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// patience is a request's context with the deadline that the API gives it. It is
-// [context.WithDeadline], but that there is a timer, and all that hangs on one, only
-// once somebody waits for its end: most requests are answered before anybody has to.
+// patience is a request's context with the API's deadline. It differs from
+// [context.WithDeadline] in that it creates a timer only once somebody waits for its
+// end: most requests are answered before.
 type patience struct {
 	context.Context // the connection's
 	until           time.Time
@@ -19,12 +19,12 @@ type patience struct {
 	ended bool
 }
 
-// begin makes p the context of a request that has so long. end must be called.
+// begin makes p the context of a request with that deadline. The caller must call end.
 func (p *patience) begin(ctx context.Context, d time.Duration) {
 	p.Context, p.until = ctx, time.Now().Add(d)
 }
 
-// end is what [context.WithDeadline] calls cancel.
+// end corresponds to [context.WithDeadline]'s cancel.
 func (p *patience) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,8 +71,8 @@ func (p *patience) Err() error {
 	return nil
 }
 
-// Value passes the armed context on, so that what is made of p hangs on it directly
-// and needs no goroutine of its own.
+// Value passes the armed context on, so that derived contexts attach to it directly and
+// need no goroutine of their own.
 func (p *patience) Value(key any) any {
 	p.mu.Lock()
 	ctx := p.armed

@@ -13,10 +13,10 @@ import (
 // them take about 6 MB.
 const maxBuckets = 16 << 10
 
-// rates holds one token bucket per tenant that was seen lately. Buckets are in
-// two generations: a full young one replaces the old one, and a tenant that was
-// only in the discarded one starts with a full bucket. So memory is bounded,
-// and what an unlucky tenant gets is too much, never too little.
+// rates holds one token bucket per recent tenant. Buckets are in two generations: a
+// full young one replaces the old one, and a tenant of the discarded one starts with a
+// full bucket. So memory is bounded, and an error lets too many requests through, never
+// too few.
 type rates struct {
 	perSecond float64
 	burst     int
@@ -29,8 +29,8 @@ func newRates(perSecond float64, burst int) *rates {
 	return &rates{perSecond: perSecond, burst: burst, young: map[string]*rate.Limiter{}}
 }
 
-// take charges one request to t. It returns 0, or how long until the next one
-// would be let through.
+// take charges one request to t. It returns 0, or how long until the next one would be
+// admitted.
 func (rs *rates) take(t *claim.Tenant, now time.Time) time.Duration {
 	perSecond, burst := t.RatePerSecond, t.Burst
 	if perSecond <= 0 {

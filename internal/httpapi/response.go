@@ -9,8 +9,8 @@ import (
 	"github.com/homeward-io/homeward/internal/problem"
 )
 
-// response is one exchange: the writer, who is asking, and what has been
-// answered. It travels as the http.ResponseWriter, which saves a context.
+// response is one exchange: the writer, the caller, and the answer so far. It is passed
+// as the http.ResponseWriter, which saves a context.
 type response struct {
 	http.ResponseWriter
 	tenant claim.Tenant
@@ -23,7 +23,7 @@ type response struct {
 	stripe *stripeExchange
 	// patience is the context of a request that may have to wait.
 	patience patience
-	// values are what set has set: one array for all, as this is every request's way out.
+	// values backs the values of set: one array for all, as every request uses it.
 	values [maxValues]string
 	used   int
 }
@@ -61,7 +61,7 @@ func (res *response) send(status int, contentType string, body []byte) {
 	h["Content-Type"] = []string{contentType}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	res.WriteHeader(status)
-	// A failed write means that the client is gone; there is nobody to tell.
+	// A failed write means that the client has disconnected.
 	_, _ = res.Write(body)
 }
 
@@ -78,13 +78,13 @@ const (
 	headerTraceparent     = "Traceparent"
 )
 
-// sendReply writes what the home answered: the remembered part to the byte,
-// this exchange's part in headers beside it.
+// sendReply writes the home's answer: the stored part unchanged, and headers about this
+// exchange beside it.
 func (res *response) sendReply(reply *claim.Reply) {
 	res.set(headerHome, reply.Home)
 	res.set(headerServedBy, reply.ServedBy)
 	res.set(headerHops, strconv.Itoa(reply.Hops))
-	// What has to be spelled is spelled at once, in one string.
+	// Format all values at once, in one string.
 	body := reply.Response.Body
 	var buf [2*len(time.RFC3339) + 20]byte
 	text := strconv.AppendInt(buf[:0], int64(len(body)), 10)
@@ -110,7 +110,7 @@ func (res *response) sendReply(reply *claim.Reply) {
 	_, _ = res.Write(body) // as in send
 }
 
-// timestamp is how the API spells times: RFC 3339, UTC, whole seconds.
+// timestamp formats times as the API does: RFC 3339, UTC, whole seconds.
 func timestamp(t time.Time) string { return string(appendTimestamp(nil, t)) }
 
 func appendTimestamp(to []byte, t time.Time) []byte { return t.UTC().AppendFormat(to, time.RFC3339) }

@@ -7,15 +7,15 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// route says whom req goes to: whomever it names, or its tenant's routes do; else the home
-// has a default. A request that names nobody who is here may be the retry of one that was
-// let in when he was, so it goes on to be compared, and refusal is what to answer where no
-// claim has an answer for it.
+// route selects the provider of req: the one that the request names, or that its
+// tenant's routes name; otherwise the home uses its default. A request that names an
+// unknown provider may be the retry of one that was accepted while the node had it, so
+// it continues as compare-only, and refusal is the answer if no claim has one.
 func (s *server) route(routes string, intent *payment.Intent, req *claim.Request) (refusal error) {
 	switch intent.Operation {
 	case payment.Charge, payment.Transfer:
 	default:
-		return nil // a refund goes where its charge was made
+		return nil // a refund goes to its charge's provider
 	}
 	if req.Provider = intent.Provider; req.Provider == "" {
 		req.Provider = payment.Routes(routes).Provider(intent)

@@ -5,14 +5,14 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// screen keeps card numbers out of req, as its tenant wants it. It runs before anything
-// is stored, sent or said.
+// screen applies the tenant's setting for card numbers to req. It runs before anything
+// is stored, sent or logged.
 //
-// A request may be the retry of one that was let in, under another setting or by an
-// older version, and must then read the answer of the first. So one that holds a card
-// number carries the fingerprint of the spelling that it would have under the other
-// settings. And one that is not wanted now is not refused here: it goes on, to be
-// compared only, and refusal is what to answer where no claim has an answer for it.
+// A request may be the retry of one that was accepted under another setting or by an
+// older version, and must then read the answer of the first. So a request with a card
+// number also carries the fingerprint of its spelling under the other settings. A
+// request that the present setting refuses continues as compare-only, and refusal is
+// the answer if no claim has one.
 func screen(cards claim.CardNumbers, intent *payment.Intent, req *claim.Request) (refusal, err error) {
 	found := intent.Screen(req.Input.Canonical)
 	if found.Member == "" {

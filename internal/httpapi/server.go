@@ -20,19 +20,19 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// Tenants knows merchants by their API keys. Implementations are safe for
-// concurrent use and compare keys without leaking how much of one matched.
+// Tenants finds merchants by their API keys. Implementations are safe for concurrent
+// use and compare keys without leaking how much of one matched.
 type Tenants interface {
 	// TenantByAPIKey reports false for a key that no tenant has.
 	TenantByAPIKey(ctx context.Context, apiKey string) (claim.Tenant, bool, error)
 }
 
-// Router takes requests to where they can be answered. hint is the home region
-// that the caller remembers, or ""; it may be wrong. Implementations are safe
-// for concurrent use. Returned slices are only read.
+// Router executes or replays requests at their home. hint is the home region that the
+// caller sent, or ""; it may be wrong. Implementations are safe for concurrent use. Do
+// not modify returned slices.
 type Router interface {
 	// Do executes or replays req. Its errors are those of package claim and
-	// router.ErrHomeUnavailable. Beside an error, too, the reply has Hops and what is
+	// router.ErrHomeUnavailable. With an error, too, the reply has Hops and what is
 	// known of the key.
 	Do(ctx context.Context, req claim.Request, hint string) (claim.Reply, error)
 	// Inspect returns the history of a key; false when nothing is stored under it.
@@ -41,14 +41,13 @@ type Router interface {
 	Object(ctx context.Context, tenant, id string) (claim.State, claim.Response, bool, error)
 }
 
-// Notices takes in what providers say unasked. Implementations are safe for
-// concurrent use.
+// Notices receives providers' webhooks. Implementations are safe for concurrent use.
 type Notices interface {
 	// Knows reports whether a provider of this name sends notices here.
 	Knows(provider string) bool
-	// Receive keeps a notice and returns once it is durable. It may keep body, and only
-	// reads header. It refuses with the errors of package notice; any other error says
-	// that nothing is known and the notice should be sent again.
+	// Receive stores a notice and returns once it is durable. It may keep body, and
+	// only reads header. It refuses with the errors of package notice; any other error
+	// means that the outcome is unknown and the provider should send the notice again.
 	Receive(ctx context.Context, provider string, header http.Header, body []byte) error
 }
 
@@ -60,14 +59,14 @@ type Config struct {
 	// Region is the entry region, RegionCode its code.
 	Region     string
 	RegionCode claim.RegionCode
-	// HomeOf names the region of a code, for the headers of requests whose home is
+	// HomeOf returns the region of a code, for the headers of requests whose home is
 	// read off a key or an id. nil knows this region alone.
 	HomeOf func(claim.RegionCode) (region string, ok bool)
-	// NewKeys is the code that goes into keys minted now, where that may be another
-	// region's; false: no region takes new keys. nil means RegionCode.
+	// NewKeys returns the region code for new keys, which may be another region's;
+	// false: no region takes new keys. nil means RegionCode.
 	NewKeys func() (claim.RegionCode, bool)
-	// Providers are the names of those that payments can go to here; nil: whoever a
-	// request or a tenant names is left to its home.
+	// Providers are the names of those that payments can go to here; nil: the home
+	// checks the name.
 	Providers []string
 	// Notices; nil means that no provider sends any here.
 	Notices Notices
@@ -76,11 +75,12 @@ type Config struct {
 	// Unstable names the members of a body's top level that change between
 	// retries of one request and are ignored; nil means [DefaultUnstable].
 	Unstable map[string]struct{}
-	// ErrorPages is where the types of problems lead; "" is what this API serves.
+	// ErrorPages is the base URL of the types of problems; "" is the pages that this
+	// API serves.
 	ErrorPages problem.Pages
-	// Ready says why this node should get no traffic, in one line fit for anyone
-	// to read; nil, or a nil error, means that it should. regional is false where
-	// only the node is asked about, and not whether its region is in service.
+	// Ready returns why this node should get no traffic, in one line for anyone; nil,
+	// or a nil error, means that it should. regional is false if only the node is asked
+	// about, and not whether its region is in service.
 	Ready func(ctx context.Context, regional bool) error
 	// Answered is called after each request to move money is answered, on the request's own
 	// goroutine. Nil: it is not called.
@@ -95,8 +95,8 @@ type Config struct {
 	Random io.Reader
 }
 
-// DefaultUnstable returns the members that merchants' HTTP libraries are known
-// to refresh with every attempt.
+// DefaultUnstable returns the members that merchants' HTTP libraries are known to
+// change with every attempt.
 func DefaultUnstable() map[string]struct{} {
 	return map[string]struct{}{"client_ts": {}, "trace_id": {}, "request_id": {}, "sent_at": {}}
 }
@@ -111,7 +111,7 @@ type server struct {
 }
 
 // New returns the API. It is safe for concurrent use and runs nothing in the
-// background. An error names the setting that is missing or wrong.
+// background. An error names the missing or invalid setting.
 func New(c Config) (http.Handler, error) {
 	switch {
 	case c.Tenants == nil:
@@ -162,8 +162,8 @@ func New(c Config) (http.Handler, error) {
 	return s, nil
 }
 
-// handler is a route's work. A returned error becomes a problem, unless the
-// handler has written an answer already.
+// handler serves a route. A returned error becomes a problem, unless the handler has
+// written an answer already.
 type handler func(*response, *http.Request) error
 
 type route struct {
@@ -195,7 +195,7 @@ func (s *server) routes() []route {
 			route{"POST", payment.Path(payment.Charge) + "/{id}/" + string(op), s.order(op, stripeapi.Charge), false},
 			route{"POST", pathPaymentIntents + "/{id}/" + string(op), s.order(op, stripeapi.PaymentIntent), false})
 	}
-	// A charge by the name under which Stripe's clients make one today.
+	// A charge by the name under which Stripe's clients create one today.
 	return append(all,
 		route{"POST", pathPaymentIntents, s.move(payment.Charge, stripeapi.PaymentIntent), false},
 		route{"GET", pathPaymentIntents + "/{id}", s.object(payment.Charge, stripeapi.PaymentIntent), false})
@@ -238,8 +238,8 @@ func (s *server) mount() {
 			return refuse(problem.MethodNotAllowed, "This path only answers to "+allow+".")
 		})
 	}
-	// At and below /v1 even what does not exist is only told to those who have a
-	// key. Without "/v1" of its own ServeMux would redirect it to "/v1/".
+	// At and below /v1 an unknown path, too, requires a key. Without "/v1" of its own
+	// ServeMux would redirect it to "/v1/".
 	notFound := func(*response, *http.Request) error { return errNoSuchPath }
 	handle("/v1", false, notFound)
 	handle("/v1/", false, notFound)
@@ -254,7 +254,7 @@ func (s *server) answer(res *response, r *http.Request, h handler) {
 
 // ServeHTTP answers one request.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Before the door, where a look-up of the API key may wait.
+	// Before the look-up of the API key, which may wait.
 	res := &response{ResponseWriter: w, began: time.Now()}
 	debugging := s.Logger.Enabled(r.Context(), slog.LevelDebug)
 	var began time.Time
@@ -268,13 +268,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			s.Logger.ErrorContext(r.Context(), "request panicked", "fault", &fault.Error{Value: p, Stack: debug.Stack()})
 			if res.status != 0 {
-				// Half an answer must not look like a whole one.
+				// A truncated answer must not look like a whole one.
 				panic(http.ErrAbortHandler)
 			}
 			s.fail(res, r, refuse(problem.Internal, internalDetail))
 		}
 		if debugging {
-			// The route and not the path, which may hold a key.
+			// The route, not the path, which may hold a key.
 			s.Logger.DebugContext(r.Context(), "request", "method", r.Method, "route", r.Pattern, "tenant", res.tenant.ID,
 				"status", res.status, "took", s.Now().Sub(began))
 		}
@@ -300,10 +300,11 @@ func live(res *response, _ *http.Request) error {
 	return nil
 }
 
-// ready answers what sends traffic to the region, DNS and its load balancer, and with
-// ?exclude=region what sends it to nodes of a region, Kubernetes: who comes to a region
-// that is drained is served, and its nodes can be replaced. Checks are excluded as in
-// Kubernetes' own probes ("Kubernetes API health endpoints"); others are not ours.
+// ready answers DNS and the load balancer, which send traffic to the region, and with
+// ?exclude=region Kubernetes, which sends traffic to nodes of the region: requests that
+// reach a drained region are served, and its nodes can be replaced. Checks are excluded
+// as in Kubernetes' own probes ("Kubernetes API health endpoints"); other names are
+// ignored.
 func (s *server) ready(res *response, r *http.Request) error {
 	regional := !slices.Contains(r.URL.Query()["exclude"], "region")
 	if err := s.Ready(r.Context(), regional); err != nil {
@@ -313,8 +314,8 @@ func (s *server) ready(res *response, r *http.Request) error {
 	return nil
 }
 
-// notReady is for load balancers and the people behind them. It is outside the
-// merchant's contract, as its path is.
+// notReady is for load balancers and operators. It is outside the merchant's contract,
+// as its path is.
 func notReady(why string) problem.Problem {
 	return problem.New(problem.NotReady, sentence(why))
 }

@@ -24,14 +24,14 @@ const (
 	headerRequestID     = "Request-Id"
 )
 
-// stripeExchange is what differs for a request that carries Stripe-Version: what it may
-// send, and how it is answered. What is claimed and stored does not.
+// stripeExchange is the part of a request with Stripe-Version that differs: what it may
+// send, and how it is answered. The claim and the stored response do not differ.
 type stripeExchange struct {
 	version string
 	form    bool // the body is a form
 	view    stripeapi.View
 	request *http.Request
-	// again is what Stripe-Should-Retry says of an error.
+	// again is the value of Stripe-Should-Retry for an error.
 	again bool
 }
 
@@ -41,15 +41,15 @@ func stripeExchangeOf(r *http.Request) *stripeExchange {
 	if len(values) == 0 {
 		return nil
 	}
-	key, _ := idempotencyKey(r) // for messages alone; what is none is refused later
+	key, _ := idempotencyKey(r) // for messages alone; an invalid key is refused later
 	return &stripeExchange{
 		version: strings.Join(values, ","), request: r,
 		view: stripeapi.View{Method: r.Method, Path: r.URL.Path, Key: key},
 	}
 }
 
-// basic returns the user of HTTP Basic, which is the API key. As at Stripe, nobody looks
-// at the password.
+// basic returns the user of HTTP Basic, which is the API key. As at Stripe, the
+// password is ignored.
 func basic(r *http.Request) (string, bool) {
 	if len(r.Header["Authorization"]) != 1 {
 		return "", false
@@ -58,13 +58,13 @@ func basic(r *http.Request) (string, bool) {
 	return user, ok && visible(user)
 }
 
-// acceptable refuses what no route serves.
+// acceptable refuses headers that no route serves.
 func (x *stripeExchange) acceptable(r *http.Request) error {
 	x.request = r
 	if !stripeapi.IsVersion(x.version) {
 		return refuse(problem.InvalidRequest, "Invalid Stripe-Version: it is a date with a name, such as "+stripeapi.Version+".")
 	}
-	// Whose money it is must never be overlooked.
+	// The account decides whose money moves, so it must never be ignored.
 	if len(r.Header[headerStripeContext]) > 0 {
 		return errOtherAccount(headerStripeContext)
 	}
@@ -82,13 +82,13 @@ func errOtherAccount(header string) error {
 	return refuse(problem.InvalidRequest, "The header "+header+" is not served here; leave it out. Stripe-Account is for forms that make a charge or a payment intent: what is made of one belongs where it is.")
 }
 
-// isJSON reports whether the body says that it is.
+// isJSON reports whether the Content-Type is JSON.
 func isJSON(r *http.Request) bool {
 	value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(value), mediaJSON)
 }
 
-// serves tells which kind of object is asked for.
+// serves sets the kind of object that is requested.
 func (x *stripeExchange) serves(as stripeapi.Resource) error {
 	if as == stripeapi.PaymentIntent && x.version < stripeapi.OldestIntents {
 		return refuse(problem.InvalidRequest, "Payment intents are answered in the shape of Stripe-Version "+stripeapi.OldestIntents+" and later; send a later one.")
@@ -109,7 +109,7 @@ func (x *stripeExchange) check(r *http.Request, as stripeapi.Resource) error {
 	return checkMediaIs(r, stripeapi.MediaType)
 }
 
-// look reads what a request for an object asks for beside it.
+// look reads the options of a request for an object.
 func (x *stripeExchange) look(r *http.Request, as stripeapi.Resource) error {
 	if err := x.serves(as); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (x *stripeExchange) look(r *http.Request, as stripeapi.Resource) error {
 	return wrongParam(x.view.ReadQuery(r.URL.RawQuery))
 }
 
-// wrongParam is the refusal of a request whose parameters Stripe's API would refuse.
+// wrongParam refuses a request whose parameters Stripe's API would refuse.
 func wrongParam(err error) error {
 	param, ok := errors.AsType[*stripeapi.ParamError](err)
 	if !ok {
@@ -126,8 +126,8 @@ func wrongParam(err error) error {
 	return &refusal{Problem: problem.New(problem.InvalidRequest, param.Message), param: param}
 }
 
-// readForm reads a form as the canonical JSON that means the same, and that is what is
-// claimed, compared and stored.
+// readForm converts a form to the equivalent canonical JSON, which is claimed, compared
+// and stored.
 func (s *server) readForm(res *response, r *http.Request) (canonical []byte, err error) {
 	err = s.withBody(res, r, s.Limits.Body, func(raw []byte) error {
 		body, err := res.stripe.view.ReadForm(raw)
@@ -140,17 +140,17 @@ func (s *server) readForm(res *response, r *http.Request) (canonical []byte, err
 	return canonical, err
 }
 
-// The pauses between two questions for one outcome.
+// The pauses between two repeats for one outcome.
 const (
 	askFirst = 250 * time.Millisecond
 	askMost  = 2 * time.Second
 )
 
-// askAgain repeats a request whose answer was that there is none yet, for Stripe's
-// clients: stripe-go repeats nothing that it could read an error in (stripe.go,
-// shouldRetry; error.go, canRetry), so a 503 or 409, which say come again, would be its
-// caller's failed payment. Repeating is as safe here as it is for the client: it is the
-// same request under the same key.
+// askAgain repeats a request without an answer yet, for Stripe's clients: stripe-go
+// does not retry a response that parses as an error (stripe.go, shouldRetry; error.go,
+// canRetry), so its caller would see a 503 or 409, which ask for a retry, as a failed
+// payment. A repeat is as safe here as for the client: it is the same request under the
+// same key.
 func (s *server) askAgain(res *response, r *http.Request, req claim.Request, reply claim.Reply, err error) (claim.Reply, error) {
 	for pause := askFirst; comesAgain(err); pause = min(2*pause, askMost) {
 		wait := pause - rand.N(pause/4)
@@ -162,7 +162,7 @@ func (s *server) askAgain(res *response, r *http.Request, req claim.Request, rep
 	return reply, err
 }
 
-// comesAgain reports whether the same request has an answer later.
+// comesAgain reports whether a retry of the same request may have an answer later.
 func comesAgain(err error) bool {
 	if err == nil || errors.Is(err, claim.ErrNoClaim) {
 		return false
@@ -193,7 +193,7 @@ var errOtherUnits = func() error {
 	return &refusal{Problem: p}
 }()
 
-// asStripe renders a response that was stored, from its bytes alone.
+// asStripe renders a stored response, from its bytes alone.
 func (res *response) asStripe(resp *claim.Response) error {
 	x := res.stripe
 	rendered := claim.Response{Status: http.StatusOK, Header: []claim.HeaderField{{Name: "Content-Type", Value: mediaJSON}}}
@@ -217,7 +217,7 @@ func (res *response) asStripe(resp *claim.Response) error {
 	return nil
 }
 
-// failStripe answers with an error in Stripe's shape.
+// failStripe answers with an error in Stripe's format.
 func (res *response) failStripe(err error, p *problem.Problem) {
 	x := res.stripe
 	var f stripeapi.Failure
@@ -236,8 +236,8 @@ func (res *response) failStripe(err error, p *problem.Problem) {
 	res.send(f.Status, mediaJSON, f.Body)
 }
 
-// head sets the headers that each answer of Stripe's has. The id of a request is that of
-// its trace.
+// head sets the headers that every answer of Stripe's has. The id of a request is that
+// of its trace.
 func (x *stripeExchange) head(h http.Header, status int) {
 	trace := h.Get(headerTraceparent)
 	if trace == "" {

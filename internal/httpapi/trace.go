@@ -12,11 +12,11 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// traced begins the span of a request, named by its route: a path may hold a key.
+// traced begins the span of a request, named after its route: a path may hold a key.
 func (s *server) traced(r *http.Request, pattern string) (*http.Request, span.Span) {
 	ctx, sp := span.Server(r.Context(), r.Header, pattern)
 	if sp.SpanContext().IsValid() {
-		// Also where the trace is not sampled, so that nothing below begins another.
+		// Also if the trace is not sampled, so that nothing below begins another.
 		r = r.WithContext(ctx)
 	}
 	return r, sp
@@ -26,7 +26,7 @@ func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Requ
 	if sp.IsRecording() {
 		_, path, ok := strings.Cut(pattern, " ")
 		if !ok {
-			path = pattern // of a method that the route has not
+			path = pattern // of a method that the route does not have
 		}
 		sp.SetAttributes(span.Method.String(r.Method), span.Path.String(path), span.Region.String(s.Region), span.Status.Int(res.status))
 		if res.tenant.ID != "" {
@@ -45,15 +45,15 @@ func (s *server) ended(sp span.Span, pattern string, res *response, r *http.Requ
 var errPanicked = errors.New("the handler panicked")
 
 // traceparentLength is that of W3C trace context version 00, in characters, and
-// traceIDLength that of the trace id, which is behind the version.
+// traceIDLength that of the trace id, which follows the version.
 const (
 	traceparentLength = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	traceIDLength     = len("4bf92f3577b34da6a3ce929d0e0e4736")
 )
 
-// traceparent returns this request's place in its trace. Where nothing is traced
-// that is the caller's trace context, or a new one that is not sampled. Trace ids
-// have to differ, not to be secret.
+// traceparent returns this request's position in its trace. Without tracing it is the
+// caller's trace context, or a new one that is not sampled. Trace ids must differ, but
+// need not be secret.
 func traceparent(r *http.Request) string {
 	if here := span.TraceParent(r.Context()); here != "" {
 		return here
@@ -65,7 +65,7 @@ func traceparent(r *http.Request) string {
 	for i := 0; i < len(id); i += 8 {
 		binary.BigEndian.PutUint64(id[i:], rand.Uint64())
 	}
-	id[0], id[16] = id[0]|1, id[16]|1 // all zeros are not valid
+	id[0], id[16] = id[0]|1, id[16]|1 // all zeros are invalid
 	text := make([]byte, 0, traceparentLength)
 	text = append(text, "00-"...)
 	text = hex.AppendEncode(text, id[:16])

@@ -1,13 +1,12 @@
-// Package proto holds the definitions of what nodes send each other and of what
-// the stores keep, and the generator that turns them into internal/gen:
+// Package proto holds the definitions of the messages between nodes and of stored
+// values, and the generator that turns them into internal/gen:
 //
 //	go generate ./internal/proto
 //
-// Everything is Go and comes with the module's own dependencies: the compiler
-// is protocompile, the plugins are those of the module's protobuf and Connect
-// versions, run by "go run". The buf command is not used, because as a Go module
-// it brings half of Docker into go.sum, and protoc because it would have to be
-// installed.
+// Everything is Go and comes with the module's own dependencies: the compiler is
+// protocompile, the plugins are those of the module's protobuf and Connect versions,
+// run by "go run". buf is not used, because as a Go module it adds half of Docker to
+// go.sum, and protoc because it would have to be installed.
 //
 // The package is for the generator and its test; nothing in the service
 // imports it.

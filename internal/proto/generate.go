@@ -71,8 +71,8 @@ func run(ctx context.Context) error {
 	return removeStale(written)
 }
 
-// replace writes a file whole or not at all, and leaves an equal one alone, so
-// that a build that runs meanwhile never sees half of one.
+// replace writes a file atomically, and leaves an equal one alone, so that a concurrent
+// build never sees a part of it.
 func replace(path, content string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == content {
 		return nil
@@ -86,8 +86,8 @@ func replace(path, content string) error {
 	return os.Rename(path+".new", path)
 }
 
-// removeStale removes generated files whose definition is gone. Any other file
-// is somebody's and stays.
+// removeStale removes generated files whose definition is gone. It leaves any other
+// file alone.
 func removeStale(written map[string]string) error {
 	return filepath.WalkDir(outputDir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// outFile is --out: beside its place until it is whole. Without a name it takes
-// everything and keeps nothing.
+// outFile is --out: a temporary file until it is complete. Without a name it discards
+// everything.
 type outFile struct {
 	name string
 	f    *os.File
@@ -38,7 +38,7 @@ func (o *outFile) write(m Mismatch) error {
 	return nil
 }
 
-// finish puts the file into its place, unless there was an error.
+// finish renames the file to its name, unless there was an error.
 func (o *outFile) finish(failed error) error {
 	if o.f == nil {
 		return failed
@@ -51,7 +51,7 @@ func (o *outFile) finish(failed error) error {
 		err = fmt.Errorf("--out: %w", err)
 	}
 	if err != nil || failed != nil {
-		_ = os.Remove(o.f.Name()) // the other error says more
+		_ = os.Remove(o.f.Name()) // the other error is more useful
 	}
 	return errors.Join(failed, err)
 }

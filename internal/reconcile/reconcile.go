@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// healTime bounds one compensation: a provider call, and the wait for whoever has
-	// it in hand already. What takes longer is finished by the nodes.
+	// healTime bounds one compensation: a provider call, and the wait for another
+	// holder. The nodes complete what takes longer.
 	healTime = 2 * time.Minute
-	// Shown is how many mismatches a comparison has in full.
+	// Shown is how many mismatches a comparison holds in full.
 	Shown = 20
 )
 
-// What became of a refundable mismatch.
+// Results for a refundable mismatch.
 const (
 	healed      = "healed"
 	healPending = "pending"
@@ -33,7 +33,7 @@ const (
 	healDoubt   = "doubtful"
 )
 
-// Healings are all of them, in the order of reports.
+// Healings lists all of them, in the order of reports.
 var Healings = []string{healed, healPending, healHeld, healDoubt, healLimbo}
 
 // Mismatch is one as it was found, and a line of Out.
@@ -44,7 +44,7 @@ type Mismatch struct {
 	HealDetail string `json:"heal_detail,omitempty"`
 }
 
-// Comparison is what one run came to.
+// Comparison is the result of one run.
 type Comparison struct {
 	Provider string     `json:"provider"`
 	Account  string     `json:"account,omitempty"`
@@ -57,7 +57,7 @@ type Comparison struct {
 	First []Mismatch `json:"first"`
 }
 
-// Of names whose statement it was, as the books do.
+// Of names the provider of the statement, as the books do.
 func (c *Comparison) Of() string {
 	if c.Account == "" {
 		return c.Provider
@@ -65,7 +65,7 @@ func (c *Comparison) Of() string {
 	return c.Provider + ":" + c.Account
 }
 
-// OK reports whether all agree, or were made to.
+// OK reports whether all agree, or were healed.
 func (c *Comparison) OK() bool { return c.Left() == 0 }
 
 // Left is how many mismatches were not healed.
@@ -79,16 +79,17 @@ type Reconciler struct {
 	// Slack is how much later than stated a movement may be booked, Lag how much later than
 	// booked it may be stated; 0: as of recon.Config.
 	Slack, Lag time.Duration
-	// Mapping describes the statement; nil: it is written in Statement.Format.
+	// Mapping is the format of the statement; nil: it is in Statement.Format.
 	Mapping *recon.Mapping
-	// Book: what only the statement tells of is booked, by what Open hands out.
+	// Book: movements that only the statement has are booked, through the store that
+	// Open opens.
 	Book bool
 	// Out is a file for all mismatches, as JSON lines; "": there is none.
 	Out string
-	// Open opens what is compared with for as long as do takes: its books, claims and
+	// Open opens the store to compare with while do runs: its books, claims and
 	// regions.
 	Open func(ctx context.Context, do func(recon.Config) error) error
-	// Heal gives a ghost back; nil: nothing is to be healed.
+	// Heal refunds a ghost; nil: nothing is healed.
 	Heal func(context.Context, notice.Ghost) (notice.Progress, string, error)
 	// Keep runs each comparison and stores its report. Nil: no report is stored.
 	Keep func(compare func() (*Comparison, error)) (*Comparison, error)
@@ -96,7 +97,8 @@ type Reconciler struct {
 	Found func(*Comparison)
 }
 
-// Repeat compares every so often until ctx ends, and logs. What cannot be compared now is the next round's.
+// Repeat compares periodically until ctx ends, and logs. The next round repeats a
+// comparison that failed.
 func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -104,7 +106,7 @@ func (r *Reconciler) Repeat(ctx context.Context, every time.Duration, log *slog.
 		var from, to time.Time
 		now := time.Now().UTC().Truncate(time.Second) // as it stands in the URL
 		if strings.Contains(r.Statement.Name, "{from}") {
-			// What was too near the end of the last period is well within this one.
+			// Movements too near the end of the last period are well within this one.
 			from, to = since.Add(-2*r.Slack), now
 		}
 		found, err := r.Once(ctx, from, to)
@@ -153,8 +155,8 @@ func (c *Comparison) log(log *slog.Logger) {
 	}
 }
 
-// Once compares the statement of a period. A panic is its error: what it would have
-// found is the next round's.
+// Once compares the statement of a period. A panic becomes its error: the next round
+// finds the rest.
 func (r *Reconciler) Once(ctx context.Context, from, to time.Time) (*Comparison, error) {
 	compare := func() (*Comparison, error) { return r.once(ctx, from, to) }
 	if r.Keep == nil {
@@ -210,7 +212,7 @@ func (r *Reconciler) once(ctx context.Context, from, to time.Time) (_ *Compariso
 	return found, err
 }
 
-// treat heals m if it may and is to.
+// treat heals m if it is refundable and healing is on.
 func (r *Reconciler) treat(ctx context.Context, m recon.Mismatch) Mismatch {
 	one := Mismatch{Mismatch: m}
 	if r.Heal == nil || !m.Refundable {
@@ -236,7 +238,8 @@ func (r *Reconciler) treat(ctx context.Context, m recon.Mismatch) Mismatch {
 	return one
 }
 
-// give heals a ghost. A panic over it leaves it to the next run, and the others healed.
+// give refunds a ghost. A panic over it leaves it to the next run, and the others
+// continue.
 func (r *Reconciler) give(ctx context.Context, g notice.Ghost) (p notice.Progress, detail string, err error) {
 	defer fault.Recover(&err)
 	return r.Heal(ctx, g)

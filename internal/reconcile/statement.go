@@ -19,11 +19,11 @@ const (
 	// fetchTime bounds a download: a million lines are some 100 MB, at 1 Mbit/s a
 	// quarter of an hour.
 	fetchTime = 30 * time.Minute
-	// headTime is how long a provider may think before it begins to answer.
+	// headTime is how long a provider may take to begin its answer.
 	headTime = 2 * time.Minute
 )
 
-// Statement says where a statement is.
+// Statement is the source of a statement.
 type Statement struct {
 	// Name is a file, - for Stdin, or a URL, in which {from} and {to} stand for the
 	// period.
@@ -33,13 +33,14 @@ type Statement struct {
 	Stdin     io.Reader
 }
 
-// IsURL: it is fetched.
+// IsURL reports whether it is fetched.
 func (s Statement) IsURL() bool {
 	scheme, _, found := strings.Cut(strings.ToLower(s.Name), "://")
 	return found && (scheme == "http" || scheme == "https")
 }
 
-// Validate refuses a statement that anybody on its way could write.
+// Validate refuses a source over plain HTTP, which an attacker on the path could
+// change.
 func (s Statement) Validate() error {
 	if strings.HasPrefix(strings.ToLower(s.Name), "http://") && !s.AllowHTTP {
 		return fmt.Errorf("--statement: %s is fetched without encryption, so anybody on the network path could forge the statement; use https, or add --allow-http if that is intended", s.display())
@@ -109,7 +110,7 @@ func (s Statement) download(ctx context.Context, from, to time.Time, format reco
 	return body, format, nil
 }
 
-// errClearRedirect: what was asked for safely would be answered by anybody.
+// errClearRedirect: an https URL must not be redirected to plain HTTP.
 var errClearRedirect = errors.New("it redirects to http, without encryption; have it redirect to https, or add --allow-http if that is intended")
 
 // follow decides about a redirect.
@@ -124,7 +125,7 @@ func (s Statement) follow(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// download is a body whose connection goes with it.
+// download is a body whose connection is closed with it.
 type download struct {
 	io.ReadCloser
 	transport *http.Transport
@@ -147,7 +148,7 @@ func formatOfType(contentType string) (recon.Format, bool) {
 	}
 }
 
-// display is its name without what may be secret: of a URL, the host.
+// display is its name without possible secrets: of a URL, the host.
 func (s Statement) display() string {
 	if !s.IsURL() {
 		return s.Name

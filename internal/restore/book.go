@@ -10,7 +10,7 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// Movement is money that a provider's statement has and that nothing of ours knows.
+// Movement is money that a provider's statement has and that none of our records has.
 type Movement struct {
 	// Object is our id of it, Ref the provider's.
 	Object, Ref string
@@ -21,11 +21,11 @@ type Movement struct {
 	Currency string
 }
 
-// Booking is what became of a movement.
+// Booking is the result for one movement.
 type Booking struct {
 	Movement
 	Tenant string
-	// Why it is not booked; "" where it is.
+	// Why it is not booked; "" if it is.
 	Why string
 }
 

@@ -17,13 +17,13 @@ import (
 	"github.com/homeward-io/homeward/payment/notice"
 )
 
-// Rows are those of the deployment, and Region those of its regions.
+// Rows are the stores of the deployment, and Region those of its regions.
 type (
 	Rows interface {
 		claim.Regions
 		claim.Restores
 		notice.BrakeStore
-		// Sessions names the sessions that others have open.
+		// Sessions returns the database sessions that others have open.
 		Sessions(ctx context.Context) ([]string, error)
 		// Windows are the longest that keys were kept for.
 		Windows(ctx context.Context) (claim.Policy, error)
@@ -34,20 +34,20 @@ type (
 	}
 )
 
-// Lost says what is missing in the rows.
+// Lost describes which writes the rows lack.
 type Lost struct {
 	// From is when the backup was made. Until is since when no node has run; zero: now.
 	From, Until time.Time
-	// By says who restores, and Why why.
+	// By is who restores the store, and Why the reason.
 	By, Why string
-	// Sessions: those that are open are of no nodes.
+	// Sessions: the open sessions belong to no nodes.
 	Sessions bool
 }
 
 // ErrSessions: other sessions have the database open.
 var ErrSessions = errors.New("the database has other sessions, possibly nodes")
 
-// stopped is why automatic refunds are stopped, for who looks next.
+// stopped is the reason for which automatic refunds are held, for the next operator.
 const stopped = "a restore stands: what looks like a ghost may be a charge whose record is lost"
 
 // Begin writes the row. It may be repeated; each time a new one is written, with the
@@ -100,7 +100,7 @@ func Begin(ctx context.Context, rows Rows, at Region, lost Lost) (claim.Restore,
 	return r, nil
 }
 
-// alone fails where others have the rows open, or where it cannot be known.
+// alone returns an error if others have the rows open, or if that cannot be known.
 func alone(ctx context.Context, rows Rows, lost *Lost) error {
 	if lost.Sessions {
 		return nil
@@ -112,7 +112,7 @@ func alone(ctx context.Context, rows Rows, lost *Lost) error {
 	return err
 }
 
-// takeBack makes the row what it was before mine.
+// takeBack restores the row that mine replaced.
 func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was claim.Restore) error {
 	if was.Phase == "" { // there was none
 		was = *mine
@@ -130,7 +130,7 @@ func takeBack(ctx context.Context, rows claim.Restores, mine *claim.Restore, was
 	return nil
 }
 
-// ends are the last segments that the rows know of.
+// ends returns the last segments that the rows know of.
 func ends(ctx context.Context, rows claim.Regions, at Region) (map[string]claim.Segment, error) {
 	regions, _, err := rows.Regions(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func ends(ctx context.Context, rows claim.Regions, at Region) (map[string]claim.
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// maxTries bounds compare-and-set among people.
+// maxTries bounds compare-and-set among operators.
 const maxTries = 8
 
 // change applies how to the row until it is written.
@@ -179,7 +179,7 @@ func change(ctx context.Context, rows claim.Restores, how func(claim.Restore) (c
 // ErrNone: no restore stands.
 var ErrNone = errors.New("no restore is in effect; homeward restore begin records one")
 
-// stands fails where nothing has been begun.
+// stands returns an error if no restore has begun.
 func stands(r *claim.Restore) error {
 	if !r.Stands() {
 		return ErrNone
@@ -243,9 +243,9 @@ func Audit(ctx context.Context, rows Rows, at Region, objects audit.Objects, tru
 		if r, err = audited(ctx, rows, one.Name, found.Covered, regions); err != nil {
 			return r, err
 		}
-		if found.Segments > 0 && from.Number == chain.Number { // else nodes have gone on already
+		if found.Segments > 0 && from.Number == chain.Number { // otherwise nodes have continued already
 			next := found.Chain
-			if next.From.Before(chain.From) { // what the store has of this time is exported
+			if next.From.Before(chain.From) { // the store's rows of this time are exported
 				next.From, next.After, next.Part = chain.From, chain.After, chain.Part
 			}
 			if _, err := at.AdvanceAudit(ctx, one.Name, chain.Version, next); err != nil {
@@ -267,7 +267,7 @@ func endedAt(now audit.Chain, then claim.Segment) audit.Chain {
 	return now
 }
 
-// audited notes that the bucket's audit of a region was read up to a time.
+// audited records that the bucket's audit of a region was read up to a time.
 func audited(ctx context.Context, rows claim.Restores, region string, to time.Time, all []claim.Region) (claim.Restore, error) {
 	return change(ctx, rows, func(r claim.Restore) (claim.Restore, error) {
 		if err := stands(&r); err != nil {

@@ -13,10 +13,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// newExporter makes the exporter of spans that the standard variables name; the rest of
-// OTEL_EXPORTER_OTLP_* is read by the exporters themselves. It is what autoexport
-// does, without that package's exporters of logs, which a program that sends none would
-// carry along.
+// newExporter makes the exporter of spans that the standard variables name; the
+// exporters read the other OTEL_EXPORTER_OTLP_* themselves. It replaces autoexport,
+// which would link exporters of logs that this program does not use.
 func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
 	switch name := or(env("OTEL_TRACES_EXPORTER"), "otlp"); name {
 	case "otlp":
@@ -35,9 +34,9 @@ func newExporter(ctx context.Context, env func(string) string) (sdktrace.SpanExp
 	}
 }
 
-// plaintext is the other machine that a signal, TRACES or METRICS, would go to without
-// TLS, as the exporters read the variables; "" if there is none. Without an endpoint it
-// stays on this one.
+// plaintext returns the other machine to which a signal, TRACES or METRICS, would be
+// sent without TLS, as the exporters read the variables; "" if there is none. Without
+// an endpoint it stays on this machine.
 func plaintext(env func(string) string, signal string) (host string) {
 	if env("OTEL_"+signal+"_EXPORTER") == "console" {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Traced is a log handler that adds trace_id and span_id to what is logged within
-// a span, so that a line of the log leads to its trace.
+// Traced is a log handler that adds trace_id and span_id to records that are logged
+// within a span.
 func Traced(h slog.Handler) slog.Handler { return traced{h} }
 
 type traced struct{ slog.Handler }

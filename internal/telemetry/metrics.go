@@ -28,11 +28,11 @@ import (
 	"github.com/homeward-io/homeward/meter"
 )
 
-// Metrics is where the metrics of a process's nodes go: to who scrapes them, and to a
-// collector where the environment asks for it. A nil *Metrics takes none.
+// Metrics exports the metrics of a process's nodes: to scrapers, and to a collector if
+// the environment asks for it. A nil *Metrics exports none.
 type Metrics struct {
 	p        Process
-	registry *prometheus.Registry // nil where nobody listens
+	registry *prometheus.Registry // nil if nothing is served
 	push     bool
 	file     string // of a batch
 	listener net.Listener
@@ -43,8 +43,9 @@ type Metrics struct {
 	ending []func(context.Context) error
 }
 
-// OpenMetrics listens for scrapes on listen, host:port, "" for nowhere, and prepares to push.
-// It is nil where neither is wanted. It contacts no collector. Stop it in the end.
+// OpenMetrics listens for scrapes on listen, host:port, "" for none, and prepares to
+// push. It returns nil if neither is wanted. It contacts no collector. The caller must
+// call Stop.
 func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error) {
 	off := strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS")}
@@ -65,8 +66,8 @@ func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		// Without OpenMetrics there are no exemplars. A metric that cannot be told costs the
-		// others nothing.
+		// Without OpenMetrics there are no exemplars. A metric that cannot be exported
+		// does not affect the others.
 		EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelWarn),
 	}))
@@ -80,8 +81,8 @@ func OpenMetrics(ctx context.Context, p Process, listen string) (*Metrics, error
 }
 
 const (
-	// maxScrapes is how many scrapes are answered at once: two Prometheus servers, a person
-	// and some room.
+	// maxScrapes bounds concurrent scrapes: two Prometheus servers, a person and some
+	// room.
 	maxScrapes = 4
 	// scrapeTime bounds a scrape; Prometheus' own default is as long.
 	scrapeTime = 10 * time.Second
@@ -89,10 +90,10 @@ const (
 	idleTime = 2 * time.Minute
 )
 
-// OpenBatch is for a process that does one thing and ends, or does it now and then: what it
-// tells is written to a file in Prometheus' text format, which node_exporter's textfile
-// collector reads, "" for none, and is pushed where the environment asks for it. It is nil
-// where neither is wanted.
+// OpenBatch is for a process that does one thing and ends, or does it periodically: its
+// metrics are written to a file in Prometheus' text format, for node_exporter's
+// textfile collector, "" for none, and are pushed if the environment asks for it. It
+// returns nil if neither is wanted.
 func OpenBatch(ctx context.Context, p Process, file string) (*Metrics, error) {
 	m := &Metrics{p: p, push: wanted(os.Getenv, "METRICS"), file: file}
 	if file == "" && !m.push {
@@ -104,7 +105,7 @@ func OpenBatch(ctx context.Context, p Process, file string) (*Metrics, error) {
 	return m, p.checkMetrics(ctx)
 }
 
-// Write replaces the file of a batch by what there is to tell now.
+// Write replaces the file of a batch with the present values.
 func (m *Metrics) Write() error {
 	if m == nil || m.file == "" {
 		return nil
@@ -115,7 +116,7 @@ func (m *Metrics) Write() error {
 	return nil
 }
 
-// Addr is where scrapes are answered, "" if nowhere.
+// Addr is the address of the scrape listener, "" if there is none.
 func (m *Metrics) Addr() string {
 	if m == nil || m.listener == nil {
 		return ""
@@ -123,8 +124,8 @@ func (m *Metrics) Addr() string {
 	return m.listener.Addr().String()
 }
 
-// Node makes the instruments of a node, or with "" for both of what the nodes of a process
-// share. They tell until their End.
+// Node makes the instruments of a node, or with "" for both those that the nodes of a
+// process share. They are exported until their End.
 func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, error) {
 	if m == nil {
 		return nil, nil
@@ -165,7 +166,7 @@ func (m *Metrics) Node(ctx context.Context, region, node string) (*meter.Set, er
 	return meter.New(provider)
 }
 
-// Stop ends scrapes and pushes what is left, within ctx.
+// Stop ends scrapes and pushes the remaining values, within ctx.
 func (m *Metrics) Stop(ctx context.Context) error {
 	if m == nil {
 		return nil
@@ -173,7 +174,7 @@ func (m *Metrics) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	if m.server != nil {
-		_ = m.server.Close() // a scrape that is cut off is the next one's
+		_ = m.server.Close() // the next scrape replaces one that is cut off
 		m.served.Wait()
 	}
 	m.mu.Lock()
@@ -187,7 +188,8 @@ func (m *Metrics) Stop(ctx context.Context) error {
 	return nil
 }
 
-// CheckMetrics says why [OpenMetrics] would fail but for its listener, and opens nothing.
+// CheckMetrics returns the error that [OpenMetrics] would return, except for its
+// listener, and opens nothing.
 func CheckMetrics(ctx context.Context, p Process) error { return p.checkMetrics(ctx) }
 
 func (p *Process) checkMetrics(ctx context.Context) error {
@@ -223,14 +225,14 @@ func newMetricExporter(ctx context.Context, env func(string) string) (metric.Exp
 	}
 }
 
-// calmMetrics says once that metrics are lost, and once that they no longer are.
+// calmMetrics logs once when metrics are lost, and once when they no longer are.
 type calmMetrics struct {
 	metric.Exporter
 	log     *slog.Logger
 	failing atomic.Bool
 }
 
-// Export never fails: what there is to say has been said.
+// Export never fails: the error is logged already.
 func (c *calmMetrics) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
 	err := c.Exporter.Export(ctx, all)
 	switch {

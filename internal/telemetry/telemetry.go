@@ -1,30 +1,28 @@
-// Package telemetry sets OpenTelemetry and slog up for a process, and does
-// nothing else: what is said in spans is package span's, and in metrics package meter's.
+// Package telemetry sets up OpenTelemetry and slog for a process, and does nothing
+// else: package span defines spans, and package meter metrics.
 //
 // # Traces
 //
 // The standard variables decide. Tracing is off, and costs nothing, until
-// OTEL_TRACES_EXPORTER names an exporter (otlp, console) or
-// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT says where to
-// send; OTEL_SDK_DISABLED=true and OTEL_TRACES_EXPORTER=none keep it off.
-// OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER,
-// OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_…, OTEL_SPAN_… and
-// OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys
-// callers who ask for a trace; where merchants should not, choose one without
-// "parentbased".
+// OTEL_TRACES_EXPORTER names an exporter (otlp, console) or OTEL_EXPORTER_OTLP_ENDPOINT
+// or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names a collector; OTEL_SDK_DISABLED=true and
+// OTEL_TRACES_EXPORTER=none keep it off. OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
+// OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG, OTEL_BSP_…, OTEL_SPAN_… and
+// OTEL_EXPORTER_OTLP_… have their usual meanings. The default sampler obeys callers who
+// ask for a trace; if merchants should not decide, choose one without "parentbased".
 //
-// W3C trace context is what travels, and OTEL_PROPAGATORS is not read: baggage
-// would carry whatever a merchant put there through every region.
+// W3C trace context is propagated, and OTEL_PROPAGATORS is not read: baggage would
+// carry merchants' data through every region.
 //
 // # Metrics
 //
-// They are scraped, by Prometheus or what speaks as it does, from a listener of their own.
+// Prometheus, or a compatible scraper, scrapes them from a listener of their own.
 // OTEL_METRICS_EXPORTER (otlp, console), OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has them pushed, too, every
+// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT enables pushing, too, every
 // OTEL_METRIC_EXPORT_INTERVAL; none or prometheus keeps that off, and
 // OTEL_SDK_DISABLED=true both. Each node of a process has a provider of its own, whose
-// resource says which node it is, and none of them is the global one: a library's
-// instruments do not get in unseen.
+// resource identifies the node, and none of them is the global one, so that a library's
+// instruments are not exported unnoticed.
 package telemetry
 
 import (
@@ -46,22 +44,23 @@ import (
 	"github.com/homeward-io/homeward/span"
 )
 
-// Process is who makes the spans and metrics.
+// Process identifies the source of spans and metrics.
 type Process struct {
 	Version string
-	// Region, "" in a process that has several; then each span says.
+	// Region, "" in a process that has several; then each span names it.
 	Region string
 	// Node is the node's configured name, or "".
 	Node string
-	// AllowPlaintext lets them go to another machine without TLS.
+	// AllowPlaintext allows sending to another machine without TLS.
 	AllowPlaintext bool
 	Log            *slog.Logger
 }
 
-// Setup sets the process's tracer provider and propagator, or does nothing where tracing is
-// off. It contacts no collector: an exporter that cannot reach its collector is logged when
-// that begins and when it is over, and no request waits for it. Call it once, before what is
-// to be traced, and stop in the end, which sends what is left, for flushTime at most.
+// Setup sets the process's tracer provider and propagator, or does nothing if tracing
+// is off. It contacts no collector: an exporter that cannot reach its collector is
+// logged when that begins and when it ends, and no request waits for it. Call it once,
+// before anything is traced, and call stop at the end, which sends the remaining spans,
+// for flushTime at most.
 func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if !wanted(os.Getenv, "TRACES") {
 		return func() {}, nil
@@ -70,7 +69,7 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The SDK's own notes, as of a variable that does not parse.
+	// The SDK's own messages, such as about a variable that does not parse.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.Log.Warn("tracing", "error", err) }))
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&calm{SpanExporter: exporter, log: p.Log}),
@@ -87,7 +86,7 @@ func Setup(ctx context.Context, p Process) (stop func(), err error) {
 	}, nil
 }
 
-// Check says why [Setup] would fail, and sets nothing up.
+// Check returns the error that [Setup] would return, and sets nothing up.
 func Check(ctx context.Context, p Process) error {
 	if !wanted(os.Getenv, "TRACES") {
 		return nil
@@ -99,7 +98,7 @@ func Check(ctx context.Context, p Process) error {
 	return exporter.Shutdown(ctx)
 }
 
-// prepare makes what spans are sent with, as the environment says.
+// prepare makes the exporter that the environment configures.
 func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.SpanExporter, error) {
 	if host := plaintext(os.Getenv, "TRACES"); host != "" && !p.AllowPlaintext {
 		return nil, nil, fmt.Errorf("traces would go to %s without TLS and expose what each tenant did and the collector's key; make OTEL_EXPORTER_OTLP_ENDPOINT https:// and unset OTEL_EXPORTER_OTLP_INSECURE, send them to a collector on this machine, or set traces.allow_plaintext if that is intended", host)
@@ -116,16 +115,16 @@ func (p *Process) prepare(ctx context.Context) (*resource.Resource, sdktrace.Spa
 }
 
 // flushTime bounds how long an ending process waits for a collector: a healthy one
-// answers in a moment, and one that is down must not look like a node that hangs.
+// answers at once, and one that is down must not look like a node that hangs.
 const flushTime = 5 * time.Second
 
-// wanted reports whether the environment asks for a signal, TRACES or METRICS, to be sent.
+// wanted reports whether the environment enables a signal, TRACES or METRICS.
 func wanted(env func(string) string, signal string) bool {
 	switch exporter := strings.TrimSpace(env("OTEL_" + signal + "_EXPORTER")); {
 	case strings.EqualFold(strings.TrimSpace(env("OTEL_SDK_DISABLED")), "true"), exporter == "none":
 		return false
 	case exporter == "prometheus" && signal == "METRICS":
-		return false // they are there to be scraped
+		return false // they are scraped
 	case exporter != "":
 		return true
 	default:
@@ -133,8 +132,8 @@ func wanted(env func(string) string, signal string) bool {
 	}
 }
 
-// resource is what every span and metric of the process has in common. The environment has
-// the last word.
+// resource holds the common attributes of every span and metric of the process. The
+// environment overrides it.
 func (p *Process) resource(ctx context.Context) (*resource.Resource, error) {
 	attributes := []attribute.KeyValue{attribute.String("service.name", "homeward"), attribute.String("service.version", p.Version)}
 	if p.Region != "" {
@@ -156,14 +155,14 @@ func Enabled() bool {
 	return ok
 }
 
-// calm says once that spans are lost, and once that they no longer are.
+// calm logs once when spans are lost, and once when they no longer are.
 type calm struct {
 	sdktrace.SpanExporter
 	log     *slog.Logger
 	failing atomic.Bool
 }
 
-// ExportSpans never fails: what there is to say has been said.
+// ExportSpans never fails: the error is logged already.
 func (c *calm) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	switch {

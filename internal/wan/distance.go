@@ -12,15 +12,15 @@ import (
 // has no figure for: about that of one ocean.
 const UnknownDistance = 100 * time.Millisecond
 
-// MaxDistance is the longest round-trip time that [Parse] takes. The longest
-// between two cloud regions is near 400 ms; anything above 10 s is a mistyped
-// unit, and would outlast every deadline.
+// MaxDistance is the longest round-trip time that [Parse] accepts. The longest between
+// two cloud regions is near 400 ms; anything above 10 s is a mistyped unit, and would
+// outlast every deadline.
 const MaxDistance = 10 * time.Second
 
-// known are round-trip times between cloud regions. The three among us-east1,
-// us-west1 and europe-west1 are those of the three-region cluster that the
-// database's figures were measured on; the others are rounded from what the
-// providers publish for the nearest pair.
+// known are round-trip times between cloud regions. The three among us-east1, us-west1
+// and europe-west1 are those of the three-region cluster on which the database's
+// figures were measured; the others are rounded from what the providers publish for the
+// nearest pair.
 var known = map[Pair]time.Duration{
 	Pair{"us-east1", "us-west1"}.normal():            66 * time.Millisecond,
 	Pair{"us-east1", "europe-west1"}.normal():        64 * time.Millisecond,

@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// RoundTripper charges one [Network.Travel] for every HTTP request that a node
-// in from sends through base (nil: [http.DefaultTransport]). regionOf tells the
-// region of a request's host:port; "" means that it is not known and is free.
+// RoundTripper charges one [Network.Travel] for every HTTP request that a node in from
+// sends through base (nil: [http.DefaultTransport]). regionOf returns the region of a
+// request's host:port; "" means that it is not known and is free.
 //
-// The whole distance is paid before the request is sent. A cut way then loses
-// the request and never the reply: a store or a provider has its own faults for
-// that. With a nil network base is returned as it is.
+// The whole distance is paid before the request is sent. A cut link then loses the
+// request and never the reply: a store or a provider has its own faults for that. With
+// a nil network base is returned as it is.
 func (n *Network) RoundTripper(base http.RoundTripper, from string, regionOf func(host string) string) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

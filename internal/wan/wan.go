@@ -1,13 +1,12 @@
-// Package wan models the network between the regions of one process: how far
-// they are from each other, and its faults. A laptop has no ocean; this package
-// charges for one, so that a design that crosses it twice is seen to.
+// Package wan models the network between the regions of one process: their distances
+// and faults. It makes a process on one machine pay for each crossing between regions,
+// so that a design with one crossing too many shows.
 //
-// A [Network] knows regions by name and thinks in round trips. [Network.Travel]
-// is one: it counts, it waits for the distance, and it fails where the way is
-// cut. Whatever would cross between regions calls it once per crossing: the
-// embedded store before it touches a row homed elsewhere, and the HTTP
-// transport of the peer RPC ([Network.RoundTripper]). Gossip is not delayed: it
-// is only a hint, and on one machine it is not what is measured.
+// A [Network] knows regions by name and counts round trips. [Network.Travel] is one: it
+// counts, waits for the distance, and fails if the link is cut. Every crossing between
+// regions calls it once: the embedded store before it accesses a row homed elsewhere,
+// and the HTTP transport of the peer RPC ([Network.RoundTripper]). Gossip is not
+// delayed: it is only a hint, and on one machine it is not measured.
 package wan
 
 import (
@@ -18,8 +17,8 @@ import (
 	"time"
 )
 
-// ErrPartitioned says that the way between two regions is cut. Test with
-// errors.Is: [Network.Travel] wraps it with the regions' names.
+// ErrPartitioned means that the link between two regions is cut. Test with errors.Is:
+// [Network.Travel] wraps it with the regions' names.
 var ErrPartitioned = errors.New("wan: the regions are partitioned")
 
 // Pair is two regions; (A, B) and (B, A) are the same pair.
@@ -32,10 +31,10 @@ func (p Pair) normal() Pair {
 	return p
 }
 
-// way is one direction between two regions.
+// way is one direction of a link.
 type way struct{ from, to string }
 
-// A fault is what happens to a round trip on a cut way.
+// A fault is the result of a round trip on a cut link.
 type fault uint8
 
 const (
@@ -72,17 +71,17 @@ func New(distances map[Pair]time.Duration) *Network {
 	return n
 }
 
-// Travel makes one round trip from a node in from to something in to, and
-// returns when the reply would be back: after the pair's round-trip time. From
-// a region to itself it is free and not counted.
+// Travel makes one round trip from a node in from to one in to, and returns when the
+// reply would be back: after the pair's round-trip time. Within a region it is free and
+// not counted.
 //
-// A round trip needs the way there; the reply comes back on the same
-// connection. So a way cut in the direction from → to fails at once with an
-// error that wraps [ErrPartitioned], and one cut only in the other direction
-// does not: see [Network.CutOneWay]. A way in [Network.Blackhole] fails only
-// when ctx ends, with an error that wraps both ErrPartitioned and the cause.
-// A ctx that ends on the way returns its error; the trip still counts, since it
-// was begun. A trip already under way when the way is cut still arrives.
+// A round trip needs only the link in its own direction; the reply uses the same
+// connection. So a link that is cut in the direction from → to fails at once with an
+// error that wraps [ErrPartitioned], and one that is cut only in the other direction
+// does not: see [Network.CutOneWay]. A link in [Network.Blackhole] fails only when ctx
+// ends, with an error that wraps both ErrPartitioned and the cause. A ctx that ends on
+// the way returns its error; the trip still counts, since it was begun. A trip in
+// progress when the link is cut still arrives.
 func (n *Network) Travel(ctx context.Context, from, to string) error {
 	if n == nil || from == to {
 		return ctx.Err()
@@ -123,16 +122,16 @@ func (n *Network) Travel(ctx context.Context, from, to string) error {
 // Cut partitions a and b in both directions: trips fail at once.
 func (n *Network) Cut(a, b string) { n.set(refused, way{a, b}, way{b, a}) }
 
-// CutOneWay makes trips that start in from and go to to fail; those that start
-// in to still succeed. It models a firewall that refuses new connections one way.
+// CutOneWay makes trips from from to to fail; trips from to still succeed. It models a
+// firewall that refuses new connections one way.
 func (n *Network) CutOneWay(from, to string) { n.set(refused, way{from, to}) }
 
-// Blackhole partitions a and b in both directions such that trips hang until
-// their context ends: the partition that time-outs are for.
+// Blackhole partitions a and b in both directions such that trips hang until their
+// context ends: time-outs are for this kind of partition.
 func (n *Network) Blackhole(a, b string) { n.set(swallowed, way{a, b}, way{b, a}) }
 
-// Heal ends every fault between a and b. Trips that hang in a black hole are
-// lost like the packets they stand for, and go on hanging.
+// Heal ends every fault between a and b. Trips that hang in a black hole are lost like
+// packets, and keep hanging.
 func (n *Network) Heal(a, b string) { n.set(open, way{a, b}, way{b, a}) }
 
 func (n *Network) set(f fault, ways ...way) {

@@ -10,12 +10,12 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// Failure is an error as Stripe tells it.
+// Failure is an error in Stripe's format.
 type Failure struct {
 	Status int
-	// Again is what Stripe-Should-Retry says: whether a client should repeat the request
-	// by itself. It is false for a soft decline, which is for a person to try again, and
-	// for a rate that is exceeded, which repeats would only prolong.
+	// Again is the value of Stripe-Should-Retry: whether a client should retry by
+	// itself. It is false for a soft decline, which a person should retry, and for an
+	// exceeded rate, which retries would only prolong.
 	Again bool
 	Body  []byte
 }
@@ -46,7 +46,7 @@ func (f *failure) as(status int, again bool) Failure {
 	return Failure{Status: status, Again: again, Body: body}
 }
 
-// codes of the page "Error codes" that are said here; "rate_limit" and so on.
+// Codes of the page "Error codes" that are used here.
 const (
 	codeDeclined = "card_declined"
 	codeInUse    = "idempotency_key_in_use"
@@ -61,17 +61,16 @@ var ownCodes = []string{
 	"invalid_cvc", "invalid_expiry_month", "invalid_expiry_year", "invalid_number", "processing_error",
 }
 
-// documented are the codes that have a page of their own.
+// documented are the codes with a page of their own.
 var documented = append([]string{
 	codeEmpty, codeInteger, codeMissing, codeUnknown, codeExclusive, codeNoSuch, codeDeclined, codeInUse, codeRate, codeExpired,
 	"amount_too_large", "balance_insufficient", "charge_already_refunded",
 }, ownCodes...)
 
-// refusedCodes are the codes of the merchant's API, for a request that is refused, that
-// Stripe has another word for.
+// refusedCodes maps codes of the merchant's API, for a refused request, to Stripe's.
 var refusedCodes = map[string]string{"no_such_charge": codeNoSuch}
 
-// expired is the merchant's API's decline code for what was not paid in time.
+// expired is the merchant's API's decline code for a payment past its expires_at.
 const expired = "expired"
 
 // Failure renders a problem of the merchant's API. It follows from v and p alone.
@@ -105,7 +104,7 @@ func (v View) Failure(p problem.Problem) Failure {
 		f.Type, f.Code = typeAPI, string(p.Code)
 	case problem.Internal:
 		f.Type = typeAPI
-	default: // the detail says it all
+	default: // the detail suffices
 	}
 	return f.as(status, again)
 }
@@ -126,19 +125,19 @@ func (v View) declined(f failure, p problem.Problem) Failure {
 	return f.as(http.StatusPaymentRequired, false)
 }
 
-// NoSuchURL is the answer where nothing is served.
+// NoSuchURL is the answer for an unknown path.
 func (v View) NoSuchURL() Failure {
 	f := failure{Type: typeInvalid, Message: "Unrecognized request URL (" + v.Method + ": " + payment.MemberName(v.Path) + "). What is served of Stripe's API is in the documentation of this one."}
 	return f.as(http.StatusNotFound, false)
 }
 
-// Failure renders what is wrong with a parameter.
+// Failure renders an invalid parameter.
 func (e *ParamError) Failure() Failure {
 	f := failure{Type: typeInvalid, Code: e.Code, Message: e.Message, Param: e.Param}
 	return f.as(http.StatusBadRequest, false)
 }
 
-// paramOf is a member's path, metadata.color, as the caller spelled it:
+// paramOf converts a member's path, metadata.color, to the caller's spelling:
 // metadata[color].
 func (v View) paramOf(member string) string {
 	base, rest, nested := strings.Cut(member, ".")

@@ -10,8 +10,8 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// ParamError says which parameter of a request is wrong, as Stripe does. It never
-// repeats a value: that might be a card number.
+// ParamError names the invalid parameter of a request, as Stripe does. It never repeats
+// a value: that might be a card number.
 type ParamError struct {
 	// Param is its name, in bracket notation: metadata[color].
 	Param string
@@ -23,7 +23,7 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return "parameter " + e.Param + ": " + e.Message }
 
-// Error codes of the page "Error codes" that say what is wrong with a parameter.
+// Error codes of the page "Error codes" for an invalid parameter.
 const (
 	codeEmpty     = "parameter_invalid_empty"
 	codeInteger   = "parameter_invalid_integer"
@@ -36,8 +36,7 @@ const (
 // form is a decoded form, by the names before the brackets.
 type form map[string]*given
 
-// given is what was sent under one name: alone, or with names in brackets, and never
-// both.
+// given holds the values of one name: either alone, or with names in brackets.
 type given struct {
 	alone  []string
 	inside map[string][]string
@@ -62,7 +61,7 @@ func parseForm(raw string) (form, error) {
 func (f form) add(name string, values []string) error {
 	base, inner, bracketed := strings.Cut(name, "[")
 	inner, closed := strings.CutSuffix(inner, "]")
-	// Two levels of brackets belong to parameters that are not served.
+	// Only unsupported parameters have two levels of brackets.
 	if base == "" || !utf8.ValidString(name) || bracketed != closed || strings.ContainsAny(inner, "[]") {
 		return unknownParam(name)
 	}
@@ -87,8 +86,8 @@ func (f form) add(name string, values []string) error {
 	return nil
 }
 
-// one is the value of a parameter that has one. What is sent twice is refused: which of
-// the two is meant is not ours to say.
+// one returns the value of a parameter that has one. A repeated parameter is refused,
+// as it is ambiguous.
 func (g *given) one(name string) (string, error) {
 	if len(g.alone) != 1 {
 		return "", invalidParam(name, "send one value")
@@ -96,7 +95,7 @@ func (g *given) one(name string) (string, error) {
 	return g.alone[0], nil
 }
 
-// list is the values of a parameter that is sent as name[]=… or name[0]=….
+// list returns the values of a parameter that is sent as name[]=… or name[0]=….
 func (g *given) list(name string) (all []string, err error) {
 	if g.alone != nil {
 		return nil, invalidParam(name, "send it as "+name+"[]=value")
@@ -110,8 +109,8 @@ func (g *given) list(name string) (all []string, err error) {
 	return all, nil
 }
 
-// entries are the values of a parameter that is sent as name[x]=…, by x. An empty
-// value is, as at Stripe, none.
+// entries returns the values of a parameter that is sent as name[x]=…, by x. An empty
+// value counts, as at Stripe, as absent.
 func (g *given) entries(name string) (map[string]string, error) {
 	if len(g.alone) == 1 && g.alone[0] == "" {
 		return nil, nil

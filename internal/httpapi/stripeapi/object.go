@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// native is an object of the merchant's API, as it is stored.
+// native is a stored object of the merchant's API.
 type native struct {
 	ID            string          `json:"id"`
 	Object        string          `json:"object"`
@@ -23,17 +23,17 @@ type native struct {
 	Metadata      json.RawMessage `json:"metadata"`
 	Reason        *string         `json:"reason"`
 	ReceiptNumber string          `json:"receipt_number"`
-	// What a payment says beside its amount.
+	// Members of a payment beside its amount.
 	ApplicationFee   json.RawMessage `json:"application_fee_amount"`
 	Customer         json.RawMessage `json:"customer"`
 	OnBehalfOf       json.RawMessage `json:"on_behalf_of"`
 	SetupFutureUsage json.RawMessage `json:"setup_future_usage"`
 	StatementSuffix  json.RawMessage `json:"statement_descriptor_suffix"`
 	TransferData     json.RawMessage `json:"transfer_data"`
-	// What a payment has that waits for its payer.
+	// Members of a payment that waits for its payer.
 	ClientSecret *string         `json:"client_secret"`
 	NextAction   json.RawMessage `json:"next_action"`
-	// What Stripe's objects have not is shown behind what they have.
+	// Members that Stripe's objects lack follow those that they have.
 	OrderID   json.RawMessage `json:"order_id"`
 	ExpiresAt json.RawMessage `json:"expires_at"`
 	Provider  json.RawMessage `json:"provider"`
@@ -46,14 +46,14 @@ const (
 	statusProcessing = "processing"
 	statusHeld       = "requires_capture"
 	statusCanceled   = "canceled"
-	// statusPending is that of a charge or refund whose payment is neither made nor refused.
+	// statusPending is that of a charge or refund whose outcome is open.
 	statusPending = "pending"
 )
 
 func (n *native) done() bool { return n.Status == statusDone }
 
-// intentStatus: what this build has no word for is not known to be made, and must not be
-// told as refused.
+// intentStatus: a status that this build does not know may still succeed, and must not
+// be rendered as refused.
 func (n *native) intentStatus() string {
 	switch n.Status {
 	case statusDone, statusAction, statusHeld, statusCanceled:
@@ -63,8 +63,8 @@ func (n *native) intentStatus() string {
 	}
 }
 
-// chargeStatus: a charge whose money is only held has succeeded, and one that is let go is
-// refunded ("The Charge object", captured, refunded).
+// chargeStatus: a charge whose money is only held has succeeded, and one that was
+// released is refunded ("The Charge object", captured, refunded).
 func (n *native) chargeStatus() string {
 	switch n.Status {
 	case statusDone, statusHeld, statusCanceled:
@@ -74,7 +74,7 @@ func (n *native) chargeStatus() string {
 	}
 }
 
-// moved is how much has.
+// moved is the amount that moved.
 func (n *native) moved() int64 {
 	switch {
 	case !n.done():
@@ -86,7 +86,7 @@ func (n *native) moved() int64 {
 	}
 }
 
-// letGo is how much of a charge is refunded, by never having been captured.
+// letGo is the part of a charge that was never captured; Stripe shows it as refunded.
 func (n *native) letGo() int64 {
 	switch {
 	case n.Status == statusCanceled:
@@ -98,7 +98,7 @@ func (n *native) letGo() int64 {
 	}
 }
 
-// capturable is how much is held.
+// capturable is the amount that is held.
 func (n *native) capturable() int64 {
 	if n.Status == statusHeld {
 		return n.Amount
@@ -113,9 +113,9 @@ func (n *native) captureMethod() string {
 	return n.CaptureMethod
 }
 
-// Object renders a stored object, the body of an answer that is no error. It follows
-// from v and the body alone. Members that a later event changes, such as
-// amount_refunded, say what held when the body was stored.
+// Object renders a stored object, the body of an answer that is not an error. It
+// follows from v and the body alone. Members that a later event changes, such as
+// amount_refunded, have the values of the time when the body was stored.
 func (v View) Object(body []byte) ([]byte, error) {
 	var n native
 	if err := json.Unmarshal(body, &n); err != nil {
@@ -144,7 +144,7 @@ func (v View) Object(body []byte) ([]byte, error) {
 	return json.Marshal(rendered)
 }
 
-// own is what the merchant's API shows, and Stripe does not.
+// own are the members of the merchant's API that Stripe's lacks.
 type own struct {
 	OrderID   json.RawMessage `json:"order_id,omitempty"`
 	ExpiresAt json.RawMessage `json:"expires_at,omitempty"`
@@ -224,7 +224,7 @@ type address struct {
 	State      null `json:"state"`
 }
 
-// livemode: there is no test mode, whose objects would be another's.
+// livemode: there is no test mode, whose objects would belong to another.
 const livemode = true
 
 func (n *native) charge(expand bool) *charge {

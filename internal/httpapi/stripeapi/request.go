@@ -9,8 +9,8 @@ import (
 	"github.com/homeward-io/homeward/payment"
 )
 
-// Resource is one of Stripe's kinds of object that are served. Its value is the
-// member "object".
+// Resource is one of the supported kinds of Stripe objects. Its value is the member
+// "object".
 type Resource string
 
 // The resources that are served.
@@ -24,19 +24,20 @@ const (
 // MediaType is that of the bodies that Stripe's clients send.
 const MediaType = "application/x-www-form-urlencoded"
 
-// View is how one request wants its answer. The zero value with a Resource is that of
-// a request that expands nothing.
+// View is how one request wants its answer rendered. The zero value with a Resource
+// expands nothing.
 type View struct {
 	Resource Resource
 	// Key is the caller's idempotency key, for the messages that name it.
 	Key string
-	// Method and Path are what was asked for, for the message that there is no such thing.
+	// Method and Path are those of the request, for the message that there is no such
+	// URL.
 	Method, Path string
-	// Action is what is to be done to the resource, "capture" or "cancel"; "" to make it.
+	// Action is the action on the resource, "capture" or "cancel"; "" to create it.
 	Action string
 	// Account is the connected account in whose name a payment is made, Stripe-Account.
 	Account string
-	// expand: the one property that the resource can expand was asked for.
+	// expand: the request asked for the one property that the resource can expand.
 	expand bool
 	// called is the caller's name for a member that has two.
 	called map[string]string
@@ -52,7 +53,7 @@ const (
 	yesNo        // true or false
 	entries      // name[x]=…, strings
 	parts        // name[x]=…, each as a parameter of its own
-	// What says nothing that is not so anyway: it must have one of the values.
+	// A parameter that states the default: it must have one of the values.
 	fixed
 	holds  // one of the values, of which the last holds the money
 	listed // name[]=…
@@ -73,12 +74,12 @@ type param struct {
 var (
 	amount   = param{name: "amount", kind: whole, needed: true}
 	currency = param{name: "currency", kind: code, needed: true}
-	// What Stripe's own API has not, and the merchant's has.
+	// Parameters that Stripe's own API lacks, and the merchant's has.
 	orderID   = param{name: "order_id"}
 	expiresAt = param{name: "expires_at"}
 	sentText  = param{name: "description"}
 	metadata  = param{name: "metadata", kind: entries}
-	// What a payment says beside its amount.
+	// Parameters of a payment beside its amount.
 	customer     = param{name: "customer"}
 	suffix       = param{name: "statement_descriptor_suffix"}
 	onBehalfOf   = param{name: "on_behalf_of"}
@@ -128,10 +129,10 @@ const (
 	memberCapture    = "capture_method"
 )
 
-// cancellations are Stripe's reasons of one, which nobody keeps.
+// cancellations are Stripe's cancellation reasons, which are not stored.
 var cancellations = []string{"abandoned", "duplicate", "fraudulent", "requested_by_customer"}
 
-// endpoint is what is served's key of v.
+// endpoint is v's key in served.
 func (v *View) endpoint() Resource {
 	if v.Action == "" {
 		return v.Resource
@@ -139,16 +140,16 @@ func (v *View) endpoint() Resource {
 	return v.Resource + Resource("/"+v.Action)
 }
 
-// reasons are those of a refund that Stripe knows.
+// reasons are Stripe's reasons for a refund.
 var reasons = []string{"duplicate", "fraudulent", "requested_by_customer"}
 
-// expandable is the one property that is known whole from the same bytes.
+// expandable is the one property that follows from the same bytes.
 var expandable = map[Resource]string{Charge: "payment_intent", PaymentIntent: "latest_charge"}
 
-// ReadForm reads the form of a request that creates v.Resource as the JSON body of the
-// merchant's API that means the same, and keeps in v how its answer is wanted. The JSON
-// is not canonical, and is checked no further than that its parameters are known and of
-// their kind. The error is a *[ParamError].
+// ReadForm converts the form of a request that creates v.Resource to the equivalent
+// JSON body of the merchant's API, and records in v how its answer is to be rendered.
+// The JSON is not canonical, and is only checked for unknown parameters and types. The
+// error is a *[ParamError].
 func (v *View) ReadForm(body []byte) ([]byte, error) {
 	f, err := parseForm(string(body))
 	if err != nil {
@@ -187,8 +188,8 @@ func (v *View) ReadForm(body []byte) ([]byte, error) {
 		members[memberAccount] = v.Account
 		v.called[memberAccount] = "Stripe-Account"
 	}
-	// At Stripe the payer is there unless the request says otherwise; here it is the other
-	// way round. A charge never asks for the payer at either.
+	// At Stripe the payer is present unless the request says otherwise; here it is the
+	// other way round. A charge never asks for the payer at either.
 	if of == PaymentIntent {
 		if away, _ := members[memberOffSession].(bool); away {
 			delete(members, memberOffSession)
@@ -214,7 +215,7 @@ func (p *param) to() string {
 	return p.name
 }
 
-// take puts what was given for p into members.
+// take converts the value of p into members.
 func (v *View) take(p param, g *given, members map[string]any) error {
 	switch p.kind {
 	case entries:
@@ -247,7 +248,7 @@ func (v *View) takeOne(p param, g *given, members map[string]any) error {
 	}
 	if value == "" {
 		if p.optional() {
-			return nil // Stripe's way to say nothing
+			return nil // Stripe's form of an absent value
 		}
 		return &ParamError{Param: p.name, Code: codeEmpty, Message: "You passed an empty string for '" + p.name + "'. Leave it out, or send a value."}
 	}
@@ -257,7 +258,7 @@ func (v *View) takeOne(p param, g *given, members map[string]any) error {
 	}
 	if p.kind == holds {
 		if value != p.values[len(p.values)-1] {
-			return nil // as it is without it
+			return nil // the same as without it
 		}
 		sent = "manual"
 	}
@@ -272,7 +273,7 @@ func (v *View) takeOne(p param, g *given, members map[string]any) error {
 // optional reports whether p may be sent empty.
 func (p *param) optional() bool { return p.kind == text && !p.needed && p.member == "" }
 
-// read is a value as the merchant's API has it.
+// read converts a value to the merchant's API's.
 func (p *param) read(value string) (any, error) {
 	if p.values != nil && !slices.Contains(p.values, value) {
 		return nil, notServed(p.name, p.values)
@@ -343,7 +344,7 @@ func notServed(name string, values []string) error {
 	return &ParamError{Param: name, Message: "Invalid " + name + ": must be one of " + strings.Join(values, ", ") + "; nothing else is served here."}
 }
 
-// wholeNumber is value as JSON spells it. Whether it is in range is not judged here.
+// wholeNumber returns value as a JSON number. It does not check the range.
 func wholeNumber(name, value string) (json.Number, error) {
 	bare, negative := strings.CutPrefix(value, "-")
 	if bare == "" || strings.Trim(bare, "0123456789") != "" {
@@ -358,8 +359,8 @@ func wholeNumber(name, value string) (json.Number, error) {
 	return json.Number(bare), nil
 }
 
-// ReadQuery reads the query of a request for a v.Resource. It may only expand. The error
-// is a *[ParamError].
+// ReadQuery reads the query of a request for a v.Resource. It supports expand alone.
+// The error is a *[ParamError].
 func (v *View) ReadQuery(query string) error {
 	f, err := parseForm(query)
 	if err != nil {
@@ -396,17 +397,16 @@ const (
 	intentPrefix = "pi_"
 )
 
-// chargeOf is the id of the charge behind the payment intent of this id.
+// chargeOf returns the id of the charge behind the payment intent of this id.
 func chargeOf(intentID string) (charge string, ok bool) {
 	rest, ok := strings.CutPrefix(intentID, intentPrefix)
 	return chargePrefix + rest, ok
 }
 
-// intentOf is the other way round.
+// intentOf is the inverse of chargeOf.
 func intentOf(charge string) string { return intentPrefix + strings.TrimPrefix(charge, chargePrefix) }
 
-// ObjectID is the id under which the merchant's API knows the resource that is asked
-// for by id.
+// ObjectID returns the id in the merchant's API of the resource with Stripe's id.
 func (v View) ObjectID(id string) string {
 	if v.Resource != PaymentIntent {
 		return id

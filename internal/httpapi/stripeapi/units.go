@@ -1,18 +1,18 @@
 package stripeapi
 
-// Stripe counts money in units of its own ("Supported currencies", special cases):
-// the króna and the shilling as if they had two decimals, the ariary as if it had none.
-// The merchant's API counts as ISO 4217 does.
+// Stripe counts some currencies in units of its own ("Supported currencies", special
+// cases): the króna and the shilling with two decimals, the ariary with none. The
+// merchant's API follows ISO 4217.
 const (
 	krona    = "isk"
 	shilling = "ugx"
 	ariary   = "mga"
 )
 
-// hundredths is how many of one unit are one of the other.
+// hundredths is the factor between the two units.
 const hundredths = 100
 
-// stripeUnits is an amount in ISO 4217's minor units as Stripe shows it. Fractions of an
+// stripeUnits converts an amount in ISO 4217's minor units to Stripe's. Fractions of an
 // ariary, which nobody can pay, are cut off.
 func stripeUnits(amount int64, currency string) int64 {
 	switch currency {
